@@ -1,0 +1,248 @@
+//! Bytes to numbers and back: checked cursors over `&[u8]`, varints, checksummed frames.
+//!
+//! Varint: seven bits a byte, lowest first, the top bit set on all but the last (LEB128). At most ten bytes; an encoding
+//! that is longer than needed is refused, so that every number has one spelling.
+//!
+//! Frame: `length u32 | crc32 u32 | payload`, little-endian; the checksum covers length and payload.
+
+use std::fmt;
+
+/// Why bytes could not be read: what is wrong with them and where, from the start of what was decoded. The caller knows
+/// the file and turns it into [`Error::Corruption`](crate::Error::Corruption).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Bytes from the start of the decoded slice.
+    pub offset: usize,
+    /// What does not fit.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.what, self.offset)
+    }
+}
+
+/// Reads from the front of a slice; every step checks that the bytes are there.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { bytes, at: 0 }
+    }
+
+    /// How many bytes were read so far.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    /// An error that points at the next byte.
+    pub fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed {
+            offset: self.at,
+            what,
+        }
+    }
+
+    /// The next `len` bytes.
+    #[inline]
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        if len > self.remaining() {
+            return Err(self.malformed("cut short"));
+        }
+        let out = &self.bytes[self.at..self.at + len];
+        self.at += len;
+        Ok(out)
+    }
+
+    /// The next byte.
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.bytes(1)?[0])
+    }
+
+    /// Two bytes, little-endian.
+    #[inline]
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(
+            self.bytes(2)?.try_into().expect("two bytes"),
+        ))
+    }
+
+    /// Four bytes, little-endian.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(
+            self.bytes(4)?.try_into().expect("four bytes"),
+        ))
+    }
+
+    /// Eight bytes, little-endian.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(
+            self.bytes(8)?.try_into().expect("eight bytes"),
+        ))
+    }
+
+    /// A varint.
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
+        let start = self.at;
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let Some(&byte) = self.bytes.get(self.at) else {
+                self.at = start;
+                return Err(self.malformed("cut short"));
+            };
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                if byte == 0 && shift > 0 {
+                    break;
+                }
+                return Ok(value);
+            }
+        }
+        self.at = start;
+        Err(self.malformed("not a varint"))
+    }
+
+    /// A varint that counts bytes which must still be there, and those bytes.
+    #[inline]
+    pub fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.varint()?;
+        match usize::try_from(len) {
+            Ok(len) => self.bytes(len),
+            Err(_) => Err(self.malformed("cut short")),
+        }
+    }
+
+    /// A varint that must be at most `max`.
+    #[inline]
+    pub fn varint_up_to(&mut self, max: u64) -> Result<u64, Malformed> {
+        let value = self.varint()?;
+        if value > max {
+            return Err(self.malformed("number out of range"));
+        }
+        Ok(value)
+    }
+}
+
+/// Appends a varint.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// How many bytes [`put_varint`] appends.
+pub fn varint_len(value: u64) -> usize {
+    ((64 - (value | 1).leading_zeros()) as usize).div_ceil(7)
+}
+
+/// Appends a varint that counts the bytes, then the bytes.
+#[inline]
+pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Bytes that a frame adds to its payload.
+pub const FRAME_HEADER_LEN: usize = 8;
+
+/// Appends a frame around `payload`.
+pub fn put_frame(out: &mut Vec<u8>, payload: &[u8]) {
+    let len = u32::try_from(payload.len()).expect("a frame's payload is under 4 GiB");
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&frame_crc(payload).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+fn frame_crc(payload: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&(payload.len() as u32).to_le_bytes());
+    crc.update(payload);
+    crc.finalize()
+}
+
+/// The payload of the frame that comes next.
+pub fn read_frame<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let start = reader.clone();
+    let len = reader.u32()?;
+    let crc = reader.u32()?;
+    let payload = reader.bytes(len as usize)?;
+    if frame_crc(payload) != crc {
+        return Err(start.malformed("checksum does not match"));
+    }
+    Ok(payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_have_one_spelling() {
+        for value in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            u64::from(u32::MAX),
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
+            let mut out = vec![];
+            put_varint(&mut out, value);
+            assert_eq!(out.len(), varint_len(value));
+            assert_eq!(Reader::new(&out).varint(), Ok(value));
+            assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
+        }
+        for bad in [&[0x80, 0x00][..], &[0xff; 10], &[0x80; 11]] {
+            assert_eq!(Reader::new(bad).varint().unwrap_err().what, "not a varint");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_whole_or_refused() {
+        let mut out = vec![];
+        put_frame(&mut out, b"payload");
+        assert_eq!(read_frame(&mut Reader::new(&out)), Ok(&b"payload"[..]));
+        for at in 0..out.len() {
+            let mut bad = out.clone();
+            bad[at] ^= 1;
+            assert!(
+                read_frame(&mut Reader::new(&bad)).is_err(),
+                "flipped byte {at}"
+            );
+            assert!(
+                read_frame(&mut Reader::new(&out[..at])).is_err(),
+                "cut at {at}"
+            );
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Time: what a clock reads, and what the engine relies on.
+//!
+//! A [`Clock`] has two readings, *wall* and *uptime*. [`SettledClock`] makes of them *settled* time, which follows the
+//! wall and never runs backwards, and *now*, which reads and stamps use. The two differ only while the wall leads
+//! settled time plus the uptime elapsed since by more than the allowed skew: such a lead is *unsettled*. `now` follows
+//! it, and nothing is made final: no purge, no change of settings. It settles by [`SettledClock::confirm`] or after as
+//! much uptime as the skew; if the wall comes back first, it is forgotten.
+//!
+//! Invariants: settled time never decreases; outside an unsettled lead, now == settled time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::types::Timestamp;
+
+/// Where the engine gets the time from.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since the Unix epoch; may be set forwards and backwards by others.
+    fn wall(&self) -> u64;
+    /// Milliseconds since some moment in the past; never runs backwards, and counts the time a machine is suspended.
+    fn uptime(&self) -> u64;
+}
+
+/// The system's clock: the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)]
+    fn wall(&self) -> u64 {
+        match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+            Ok(since) => since.as_millis() as u64,
+            Err(_) => 0,
+        }
+    }
+
+    fn uptime(&self) -> u64 {
+        monotonic().as_millis() as u64
+    }
+}
+
+/// Monotonic time, counting suspend where the system can: for measuring waits, never for expiry.
+pub fn monotonic() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        #[allow(clippy::disallowed_methods)]
+        START.get_or_init(Instant::now).elapsed()
+    }
+}
+
+/// A clock that stands until it is moved: for tests and simulations. Clones share one time.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    time: Arc<ManualTime>,
+}
+
+#[derive(Debug)]
+struct ManualTime {
+    wall: AtomicU64,
+    uptime: AtomicU64,
+}
+
+impl ManualClock {
+    /// A clock whose wall reads `millis` since the Unix epoch and whose uptime reads 0.
+    pub fn new(millis: u64) -> Self {
+        ManualClock {
+            time: Arc::new(ManualTime {
+                wall: AtomicU64::new(millis),
+                uptime: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Moves the wall to `millis`, and uptime by as much as that is ahead. Backwards, only the wall moves.
+    pub fn set(&self, millis: u64) {
+        let before = self.time.wall.swap(millis, Ordering::SeqCst);
+        self.time
+            .uptime
+            .fetch_add(millis.saturating_sub(before), Ordering::SeqCst);
+    }
+
+    /// Lets time pass: moves both readings, by whole milliseconds.
+    pub fn advance(&self, by: Duration) {
+        let millis = by.as_millis() as u64;
+        self.time.uptime.fetch_add(millis, Ordering::SeqCst);
+        self.time.wall.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// Sets the wall to `millis`, forwards or backwards, while no time passes.
+    pub fn jump(&self, millis: u64) {
+        self.time.wall.store(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn wall(&self) -> u64 {
+        self.time.wall.load(Ordering::SeqCst)
+    }
+
+    fn uptime(&self) -> u64 {
+        self.time.uptime.load(Ordering::SeqCst)
+    }
+}
+
+/// What to do on open when the wall clock is behind the last recorded time by more than the allowed skew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClockBehind {
+    /// Opening fails with an error that states both times.
+    #[default]
+    Refuse,
+    /// Time starts at the last recorded time and stands there until the wall has caught up. Counts as a change of every
+    /// container's default to itself, so that all that was expired then stays gone.
+    StartAtMark,
+}
+
+/// After an open that leads the mark, the first purge waits this long, in milliseconds of uptime: time for a wrong
+/// clock to be noticed and put right.
+const HOLD_AFTER_LEADING_OPEN: u64 = 5 * 60 * 1_000;
+
+/// One reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// What reads and stamps use.
+    pub now: Timestamp,
+    /// What purges, placements, floors and the mark use.
+    pub settled: Timestamp,
+    /// `now` leads `settled`, and nobody has confirmed it.
+    pub unsettled: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    settled: u64,
+    /// Uptime when settled time last moved.
+    settled_uptime: u64,
+    /// Uptime when an unsettled lead was first seen.
+    lead_since: Option<u64>,
+    /// Uptime until which nothing is purged.
+    hold_until: Option<u64>,
+}
+
+/// Settled time over a [`Clock`].
+pub struct SettledClock {
+    clock: Arc<dyn Clock>,
+    max_skew: u64,
+    /// A copy of `state.settled` for the fast path: within one millisecond nothing needs to be decided twice.
+    settled: AtomicU64,
+    unsettled: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl SettledClock {
+    /// Starts no lower than `mark`, the highest time on which the database has relied; 0 for a new database.
+    ///
+    /// Returns whether the wall is behind by more than the skew and [`ClockBehind::StartAtMark`] was needed.
+    pub fn start(
+        clock: Arc<dyn Clock>,
+        max_skew: Duration,
+        mark: Timestamp,
+        behind: ClockBehind,
+    ) -> Result<(SettledClock, bool)> {
+        let max_skew = u64::try_from(max_skew.as_millis()).unwrap_or(u64::MAX);
+        let (wall, uptime) = (clock.wall(), clock.uptime());
+        let far_behind = mark.0.saturating_sub(wall) > max_skew;
+        if far_behind && behind == ClockBehind::Refuse {
+            return Err(Error::ClockBehind {
+                wall: Timestamp(wall),
+                mark,
+            });
+        }
+        let leads = mark.0 > 0 && wall.saturating_sub(mark.0) > max_skew;
+        let settled = wall.max(mark.0);
+        let state = State {
+            settled,
+            settled_uptime: uptime,
+            lead_since: None,
+            hold_until: leads.then(|| uptime.saturating_add(HOLD_AFTER_LEADING_OPEN)),
+        };
+        let clock = SettledClock {
+            clock,
+            max_skew,
+            settled: AtomicU64::new(settled),
+            unsettled: AtomicBool::new(false),
+            state: Mutex::new(state),
+        };
+        Ok((clock, far_behind))
+    }
+
+    /// The time for reads and stamps.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        let wall = self.clock.wall();
+        if wall == self.settled.load(Ordering::Acquire) && !self.unsettled.load(Ordering::Acquire) {
+            return Timestamp(wall);
+        }
+        self.read().now
+    }
+
+    /// Both times at once.
+    pub fn read(&self) -> Reading {
+        let mut state = self.state.lock();
+        self.read_locked(&mut state)
+    }
+
+    fn read_locked(&self, state: &mut State) -> Reading {
+        let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
+        let elapsed = uptime.saturating_sub(state.settled_uptime);
+        let lead = wall.saturating_sub(state.settled.saturating_add(elapsed));
+        let unsettled = if lead <= self.max_skew {
+            state.lead_since = None;
+            false
+        } else {
+            let since = *state.lead_since.get_or_insert(uptime);
+            uptime.saturating_sub(since) < self.max_skew
+        };
+        if !unsettled {
+            self.settle(state, wall, uptime);
+        }
+        self.unsettled.store(unsettled, Ordering::Release);
+        let now = if unsettled { wall } else { state.settled };
+        Reading {
+            now: Timestamp(now),
+            settled: Timestamp(state.settled),
+            unsettled,
+        }
+    }
+
+    fn settle(&self, state: &mut State, wall: u64, uptime: u64) {
+        state.lead_since = None;
+        if wall > state.settled {
+            state.settled = wall;
+            state.settled_uptime = uptime;
+            self.settled.store(wall, Ordering::Release);
+        }
+    }
+
+    /// The wall is right: settles a lead, and lets purging begin.
+    pub fn confirm(&self) {
+        let mut state = self.state.lock();
+        let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
+        self.settle(&mut state, wall, uptime);
+        state.hold_until = None;
+        self.unsettled.store(false, Ordering::Release);
+    }
+
+    /// Lets purging begin after an open that leads the mark; an unsettled lead still holds it.
+    pub fn release_hold(&self) {
+        self.state.lock().hold_until = None;
+    }
+
+    /// Settled time, when purging is allowed: no lead is unsettled, and the wait after a leading open is over.
+    pub fn purge_time(&self) -> Option<Timestamp> {
+        let mut state = self.state.lock();
+        let reading = self.read_locked(&mut state);
+        if let Some(until) = state.hold_until {
+            if self.clock.uptime() < until {
+                return None;
+            }
+            state.hold_until = None;
+        }
+        (!reading.unsettled).then_some(reading.settled)
+    }
+
+    /// What the wall says, for messages.
+    pub fn wall(&self) -> Timestamp {
+        Timestamp(self.clock.wall())
+    }
+
+    /// Uptime in milliseconds, for pacing.
+    pub fn uptime(&self) -> u64 {
+        self.clock.uptime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000;
+
+    fn start(
+        wall: u64,
+        mark: u64,
+        behind: ClockBehind,
+    ) -> Result<(ManualClock, SettledClock, bool)> {
+        let manual = ManualClock::new(wall);
+        let (clock, far) = SettledClock::start(
+            Arc::new(manual.clone()),
+            Duration::from_millis(HOUR),
+            Timestamp(mark),
+            behind,
+        )?;
+        Ok((manual, clock, far))
+    }
+
+    #[test]
+    fn settled_time_follows_the_wall_and_never_runs_backwards() {
+        let (manual, clock, _) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
+        manual.advance(Duration::from_millis(5 * HOUR));
+        assert_eq!(clock.now(), Timestamp(15 * HOUR));
+        manual.jump(12 * HOUR);
+        assert_eq!(clock.now(), Timestamp(15 * HOUR));
+        manual.advance(Duration::from_millis(2 * HOUR));
+        assert_eq!(clock.now(), Timestamp(15 * HOUR));
+        manual.jump(17 * HOUR);
+        assert_eq!(
+            clock.read().settled,
+            Timestamp(17 * HOUR),
+            "two hours have passed: no lead"
+        );
+    }
+
+    #[test]
+    fn a_lead_is_followed_but_not_relied_on_until_it_settles() {
+        let (manual, clock, _) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
+        manual.jump(11 * HOUR);
+        assert_eq!(
+            clock.purge_time(),
+            Some(Timestamp(11 * HOUR)),
+            "the skew itself is allowed"
+        );
+        manual.jump(100 * HOUR);
+        let reading = clock.read();
+        assert!(reading.unsettled);
+        assert_eq!(
+            (reading.now, reading.settled),
+            (Timestamp(100 * HOUR), Timestamp(11 * HOUR))
+        );
+        assert_eq!(clock.purge_time(), None);
+        manual.jump(11 * HOUR + 5);
+        assert_eq!(clock.now(), Timestamp(11 * HOUR + 5), "forgotten");
+        manual.jump(100 * HOUR);
+        assert!(clock.read().unsettled);
+        manual.advance(Duration::from_millis(HOUR - 1));
+        assert!(clock.read().unsettled);
+        manual.advance(Duration::from_millis(1));
+        assert_eq!(
+            clock.purge_time(),
+            Some(Timestamp(101 * HOUR)),
+            "settles after the skew in uptime"
+        );
+        manual.jump(500 * HOUR);
+        assert!(clock.read().unsettled);
+        clock.confirm();
+        assert_eq!(clock.purge_time(), Some(Timestamp(500 * HOUR)));
+    }
+
+    #[test]
+    fn opening_behind_and_ahead_of_the_mark() {
+        let (_, clock, far) = start(9 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
+        assert_eq!((clock.now(), far), (Timestamp(10 * HOUR), false));
+        let error = start(9 * HOUR - 1, 10 * HOUR, ClockBehind::Refuse)
+            .err()
+            .unwrap();
+        assert!(matches!(error, Error::ClockBehind { .. }));
+        let (_, clock, far) = start(9 * HOUR - 1, 10 * HOUR, ClockBehind::StartAtMark).unwrap();
+        assert_eq!((clock.now(), far), (Timestamp(10 * HOUR), true));
+        let (manual, clock, _) = start(12 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
+        assert_eq!(clock.purge_time(), None, "the first purge waits");
+        manual.advance(Duration::from_millis(HOLD_AFTER_LEADING_OPEN));
+        assert_eq!(
+            clock.purge_time(),
+            Some(Timestamp(12 * HOUR + HOLD_AFTER_LEADING_OPEN))
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! What the engine asks of a file system. Two worlds provide it: [`disk`](super::disk) and [`sim`](super::sim).
+//!
+//! Durability as the engine relies on it: bytes of a file after [`File::sync`]; the names in a folder (created, renamed,
+//! removed, linked) after [`Fs::sync_dir`] of that folder. Everything else may be lost by a power cut, in any order and
+//! in part. Errors carry operation and path.
+
+use std::path::Path;
+
+use bytes::Bytes;
+
+use crate::error::Result;
+
+/// A file that is being written.
+pub trait File: Send + Sync {
+    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Makes everything written so far durable, and the file's size.
+    fn sync(&self) -> Result<()>;
+    /// Reserves room so that writes below `len` cannot fail for want of it; the file's size becomes at least `len`.
+    fn allocate(&self, len: u64) -> Result<()>;
+    /// Sets the file's size.
+    fn truncate(&self, len: u64) -> Result<()>;
+    /// The file's size in bytes.
+    fn len(&self) -> Result<u64>;
+}
+
+/// A small file that is stored into through shared memory: what was stored survives a killed process, and nothing else
+/// is promised. It is never synced. `store` and `load` panic outside the length given at opening.
+pub trait Ring: Send + Sync {
+    /// Copies `bytes` to `offset`.
+    fn store(&self, offset: usize, bytes: &[u8]);
+    /// Copies `out.len()` bytes from `offset`.
+    fn load(&self, offset: usize, out: &mut [u8]);
+}
+
+/// How a lock file is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// With others that share it.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// Held as long as it lives.
+pub trait Lock: Send + Sync {}
+
+/// The file system.
+pub trait Fs: Send + Sync {
+    /// Creates a folder and those above it, mode 0700; nothing happens when it is there.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Removes an empty folder.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// The names of the files in a folder, in no particular order; folders are left out.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// The file's size in bytes, `None` when there is none of this name.
+    fn len(&self, path: &Path) -> Result<Option<u64>>;
+    /// The folder exists.
+    fn is_dir(&self, path: &Path) -> bool;
+    /// Creates a file, mode 0600; an existing one of this name is an error.
+    fn create(&self, path: &Path) -> Result<Box<dyn File>>;
+    /// Opens an existing file for writing in place.
+    fn open(&self, path: &Path) -> Result<Box<dyn File>>;
+    /// The bytes of a file that no longer changes, without a copy where the system can map it. The bytes stay readable
+    /// as long as they are held, even when the file is removed.
+    fn map(&self, path: &Path) -> Result<Bytes>;
+    /// A copy of a whole file, which may be changing.
+    fn read(&self, path: &Path) -> Result<Vec<u8>>;
+    /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.
+    fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Removes a file's name.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Gives a file a second name.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Takes the lock on a file, which is created when missing and `kind` is exclusive; `None` when the file is missing
+    /// and `kind` is shared. Held elsewhere: [`Error::Locked`](crate::Error::Locked) naming the file's folder.
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;
+    /// Bytes that the file takes on the medium: allocated blocks, holes left out.
+    fn allocated(&self, path: &Path) -> Result<u64>;
+    /// Bytes that are free for this process on the file system of `path`.
+    fn available(&self, path: &Path) -> Result<u64>;
+}

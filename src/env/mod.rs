@@ -1,0 +1,11 @@
+//! The world outside: files, clocks, threads. The only folder that may touch std::fs, memory maps, time and threads.
+
+mod clock;
+mod disk;
+mod fs;
+mod sim;
+mod tasks;
+
+pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
+pub use fs::{File, Fs, Lock, LockKind, Ring};
+pub use tasks::{Signal, sleep, spawn};

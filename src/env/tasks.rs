@@ -1,0 +1,46 @@
+//! Threads and waiting.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Error, Result};
+
+/// Starts a named thread.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|error| Error::io("start thread", name, error))
+}
+
+/// Lets the calling thread rest.
+#[allow(clippy::disallowed_methods)]
+pub fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Something to wait for: a notification is kept until somebody has waited for it.
+#[derive(Debug, Default)]
+pub struct Signal {
+    raised: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Wakes one waiter, or the next one to come.
+    pub fn notify(&self) {
+        *self.raised.lock() = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a notification, at most for `time`.
+    pub fn wait(&self, time: Duration) {
+        let mut raised = self.raised.lock();
+        if !*raised {
+            self.changed.wait_for(&mut raised, time);
+        }
+        *raised = false;
+    }
+}

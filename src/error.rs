@@ -1,0 +1,269 @@
+//! The one error of the crate: what was wrong, where, and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::types::Timestamp;
+
+/// What every operation returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was not done. `Clone`, so that a failure in the background can be handed to every later writer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a call.
+    Io {
+        /// What was being done, as a verb: `write`, `sync`, `allocate`, ...
+        operation: &'static str,
+        /// The file or folder concerned.
+        path: PathBuf,
+        /// The system's own words.
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what was written there.
+    Corruption {
+        /// The file concerned.
+        path: PathBuf,
+        /// Where in the file, in bytes from its start.
+        offset: u64,
+        /// What does not fit.
+        what: String,
+    },
+    /// The folder was written by a version of the format that this one does not read.
+    UnsupportedFormat {
+        /// The file concerned.
+        path: PathBuf,
+        /// The version found there.
+        found: u32,
+        /// The newest version that this build reads.
+        supported: u32,
+    },
+    /// A key, a value, a name, a ttl or an option lies outside its documented range; nothing was stored or changed.
+    InvalidArgument {
+        /// What it is: `key`, `ttl`, `container name`, ...
+        what: &'static str,
+        /// The value that was given, in words.
+        given: String,
+        /// The range that is allowed.
+        allowed: &'static str,
+    },
+    /// Another process (or another handle of this one) has the database open.
+    Locked {
+        /// The database folder.
+        path: PathBuf,
+    },
+    /// There is no database in the folder, and a read-only open does not create one.
+    NotFound {
+        /// The database folder.
+        path: PathBuf,
+    },
+    /// The wall clock is further behind the last recorded time than `max_clock_skew` allows.
+    ClockBehind {
+        /// What the wall clock says.
+        wall: Timestamp,
+        /// The highest settled time on which the database has relied.
+        mark: Timestamp,
+    },
+    /// The wall clock has leapt ahead, and nobody has confirmed it yet: a change of settings would make it final.
+    ClockUnsettled {
+        /// What the wall clock says.
+        wall: Timestamp,
+        /// The time that is relied on until the lead settles.
+        settled: Timestamp,
+    },
+    /// A write to a database that was opened with `read_only(true)`.
+    ReadOnly,
+    /// The database was closed.
+    Closed,
+    /// The container was dropped; its handles answer nothing else from then on.
+    ContainerDropped {
+        /// Its name.
+        name: String,
+    },
+    /// Flushing cannot follow, and `on_stall(Stall::Fail)` was chosen.
+    Stalled,
+    /// An earlier sync or background step failed for good: what the disk holds is no longer known, so no further write
+    /// is taken. Reads go on. Reopen the database to recover.
+    Poisoned {
+        /// The failure that came first.
+        cause: Arc<Error>,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+        source: io::Error,
+    ) -> Error {
+        Error::Io {
+            operation,
+            path: path.into(),
+            source: Arc::new(source),
+        }
+    }
+
+    pub(crate) fn corruption(
+        path: impl Into<PathBuf>,
+        offset: u64,
+        what: impl Into<String>,
+    ) -> Error {
+        Error::Corruption {
+            path: path.into(),
+            offset,
+            what: what.into(),
+        }
+    }
+
+    pub(crate) fn invalid(
+        what: &'static str,
+        given: impl Into<String>,
+        allowed: &'static str,
+    ) -> Error {
+        Error::InvalidArgument {
+            what,
+            given: given.into(),
+            allowed,
+        }
+    }
+
+    pub(crate) fn invalid_ttl(given: impl Into<String>) -> Error {
+        Error::invalid(
+            "ttl",
+            given,
+            "-1 (never), or more than 0 and at most 2147483647 seconds",
+        )
+    }
+
+    /// Stored bytes are damaged: restore a checkpoint, or see what `ebbtide verify` says of the folder.
+    pub fn is_corruption(&self) -> bool {
+        match self {
+            Error::Corruption { .. } | Error::UnsupportedFormat { .. } => true,
+            Error::Poisoned { cause } => cause.is_corruption(),
+            _ => false,
+        }
+    }
+
+    /// The file system has no room: free some, then try again.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Io { source, .. } => {
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                )
+            }
+            Error::Poisoned { cause } => cause.is_full(),
+            _ => false,
+        }
+    }
+
+    /// The same call may succeed later without anything being repaired.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Stalled | Error::Locked { .. } | Error::ClockUnsettled { .. } => true,
+            Error::Io { source, .. } => {
+                self.is_full() || matches!(source.kind(), io::ErrorKind::Interrupted)
+            }
+            _ => false,
+        }
+    }
+
+    /// The database or the container is closed to this handle for good.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Error::Closed | Error::ContainerDropped { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => {
+                write!(f, "cannot {operation} {}: {source}", path.display())?;
+                if self.is_full() {
+                    write!(f, "; free some space, then try again")?;
+                }
+                Ok(())
+            }
+            Error::Corruption { path, offset, what } => write!(
+                f,
+                "{} is damaged at byte {offset}: {what}; run `ebbtide verify` on the folder, or restore a checkpoint",
+                path.display()
+            ),
+            Error::UnsupportedFormat {
+                path,
+                found,
+                supported,
+            } => write!(
+                f,
+                "{} has format version {found}, this build reads up to {supported}; use a newer build",
+                path.display()
+            ),
+            Error::InvalidArgument {
+                what,
+                given,
+                allowed,
+            } => {
+                write!(f, "{what} {given} is not allowed: {allowed}")
+            }
+            Error::Locked { path } => write!(
+                f,
+                "{} is open elsewhere: one process at a time writes a database; close the other one first",
+                path.display()
+            ),
+            Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),
+            Error::ClockBehind { wall, mark } => write!(
+                f,
+                "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \
+                 clock_behind(ClockBehind::StartAtMark) to go on from {mark}"
+            ),
+            Error::ClockUnsettled { wall, settled } => write!(
+                f,
+                "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
+                 confirm_clock() if it is right, or wait for max_clock_skew to pass"
+            ),
+            Error::ReadOnly => {
+                write!(
+                    f,
+                    "the database was opened read-only; open it without read_only(true) to write"
+                )
+            }
+            Error::Closed => write!(f, "the database is closed; open it again"),
+            Error::ContainerDropped { name } => {
+                write!(
+                    f,
+                    "container {name:?} was dropped; ask the database for it again to create it anew"
+                )
+            }
+            Error::Stalled => {
+                write!(
+                    f,
+                    "writing is faster than flushing and memory is full; try again shortly"
+                )
+            }
+            Error::Poisoned { cause } => {
+                write!(
+                    f,
+                    "no further writes after an earlier failure ({cause}); reopen the database to recover"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source.as_ref()),
+            Error::Poisoned { cause } => Some(cause.as_ref()),
+            _ => None,
+        }
+    }
+}

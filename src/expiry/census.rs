@@ -1,0 +1,484 @@
+//! Life statistics of many records, kept so that they stay right under every change of the default: inheriting records
+//! are counted by `written_at` and overriding ones by expiry, and only the question brings in the settings of *today*.
+//!
+//! ```text
+//! Census   seq_min varint | seq_max - seq_min varint | tombstones | never | inheriting | overriding | longest varint
+//! Tally    count varint | bytes varint
+//! Lane     tally | [min varint | max - min varint, when count > 0]
+//! Spread   shift u8 | buckets varint | (bucket number, as difference to the one before varint | tally)*
+//! ```
+//!
+//! A block and a table have a census; a table has a [`Spread`] for each of the two lanes beside it.
+
+use crate::coding::{Malformed, Reader, put_varint};
+use crate::expiry::{DefaultMillis, Judge, Settings};
+use crate::record::Head;
+use crate::types::{ItemTtl, Seq, Timestamp};
+
+/// How many records, and how many bytes by [`Head::weight`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Records.
+    pub count: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.count);
+        put_varint(out, self.bytes);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Tally, Malformed> {
+        Ok(Tally {
+            count: reader.varint()?,
+            bytes: reader.varint()?,
+        })
+    }
+}
+
+/// Records that lie on a line of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// How many there are.
+    pub tally: Tally,
+    /// The earliest; [`Timestamp::MAX`] when there are none.
+    pub min: Timestamp,
+    /// The latest; 0 when there are none.
+    pub max: Timestamp,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Lane {
+            tally: Tally::default(),
+            min: Timestamp::MAX,
+            max: Timestamp(0),
+        }
+    }
+}
+
+impl Lane {
+    fn add(&mut self, at: Timestamp, bytes: u64) {
+        self.tally.add(Tally { count: 1, bytes });
+        self.min = self.min.min(at);
+        self.max = self.max.max(at);
+    }
+
+    fn merge(&mut self, other: &Lane) {
+        self.tally.add(other.tally);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.tally.encode(out);
+        if self.tally.count > 0 {
+            put_varint(out, self.min.0);
+            put_varint(out, self.max.0 - self.min.0);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Lane, Malformed> {
+        let tally = Tally::decode(reader)?;
+        if tally.count == 0 {
+            return Ok(Lane {
+                tally,
+                ..Lane::default()
+            });
+        }
+        let min = reader.varint()?;
+        let Some(max) = min.checked_add(reader.varint()?) else {
+            return Err(reader.malformed("number out of range"));
+        };
+        Ok(Lane {
+            tally,
+            min: Timestamp(min),
+            max: Timestamp(max),
+        })
+    }
+}
+
+/// The life statistics of a block, a table or a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// The lowest sequence number; [`Seq::MAX`] when there are no records.
+    pub seq_min: Seq,
+    /// The highest sequence number.
+    pub seq_max: Seq,
+    /// Records that only hide.
+    pub tombstones: Tally,
+    /// Items that never expire by their own ttl.
+    pub never: Tally,
+    /// Items for which the default counts, by `written_at`.
+    pub inheriting: Lane,
+    /// Items with their own ttl, by expiry.
+    pub overriding: Lane,
+    /// The longest ttl of an overriding item, in milliseconds.
+    pub longest_ttl: u64,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Census {
+            seq_min: Seq::MAX,
+            seq_max: Seq(0),
+            tombstones: Tally::default(),
+            never: Tally::default(),
+            inheriting: Lane::default(),
+            overriding: Lane::default(),
+            longest_ttl: 0,
+        }
+    }
+}
+
+impl Census {
+    /// Counts one record.
+    pub fn add(&mut self, head: &Head<'_>) {
+        let (header, bytes) = (&head.header, head.weight());
+        self.seq_min = self.seq_min.min(header.seq);
+        self.seq_max = self.seq_max.max(header.seq);
+        match header.ttl {
+            _ if header.is_tombstone() => self.tombstones.add(Tally { count: 1, bytes }),
+            ItemTtl::Never => self.never.add(Tally { count: 1, bytes }),
+            ItemTtl::Absent => self.inheriting.add(header.written_at, bytes),
+            ItemTtl::Millis(millis) => {
+                self.overriding.add(header.written_at.after(millis), bytes);
+                self.longest_ttl = self.longest_ttl.max(millis);
+            }
+        }
+    }
+
+    /// Counts all that `other` counted.
+    pub fn merge(&mut self, other: &Census) {
+        self.seq_min = self.seq_min.min(other.seq_min);
+        self.seq_max = self.seq_max.max(other.seq_max);
+        self.tombstones.add(other.tombstones);
+        self.never.add(other.never);
+        self.inheriting.merge(&other.inheriting);
+        self.overriding.merge(&other.overriding);
+        self.longest_ttl = self.longest_ttl.max(other.longest_ttl);
+    }
+
+    /// All records.
+    pub fn total(&self) -> Tally {
+        let mut total = self.tombstones;
+        total.add(self.never);
+        total.add(self.inheriting.tally);
+        total.add(self.overriding.tally);
+        total
+    }
+
+    /// The settings with the floors left out unless they stand above every record here: what can be said of all records
+    /// at once.
+    fn settings_for_all(&self, settings: &Settings) -> Settings {
+        if self.seq_max < settings.floor_seq {
+            *settings
+        } else {
+            Settings::new(settings.default)
+        }
+    }
+
+    /// Certainly every record is a tombstone or gone. False may be a lack of detail: records on both sides of a floor.
+    pub fn all_dead(&self, judge: &Judge) -> bool {
+        if self.never.count > 0 {
+            return false;
+        }
+        let settings = self.settings_for_all(&judge.settings);
+        let inheriting_gone = self.inheriting.tally.count == 0
+            || self.inheriting.max < settings.inherit_floor
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.max.after(n) <= judge.now);
+        let overriding_gone = self.overriding.tally.count == 0
+            || self.overriding.max < settings.override_floor
+            || (settings.default.is_on() && self.overriding.max <= judge.now);
+        inheriting_gone && overriding_gone
+    }
+
+    /// Possibly some record is a tombstone or gone. False is certain.
+    pub fn any_dead(&self, judge: &Judge) -> bool {
+        let settings = &judge.settings;
+        let floors = self.seq_min < settings.floor_seq;
+        self.tombstones.count > 0
+            || (self.inheriting.tally.count > 0
+                && ((floors && self.inheriting.min < settings.inherit_floor)
+                    || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)))
+            || (self.overriding.tally.count > 0
+                && ((floors && self.overriding.min < settings.override_floor)
+                    || (settings.default.is_on() && self.overriding.min <= judge.now)))
+    }
+
+    /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
+    /// out, so it may be later than the truth.
+    pub fn last_expiry(&self, settings: &Settings) -> Timestamp {
+        if self.never.count > 0 {
+            return Timestamp::MAX;
+        }
+        let mut last = Timestamp(0);
+        if self.inheriting.tally.count > 0 {
+            last = last.max(match settings.default {
+                DefaultMillis::Millis(n) => self.inheriting.max.after(n),
+                _ => Timestamp::MAX,
+            });
+        }
+        if self.overriding.tally.count > 0 {
+            last = last.max(if settings.default.is_on() {
+                self.overriding.max
+            } else {
+                Timestamp::MAX
+            });
+        }
+        last
+    }
+
+    /// When the first of the records expires, or has expired, if the settings stay; `None` when none ever does.
+    pub fn first_expiry(&self, settings: &Settings) -> Option<Timestamp> {
+        let inheriting = match settings.default {
+            DefaultMillis::Millis(n) if self.inheriting.tally.count > 0 => {
+                Some(self.inheriting.min.after(n))
+            }
+            _ => None,
+        };
+        let overriding = (settings.default.is_on() && self.overriding.tally.count > 0)
+            .then_some(self.overriding.min);
+        inheriting.into_iter().chain(overriding).min()
+    }
+
+    /// The longest lifetime of a dated record under these settings, in milliseconds.
+    pub fn longest_life(&self, settings: &Settings) -> u64 {
+        match settings.default {
+            DefaultMillis::Millis(n) if self.inheriting.tally.count > 0 => n.max(self.longest_ttl),
+            DefaultMillis::Off => 0,
+            _ => self.longest_ttl,
+        }
+    }
+
+    /// Appends the picture in this file's head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let seq_min = self.seq_min.min(self.seq_max);
+        put_varint(out, seq_min.0);
+        put_varint(out, self.seq_max.0 - seq_min.0);
+        self.tombstones.encode(out);
+        self.never.encode(out);
+        self.inheriting.encode(out);
+        self.overriding.encode(out);
+        put_varint(out, self.longest_ttl);
+    }
+
+    /// Reads what [`Census::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Census, Malformed> {
+        let seq_min = reader.varint()?;
+        let Some(seq_max) = seq_min.checked_add(reader.varint()?) else {
+            return Err(reader.malformed("number out of range"));
+        };
+        let mut census = Census {
+            seq_min: Seq(seq_min),
+            seq_max: Seq(seq_max),
+            tombstones: Tally::decode(reader)?,
+            never: Tally::decode(reader)?,
+            inheriting: Lane::decode(reader)?,
+            overriding: Lane::decode(reader)?,
+            longest_ttl: reader.varint()?,
+        };
+        if census.total().count == 0 {
+            census.seq_min = Seq::MAX;
+        }
+        Ok(census)
+    }
+}
+
+/// How many buckets a spread has at most: a bucket then holds less than 2 % of a lane that is spread evenly.
+const SPREAD_BUCKETS: usize = 64;
+
+/// How the records of a lane lie in time: buckets of equal width, the narrowest power of two for which they are few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// A bucket is `1 << shift` milliseconds wide.
+    shift: u8,
+    /// (number of the bucket, what it holds), numbers ascending.
+    buckets: Vec<(u64, Tally)>,
+}
+
+impl Spread {
+    /// Counts `tally` at a moment.
+    pub fn add(&mut self, at: Timestamp, tally: Tally) {
+        let number = at.0 >> self.shift;
+        match self
+            .buckets
+            .binary_search_by_key(&number, |bucket| bucket.0)
+        {
+            Ok(found) => self.buckets[found].1.add(tally),
+            Err(place) => {
+                self.buckets.insert(place, (number, tally));
+                while self.buckets.len() > SPREAD_BUCKETS {
+                    self.widen();
+                }
+            }
+        }
+    }
+
+    /// Counts all that `other` counted.
+    pub fn merge(&mut self, other: &Spread) {
+        for (at, tally) in other.iter() {
+            self.add(at, tally);
+        }
+    }
+
+    fn widen(&mut self) {
+        self.shift += 1;
+        let mut wide: Vec<(u64, Tally)> = Vec::with_capacity(self.buckets.len());
+        for &(number, tally) in &self.buckets {
+            match wide.last_mut() {
+                Some(last) if last.0 == number >> 1 => last.1.add(tally),
+                _ => wide.push((number >> 1, tally)),
+            }
+        }
+        self.buckets = wide;
+    }
+
+    /// The buckets, each as its latest moment and what it holds.
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Tally)> + '_ {
+        let below = (1u64 << self.shift) - 1;
+        self.buckets
+            .iter()
+            .map(move |&(number, tally)| (Timestamp(number << self.shift | below), tally))
+    }
+
+    /// About how much lies at or before `moment`: whole buckets, and of the one it falls in, its share.
+    pub fn up_to(&self, moment: Timestamp) -> Tally {
+        let mut sum = Tally::default();
+        for &(number, tally) in &self.buckets {
+            let (start, width) = (number << self.shift, 1u64 << self.shift);
+            if moment.0 < start {
+                break;
+            }
+            let inside = moment.0.saturating_sub(start).saturating_add(1).min(width);
+            let share = |n: u64| (u128::from(n) * u128::from(inside) / u128::from(width)) as u64;
+            sum.add(Tally {
+                count: share(tally.count),
+                bytes: share(tally.bytes),
+            });
+        }
+        sum
+    }
+
+    /// Appends the picture in this file's head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.shift);
+        put_varint(out, self.buckets.len() as u64);
+        let mut before = 0;
+        for &(number, tally) in &self.buckets {
+            put_varint(out, number - before);
+            tally.encode(out);
+            before = number;
+        }
+    }
+
+    /// Reads what [`Spread::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
+        let shift = reader.u8()?;
+        if shift > 63 {
+            return Err(reader.malformed("number out of range"));
+        }
+        let count = reader.varint_up_to(SPREAD_BUCKETS as u64)?;
+        let (mut number, mut buckets) = (0u64, Vec::with_capacity(count as usize));
+        for index in 0..count {
+            let step = reader.varint()?;
+            number = match number.checked_add(step) {
+                Some(next) if next <= u64::MAX >> shift && (index == 0 || step > 0) => next,
+                _ => return Err(reader.malformed("number out of range")),
+            };
+            buckets.push((number, Tally::decode(reader)?));
+        }
+        Ok(Spread { shift, buckets })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Header, Kind};
+
+    fn head(seq: u64, written_at: u64, ttl: ItemTtl) -> Head<'static> {
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(written_at),
+            ttl,
+        };
+        Head {
+            header,
+            key: b"key",
+            value_len: 81,
+        }
+    }
+
+    #[test]
+    fn both_lanes_are_judged_by_the_settings_of_today() {
+        let mut census = Census::default();
+        for (seq, written_at, ttl) in [
+            (3, 100, ItemTtl::Absent),
+            (5, 200, ItemTtl::Absent),
+            (4, 100, ItemTtl::Millis(500)),
+        ] {
+            census.add(&head(seq, written_at, ttl));
+        }
+        let judge = |default, now| Judge {
+            settings: Settings::new(default),
+            now: Timestamp(now),
+        };
+        assert!(!census.all_dead(&judge(DefaultMillis::Off, u64::MAX)));
+        assert!(!census.all_dead(&judge(DefaultMillis::NoDefault, 10_000)));
+        assert!(!census.all_dead(&judge(DefaultMillis::Millis(50), 599)));
+        assert!(census.all_dead(&judge(DefaultMillis::Millis(50), 600)));
+        assert!(census.any_dead(&judge(DefaultMillis::Millis(50), 150)));
+        assert!(!census.any_dead(&judge(DefaultMillis::Millis(50), 149)));
+        let floors = judge(DefaultMillis::Millis(50), 700).settings.change(
+            DefaultMillis::Off,
+            Timestamp(700),
+            Seq(6),
+        );
+        assert!(census.all_dead(&Judge {
+            settings: floors,
+            now: Timestamp(0)
+        }));
+        assert_eq!(
+            census.total(),
+            Tally {
+                count: 3,
+                bytes: 300
+            }
+        );
+        let mut bytes = vec![];
+        census.encode(&mut bytes);
+        assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+    }
+
+    #[test]
+    fn a_spread_stays_small_and_near_the_truth() {
+        let mut spread = Spread::default();
+        for at in 0..100_000u64 {
+            spread.add(
+                Timestamp(1_000_000 + at),
+                Tally {
+                    count: 1,
+                    bytes: 10,
+                },
+            );
+        }
+        assert!(spread.buckets.len() <= SPREAD_BUCKETS);
+        for at in [0u64, 25_000, 50_000, 99_999] {
+            let found = spread.up_to(Timestamp(1_000_000 + at)).count;
+            assert!(found.abs_diff(at + 1) <= 2_000, "{found} at {at}");
+        }
+        assert_eq!(spread.up_to(Timestamp::MAX).count, 100_000);
+        let mut bytes = vec![];
+        spread.encode(&mut bytes);
+        assert_eq!(Spread::decode(&mut Reader::new(&bytes)), Ok(spread));
+    }
+}

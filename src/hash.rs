@@ -1,0 +1,16 @@
+//! The one hash of a key: filters, in-block search, samples and caches all use this number, and files hold parts of it.
+
+/// XXH3 with 64 bits and seed 0 (Y. Collet, the XXH3 specification): it is part of the file format.
+pub fn hash_key(key: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(key)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_hash_is_part_of_the_format() {
+        assert_eq!(super::hash_key(b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(super::hash_key(b"ebbtide"), super::hash_key(b"ebbtide"));
+        assert_ne!(super::hash_key(b"a"), super::hash_key(b"b"));
+    }
+}

@@ -1,0 +1,190 @@
+//! One version of a key, and how its header is written.
+//!
+//! ```text
+//! header   tag u8 | seq varint | written_at varint | [ttl varint, when the tag says so]
+//! tag      bits 0-1  kind: 1 put, 2 tombstone, 3 reserved for "value elsewhere"; 0 is never written
+//!          bits 2-3  ttl: 0 absent, 1 never, 2 milliseconds follow
+//!          bits 4-7  zero
+//! ```
+//!
+//! `seq` and `written_at` are written as differences from a base that the surroundings state (a block's or a frame's
+//! lowest), so a header takes about six bytes.
+//!
+//! Order of records everywhere: key up, then sequence number down: of one key, the newest version comes first.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::coding::{Malformed, Reader, put_varint};
+use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+
+/// The longest key, in bytes; the shortest has one.
+pub const MAX_KEY_LEN: usize = 65_535;
+/// The longest value, in bytes.
+pub const MAX_VALUE_LEN: usize = 64 << 20;
+
+/// What a record says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key has a value.
+    Put = 1,
+    /// The key has none.
+    Tombstone = 2,
+}
+
+/// Everything about a record but its key and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Put or tombstone.
+    pub kind: Kind,
+    /// Its place among all writes.
+    pub seq: Seq,
+    /// When it was written.
+    pub written_at: Timestamp,
+    /// The item's own ttl; absent in a tombstone.
+    pub ttl: ItemTtl,
+}
+
+/// What `seq` and `written_at` are counted from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// The lowest sequence number of the surroundings.
+    pub seq: Seq,
+    /// The earliest `written_at` of the surroundings.
+    pub written_at: Timestamp,
+}
+
+impl Header {
+    /// A tombstone, as [`bury`](crate::compact) makes it of a dead put too.
+    pub fn tombstone(seq: Seq, written_at: Timestamp) -> Header {
+        Header {
+            kind: Kind::Tombstone,
+            seq,
+            written_at,
+            ttl: ItemTtl::Absent,
+        }
+    }
+
+    /// The key has no value.
+    pub fn is_tombstone(&self) -> bool {
+        self.kind == Kind::Tombstone
+    }
+
+    /// Appends the header, counted from `base`, which must not lie above it.
+    #[inline]
+    pub fn encode(&self, base: Base, out: &mut Vec<u8>) {
+        debug_assert!(base.seq <= self.seq && base.written_at <= self.written_at);
+        let (ttl_tag, millis) = match self.ttl {
+            ItemTtl::Absent => (0, None),
+            ItemTtl::Never => (1, None),
+            ItemTtl::Millis(millis) => (2, Some(millis)),
+        };
+        out.push(self.kind as u8 | ttl_tag << 2);
+        put_varint(out, self.seq.0 - base.seq.0);
+        put_varint(out, self.written_at.0 - base.written_at.0);
+        if let Some(millis) = millis {
+            put_varint(out, millis);
+        }
+    }
+
+    /// Reads what [`Header::encode`] wrote.
+    #[inline]
+    pub fn decode(base: Base, reader: &mut Reader<'_>) -> Result<Header, Malformed> {
+        let at = reader.clone();
+        let tag = reader.u8()?;
+        let kind = match tag & 3 {
+            1 => Kind::Put,
+            2 => Kind::Tombstone,
+            _ => return Err(at.malformed("unknown kind of record")),
+        };
+        let seq = base.seq.0.checked_add(reader.varint()?);
+        let written_at = base.written_at.0.checked_add(reader.varint()?);
+        let (Some(seq), Some(written_at)) = (seq, written_at) else {
+            return Err(at.malformed("number out of range"));
+        };
+        let ttl = match tag >> 2 {
+            0 => ItemTtl::Absent,
+            1 => ItemTtl::Never,
+            2 => ItemTtl::Millis(reader.varint_up_to(MAX_TTL_MILLIS)?),
+            _ => return Err(at.malformed("unknown kind of ttl")),
+        };
+        if kind == Kind::Tombstone && ttl != ItemTtl::Absent {
+            return Err(at.malformed("a tombstone with a ttl"));
+        }
+        Ok(Header {
+            kind,
+            seq: Seq(seq),
+            written_at: Timestamp(written_at),
+            ttl,
+        })
+    }
+}
+
+/// A record where it lies, without its value, which may not have been read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    /// 1 to 65 535 bytes.
+    pub key: &'a [u8],
+    /// Bytes of the value; 0 for a tombstone.
+    pub value_len: usize,
+}
+
+impl Head<'_> {
+    /// What the record counts for in a census: key, value and sixteen bytes of header.
+    pub fn weight(&self) -> u64 {
+        (self.key.len() + self.value_len + 16) as u64
+    }
+}
+
+/// A record that keeps what its bytes lie in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    /// 1 to 65 535 bytes.
+    pub key: Bytes,
+    /// Up to 64 MiB; empty for a tombstone.
+    pub value: Bytes,
+}
+
+/// Key up, sequence number down.
+#[inline]
+pub fn order(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {
+    a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_back_and_holds_its_bytes() {
+        let base = Base {
+            seq: Seq(1_000),
+            written_at: Timestamp(5_000),
+        };
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(1_300),
+            written_at: Timestamp(5_007),
+            ttl: ItemTtl::Millis(60_000),
+        };
+        let mut out = vec![];
+        header.encode(base, &mut out);
+        assert_eq!(out, [0x09, 0xac, 0x02, 0x07, 0xe0, 0xd4, 0x03]);
+        assert_eq!(Header::decode(base, &mut Reader::new(&out)), Ok(header));
+        for len in 0..out.len() {
+            assert!(Header::decode(base, &mut Reader::new(&out[..len])).is_err());
+        }
+        for tag in [0x00, 0x03, 0x0d, 0x11, 0x06] {
+            assert!(
+                Header::decode(base, &mut Reader::new(&[tag, 0, 0, 0])).is_err(),
+                "tag {tag:#x}"
+            );
+        }
+    }
+}
