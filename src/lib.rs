@@ -1,8 +1,9 @@
 //! Ebbtide is an embeddable storage engine for data with a deadline.
 
+#![allow(dead_code, unused_imports)]
+
 // The order of these lines is the architecture: a module imports only from modules above its own line.
 mod coding;
-#![allow(missing_docs)]
 mod error;
 mod hash;
 mod types;
