@@ -159,6 +159,20 @@ impl ItemTtl {
     }
 }
 
+/// How the blocks and the large values of a table are stored.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// As they are: reads hand out the file's own bytes, without a copy.
+    #[default]
+    None,
+    /// By LZ4, each block and each large value by itself, where that saves at least an eighth; decoded blocks are
+    /// kept in the cache.
+    Lz4,
+}
+
 /// Names of the files in a database folder; the one place that spells them.
 pub mod file_name {
     use super::TableId;
