@@ -1,6 +1,8 @@
 //! Goal: what survives a kill and a power cut is what fs.rs promises, and no more. Method: many seeds over one history,
 //! and the set of all outcomes compared with the set of those allowed.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 const FULL: io::ErrorKind = io::ErrorKind::StorageFull;
