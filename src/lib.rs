@@ -14,3 +14,5 @@ mod merge;
 mod record;
 // world
 mod env;
+// shelves
+mod wal;

@@ -140,7 +140,9 @@ impl File for SimFile {
         self.act("write", |world| {
             let offset = offset as usize;
             if let Err(error) = world.step() {
-                let done = world.random.below(bytes.len() as u64 + 1) as usize;
+                // What found no room is not all there; after another failure it may be.
+                let whole = u64::from(error.kind() != io::ErrorKind::StorageFull);
+                let done = world.random.below((bytes.len() as u64 + whole).max(1)) as usize;
                 let bytes = bytes[..done].to_vec();
                 world.file(self.id).take(Step::Write { offset, bytes });
                 return Err(error);
