@@ -31,12 +31,14 @@ mod options;
 // front desk
 mod container;
 mod db;
+mod inspect;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
 pub use db::Database;
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
+pub use inspect::{VerifyReport, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Ttl};
 
