@@ -499,16 +499,75 @@ fn one_sync_serves_all_that_wait() {
                 });
             }
             scope.spawn(|| {
-                while log.synced().0 == 0 || log.synced() < log.end() {
+                for seed in 0.. {
                     log.drain().unwrap();
                     log.prepare_next().unwrap();
-                    log.release_before(0).unwrap();
+                    let synced = log.synced();
+                    let (_, found) = replayed(&sim.power_cut(seed), 1).unwrap();
+                    let bytes: u64 = found.segments.iter().map(|segment| segment.bytes).sum();
+                    assert!(bytes >= synced.0, "{bytes} are left of {synced:?}");
+                    if found.last_seq == head(399).last_seq {
+                        break;
+                    }
                 }
             });
         });
         for seed in 0..10 {
             let (indexes, _) = replayed(&sim.power_cut(seed), 1).unwrap();
             assert_eq!(indexes, (0..400).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn a_segment_is_given_up_only_when_it_is_synced() {
+    for ring in RINGS {
+        let sim = world(14);
+        let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
+        for index in 0..30 {
+            append(&mut appender, index).unwrap();
+        }
+        let before = log.segments();
+        log.release_before(log.current_segment()).unwrap();
+        assert_eq!(log.segments(), before);
+        log.sync_to(log.end()).unwrap();
+        log.release_before(log.current_segment()).unwrap();
+        assert_eq!(log.segments().len(), 1);
+    }
+}
+
+#[test]
+fn a_segment_without_frames_is_a_link_of_the_chain() {
+    for ring in RINGS {
+        let sim = world(15);
+        let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
+        let end = append(&mut appender, 0).unwrap();
+        log.sync_to(end).unwrap();
+        // Create, allocate and the header are done, the frame is not.
+        sim.fail(FaultPlan {
+            at: sim.operations() + 4,
+            kind: io::ErrorKind::StorageFull,
+            lasting: false,
+        });
+        assert!(append(&mut appender, 13).unwrap_err().is_full());
+        let mut add = |index: u64, payload: &[u8]| {
+            appender
+                .append(&head(index), payload, PayloadCrc::of(payload))
+                .unwrap()
+        };
+        add(1, &[1; 9_000]);
+        let end = add(2, &[2; 9_000]);
+        let last_seqs: Vec<_> = log.segments().iter().map(|info| info.last_seq).collect();
+        assert_eq!(last_seqs, [Seq(101), Seq(0), Seq(103), Seq(105)]);
+        log.sync_to(end).unwrap();
+        for seed in 0..40 {
+            let mut shown = vec![];
+            replay(&sim.power_cut(seed), dir(), 1, &mut |frame| {
+                shown.push(frame.head.last_seq.0);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(shown, [101, 103, 105]);
         }
     }
 }
