@@ -93,6 +93,7 @@ pub struct Buffered {
 impl Buffered {
     /// Over an empty log.
     pub fn new(ring: Box<dyn Ring>, ring_len: usize) -> Buffered {
+        assert!(ring_len > 0, "a ring has room");
         Buffered {
             ring,
             ring_len: ring_len as u64,

@@ -4,7 +4,11 @@
 //! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
 //!
 //! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
-//! every later append and sync answers [`Error::Poisoned`]. So is a failed write, unless there was no room.
+//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless there was no room. A
+//! segment that cannot be begun refuses one append.
+//!
+//! Locks, in this order: `syncing` is never held while files are touched; `Buffered`'s while it drains; those of
+//! `Segments`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -45,10 +49,6 @@ impl LogOptions {
     }
 }
 
-struct Syncing {
-    leader: bool,
-}
-
 /// The shared side of the log.
 pub struct Log {
     segments: Segments,
@@ -58,8 +58,8 @@ pub struct Log {
     /// From this position on, in the middle of the newest segment, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
-    /// Whether somebody syncs; `synced` moves only under it.
-    syncing: Mutex<Syncing>,
+    /// Somebody syncs. `synced` is moved by that one alone.
+    syncing: Mutex<bool>,
     sync_done: Condvar,
 }
 
@@ -104,7 +104,7 @@ impl Log {
             synced: AtomicU64::new(0),
             prepare_from: AtomicU64::new(segment.full_at() / 2),
             failure: OnceLock::new(),
-            syncing: Mutex::new(Syncing { leader: false }),
+            syncing: Mutex::new(false),
             sync_done: Condvar::new(),
         });
         let appender = Appender {
@@ -168,10 +168,7 @@ impl Log {
             edit: head.edit,
             ..*before
         };
-        let segment = self
-            .segments
-            .begin(header, frame_len)
-            .map_err(|error| self.latch_unless_full(error))?;
+        let segment = self.segments.begin(header, frame_len)?;
         let half = position + (segment.full_at() - position) / 2;
         self.prepare_from.store(half, Ordering::Relaxed);
         Ok(segment)
@@ -186,17 +183,17 @@ impl Log {
                 return Ok(());
             }
             self.check()?;
-            if !syncing.leader {
+            if !*syncing {
                 break;
             }
             self.sync_done.wait(&mut syncing);
         }
-        syncing.leader = true;
+        *syncing = true;
         drop(syncing);
         let target = self.end().0;
         let done = self.sync_all(target);
         let mut syncing = self.syncing.lock();
-        syncing.leader = false;
+        *syncing = false;
         if done.is_ok() {
             self.synced.store(target, Ordering::Release);
         }
