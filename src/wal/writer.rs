@@ -7,8 +7,8 @@
 //! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless there was no room. A
 //! segment that cannot be begun refuses one append.
 //!
-//! Locks, in this order: `syncing` is never held while files are touched; `Buffered`'s while it drains; those of
-//! `Segments`.
+//! Locks: `syncing` is let go before files are touched. A drain holds the ring's buffer, and takes the locks of
+//! `Segments` after it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
