@@ -1,0 +1,26 @@
+//! The engine: containers, the commit turn, reads, background work, brought together.
+//!
+//! # Locks, in the order in which they are taken
+//!
+//! 1. `merging`, `flushing`: one job of each kind at a time;
+//! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
+//! 3. `manifest`: one edit at a time;
+//! 4. a container's `installing`: one change of its picture at a time;
+//! 5. `snapshots`, `budget`: held for a few instructions, nothing is taken inside.
+//!
+//! Readers take none of them: they load a picture, the published number, the clock and the settings, in that order.
+//! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
+//! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
+
+mod background;
+mod checkpoint;
+mod open;
+mod read;
+mod report;
+mod state;
+mod write;
+
+pub use open::Engine;
+pub use read::{Found, Reader, Scan};
+pub use state::{ContainerState, SnapshotPin};
+pub use write::{Verdict, Writes};
