@@ -52,7 +52,7 @@ impl Hit<'_> {
         }
     }
 
-    fn value(&self) -> Result<Bytes> {
+    fn value(self) -> Result<Bytes> {
         match self {
             Hit::Memory(entry) => Ok(entry.value_bytes()),
             Hit::Disk(found) => found.value(),
@@ -115,7 +115,7 @@ impl Engine {
         &self,
         reader: &Reader<'_>,
         key: &[u8],
-        take: impl FnOnce(&Hit<'_>, &Judge) -> Result<T>,
+        take: impl FnOnce(Hit<'_>, &Judge) -> Result<T>,
     ) -> Result<Option<T>> {
         self.check_open(reader.state)?;
         let picture = reader.state.picture();
@@ -124,7 +124,7 @@ impl Engine {
             .map_or_else(|| self.published(), |pin| pin.seq);
         let judge = self.judge(reader.state);
         match newest(&picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => take(&hit, &judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => take(hit, &judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -153,7 +153,7 @@ impl Engine {
         judge: &Judge,
     ) -> Result<Option<Found>> {
         match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => found(&hit, key, judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => found(hit, key, judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -178,7 +178,7 @@ impl Engine {
     }
 }
 
-fn found(hit: &Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
+fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
     let header = hit.header();
     let expires_at = judge.settings.expires_at(&header);
     Ok(Found {

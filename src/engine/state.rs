@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::Memtable;
 use crate::types::{Compression, ContainerId, Seq, Timestamp};
-use crate::version::Version;
+use crate::version::{RangeDelete, Version};
 
 /// A memtable and where the log holds it.
 pub struct Buffer {
@@ -76,6 +76,17 @@ impl Picture {
     /// The memtables, newest first.
     pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    /// Every range delete, in memory and in the catalogue.
+    pub fn range_deletes(&self) -> Vec<RangeDelete> {
+        let in_memory = self
+            .buffers()
+            .flat_map(|buffer| buffer.memtable.range_deletes())
+            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq));
+        in_memory
+            .chain(self.version.range_deletes.iter().cloned())
+            .collect()
     }
 
     /// The highest number up to `max` of a range delete that covers the key.
