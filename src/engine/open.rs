@@ -26,6 +26,9 @@ use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{Catalogue, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
 use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, replay};
 
+/// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
+const FLUSHED_AT_CLOSE: usize = 4 << 20;
+
 /// What was found on disk, before anything is written.
 struct Recovered {
     catalogue: Catalogue,
@@ -120,6 +123,10 @@ impl Engine {
 
     /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
     pub fn close(&self) -> Result<()> {
+        if self.unflushed.load(Ordering::Relaxed) > FLUSHED_AT_CLOSE {
+            // For the next open's sake; when it fails, the log has it all.
+            let _ = self.flush();
+        }
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
