@@ -6,7 +6,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 
 /// The place of one record in the total order of all writes of a database. 0 stands before every write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Seq(pub u64);
 
 impl Seq {
@@ -20,15 +32,31 @@ impl Seq {
 }
 
 /// Names a table file; never reused within a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct TableId(pub u64);
 
 /// Names a container for good; a container that is dropped and created anew gets another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct ContainerId(pub u32);
 
 /// A moment: milliseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
@@ -157,6 +185,17 @@ impl ItemTtl {
             ItemTtl::Millis(millis) => Ttl::After(Duration::from_millis(millis)),
         }
     }
+}
+
+/// How the blocks of a container's tables are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// As they are: values are handed out without a copy.
+    #[default]
+    None,
+    /// LZ4, block by block, where it saves at least an eighth.
+    Lz4,
 }
 
 /// Names of the files in a database folder; the one place that spells them.

@@ -7,5 +7,6 @@ mod sim;
 mod tasks;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
+pub use disk::Disk;
 pub use fs::{File, Fs, Lock, LockKind, Ring};
 pub use tasks::{Signal, sleep, spawn};

@@ -1,0 +1,732 @@
+//! Containers, the items in them, batches and snapshots, as users meet them.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::{Bound, Deref, RangeBounds};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::batch::{KeyRange, Op, WriteTtl};
+use crate::counters::ContainerStats;
+use crate::engine::{ContainerState, Engine, Found, Reader, Scan, SnapshotPin, Verdict, Writes};
+use crate::error::{Error, Result};
+use crate::expiry::DefaultMillis;
+use crate::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl, ttl_millis};
+
+/// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
+/// file stays readable as long as the value is held.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Value(Bytes);
+
+impl Value {
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        Value(bytes)
+    }
+
+    /// The bytes as [`bytes::Bytes`], without a copy.
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.0.into()
+    }
+}
+
+impl From<Value> for Bytes {
+    fn from(value: Value) -> Self {
+        value.0
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
+where
+    T: NotValue,
+{
+    fn eq(&self, other: &T) -> bool {
+        *self.0 == *other.as_ref()
+    }
+}
+
+/// What a [`Value`] can be compared with, besides another one.
+#[doc(hidden)]
+pub trait NotValue {}
+impl NotValue for [u8] {}
+impl NotValue for str {}
+impl NotValue for Vec<u8> {}
+impl NotValue for String {}
+impl NotValue for Bytes {}
+impl<const N: usize> NotValue for [u8; N] {}
+impl<T: NotValue + ?Sized> NotValue for &T {}
+
+/// An item as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    key: Bytes,
+    value: Value,
+    header: Header,
+    expires_at: Timestamp,
+}
+
+impl Item {
+    pub(crate) fn new(found: Found) -> Self {
+        let Found {
+            key,
+            value,
+            header,
+            expires_at,
+        } = found;
+        Item {
+            key,
+            value: Value(value),
+            header,
+            expires_at,
+        }
+    }
+
+    /// 1 to 65 535 bytes.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Up to 64 MiB.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// When the item was last written, to the millisecond.
+    pub fn written_at(&self) -> SystemTime {
+        self.header.written_at.to_system_time()
+    }
+
+    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
+    pub fn ttl(&self) -> Ttl {
+        self.header.ttl.to_public()
+    }
+
+    /// When the item expires under the settings in force when it was read; `None` for never.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
+    }
+
+    pub(crate) fn stored_ttl(&self) -> ItemTtl {
+        self.header.ttl
+    }
+}
+
+/// What [`Container::update`] does with the item it was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Leaves it as it is.
+    Keep,
+    /// Writes this value with this ttl.
+    Put(Vec<u8>, Ttl),
+    /// Deletes it.
+    Delete,
+}
+
+/// A named, ordered set of items with its own expiry settings. Cheap to clone; clones are the same container.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{Database, DefaultTtl, Ttl};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let sessions = db.container("sessions")?;
+/// sessions.set_default_ttl(DefaultTtl::After(Duration::from_secs(1_800)))?;
+///
+/// sessions.put("s-1", r#"{"user":"ada"}"#)?;
+/// sessions.put_with_ttl("s-2", "remembered", Ttl::Never)?;
+/// assert_eq!(sessions.get("s-1")?.unwrap(), r#"{"user":"ada"}"#);
+/// assert!(!sessions.create("s-1", "taken", Ttl::Inherit)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Container {
+    engine: Arc<Engine>,
+    state: Arc<ContainerState>,
+}
+
+impl fmt::Debug for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Container")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Container {
+    pub(crate) fn new(engine: Arc<Engine>, state: Arc<ContainerState>) -> Self {
+        Container { engine, state }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.state.name()
+    }
+
+    /// What becomes of items without a ttl of their own.
+    pub fn default_ttl(&self) -> DefaultTtl {
+        self.state.settings().default.to_public()
+    }
+
+    /// Changes the default, at once for every item, whenever it was written; nothing is rewritten, and what is expired
+    /// now stays gone. Durable when it returns.
+    ///
+    /// # Errors
+    /// A lifetime out of range; [`Error::ClockUnsettled`] while the wall clock has leapt ahead and nobody confirmed it.
+    pub fn set_default_ttl(&self, default: DefaultTtl) -> Result<()> {
+        self.engine
+            .set_default(&self.state, DefaultMillis::from_public(default)?)
+    }
+
+    /// Stores an item that inherits the container's default.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with_ttl(key, value, Ttl::Inherit)
+    }
+
+    /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Ttl,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_item(key, value)?;
+        let ttl = self.write_ttl(ttl)?;
+        self.engine.write_one(
+            &self.state,
+            Op::Put {
+                container: self.state.id(),
+                ttl,
+                key,
+                value,
+            },
+        )
+    }
+
+    /// Stores an item if no live one has the key. False: one has, and nothing was written.
+    pub fn create(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Ttl) -> Result<bool> {
+        let value = value.as_ref();
+        let ttl = self.write_ttl(ttl)?;
+        self.conditionally(key.as_ref(), value.len(), |found| match found {
+            Some(_) => Verdict::Keep,
+            None => Verdict::Put(value.to_vec(), ttl),
+        })
+    }
+
+    /// Stores an item if a live one has the key. False: none has, and nothing was written.
+    pub fn replace(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Ttl,
+    ) -> Result<bool> {
+        let value = value.as_ref();
+        let ttl = self.write_ttl(ttl)?;
+        self.conditionally(key.as_ref(), value.len(), |found| match found {
+            Some(_) => Verdict::Put(value.to_vec(), ttl),
+            None => Verdict::Keep,
+        })
+    }
+
+    /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
+    pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.conditionally(key.as_ref(), 0, |found| match found {
+            Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
+            None => Verdict::Keep,
+        })
+    }
+
+    /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between. The closure may be
+    /// called again when somebody did. True: the item was changed.
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<bool> {
+        let mut refused = None;
+        let changed = self.conditionally(key.as_ref(), 0, |found| match decide(found) {
+            Update::Keep => Verdict::Keep,
+            Update::Delete => Verdict::Delete,
+            Update::Put(value, ttl) => {
+                let ttl = check_value(&value).and_then(|()| self.write_ttl(ttl));
+                match ttl {
+                    Ok(ttl) => Verdict::Put(value, ttl),
+                    Err(error) => {
+                        refused = Some(error);
+                        Verdict::Keep
+                    }
+                }
+            }
+        })?;
+        refused.map_or(Ok(changed), Err)
+    }
+
+    fn conditionally(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        mut decide: impl FnMut(Option<&Item>) -> Verdict,
+    ) -> Result<bool> {
+        check_key(key)?;
+        check_value_len(value_len)?;
+        self.engine.update(&self.state, key, &mut |found| {
+            decide(found.map(Item::new).as_ref())
+        })
+    }
+
+    /// Deletes an item, blindly: it is no error when there is none.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.engine.write_one(
+            &self.state,
+            Op::Delete {
+                container: self.state.id(),
+                key,
+            },
+        )
+    }
+
+    /// Deletes every item whose key lies in the range, in one step, however many they are.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let range = key_range(range);
+        if range.is_empty() {
+            return self.engine.check_open(&self.state);
+        }
+        let to = range.to.as_deref().unwrap_or_default();
+        let op = Op::DeleteRange {
+            container: self.state.id(),
+            from: &range.from,
+            to,
+        };
+        self.engine.write_one(&self.state, op)
+    }
+
+    /// The value of a live item.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.reader().get(key.as_ref())
+    }
+
+    /// A live item with all that is known of it.
+    pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        self.reader().item(key.as_ref())
+    }
+
+    /// Whether a live item has the key.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.reader().contains(key.as_ref())
+    }
+
+    /// All live items, in the order of keys. What was written before the call is seen, and nothing later; whether an
+    /// item is live is judged when it is reached.
+    pub fn iter(&self) -> Iter {
+        self.reader().range(KeyRange {
+            from: vec![],
+            to: None,
+        })
+    }
+
+    /// As [`Container::iter`], for the keys in a range.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.reader().range(key_range(range))
+    }
+
+    /// As [`Container::iter`], for the keys that start with these bytes.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.reader().range(prefix_range(prefix.as_ref()))
+    }
+
+    /// The container in numbers.
+    pub fn stats(&self) -> ContainerStats {
+        self.engine.container_stats(&self.state)
+    }
+
+    fn reader(&self) -> Reading<'_> {
+        Reading {
+            engine: &self.engine,
+            reader: Reader {
+                state: &self.state,
+                snapshot: None,
+            },
+        }
+    }
+
+    fn write_ttl(&self, ttl: Ttl) -> Result<WriteTtl> {
+        Ok(match ttl {
+            Ttl::Inherit => WriteTtl::Absent,
+            Ttl::Never => WriteTtl::Never,
+            Ttl::After(duration) => WriteTtl::Millis(ttl_millis(duration)?),
+            Ttl::Until(moment) => self.engine.until(Timestamp::from_system_time_up(moment))?,
+        })
+    }
+}
+
+/// One way of reading, shared by containers and snapshots.
+struct Reading<'a> {
+    engine: &'a Arc<Engine>,
+    reader: Reader<'a>,
+}
+
+impl Reading<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        check_key(key)?;
+        Ok(self.engine.get(&self.reader, key)?.map(Value))
+    }
+
+    fn item(&self, key: &[u8]) -> Result<Option<Item>> {
+        check_key(key)?;
+        Ok(self.engine.item(&self.reader, key)?.map(Item::new))
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        self.engine.contains(&self.reader, key)
+    }
+
+    fn range(&self, range: KeyRange) -> Iter {
+        Iter {
+            scan: Some(Engine::scan(self.engine, &self.reader, range)),
+        }
+    }
+}
+
+/// Items in the order of keys, from both ends.
+pub struct Iter {
+    scan: Option<Result<Scan>>,
+}
+
+impl Iter {
+    fn step(
+        &mut self,
+        step: impl FnOnce(&mut Scan) -> Result<Option<Found>>,
+    ) -> Option<Result<Item>> {
+        let found = match self.scan.as_mut()? {
+            Ok(scan) => step(scan),
+            Err(error) => Err(error.clone()),
+        };
+        if !matches!(found, Ok(Some(_))) {
+            self.scan = None;
+        }
+        Some(found.transpose()?.map(Item::new))
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<Item>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(Scan::next)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(Scan::next_back)
+    }
+}
+
+impl std::iter::FusedIterator for Iter {}
+
+/// The writes up to a moment, over all containers. It freezes which writes are seen, never the clock or the settings:
+/// an item that expires is gone from it too.
+#[derive(Clone)]
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    pin: Arc<SnapshotPin>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(engine: Arc<Engine>, pin: SnapshotPin) -> Self {
+        Snapshot {
+            engine,
+            pin: Arc::new(pin),
+        }
+    }
+
+    /// A container as it was written then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when there is no container of this name, or only a later one.
+    pub fn container(&self, name: impl AsRef<str>) -> Result<View> {
+        let state = self.engine.existing_container(name.as_ref(), &self.pin)?;
+        Ok(View {
+            engine: self.engine.clone(),
+            state,
+            pin: self.pin.clone(),
+        })
+    }
+}
+
+/// A container through a [`Snapshot`].
+#[derive(Clone)]
+pub struct View {
+    engine: Arc<Engine>,
+    state: Arc<ContainerState>,
+    pin: Arc<SnapshotPin>,
+}
+
+impl View {
+    /// The value of a live item.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.reader().get(key.as_ref())
+    }
+
+    /// A live item with all that is known of it.
+    pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        self.reader().item(key.as_ref())
+    }
+
+    /// Whether a live item has the key.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.reader().contains(key.as_ref())
+    }
+
+    /// All live items, in the order of keys.
+    pub fn iter(&self) -> Iter {
+        self.reader().range(KeyRange {
+            from: vec![],
+            to: None,
+        })
+    }
+
+    /// The live items whose key lies in a range.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.reader().range(key_range(range))
+    }
+
+    /// The live items whose key starts with these bytes.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.reader().range(prefix_range(prefix.as_ref()))
+    }
+
+    fn reader(&self) -> Reading<'_> {
+        let reader = Reader {
+            state: &self.state,
+            snapshot: Some(&self.pin),
+        };
+        Reading {
+            engine: &self.engine,
+            reader,
+        }
+    }
+}
+
+/// Writes that become visible and durable together, over any containers of one database.
+///
+/// ```
+/// use ebbtide::{Batch, Database};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let (orders, keys) = (db.container("orders")?, db.container("idempotency-keys")?);
+/// let mut batch = Batch::new();
+/// batch.put(&orders, "o-17", "42 apples");
+/// batch.put(&keys, "k-9f3", "o-17");
+/// db.write(batch)?;
+/// # Ok::<(), ebbtide::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Batch {
+    writes: Writes,
+    /// The first write that is not allowed; the batch is refused for it, as a whole.
+    refused: Option<Error>,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    /// Without writes.
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// Stores an item that inherits the container's default.
+    pub fn put(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> &mut Self {
+        self.put_with_ttl(container, key, value, Ttl::Inherit)
+    }
+
+    /// Stores an item with a ttl of its own.
+    pub fn put_with_ttl(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Ttl,
+    ) -> &mut Self {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl));
+        self.push(
+            container,
+            ttl.map(|ttl| {
+                move |container| Op::Put {
+                    container,
+                    ttl,
+                    key,
+                    value,
+                }
+            }),
+        )
+    }
+
+    /// Deletes an item, blindly.
+    pub fn delete(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
+        let key = key.as_ref();
+        self.push(
+            container,
+            check_key(key).map(|()| move |container| Op::Delete { container, key }),
+        )
+    }
+
+    fn push<'k>(
+        &mut self,
+        container: &Container,
+        op: Result<impl FnOnce(ContainerId) -> Op<'k>>,
+    ) -> &mut Self {
+        let pushed = op.and_then(|op| {
+            self.writes.push(
+                &container.engine,
+                &container.state,
+                op(container.state.id()),
+            )
+        });
+        if let Err(error) = pushed {
+            self.refused.get_or_insert(error);
+        }
+        self
+    }
+
+    /// How many writes it holds; a refused one is not among them.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// It holds no writes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets every write, refused ones too.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.refused = None;
+    }
+
+    pub(crate) fn checked(&self) -> Result<&Writes> {
+        match &self.refused {
+            Some(error) => Err(error.clone()),
+            None => Ok(&self.writes),
+        }
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY_LEN {
+        return Err(Error::invalid(
+            "key",
+            format!("of {} bytes", key.len()),
+            "1 to 65535 bytes",
+        ));
+    }
+    Ok(())
+}
+
+fn check_value(value: &[u8]) -> Result<()> {
+    check_value_len(value.len())
+}
+
+fn check_value_len(len: usize) -> Result<()> {
+    if len > MAX_VALUE_LEN {
+        return Err(Error::invalid(
+            "value",
+            format!("of {len} bytes"),
+            "up to 67108864 bytes (64 MiB)",
+        ));
+    }
+    Ok(())
+}
+
+fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
+    check_key(key)?;
+    check_value(value)
+}
+
+/// The half-open range of the keys that `range` admits: the key right behind `k` is `k` and a zero byte.
+fn key_range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> KeyRange {
+    let behind = |key: &K| [key.as_ref(), &[0]].concat();
+    let from = match range.start_bound() {
+        Bound::Included(key) => key.as_ref().to_vec(),
+        Bound::Excluded(key) => behind(key),
+        Bound::Unbounded => vec![],
+    };
+    let to = match range.end_bound() {
+        Bound::Included(key) => Some(behind(key)),
+        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Unbounded => None,
+    };
+    KeyRange { from, to }
+}
+
+/// The range of the keys that start with `prefix`: up to the prefix with its last byte below 0xff raised.
+fn prefix_range(prefix: &[u8]) -> KeyRange {
+    let raised = prefix.iter().rposition(|&byte| byte < 0xff).map(|at| {
+        let mut to = prefix[..=at].to_vec();
+        to[at] += 1;
+        to
+    });
+    KeyRange {
+        from: prefix.to_vec(),
+        to: raised,
+    }
+}

@@ -1,0 +1,148 @@
+//! The database, as users meet it.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::container::{Batch, Container, Snapshot};
+use crate::counters::Stats;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::options::{ContainerOptions, Options};
+
+/// An open database. Cheap to clone; the last clone dropped closes it.
+#[derive(Clone)]
+pub struct Database {
+    open: Arc<Open>,
+}
+
+struct Open {
+    engine: Arc<Engine>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure; what was acknowledged is in the log.
+        let _ = self.engine.close();
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("path", &self.open.engine.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens the database in a folder with every setting at its default; creates both when they are missing.
+    pub fn open(path: impl AsRef<Path>) -> Result<Database> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Database> {
+        Ok(Database {
+            open: Arc::new(Open {
+                engine: Engine::open(path, options)?,
+            }),
+        })
+    }
+
+    fn engine(&self) -> &Arc<Engine> {
+        &self.open.engine
+    }
+
+    /// Opens a container, or creates it with ttl off. Names are 1 to 255 bytes of UTF-8 without `/` or NUL.
+    pub fn container(&self, name: impl AsRef<str>) -> Result<Container> {
+        self.container_with(name, ContainerOptions::new())
+    }
+
+    /// As [`Database::container`]; the options count when the container is created.
+    pub fn container_with(
+        &self,
+        name: impl AsRef<str>,
+        options: ContainerOptions,
+    ) -> Result<Container> {
+        let state = self.engine().container(name.as_ref(), &options)?;
+        Ok(Container::new(self.engine().clone(), state))
+    }
+
+    /// The names of all containers, in their order.
+    pub fn containers(&self) -> Vec<String> {
+        self.engine().containers()
+    }
+
+    /// Drops a container and all that is in it. False: there is none of this name.
+    pub fn drop_container(&self, name: impl AsRef<str>) -> Result<bool> {
+        self.engine().drop_container(name.as_ref())
+    }
+
+    /// Writes a batch: all of it or nothing, visible at once.
+    pub fn write(&self, batch: impl Borrow<Batch>) -> Result<()> {
+        self.engine().write(batch.borrow().checked()?)
+    }
+
+    /// The writes up to now, to read them as they are.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.engine().clone(), self.engine().snapshot())
+    }
+
+    /// Makes every acknowledged write survive a power cut.
+    pub fn sync(&self) -> Result<()> {
+        self.engine().sync()
+    }
+
+    /// Writes what is in memory to tables.
+    pub fn flush(&self) -> Result<()> {
+        self.engine().flush()
+    }
+
+    /// Reclaims and merges until nothing is left that could be gained by it. Purging that waits after an open with a
+    /// clock that leads begins.
+    pub fn compact(&self) -> Result<()> {
+        self.engine().compact()
+    }
+
+    /// Makes a consistent copy that can be opened, in a folder that does not exist or is empty; by hard links where the
+    /// file system can.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.engine().checkpoint(path.as_ref())
+    }
+
+    /// The database in numbers.
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// Closes the database for all its clones and containers: syncs the log and joins the threads. Later calls answer
+    /// [`Error::Closed`](crate::Error::Closed); closing again is no error.
+    pub fn close(&self) -> Result<()> {
+        self.engine().close()
+    }
+
+    /// The wall clock is right: a leap settles, and purging that waits for it begins.
+    pub fn confirm_clock(&self) {
+        self.engine().confirm_clock()
+    }
+
+    /// Changes the cap for merging and reclaiming, in bytes a second, from now on.
+    pub fn set_background_rate(&self, bytes_per_second: u64) {
+        self.engine().set_background_rate(bytes_per_second)
+    }
+}
+
+/// What only tests of the engine need.
+#[doc(hidden)]
+impl Database {
+    /// Does one piece of background work on the calling thread; false when none is due.
+    pub fn step(&self) -> Result<bool> {
+        self.engine().step()
+    }
+
+    /// Every container's memtables, runs and tables, in words.
+    pub fn describe(&self) -> String {
+        self.engine().describe()
+    }
+}

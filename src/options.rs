@@ -1,0 +1,295 @@
+//! Every setting of a database, each with its default, unit and range.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
+use crate::error::{Error, Result};
+use crate::types::{Compression, DefaultTtl};
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// An acknowledged write survives a killed process, and a power cut once it has been synced: within
+    /// [`Options::sync_interval`].
+    #[default]
+    Buffered,
+    /// An acknowledged write survives a power cut. Concurrent writers share one sync.
+    Sync,
+}
+
+/// What a writer meets when flushing cannot follow and memory is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stall {
+    /// It waits until there is room.
+    #[default]
+    Wait,
+    /// It gets [`Error::Stalled`], and nothing is written.
+    Fail,
+}
+
+/// How background work runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Background {
+    /// On threads of its own.
+    #[default]
+    Threads,
+    /// Only when a test asks for a step, so that a whole history can be replayed.
+    Stepped,
+}
+
+/// How to open a database.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{Durability, Options};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Options::new()
+///     .durability(Durability::Sync)
+///     .memtable_bytes(16 << 20)
+///     .reclaim_within(Duration::from_secs(600))
+///     .open(folder.path())?;
+/// # db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval: Duration,
+    pub(crate) memtable_bytes: usize,
+    pub(crate) cache_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) background_rate: u64,
+    pub(crate) reclaim_within: Duration,
+    pub(crate) reclaim_strict: bool,
+    pub(crate) max_clock_skew: Duration,
+    pub(crate) clock_behind: ClockBehind,
+    pub(crate) max_runs: usize,
+    pub(crate) on_stall: Stall,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) read_only: bool,
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) background: Background,
+    pub(crate) block_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) segment_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// Every setting at its default.
+    pub fn new() -> Self {
+        Options {
+            durability: Durability::Buffered,
+            sync_interval: Duration::from_secs(1),
+            memtable_bytes: 64 << 20,
+            cache_bytes: 256 << 20,
+            compression: Compression::None,
+            background_rate: 256 << 20,
+            reclaim_within: Duration::from_secs(3_600),
+            reclaim_strict: false,
+            max_clock_skew: Duration::from_secs(3_600),
+            clock_behind: ClockBehind::Refuse,
+            max_runs: 16,
+            on_stall: Stall::Wait,
+            clock: Arc::new(SystemClock),
+            read_only: false,
+            fs: Arc::new(Disk),
+            background: Background::Threads,
+            block_bytes: 4 << 10,
+            table_bytes: 64 << 20,
+            segment_bytes: 64 << 20,
+        }
+    }
+
+    /// When a write counts as done. Default: [`Durability::Buffered`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The most that a power cut can cost under [`Durability::Buffered`]. Default 1 s, at least 1 ms.
+    pub fn sync_interval(mut self, interval: Duration) -> Self {
+        self.sync_interval = interval;
+        self
+    }
+
+    /// Bytes of memory for writes of all containers together before they are flushed to a run. Default 64 MiB, at least
+    /// 4 KiB. Up to three times as much is used while flushing catches up; then writers meet [`Options::on_stall`].
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory for decompressed blocks; uncompressed ones are read where the system caches them. Default 256 MiB.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// How blocks of containers created from now on are compressed. Default: [`Compression::None`].
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// The cap for merging and reclaiming, in bytes written a second; flushing is counted but never held back by it.
+    /// Default 256 MiB, at least 1. May be changed later: [`Database::set_background_rate`](crate::Database).
+    pub fn background_rate(mut self, bytes_per_second: u64) -> Self {
+        self.background_rate = bytes_per_second;
+        self
+    }
+
+    /// The bytes of an item that expired longer ago than this, or than an eighth of the longest lifetime stored beside
+    /// it if that is more, are in no live file any more. Default 1 h, at least 1 ms.
+    pub fn reclaim_within(mut self, time: Duration) -> Self {
+        self.reclaim_within = time;
+        self
+    }
+
+    /// Whether [`Options::reclaim_within`] holds without its second half, at a cost in rewriting. Default false.
+    pub fn reclaim_strict(mut self, strict: bool) -> Self {
+        self.reclaim_strict = strict;
+        self
+    }
+
+    /// How far the wall clock may lead the time that has passed before it is doubted, and how far it may be behind the
+    /// last recorded time on open. Default 1 h.
+    pub fn max_clock_skew(mut self, skew: Duration) -> Self {
+        self.max_clock_skew = skew;
+        self
+    }
+
+    /// What to do on open when the wall clock is behind the last recorded time by more than the skew. Default:
+    /// [`ClockBehind::Refuse`].
+    pub fn clock_behind(mut self, behind: ClockBehind) -> Self {
+        self.clock_behind = behind;
+        self
+    }
+
+    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 16, from 2 to 1 000.
+    pub fn max_runs(mut self, runs: usize) -> Self {
+        self.max_runs = runs;
+        self
+    }
+
+    /// What a writer meets when flushing cannot follow. Default: [`Stall::Wait`].
+    pub fn on_stall(mut self, stall: Stall) -> Self {
+        self.on_stall = stall;
+        self
+    }
+
+    /// Where the time comes from. Default: the system's clock.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Whether to open without writing anything, not even a repair, beside other read-only opens. Default false.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Opens the database in a folder; creates both when they are missing, unless read-only.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<crate::Database> {
+        self.check()?;
+        crate::Database::open_with(path.as_ref(), self)
+    }
+
+    fn check(&self) -> Result<()> {
+        let at_least = |what, given: u128, least: u128, allowed| {
+            if given < least {
+                Err(Error::invalid(what, given.to_string(), allowed))
+            } else {
+                Ok(())
+            }
+        };
+        at_least(
+            "sync_interval",
+            self.sync_interval.as_millis(),
+            1,
+            "at least 1 ms",
+        )?;
+        at_least(
+            "memtable_bytes",
+            self.memtable_bytes as u128,
+            4 << 10,
+            "at least 4096 bytes",
+        )?;
+        at_least(
+            "background_rate",
+            u128::from(self.background_rate),
+            1,
+            "at least 1 byte a second",
+        )?;
+        at_least(
+            "reclaim_within",
+            self.reclaim_within.as_millis(),
+            1,
+            "at least 1 ms",
+        )?;
+        if !(2..=1_000).contains(&self.max_runs) {
+            return Err(Error::invalid(
+                "max_runs",
+                self.max_runs.to_string(),
+                "from 2 to 1000",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Settings that only tests of the engine need.
+#[doc(hidden)]
+impl Options {
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// Background work is done by `Database::step` alone.
+    pub fn stepped(mut self) -> Self {
+        self.background = Background::Stepped;
+        self
+    }
+
+    pub fn sizes(mut self, block_bytes: usize, table_bytes: u64, segment_bytes: u64) -> Self {
+        (self.block_bytes, self.table_bytes, self.segment_bytes) =
+            (block_bytes, table_bytes, segment_bytes);
+        self
+    }
+}
+
+/// How to create a container; what counts of it once the container exists is only what was chosen then.
+#[derive(Clone, Debug, Default)]
+pub struct ContainerOptions {
+    pub(crate) default_ttl: DefaultTtl,
+    pub(crate) compression: Option<Compression>,
+}
+
+impl ContainerOptions {
+    /// ttl off, the database's compression.
+    pub fn new() -> Self {
+        ContainerOptions::default()
+    }
+
+    /// The default ttl that the container starts with. Default: [`DefaultTtl::Off`].
+    pub fn default_ttl(mut self, default: DefaultTtl) -> Self {
+        self.default_ttl = default;
+        self
+    }
+
+    /// How its blocks are compressed. Default: [`Options::compression`].
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = Some(compression);
+        self
+    }
+}
