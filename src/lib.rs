@@ -22,10 +22,12 @@ mod options;
 // front desk
 mod container;
 mod db;
+pub mod json;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
 pub use db::Database;
+pub use engine::{VerifyReport, verify};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use options::{ContainerOptions, Durability, Options, Stall};

@@ -151,3 +151,16 @@ impl Engine {
         todo!()
     }
 }
+
+pub struct VerifyReport {
+    pub files: u64,
+    pub bytes: u64,
+    pub records: u64,
+    pub faults: Vec<Error>,
+}
+pub fn verify(
+    _: impl AsRef<Path>,
+    _: &mut dyn FnMut(u64 /*done*/, u64 /*total bytes*/),
+) -> Result<VerifyReport> {
+    todo!()
+}
