@@ -13,28 +13,38 @@ mod batch;
 mod expiry;
 mod merge;
 mod record;
+mod view;
 // world
 mod env;
 // shelves
+mod mem;
+mod table;
+mod wal;
+// catalogue
+mod version;
+// housekeeping
+mod compact;
+mod pace;
 // engine
 mod engine;
 mod options;
 // front desk
 mod container;
 mod db;
+mod inspect;
 pub mod json;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
 pub use db::Database;
-pub use engine::{VerifyReport, verify};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
+pub use inspect::{VerifyReport, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Ttl};
 
 /// What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::env::{Disk, Fs};
+    pub use crate::env::{Disk, Fs, Sim};
 }

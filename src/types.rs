@@ -187,14 +187,17 @@ impl ItemTtl {
     }
 }
 
-/// How the blocks of a container's tables are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// How the blocks and the large values of a table are stored.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// As they are: values are handed out without a copy.
+    /// As they are: reads hand out the file's own bytes, without a copy.
     #[default]
     None,
-    /// LZ4, block by block, where it saves at least an eighth.
+    /// By LZ4, each block and each large value by itself, where that saves at least an eighth; decoded blocks are
+    /// kept in the cache.
     Lz4,
 }
 

@@ -1,0 +1,790 @@
+//! Opening and closing, and the containers in between.
+//!
+//! Opening: lock -> manifest -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
+//! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
+//! effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A read-only open
+//! stops after the clock.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::counters::Counters;
+use crate::engine::state::{Buffer, ContainerState, SnapshotPin, Snapshots};
+use crate::engine::write::insert;
+use crate::env::{Fs, Lock, LockKind, SettledClock, Signal, monotonic};
+use crate::error::{Error, Result};
+use crate::expiry::{DefaultMillis, Settings};
+use crate::merge::{Cursor, Position, Seek};
+use crate::options::{Background, ContainerOptions, Options};
+use crate::pace::Budget;
+use crate::table::BlockCache;
+use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
+use crate::version::{
+    Catalogue, Change, ContainerRecord, Manifest, Pins, Placed, Run, RunId, Version, load,
+    unnamed_tables,
+};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, PayloadCrc, Replayed, replay};
+
+/// What the commit turn guards.
+pub struct Turn {
+    /// The number of the next record.
+    pub(super) next_seq: Seq,
+    /// Bytes of all active memtables.
+    pub(super) active_bytes: usize,
+    /// The log's writing end; gone when the database is closed or read-only.
+    pub(super) appender: Option<Appender>,
+}
+
+/// An open database.
+pub struct Engine {
+    path: PathBuf,
+    pub(super) options: Options,
+    pub(super) fs: Arc<dyn Fs>,
+    pub(super) clock: SettledClock,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) counters: Counters,
+    lock: Mutex<Option<Box<dyn Lock>>>,
+    containers: RwLock<BTreeMap<String, Arc<ContainerState>>>,
+    pub(super) turn: Mutex<Turn>,
+    /// The last number that was given out and is in a memtable.
+    pub(super) latest: AtomicU64,
+    /// The last number that readers see.
+    published: AtomicU64,
+    log: Option<Arc<Log>>,
+    pub(super) manifest: Mutex<Option<Manifest>>,
+    durable_edit: AtomicU64,
+    next_table: AtomicU64,
+    next_run: AtomicU64,
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) unflushed: AtomicUsize,
+    pub(super) budget: Mutex<Budget>,
+    pub(super) flushing: Mutex<()>,
+    pub(super) merging: Mutex<()>,
+    failure: OnceLock<Error>,
+    /// What went wrong in the background and may pass; the next writer hears of it.
+    pub(super) hiccup: Mutex<Option<Error>>,
+    pub(super) closing: AtomicBool,
+    pub(super) flush_signal: Arc<Signal>,
+    pub(super) merge_signal: Arc<Signal>,
+    pub(super) sync_signal: Arc<Signal>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What was found on disk, before anything is written.
+struct Recovered {
+    catalogue: Catalogue,
+    manifest_number: u64,
+    torn: bool,
+    states: BTreeMap<ContainerId, Arc<ContainerState>>,
+    last_seq: Seq,
+    next_segment: u64,
+    clock: SettledClock,
+    started_at_mark: bool,
+}
+
+impl Engine {
+    /// Opens the database in a folder.
+    pub fn open(path: &Path, options: &Options) -> Result<Arc<Engine>> {
+        let fs = options.fs.clone();
+        if !options.read_only {
+            fs.create_dir_all(path)?;
+        } else if !fs.is_dir(path) {
+            return Err(Error::NotFound { path: path.into() });
+        }
+        let kind = if options.read_only {
+            LockKind::Shared
+        } else {
+            LockKind::Exclusive
+        };
+        let lock = fs.lock(&path.join(file_name::LOCK), kind)?;
+        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        let pins = Arc::new(Pins::default());
+        let mut found = recover(path, options, &cache, &pins)?;
+        let (mut log, mut appender, mut manifest) = (None, None, None);
+        if !options.read_only {
+            let written = write_anew(path, options, &mut found)?;
+            (log, appender, manifest) = (Some(written.0), Some(written.1), Some(written.2));
+        }
+        let Recovered {
+            catalogue,
+            states,
+            last_seq,
+            clock,
+            ..
+        } = found;
+        let unflushed = states
+            .values()
+            .map(|state| state.picture().active.memtable.bytes())
+            .sum();
+        let engine = Arc::new(Engine {
+            path: path.into(),
+            budget: Mutex::new(Budget::new(options.background_rate, monotonic())),
+            options: options.clone(),
+            fs,
+            clock,
+            cache,
+            pins,
+            counters: Counters::default(),
+            lock: Mutex::new(lock),
+            containers: RwLock::new(
+                states
+                    .into_values()
+                    .map(|state| (state.name().to_owned(), state))
+                    .collect(),
+            ),
+            turn: Mutex::new(Turn {
+                next_seq: last_seq.next(),
+                active_bytes: unflushed,
+                appender,
+            }),
+            latest: AtomicU64::new(last_seq.0),
+            published: AtomicU64::new(last_seq.0),
+            log,
+            durable_edit: AtomicU64::new(catalogue.edit),
+            next_table: AtomicU64::new(catalogue.next_table),
+            next_run: AtomicU64::new(catalogue.next_run),
+            manifest: Mutex::new(manifest),
+            snapshots: Arc::default(),
+            unflushed: AtomicUsize::new(unflushed),
+            flushing: Mutex::new(()),
+            merging: Mutex::new(()),
+            failure: OnceLock::new(),
+            hiccup: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            flush_signal: Arc::default(),
+            merge_signal: Arc::default(),
+            sync_signal: Arc::default(),
+            threads: Mutex::new(vec![]),
+        });
+        if !options.read_only && options.background == Background::Threads {
+            *engine.threads.lock() = Engine::start_threads(&engine)?;
+        }
+        Ok(engine)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn tables_dir(&self) -> PathBuf {
+        self.path.join(file_name::TABLES_DIR)
+    }
+
+    pub(super) fn wal_dir(&self) -> PathBuf {
+        self.path.join(file_name::WAL_DIR)
+    }
+
+    /// The last number that readers see.
+    #[inline]
+    pub(super) fn published(&self) -> Seq {
+        Seq(self.published.load(Ordering::Acquire))
+    }
+
+    pub(super) fn publish(&self, seq: Seq) {
+        self.published.fetch_max(seq.0, Ordering::AcqRel);
+    }
+
+    /// The last number that was given out and is in a memtable.
+    pub(super) fn latest(&self) -> Seq {
+        Seq(self.latest.load(Ordering::Acquire))
+    }
+
+    pub(super) fn log(&self) -> Result<&Arc<Log>> {
+        self.log.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    pub(super) fn durable_edit(&self) -> u64 {
+        self.durable_edit.load(Ordering::Acquire)
+    }
+
+    pub(super) fn new_table(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn new_run(&self) -> RunId {
+        RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Every container, in the order of names.
+    pub(super) fn all_states(&self) -> Vec<Arc<ContainerState>> {
+        self.containers.read().values().cloned().collect()
+    }
+
+    /// Reads are answered.
+    #[inline]
+    pub fn check_open(&self, state: &ContainerState) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        state.check()
+    }
+
+    /// Writes are taken.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if let Some(failure) = self.failure.get() {
+            return Err(Error::Poisoned {
+                cause: Arc::new(failure.clone()),
+            });
+        }
+        match self.hiccup.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// No further write is taken.
+    pub(super) fn fail(&self, error: &Error) {
+        let _ = self.failure.set(error.clone());
+    }
+
+    /// Makes changes of the catalogue durable.
+    pub(super) fn edit(&self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        self.edit_locked(&mut manifest, changes, mark)
+    }
+
+    pub(super) fn edit_locked(
+        &self,
+        manifest: &mut Option<Manifest>,
+        changes: Vec<Change>,
+        mark: Timestamp,
+    ) -> Result<()> {
+        let manifest = manifest.as_mut().ok_or(Error::Closed)?;
+        let done = manifest.commit(changes, mark);
+        match &done {
+            Ok(()) => self
+                .durable_edit
+                .store(manifest.catalogue().edit, Ordering::Release),
+            Err(error) if !error.is_full() => self.fail(error),
+            Err(_) => {}
+        }
+        done
+    }
+
+    /// Opens a container, or creates it.
+    pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
+        check_name(name)?;
+        let default = DefaultMillis::from_public(options.default_ttl)?;
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if let Some(state) = self.containers.read().get(name) {
+            return Ok(state.clone());
+        }
+        self.check_writable()?;
+        let mut turn = self.turn.lock();
+        self.check_writable()?;
+        if let Some(state) = self.containers.read().get(name) {
+            return Ok(state.clone());
+        }
+        let mut manifest = self.manifest.lock();
+        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
+        let seq = turn.next_seq;
+        let record = ContainerRecord {
+            id: ContainerId(catalogue.next_container),
+            name: name.to_owned(),
+            created: seq,
+            compression: options.compression.unwrap_or(self.options.compression),
+            settings: Settings::new(default),
+            flushed: Seq(0),
+            runs: vec![],
+            range_deletes: vec![],
+        };
+        let changes = vec![Change::CreateContainer(record.clone())];
+        self.edit_locked(&mut manifest, changes, self.clock.read().settled)?;
+        drop(manifest);
+        turn.next_seq = seq.next();
+        let state = Arc::new(ContainerState::new(&record, Version::default()));
+        self.containers
+            .write()
+            .insert(name.to_owned(), state.clone());
+        self.note_unlogged(seq);
+        Ok(state)
+    }
+
+    /// A container that a snapshot knows.
+    pub fn existing_container(&self, name: &str, pin: &SnapshotPin) -> Result<Arc<ContainerState>> {
+        check_name(name)?;
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        match self.containers.read().get(name) {
+            Some(state) if state.created <= pin.seq => Ok(state.clone()),
+            _ => Err(Error::invalid(
+                "container",
+                format!("{name:?}"),
+                "one that was there when the snapshot was taken",
+            )),
+        }
+    }
+
+    /// The names of all containers.
+    pub fn containers(&self) -> Vec<String> {
+        self.containers.read().keys().cloned().collect()
+    }
+
+    /// Drops a container; false when there is none of this name.
+    pub fn drop_container(&self, name: &str) -> Result<bool> {
+        check_name(name)?;
+        self.check_writable()?;
+        let mut turn = self.turn.lock();
+        self.check_writable()?;
+        let Some(state) = self.containers.read().get(name).cloned() else {
+            return Ok(false);
+        };
+        let seq = turn.next_seq;
+        let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
+        self.edit(changes, self.clock.read().settled)?;
+        turn.next_seq = seq.next();
+        self.containers.write().remove(name);
+        state.dropped.store(true, Ordering::Release);
+        self.note_unlogged(seq);
+        let picture = state.pin();
+        turn.active_bytes = turn
+            .active_bytes
+            .saturating_sub(picture.active.memtable.bytes());
+        let freed: usize = picture
+            .buffers()
+            .map(|buffer| buffer.memtable.bytes())
+            .sum();
+        self.unflushed.fetch_sub(freed, Ordering::Relaxed);
+        state.install(|_| crate::engine::state::Picture {
+            active: Buffer::new(),
+            sealed: vec![],
+            version: Arc::default(),
+        });
+        drop(turn);
+        self.remove_runs(&picture.version.runs);
+        Ok(true)
+    }
+
+    /// Removes the files of runs that the catalogue no longer names. What fails here is only left behind: the next open
+    /// removes it.
+    pub(super) fn remove_runs<'a>(&self, runs: impl IntoIterator<Item = &'a Arc<Run>>) {
+        let dir = self.tables_dir();
+        for placed in runs.into_iter().flat_map(|run| &run.tables) {
+            let _ = placed.remove(self.fs.as_ref(), &dir);
+        }
+    }
+
+    /// The writes up to now.
+    pub fn snapshot(&self) -> SnapshotPin {
+        self.snapshots.register(|| self.published())
+    }
+
+    /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
+    pub fn close(&self) -> Result<()> {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for signal in [&self.flush_signal, &self.merge_signal, &self.sync_signal] {
+            signal.notify();
+        }
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        let _merging = self.merging.lock();
+        let _flushing = self.flushing.lock();
+        let mut turn = self.turn.lock();
+        let result = match turn.appender.take() {
+            Some(appender) => {
+                let last = Seq(turn.next_seq.0 - 1);
+                appender.close(&self.frame_head(FrameKind::End, last, last))
+            }
+            None => Ok(()),
+        };
+        *self.manifest.lock() = None;
+        *self.lock.lock() = None;
+        result
+    }
+
+    /// A frame's head for now.
+    pub(super) fn frame_head(&self, kind: FrameKind, first_seq: Seq, last_seq: Seq) -> FrameHead {
+        let reading = self.clock.read();
+        let (written_at, settled) = (reading.now, reading.settled);
+        FrameHead {
+            kind,
+            first_seq,
+            last_seq,
+            written_at,
+            settled,
+            edit: self.durable_edit(),
+        }
+    }
+
+    /// The wall clock is right.
+    pub fn confirm_clock(&self) {
+        self.clock.confirm();
+        self.merge_signal.notify();
+    }
+
+    /// Changes the cap of background work.
+    pub fn set_background_rate(&self, bytes_per_second: u64) {
+        self.budget.lock().set_rate(bytes_per_second, monotonic());
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > 255 || name.contains(['/', '\0']) {
+        let allowed = "1 to 255 bytes of UTF-8 without '/' or NUL";
+        return Err(Error::invalid(
+            "container name",
+            format!("{name:?}"),
+            allowed,
+        ));
+    }
+    Ok(())
+}
+
+/// A number that no other file has.
+pub(super) fn identity() -> u64 {
+    RandomState::new().hash_one(monotonic())
+}
+
+/// Reads what is on disk; writes nothing.
+fn recover(
+    path: &Path,
+    options: &Options,
+    cache: &Arc<BlockCache>,
+    pins: &Arc<Pins>,
+) -> Result<Recovered> {
+    let fs = options.fs.as_ref();
+    let (tables_dir, wal_dir) = (
+        path.join(file_name::TABLES_DIR),
+        path.join(file_name::WAL_DIR),
+    );
+    let loaded = load(fs, path)?;
+    let Some(loaded) = loaded else {
+        refuse_without_manifest(fs, path, options, &tables_dir)?;
+        let (clock, started_at_mark) = SettledClock::start(
+            options.clock.clone(),
+            options.max_clock_skew,
+            Timestamp(0),
+            options.clock_behind,
+        )?;
+        return Ok(Recovered {
+            catalogue: Catalogue {
+                next_table: 1,
+                next_run: 1,
+                next_container: 1,
+                ..Catalogue::default()
+            },
+            manifest_number: 0,
+            torn: false,
+            states: BTreeMap::new(),
+            last_seq: Seq(0),
+            next_segment: 1,
+            clock,
+            started_at_mark,
+        });
+    };
+    let catalogue = loaded.catalogue;
+    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins)?;
+    let mut last_seq = catalogue.used;
+    for state in states.values() {
+        let highest = state
+            .picture()
+            .version
+            .runs
+            .iter()
+            .map(|run| run.census.seq_max)
+            .max();
+        last_seq = last_seq.max(highest.unwrap_or_default());
+    }
+    let replayed = replay_into(fs, &wal_dir, &catalogue, &states)?;
+    if replayed.edit > catalogue.edit {
+        let what = format!(
+            "it ends at edit {}, but the log has seen edit {}",
+            catalogue.edit, replayed.edit
+        );
+        let manifest = path.join(file_name::manifest(loaded.number));
+        return Err(Error::corruption(
+            &manifest,
+            fs.len(&manifest)?.unwrap_or(0),
+            what,
+        ));
+    }
+    let (clock, started_at_mark) = SettledClock::start(
+        options.clock.clone(),
+        options.max_clock_skew,
+        catalogue.mark.max(replayed.mark),
+        options.clock_behind,
+    )?;
+    Ok(Recovered {
+        manifest_number: loaded.number,
+        torn: loaded.torn,
+        states,
+        last_seq: last_seq.max(replayed.last_seq),
+        next_segment: replayed.next_segment.max(catalogue.log + 1),
+        clock,
+        started_at_mark,
+        catalogue,
+    })
+}
+
+/// A folder without a manifest is a new database, or one whose first open was cut off: then nothing is in it yet.
+fn refuse_without_manifest(
+    fs: &dyn Fs,
+    path: &Path,
+    options: &Options,
+    tables_dir: &Path,
+) -> Result<()> {
+    if options.read_only {
+        return Err(Error::NotFound { path: path.into() });
+    }
+    if fs.is_dir(tables_dir)
+        && fs
+            .list(tables_dir)?
+            .iter()
+            .any(|name| file_name::parse_table(name).is_some())
+    {
+        return Err(Error::corruption(
+            path.join(file_name::manifest(1)),
+            0,
+            "there are tables, but no manifest",
+        ));
+    }
+    Ok(())
+}
+
+fn open_containers(
+    fs: &dyn Fs,
+    tables_dir: &Path,
+    catalogue: &Catalogue,
+    cache: &Arc<BlockCache>,
+    pins: &Arc<Pins>,
+) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
+    let mut states = BTreeMap::new();
+    for record in catalogue.containers.values() {
+        let mut runs = vec![];
+        for run in &record.runs {
+            let placed = |table| Placed::open(fs, tables_dir, record.id, table, cache, pins);
+            let tables = run
+                .tables
+                .iter()
+                .copied()
+                .map(placed)
+                .collect::<Result<Vec<_>>>()?;
+            runs.push(Arc::new(Run::new(run, tables)));
+        }
+        let version = Version::new(runs, record.range_deletes.clone());
+        states.insert(record.id, Arc::new(ContainerState::new(record, version)));
+    }
+    Ok(states)
+}
+
+/// Brings into memtables what the log holds and runs do not.
+fn replay_into(
+    fs: &dyn Fs,
+    wal_dir: &Path,
+    catalogue: &Catalogue,
+    states: &BTreeMap<ContainerId, Arc<ContainerState>>,
+) -> Result<Replayed> {
+    replay(fs, wal_dir, catalogue.log, &mut |frame| {
+        let malformed = |what| frame.corruption(&what);
+        match frame.head.kind {
+            FrameKind::Batch => {
+                let mut seq = frame.head.first_seq;
+                for op in Ops::new(frame.payload) {
+                    let op = op.map_err(malformed)?;
+                    if let Some(state) = states.get(&op.container())
+                        && seq > state.flushed()
+                    {
+                        insert(&state.picture().active, &op, seq, frame.head.written_at);
+                    }
+                    seq = seq.next();
+                }
+            }
+            FrameKind::Relog => {
+                for entry in relogged(frame.payload) {
+                    replay_relogged(&entry.map_err(malformed)?, states);
+                }
+            }
+            FrameKind::End => {}
+        }
+        Ok(())
+    })
+}
+
+fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<ContainerState>>) {
+    let (container, seq) = match *entry {
+        Relogged::Record {
+            container, header, ..
+        } => (container, header.seq),
+        Relogged::Range { container, seq, .. } => (container, seq),
+    };
+    let Some(state) = states.get(&container).filter(|state| seq > state.flushed()) else {
+        return;
+    };
+    let memtable = &state.picture().active.memtable;
+    match *entry {
+        Relogged::Record {
+            header, key, value, ..
+        } => memtable.insert(header, key, value),
+        Relogged::Range { from, to, .. } => {
+            let to = (!to.is_empty()).then(|| to.to_vec());
+            memtable.delete_range(
+                KeyRange {
+                    from: from.to_vec(),
+                    to,
+                },
+                seq,
+            );
+        }
+    }
+}
+
+/// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
+/// is not named.
+fn write_anew(
+    path: &Path,
+    options: &Options,
+    found: &mut Recovered,
+) -> Result<(Arc<Log>, Appender, Manifest)> {
+    let fs = &options.fs;
+    let (tables_dir, wal_dir) = (
+        path.join(file_name::TABLES_DIR),
+        path.join(file_name::WAL_DIR),
+    );
+    fs.create_dir_all(&tables_dir)?;
+    fs.create_dir_all(&wal_dir)?;
+    fs.sync_dir(path)?;
+    let reading = found.clock.read();
+    if found.started_at_mark {
+        restate_defaults(found, reading.settled);
+    }
+    let edit = found.catalogue.edit;
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes,
+        ..LogOptions::new(&wal_dir)
+    };
+    let first = found.next_segment;
+    let (log, mut appender) = Log::create(
+        fs.clone(),
+        &log_options,
+        first,
+        found.last_seq.next(),
+        reading.now,
+        edit,
+    )?;
+    let head = FrameHead {
+        kind: FrameKind::Relog,
+        first_seq: found.last_seq,
+        last_seq: found.last_seq,
+        written_at: reading.now,
+        settled: reading.settled,
+        edit,
+    };
+    for state in found.states.values() {
+        relog(state, &head, &mut appender)?;
+    }
+    log.sync_to(log.end())?;
+    found.catalogue.log = first;
+    found.catalogue.mark = found.catalogue.mark.max(reading.settled);
+    found.catalogue.used = found.catalogue.used.max(found.last_seq);
+    found.catalogue.edit += 1;
+    let number = found.manifest_number + 1;
+    let manifest = Manifest::start(fs.clone(), path, number, found.catalogue.clone())?;
+    clean(fs.as_ref(), path, number, found)?;
+    log.release_before(first)?;
+    Ok((log, appender, manifest))
+}
+
+/// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.
+fn restate_defaults(found: &mut Recovered, at: Timestamp) {
+    found.last_seq = found.last_seq.next();
+    for (id, record) in &mut found.catalogue.containers {
+        record.settings = record
+            .settings
+            .change(record.settings.default, at, found.last_seq);
+        found.states[id].set_settings(&record.settings);
+    }
+}
+
+/// A relog frame is cut at this size.
+const RELOG_FRAME_BYTES: usize = 256 << 10;
+
+/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
+pub(super) fn relog(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+) -> Result<()> {
+    let buffer = state.picture().active.clone();
+    let container = state.id();
+    let (mut payload, mut first_segment) = (vec![], None);
+    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
+        if payload.len() > least {
+            appender.append(head, payload, PayloadCrc::of(payload))?;
+            first_segment.get_or_insert(appender.segment());
+            payload.clear();
+        }
+        Ok(())
+    };
+    for delete in buffer.memtable.range_deletes() {
+        let (from, to) = (
+            delete.range.from.as_slice(),
+            delete.range.to.as_deref().unwrap_or_default(),
+        );
+        Relogged::Range {
+            container,
+            seq: delete.seq,
+            from,
+            to,
+        }
+        .encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+    }
+    let mut cursor = buffer.memtable.cursor();
+    cursor.seek(Seek::First, None)?;
+    while let Position::Record(record) = cursor.position() {
+        let entry = Relogged::Record {
+            container,
+            header: record.header,
+            key: record.key,
+            value: cursor.value()?,
+        };
+        entry.encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+        cursor.advance(None)?;
+    }
+    write(&mut payload, 0)?;
+    if let Some(segment) = first_segment {
+        buffer.relogged_in(segment);
+    }
+    Ok(())
+}
+
+/// Removes what the new manifest does not name. After a manifest with a torn tail nothing but older manifests goes: the
+/// next open, which reads a whole one, removes the rest.
+fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) -> Result<()> {
+    for name in fs.list(path)? {
+        let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
+        if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
+            fs.remove(&path.join(name))?;
+        }
+    }
+    if found.torn {
+        return Ok(());
+    }
+    let tables_dir = path.join(file_name::TABLES_DIR);
+    for name in unnamed_tables(fs, &tables_dir, &found.catalogue.tables())? {
+        fs.remove(&tables_dir.join(name))?;
+    }
+    Ok(())
+}
