@@ -30,11 +30,7 @@ mod segments;
 mod store;
 mod writer;
 
-<<<<<<< HEAD
 pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position};
-=======
-pub use frame::{FrameHead, FrameKind, PayloadCrc, Position};
->>>>>>> world
 pub use replay::{Frame, Replayed, SegmentSummary, replay};
 pub use segments::SegmentInfo;
 pub use writer::{Appender, Log, LogOptions};

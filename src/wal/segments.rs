@@ -21,11 +21,7 @@ use parking_lot::Mutex;
 use crate::env::{File, Fs};
 use crate::error::Result;
 use crate::types::{Seq, file_name};
-<<<<<<< HEAD
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
-=======
-use crate::wal::frame::{HEADER_LEN, SegmentHeader};
->>>>>>> world
 
 /// How many released files wait to be used again: what is written at full speed between two releases.
 const SPARE_MAX: usize = 2;
@@ -86,11 +82,8 @@ pub struct SegmentInfo {
     pub bytes: u64,
     /// Its header and its name are durable, so that a manifest may name it as the first one.
     pub durable: bool,
-<<<<<<< HEAD
     /// The position of its first frame.
     pub start: Position,
-=======
->>>>>>> world
 }
 
 struct Prepared {
@@ -290,10 +283,7 @@ impl Segments {
             last_seq: Seq(segment.last_seq.load(Ordering::Relaxed)),
             bytes: segment.file_len,
             durable: segment.durable.load(Ordering::Acquire),
-<<<<<<< HEAD
             start: Position(segment.header.start),
-=======
->>>>>>> world
         };
         live.iter().map(info).collect()
     }

@@ -237,14 +237,11 @@ pub struct Appender {
 }
 
 impl Appender {
-<<<<<<< HEAD
     /// The number of the segment that holds the last frame.
     pub fn segment(&self) -> u64 {
         self.segment.header.number
     }
 
-=======
->>>>>>> world
     /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, to be given to
     /// [`Log::sync_to`]. After an error the frame is not in the log, but for one case: when a write has failed, recovery
     /// may find it, and the log takes no other.
