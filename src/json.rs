@@ -245,7 +245,7 @@ impl<'a> Object<'a> {
             Error::invalid(
                 "line",
                 format!("without {key_field:?}"),
-                "one that holds the key, a string or a number, under this name",
+                "an object whose member of this name, a string or a number, is the key",
             )
         })
     }

@@ -144,7 +144,7 @@ pub struct Scan {
     #[arg(long)]
     pub reverse: bool,
     /// At most so many items
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
 }
 

@@ -36,10 +36,11 @@ pub fn count(count: u64) -> String {
     text
 }
 
-/// `850 us`, `12.3 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
+/// `1.5 us`, `850 us`, `12.3 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
+        ..1e-5 => format!("{:.1} us", seconds * 1e6),
         ..1e-3 => format!("{:.0} us", seconds * 1e6),
         ..1.0 => format!("{:.1} ms", seconds * 1e3),
         ..120.0 => format!("{seconds:.1} s"),
@@ -130,7 +131,8 @@ mod tests {
     #[test]
     fn times_take_the_unit_that_fits() {
         let cases = [
-            (0, "0 us"),
+            (0, "0.0 us"),
+            (9, "9.0 us"),
             (850, "850 us"),
             (12_340, "12.3 ms"),
             (4_500_000, "4.5 s"),

@@ -39,7 +39,7 @@ pub fn import(import: &Import, json: bool) -> Outcome {
             json!({ "imported": imported, "skipped": skipped })
         )?;
     } else {
-        write!(out, "{} items imported", show::count(imported))?;
+        write!(out, "{} lines imported", show::count(imported))?;
         match skipped {
             0 => writeln!(out)?,
             _ => writeln!(out, ", {} bad lines skipped", show::count(skipped))?,
@@ -119,7 +119,7 @@ impl<'a> Importer<'a> {
                 Err(error) => {
                     let before = show::count(self.imported);
                     return Err(Failure::Refused(format!(
-                        "line {number}: {error} ({before} items before it are stored)"
+                        "line {number}: {error} ({before} lines before it are stored)"
                     )));
                 }
             }

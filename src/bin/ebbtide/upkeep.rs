@@ -66,7 +66,7 @@ fn stats_table(stats: &Stats) -> String {
             "superseded, not yet merged",
             show::bytes(stats.superseded_bytes),
         ),
-        ("longest expired", expired_for(stats.oldest_unreclaimed)),
+        ("oldest expired item", expired_for(stats.oldest_unreclaimed)),
         ("bytes on disk", show::bytes(stats.disk_bytes)),
         ("  of them tables", show::bytes(stats.table_bytes)),
         ("  of them log", show::bytes(stats.log_bytes)),
@@ -89,7 +89,7 @@ fn container_table(containers: &[Named]) -> String {
         "DISK",
         "RUNS",
         "TABLES",
-        "LONGEST EXPIRED",
+        "OLDEST EXPIRED",
     ];
     let row = |(name, default, stats): &Named| {
         let default = match default {
@@ -174,7 +174,7 @@ pub fn compact(dir: &Path, json: bool) -> Outcome {
     } else {
         writeln!(
             out,
-            "on disk {} before, {} now; written {}, given back unread {}; {} runs",
+            "on disk {} before, {} now; written {}, given back unread {}; runs left: {}",
             show::bytes(before.disk_bytes),
             show::bytes(after.disk_bytes),
             show::bytes(after.bytes_flushed + after.bytes_merged),
@@ -232,7 +232,7 @@ pub fn verify(dir: &Path, json: bool) -> Outcome {
         }
         writeln!(
             out,
-            "{} files, {}, {} records checked; {} faults",
+            "checked {} files, {}, {} records; faults: {}",
             show::count(report.files),
             show::bytes(report.bytes),
             show::count(report.records),

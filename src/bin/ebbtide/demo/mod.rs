@@ -25,9 +25,9 @@ use watch::Watch;
 
 const WORKERS: u64 = 2;
 /// Of each worker: a rate that two cores bear easily, beside the database's own work.
-const OPERATIONS_A_SECOND: u64 = 8_000;
+const OPERATIONS_A_SECOND: u64 = 25_000;
 /// Small, as the lifetimes are, so that half a minute shows what a day shows elsewhere.
-const MEMTABLE_BYTES: usize = 1 << 20;
+const MEMTABLE_BYTES: usize = 4 << 20;
 /// How often the database is asked for its numbers.
 const LOOK: Duration = Duration::from_millis(50);
 
