@@ -32,7 +32,7 @@ fn random(state: &mut u64, bound: u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 32) * bound >> 32
+    ((*state >> 32) * bound) >> 32
 }
 
 struct World {

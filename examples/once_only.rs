@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", String::from_utf8_lossy(payment.value()));
     }
     assert_eq!(shop.payments.iter().count(), 2);
-    shop.Ok(db.close()?)
+    Ok(shop.db.close()?)
 }
 
 struct Shop {

@@ -2,9 +2,11 @@
 //!
 //! In this order:
 //!
-//! 1. *ended* runs are dropped: their end has passed and can be trusted, or all they hold is dead and so is every older
-//!    run that overlaps them, so that they hide nothing;
-//! 2. *on time*: a run whose oldest unreclaimed expiry nears its deadline is rewritten, cut into slots;
+//! 1. what has *ended* is dropped, table by table: the run's end has passed and can be trusted; or all that the table
+//!    holds is dead, and so is every older table that overlaps it, so that it hides nothing; or a range delete covers it
+//!    whole, and no snapshot is older than that;
+//! 2. more than `MAX_RANGE_DELETES` are brought down, by rewriting the runs that the oldest one covers in part; then
+//!    *on time*: a run whose oldest unreclaimed expiry nears its deadline is rewritten, cut into slots;
 //! 3. *few runs*: above `max_runs`, 2 to 8 runs that are neighbours in `end` become one, where (runs saved) / (bytes
 //!    rewritten, and held past their own end) is highest;
 //! 4. *little garbage*: above a tenth of the container, the run with the most expired bytes per live byte, or the k
@@ -16,10 +18,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use crate::expiry::{Census, DefaultMillis, Judge, Spread};
 use crate::record::Header;
-use crate::types::{Seq, Timestamp};
+use crate::table::Table;
+use crate::types::{Seq, TableId, Timestamp};
 use crate::version::{Run, RunId, Version};
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
@@ -57,6 +61,8 @@ pub enum Why {
     Expired,
     /// Superseded bytes.
     Superseded,
+    /// There are too many range deletes.
+    RangeDeletes,
     /// Somebody asked for everything to be done.
     Asked,
 }
@@ -64,8 +70,8 @@ pub enum Why {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// These runs matter no more: the catalogue forgets them.
-    Drop(Vec<RunId>),
+    /// These tables matter no more: the catalogue forgets them.
+    Drop(Vec<TableId>),
     /// These runs are read and written anew.
     Merge {
         /// Which.
@@ -144,13 +150,14 @@ pub fn expired_in_run(run: &Run, judge: &Judge) -> u64 {
         .sum()
 }
 
-/// The next job for one container. `None` as purge time means that nothing may be purged now.
-pub fn pick(version: &Version, judge: &Judge, goals: &Goals) -> Choice {
-    let ended = ended(version, judge);
+/// The next job for one container. `snapshots` are the numbers of the open ones, ascending.
+pub fn pick(version: &Version, snapshots: &[Seq], judge: &Judge, goals: &Goals) -> Choice {
+    let ended = ended(version, snapshots, judge);
     if !ended.is_empty() {
         return Choice::Drop(ended);
     }
-    on_time(version, judge, goals)
+    few_range_deletes(version, snapshots)
+        .or_else(|| on_time(version, judge, goals))
         .or_else(|| few_runs(version, judge, goals))
         .or_else(|| little_garbage(version, judge))
         .unwrap_or_else(|| Choice::Rest {
@@ -158,24 +165,68 @@ pub fn pick(version: &Version, judge: &Judge, goals: &Goals) -> Choice {
         })
 }
 
-/// The runs that matter no more.
-fn ended(version: &Version, judge: &Judge) -> Vec<RunId> {
-    let all_dead: Vec<bool> = version
-        .runs
-        .iter()
-        .map(|run| run.census.all_dead(judge))
-        .collect();
-    let hides_nothing = |at: usize| {
-        let run = &version.runs[at];
-        all_dead[at]
-            && version.runs.iter().zip(&all_dead).all(|(other, dead)| {
-                *dead || other.census.seq_min >= run.census.seq_max || !other.overlaps(run)
-            })
+/// The tables that matter no more.
+fn ended(version: &Version, snapshots: &[Seq], judge: &Judge) -> Vec<TableId> {
+    let tables = || {
+        version
+            .runs
+            .iter()
+            .flat_map(|run| run.shared.iter().map(move |table| (run, table)))
     };
-    let runs = version.runs.iter().enumerate();
-    runs.filter(|(at, run)| run.has_ended(judge) || hides_nothing(*at))
-        .map(|(_, run)| run.id)
-        .collect()
+    // Few tables are dead as a rule, and only these are compared with the others.
+    let alive: Vec<&Arc<Table>> = tables()
+        .map(|(_, table)| table)
+        .filter(|table| !table.census().all_dead(judge))
+        .collect();
+    let hides = |table: &Table| {
+        alive.iter().any(|other| {
+            other.census().seq_min < table.census().seq_max
+                && other.first_key() <= table.last_key()
+                && table.first_key() <= other.last_key()
+        })
+    };
+    let is_covered = |table: &Table| {
+        let (oldest, newest) = (table.census().seq_min, table.census().seq_max);
+        version.range_deletes.iter().any(|range| {
+            range.seq > newest
+                && range.range().covers(table.first_key(), table.last_key())
+                && !snapshots
+                    .iter()
+                    .any(|snapshot| (oldest..range.seq).contains(snapshot))
+        })
+    };
+    let ended = tables().filter(|(run, table)| {
+        run.has_ended(judge)
+            || is_covered(table)
+            || (table.census().all_dead(judge) && !hides(table))
+    });
+    ended.map(|(_, table)| table.id()).collect()
+}
+
+/// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.
+const MAX_RANGE_DELETES: usize = 1_000;
+
+fn few_range_deletes(version: &Version, snapshots: &[Seq]) -> Option<Choice> {
+    if version.range_deletes.len() <= MAX_RANGE_DELETES {
+        return None;
+    }
+    let oldest_snapshot = snapshots.first().copied().unwrap_or(Seq::MAX);
+    let range = version
+        .range_deletes
+        .iter()
+        .find(|range| range.seq <= oldest_snapshot)?;
+    let key_range = range.range();
+    let covered = version.runs.iter().filter(|run| {
+        run.applied < range.seq
+            && run.census.seq_min < range.seq
+            && key_range.overlaps(run.first_key(), run.last_key())
+    });
+    let runs: Vec<RunId> = covered.map(|run| run.id).collect();
+    (!runs.is_empty()).then_some(Choice::Merge {
+        runs,
+        cut: true,
+        why: Why::RangeDeletes,
+    })
 }
 
 fn on_time(version: &Version, judge: &Judge, goals: &Goals) -> Option<Choice> {
@@ -460,8 +511,8 @@ fn next_due(version: &Version, judge: &Judge, goals: &Goals) -> Option<Timestamp
 }
 
 /// Everything that reclaiming and merging could gain: one job over all runs, or nothing.
-pub fn pick_all(version: &Version, judge: &Judge) -> Choice {
-    let ended = ended(version, judge);
+pub fn pick_all(version: &Version, snapshots: &[Seq], judge: &Judge) -> Choice {
+    let ended = ended(version, snapshots, judge);
     if !ended.is_empty() {
         return Choice::Drop(ended);
     }

@@ -173,14 +173,19 @@ impl Engine {
 
     /// When a container has something to do if nobody writes.
     fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
-        match pick(
-            &state.pin().version,
-            &self.judge_settled(state),
-            &self.goals(),
-        ) {
+        match self.pick(&state.pin(), &self.judge_settled(state)) {
             Choice::Rest { until } => until,
             _ => Some(Timestamp(0)),
         }
+    }
+
+    fn pick(&self, picture: &Picture, judge: &Judge) -> Choice {
+        pick(
+            &picture.version,
+            &self.snapshots.list(),
+            judge,
+            &self.goals(),
+        )
     }
 
     fn seal_one(&self, state: &ContainerState) {
@@ -212,7 +217,7 @@ impl Engine {
                 let _merging = self.merging.lock();
                 let picture = state.pin();
                 let judge = self.judge_settled(&state);
-                let choice = pick_all(&picture.version, &judge);
+                let choice = pick_all(&picture.version, &self.snapshots.list(), &judge);
                 // Twice would gain nothing that is not a drop: what is left overlaps for the sake of a snapshot.
                 if merged && matches!(choice, Choice::Merge { .. }) {
                     break;
@@ -255,14 +260,7 @@ impl Engine {
             None,
         )?;
         let outputs = self.run_job(&job, sources, Purpose::Flush)?;
-        let installation = Installation {
-            state,
-            job: &job,
-            removed: vec![],
-            flushed: Some((buffer, own)),
-            outputs,
-        };
-        self.install(installation)?;
+        self.install_outputs(state, &job, vec![], Some((buffer, own)), &outputs)?;
         self.counters.flushes.add(1);
         self.merge_signal.notify();
         Ok(true)
@@ -285,7 +283,7 @@ impl Engine {
         for state in self.all_states() {
             let picture = state.pin();
             let judge = self.judge_settled(&state);
-            let choice = pick(&picture.version, &judge, &self.goals());
+            let choice = self.pick(&picture, &judge);
             if self.carry_out(&state, &picture, judge, choice)? {
                 return Ok(true);
             }
@@ -301,19 +299,9 @@ impl Engine {
         judge: Judge,
         choice: Choice,
     ) -> Result<bool> {
-        let (removed, outputs, job) = match choice {
+        match choice {
             Choice::Rest { .. } => return Ok(false),
-            Choice::Drop(runs) => {
-                let removed = chosen(&picture.version, &runs);
-                let bytes = removed.iter().map(|run| run.bytes).sum();
-                self.counters.bytes_dropped.add(bytes);
-                let ranges = picture.version.range_deletes.to_vec();
-                (
-                    removed,
-                    vec![],
-                    self.job(state, picture, &[], judge, ranges, vec![]),
-                )
-            }
+            Choice::Drop(tables) => self.drop_tables(state, &tables)?,
             Choice::Merge { runs, cut, .. } => {
                 let inputs = chosen(&picture.version, &runs);
                 let cuts = if cut {
@@ -328,18 +316,36 @@ impl Engine {
                     .map(|run| Source::Disk(RunCursor::new(run.shared.clone())));
                 let sources = Merge::seek(cursors.collect(), Seek::First, None)?;
                 let outputs = self.run_job(&job, sources, Purpose::Merge)?;
+                self.install_outputs(state, &job, inputs, None, &outputs)?;
                 self.counters.merges.add(1);
-                (inputs, outputs, job)
             }
+        }
+        Ok(true)
+    }
+
+    /// Tables that matter no more go, by an edit alone.
+    fn drop_tables(&self, state: &Arc<ContainerState>, gone: &[TableId]) -> Result<()> {
+        let version = state.pin().version.clone();
+        let holds_one = |run: &&Arc<Run>| {
+            run.tables
+                .iter()
+                .any(|placed| gone.contains(&placed.record.id))
         };
+        let removed: Vec<Arc<Run>> = version.runs.iter().filter(holds_one).cloned().collect();
+        let rest = removed
+            .iter()
+            .filter_map(|run| run.without(self.new_run(), gone));
+        let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
+        let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
+        let dropped = bytes(&removed) - bytes(&added);
         self.install(Installation {
             state,
-            job: &job,
             removed,
+            added,
             flushed: None,
-            outputs,
         })?;
-        Ok(true)
+        self.counters.bytes_dropped.add(dropped);
+        Ok(())
     }
 
     /// Where to cut the output of a rewrite: a slot is worth a table when it has a memtable's size, or a twenty-fourth of
@@ -398,19 +404,56 @@ impl Engine {
             Ok(outputs)
         });
         if done.is_err() {
-            host.remove_created();
+            self.remove_tables(&host.created);
         }
         done
     }
 
-    /// Makes a job's result what the container is: one edit, then the picture, then the files that went.
-    fn install(&self, installation: Installation<'_>) -> Result<()> {
+    /// Installs what a job wrote; when that fails for certain, what it wrote goes again.
+    fn install_outputs(
+        &self,
+        state: &Arc<ContainerState>,
+        job: &Job,
+        removed: Vec<Arc<Run>>,
+        flushed: Option<(Arc<Buffer>, Vec<RangeDelete>)>,
+        outputs: &[Output],
+    ) -> Result<()> {
+        let done = self.open_outputs(job, outputs).and_then(|added| {
+            self.install(Installation {
+                state,
+                removed,
+                added,
+                flushed,
+            })
+        });
+        let uncertain = self
+            .manifest
+            .lock()
+            .as_ref()
+            .is_some_and(|manifest| manifest.is_uncertain());
+        if !matches!(done, Ok(true)) && !uncertain {
+            let tables = outputs.iter().flat_map(|output| &output.tables);
+            self.remove_tables(&tables.map(|table| table.id).collect::<Vec<_>>());
+        }
+        done.map(drop)
+    }
+
+    fn remove_tables(&self, tables: &[TableId]) {
+        let dir = self.tables_dir();
+        for id in tables {
+            // What stays is removed by the next open.
+            let _ = self.fs.remove(&dir.join(file_name::table(*id)));
+        }
+    }
+
+    /// Makes a job's result what the container is: one edit, then the picture, then the files that went. False: the
+    /// container was dropped meanwhile.
+    fn install(&self, installation: Installation<'_>) -> Result<bool> {
         let Installation {
             state,
-            job,
             removed,
+            added,
             flushed,
-            outputs,
         } = installation;
         let mut manifest = self.manifest.lock();
         let known = manifest
@@ -420,10 +463,8 @@ impl Engine {
             .containers
             .contains_key(&state.id());
         if !known {
-            // Dropped meanwhile; the files are removed with the next open.
-            return Ok(());
+            return Ok(false);
         }
-        let added = self.open_outputs(job, &outputs)?;
         let current = state.pin();
         let next = next_version(
             &current.version,
@@ -440,6 +481,10 @@ impl Engine {
         }
         self.edit_locked(&mut manifest, changes, self.clock.read().settled)?;
         let next = Arc::new(next);
+        if let Some((buffer, _)) = &flushed {
+            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            state.set_flushed(buffer.memtable.seq_max());
+        }
         state.install(|picture| {
             let mut sealed = picture.sealed.clone();
             if let Some((buffer, _)) = &flushed {
@@ -452,16 +497,15 @@ impl Engine {
             }
         });
         if let Some((buffer, _)) = &flushed {
-            state.set_flushed(buffer.memtable.seq_max());
             self.unflushed
-                .fetch_sub(buffer.memtable.bytes(), Ordering::Relaxed);
+                .fetch_sub(buffer.counted(), Ordering::Relaxed);
         }
         drop(manifest);
-        self.remove_runs(&removed);
+        self.remove_runs_but(&removed, &added);
         if flushed.is_some() {
             self.log()?.release_before(first_segment)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {
@@ -650,10 +694,9 @@ fn next_changes(
 /// A job's result on its way to become what the container is.
 struct Installation<'a> {
     state: &'a Arc<ContainerState>,
-    job: &'a Job,
     removed: Vec<Arc<Run>>,
+    added: Vec<Arc<Run>>,
     flushed: Option<(Arc<Buffer>, Vec<RangeDelete>)>,
-    outputs: Vec<Output>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -667,15 +710,6 @@ struct Writer<'a> {
     engine: &'a Engine,
     purpose: Purpose,
     created: Vec<TableId>,
-}
-
-impl Writer<'_> {
-    fn remove_created(&self) {
-        let dir = self.engine.tables_dir();
-        for id in &self.created {
-            let _ = self.engine.fs.remove(&dir.join(file_name::table(*id)));
-        }
-    }
 }
 
 impl Host for Writer<'_> {

@@ -270,7 +270,7 @@ impl Engine {
             Ok(()) => self
                 .durable_edit
                 .store(manifest.catalogue().edit, Ordering::Release),
-            Err(error) if !error.is_full() => self.fail(error),
+            Err(error) if manifest.is_uncertain() => self.fail(error),
             Err(_) => {}
         }
         done
@@ -369,16 +369,23 @@ impl Engine {
             version: Arc::default(),
         });
         drop(turn);
-        self.remove_runs(&picture.version.runs);
+        self.remove_runs_but(&picture.version.runs, &[]);
         Ok(true)
     }
 
-    /// Removes the files of runs that the catalogue no longer names. What fails here is only left behind: the next open
+    /// Removes the files of runs that the catalogue no longer names, but those that `kept` holds too. What fails here is only left behind: the next open
     /// removes it.
-    pub(super) fn remove_runs<'a>(&self, runs: impl IntoIterator<Item = &'a Arc<Run>>) {
+    pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
         let dir = self.tables_dir();
-        for placed in runs.into_iter().flat_map(|run| &run.tables) {
-            let _ = placed.remove(self.fs.as_ref(), &dir);
+        let kept: Vec<TableId> = kept
+            .iter()
+            .flat_map(|run| &run.tables)
+            .map(|placed| placed.record.id)
+            .collect();
+        for placed in runs.iter().flat_map(|run| &run.tables) {
+            if !kept.contains(&placed.record.id) {
+                let _ = placed.remove(self.fs.as_ref(), &dir);
+            }
         }
     }
 

@@ -63,8 +63,7 @@ impl Engine {
             .map(|state| self.container_stats(state))
             .collect();
         let sum = |field: fn(&ContainerStats) -> u64| containers.iter().map(field).sum::<u64>();
-        let segments = self.log().map(|log| log.segments()).unwrap_or_default();
-        let log_bytes = segments.iter().map(|segment| segment.bytes).sum::<u64>();
+        let log_bytes = self.log_bytes();
         let manifest_bytes = self
             .manifest
             .lock()
@@ -99,6 +98,17 @@ impl Engine {
             merges: counters.merges.get(),
             stalls: counters.stalls.get(),
         }
+    }
+
+    /// What the log's folder takes: segments, those kept for use again, and the ring.
+    fn log_bytes(&self) -> u64 {
+        let dir = self.wal_dir();
+        let names = self.fs.list(&dir).unwrap_or_default();
+        // A file may go between the two calls; then it takes nothing.
+        names
+            .iter()
+            .filter_map(|name| self.fs.allocated(&dir.join(name)).ok())
+            .sum()
     }
 
     /// Every container's memtables, runs and tables, a line each; times count from now.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ pub struct Buffer {
     pub memtable: Memtable,
     /// The first log segment that holds one of them; `u64::MAX` while there is none.
     segment: AtomicU64,
+    /// Bytes of the memtable that the engine's sums hold.
+    counted: AtomicUsize,
 }
 
 impl Buffer {
@@ -27,7 +29,19 @@ impl Buffer {
         Arc::new(Buffer {
             memtable: Memtable::new(),
             segment: AtomicU64::new(u64::MAX),
+            counted: AtomicUsize::new(0),
         })
+    }
+
+    /// What it has grown by since the last call; the caller, who holds the turn, adds that to the engine's sums.
+    pub fn count_growth(&self) -> usize {
+        let bytes = self.memtable.bytes();
+        bytes - self.counted.swap(bytes, Ordering::Relaxed)
+    }
+
+    /// What the engine's sums hold of it.
+    pub fn counted(&self) -> usize {
+        self.counted.load(Ordering::Relaxed)
     }
 
     /// The first log segment that is needed for it.
@@ -92,8 +106,6 @@ pub struct ContainerState {
     installing: Mutex<()>,
     /// Everything up to this number is in runs.
     flushed: AtomicU64,
-    /// Set by a compaction that left nothing to gain: the runs it left.
-    pub(super) settled: Mutex<Option<Arc<Version>>>,
 }
 
 impl ContainerState {
@@ -116,7 +128,6 @@ impl ContainerState {
             picture: ArcSwap::from_pointee(picture),
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
-            settled: Mutex::new(None),
         }
     }
 

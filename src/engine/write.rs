@@ -219,11 +219,11 @@ impl Engine {
         latest: Seq,
         seen: Option<&Header>,
     ) -> bool {
+        let picture = state.picture();
         let judge = self.judge(state);
         if state.flushed() > latest || seen.is_some_and(|header| judge.dead(header)) {
             return true;
         }
-        let picture = state.picture();
         picture.covered_below(key, Seq::MAX) > latest
             || picture.buffers().any(|buffer| {
                 buffer.memtable.seq_max() > latest
@@ -282,10 +282,9 @@ impl Engine {
                 .find(|state| state.id() == id)
                 .expect("a batch names its containers");
             let picture = state.picture();
-            let before = picture.active.memtable.bytes();
             insert(&picture.active, &op, seq, head.written_at);
             picture.active.logged_in(segment);
-            let grown = picture.active.memtable.bytes() - before;
+            let grown = picture.active.count_growth();
             turn.active_bytes += grown;
             self.unflushed.fetch_add(grown, Ordering::Relaxed);
             seq = seq.next();
@@ -315,7 +314,7 @@ impl Engine {
         state.install(|picture| {
             let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
             if !active.memtable.is_empty() {
-                turn.active_bytes = turn.active_bytes.saturating_sub(active.memtable.bytes());
+                turn.active_bytes -= active.counted();
                 sealed.insert(0, std::mem::replace(&mut active, Buffer::new()));
             }
             Picture {

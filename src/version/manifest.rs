@@ -9,8 +9,9 @@
 //! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
 //!
-//! After an append that failed, what the file holds is unknown: nothing more is appended to it. The next commit starts a
-//! new manifest, and until that has succeeded nothing that the failed edit named may be removed.
+//! A write that fails leaves no whole frame, so its edit never happened, and the next one takes its place. After a sync
+//! that failed nobody knows what is durable: the error is latched, nothing more is committed, and nothing that the failed
+//! edit named may be removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,8 +116,8 @@ pub struct Manifest {
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
-    /// An append failed; what the file holds is unknown.
-    broken: bool,
+    /// A sync failed: what is durable is unknown.
+    uncertain: Option<Error>,
     catalogue: Catalogue,
 }
 
@@ -136,7 +137,7 @@ impl Manifest {
             file,
             len,
             first_len: len,
-            broken: false,
+            uncertain: None,
             catalogue,
         })
     }
@@ -146,8 +147,19 @@ impl Manifest {
         &self.catalogue
     }
 
-    /// Makes the changes durable, as one edit.
+    /// Whether a failure has left unknown what is durable.
+    pub fn is_uncertain(&self) -> bool {
+        self.uncertain.is_some()
+    }
+
+    /// Makes the changes durable, as one edit. After an error that leaves [`Manifest::is_uncertain`] false, nothing has
+    /// happened.
     pub fn commit(&mut self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
+        if let Some(cause) = &self.uncertain {
+            return Err(Error::Poisoned {
+                cause: Arc::new(cause.clone()),
+            });
+        }
         let edit = Edit {
             number: self.catalogue.edit + 1,
             mark: mark.max(self.catalogue.mark),
@@ -156,18 +168,27 @@ impl Manifest {
         let mut next = self.catalogue.clone();
         next.apply(&edit)
             .expect("the engine's edits fit its catalogue");
-        if self.broken || self.len > ROLL_BYTES.max(4 * self.first_len) {
-            return self.roll(next);
+        if self.len > ROLL_BYTES.max(4 * self.first_len) {
+            self.roll(next)
+        } else {
+            self.append(&edit, next)
         }
+    }
+
+    fn append(&mut self, edit: &Edit, next: Catalogue) -> Result<()> {
         let mut frame = vec![];
         put_frame(
             &mut frame,
-            &serde_json::to_vec(&edit).expect("an edit is JSON"),
+            &serde_json::to_vec(edit).expect("an edit is JSON"),
         );
-        self.broken = true;
-        self.file.write_at(self.len, &frame)?;
-        self.file.sync()?;
-        self.broken = false;
+        if let Err(error) = self.file.write_at(self.len, &frame) {
+            // What part of it was written is overwritten next time, or is a torn tail.
+            let _ = self.file.truncate(self.len);
+            return Err(error);
+        }
+        self.file
+            .sync()
+            .inspect_err(|error| self.uncertain = Some(error.clone()))?;
         self.len += frame.len() as u64;
         self.catalogue = next;
         Ok(())
@@ -175,18 +196,16 @@ impl Manifest {
 
     fn roll(&mut self, next: Catalogue) -> Result<()> {
         let number = self.number + 1;
-        let (file, len) = write_whole(self.fs.as_ref(), &self.dir, number, &next)?;
+        let written = write_whole(self.fs.as_ref(), &self.dir, number, &next);
+        let (file, len) = written.inspect_err(|error| self.uncertain = Some(error.clone()))?;
         let old = self.dir.join(file_name::manifest(self.number));
-        *self = Manifest {
-            fs: self.fs.clone(),
-            dir: self.dir.clone(),
-            number,
-            file,
-            len,
-            first_len: len,
-            broken: false,
-            catalogue: next,
-        };
+        (
+            self.number,
+            self.file,
+            self.len,
+            self.first_len,
+            self.catalogue,
+        ) = (number, file, len, len, next);
         // Left behind, it is only a few kilobytes, and the next open removes it.
         let _ = self.fs.remove(&old);
         Ok(())

@@ -68,6 +68,7 @@ impl Drop for Mapping {
 }
 
 /// A table with its place on disk.
+#[derive(Clone)]
 pub struct Placed {
     /// The table.
     pub table: Arc<Table>,
@@ -177,6 +178,21 @@ impl Run {
             applied: self.applied,
             tables: self.tables.iter().map(|placed| placed.record).collect(),
         }
+    }
+
+    /// The same run under another number, without some of its tables; `None` when nothing is left.
+    pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
+        let stays = |placed: &&Placed| !gone.contains(&placed.record.id);
+        let tables: Vec<Placed> = self.tables.iter().filter(stays).cloned().collect();
+        (!tables.is_empty()).then(|| {
+            Run::new(
+                &RunRecord {
+                    id,
+                    ..self.record()
+                },
+                tables,
+            )
+        })
     }
 
     /// Its first key.

@@ -8,6 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::coding::Malformed;
+use bytes::Bytes;
+
 use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
@@ -115,11 +117,11 @@ pub fn replay(
     Ok(walk.out)
 }
 
-/// A segment's file in memory.
+/// A segment's file, mapped: of the room that was reserved, only what holds frames is read.
 struct Loaded {
     header: SegmentHeader,
     path: PathBuf,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Loaded {
@@ -145,10 +147,10 @@ impl Folder<'_> {
     }
 
     /// The bytes of a segment's file, when there is one.
-    fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
+    fn bytes(&self, number: u64) -> Result<Option<Bytes>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
-            Some(_) => self.fs.read(&path).map(Some),
+            Some(_) => self.fs.map(&path).map(Some),
             None => Ok(None),
         }
     }
