@@ -133,7 +133,7 @@ fn sync(c: &mut Criterion) {
     for writers in [1, 4, 16] {
         let world = World::new(Options::new().durability(Durability::Sync));
         let number = AtomicU64::new(0);
-        group.bench_function(format!("{writers} writers"), |b| {
+        group.bench_function(format!("{writers} at a time"), |b| {
             b.iter_custom(|count| put_by_many(&world.items, &number, writers, count));
         });
     }

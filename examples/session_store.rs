@@ -36,7 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let session = session?;
         let value = String::from_utf8_lossy(session.value());
         match session.expires_at() {
-            Some(moment) => println!("{value} until {moment:?}"),
+            Some(end) => {
+                let left = end.duration_since(session.written_at())?;
+                println!("{value} for {} min", left.as_secs() / 60);
+            }
             None => println!("{value} until logged out"),
         }
     }

@@ -48,3 +48,8 @@ pub use types::{Compression, DefaultTtl, Ttl};
 pub mod internals {
     pub use crate::env::{Disk, Fs, Sim};
 }
+
+// The examples of the README are tested like those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -60,8 +60,9 @@ pub fn run(settings: &Demo, json: bool) -> Outcome {
     show.reporter.opening(&folder.path, settings, &scale)?;
     let left = show.load(settings)?;
     let report = show.drain(left, &scale)?;
+    let in_folder = bytes_below(&folder.path);
     db.close()?;
-    show.reporter.closing(&report)?;
+    show.reporter.closing(&report, in_folder)?;
     match report.broken().as_slice() {
         [] => Ok(()),
         broken => Err(Failure::Refused(format!("broken: {}", broken.join("; ")))),
@@ -293,6 +294,18 @@ impl Folder {
             temporary: false,
         })
     }
+}
+
+/// Of all files below a folder.
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        // Removed meanwhile.
+        Err(_) => 0,
+    });
+    bytes.sum()
 }
 
 impl Drop for Folder {

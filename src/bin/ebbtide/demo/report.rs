@@ -176,10 +176,11 @@ impl Reporter {
         Ok(())
     }
 
-    pub fn closing(&self, report: &Report) -> Outcome {
+    /// `in_folder`: the bytes of all files, as the file system counts them.
+    pub fn closing(&self, report: &Report, in_folder: u64) -> Outcome {
         let mut out = stdout().lock();
         if self.json {
-            return Ok(writeln!(out, "{}", closing_json(report))?);
+            return Ok(writeln!(out, "{}", closing_json(report, in_folder))?);
         }
         let Tally {
             reads,
@@ -202,6 +203,13 @@ impl Reporter {
             (
                 "  written meanwhile by the database",
                 show::bytes(report.written_at_rest()),
+            ),
+            (
+                "left in the folder",
+                format!(
+                    "{}, the log that is allocated ahead",
+                    show::bytes(in_folder)
+                ),
             ),
             (
                 "tables to live data, at most",
@@ -236,7 +244,7 @@ impl Reporter {
     }
 }
 
-fn closing_json(report: &Report) -> Value {
+fn closing_json(report: &Report, in_folder: u64) -> Value {
     json!({
         "reads": report.tally.reads,
         "expired_returned": report.tally.ghosts,
@@ -244,6 +252,7 @@ fn closing_json(report: &Report) -> Value {
         "wrong_answers": report.tally.wrong,
         "emptied_after_seconds": report.emptied.map(seconds),
         "written_at_rest_bytes": report.written_at_rest(),
+        "in_folder_bytes": in_folder,
         "highest_tables_to_live": report.highest_ratio,
         "written_per_byte_put": report.written_per_byte_put(),
         "removals_timed": report.removed,
