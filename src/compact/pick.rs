@@ -406,8 +406,8 @@ impl Sample {
     }
 }
 
-/// Counts what can be read, from records of the coordinated sample in any order. Range deletes are judged where keys are
-/// known: not here.
+/// Counts what can be read, from records of the coordinated sample in any order. A table's sample holds no keys: of range
+/// deletes, only those that cover a whole table are seen in it.
 pub struct Estimator<'a> {
     sample: &'a Sample,
     judge: &'a Judge,
@@ -443,12 +443,12 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Counts a record, if it belongs to the sample.
-    pub fn add(&mut self, hash: u64, header: &Header, weight: u64) {
+    /// Counts a record, if it belongs to the sample; what is older than `covered_below` is deleted by range.
+    pub fn add(&mut self, hash: u64, header: &Header, weight: u64, covered_below: Seq) {
         if !self.sample.holds(hash) {
             return;
         }
-        let live = !self.judge.dead(header);
+        let live = !self.judge.dead(header) && header.seq >= covered_below;
         if header.is_tombstone() {
             self.superseded_bytes += weight;
         }
@@ -470,13 +470,10 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Counts a whole version.
-    pub fn add_version(&mut self, version: &Version) {
-        let sample = self.sample;
-        for run in &version.runs {
-            sample.each_in(run, |record| {
-                self.add(record.hash, &record.header, record.weight)
-            });
+    /// Counts a table; records in it that are older than `covered_below` are deleted by range.
+    pub fn add_table(&mut self, table: &Table, covered_below: Seq) {
+        for record in &table.sample().records {
+            self.add(record.hash, &record.header, record.weight, covered_below);
         }
     }
 

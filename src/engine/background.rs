@@ -28,8 +28,11 @@ use crate::wal::FrameKind;
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
 const TICK: Duration = Duration::from_millis(200);
 
-/// After a failure, the wait before the next try.
+/// After a failure, the wait before the next try; it doubles with every further one.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The longest such wait.
+const RETRY_MOST: Duration = Duration::from_secs(8);
 
 /// A budget's wait is slept in pieces of this length, so that closing need not wait for it.
 const NAP: Duration = Duration::from_millis(20);
@@ -69,14 +72,23 @@ impl Engine {
     ) -> Result<JoinHandle<()>> {
         let (engine, signal) = (Arc::downgrade(engine), signal.clone());
         spawn(name, move || {
+            let mut retry = RETRY;
             while let Some(engine) = engine.upgrade() {
                 if engine.closing.load(Ordering::Acquire) {
                     return;
                 }
-                let wait = round(&engine).unwrap_or_else(|error| {
-                    engine.note_failure(error);
-                    RETRY
-                });
+                let wait = match round(&engine) {
+                    Ok(wait) => {
+                        retry = RETRY;
+                        wait
+                    }
+                    Err(error) => {
+                        engine.note_failure(error);
+                        let wait = retry;
+                        retry = (retry * 2).min(RETRY_MOST);
+                        wait
+                    }
+                };
                 drop(engine);
                 signal.wait(wait);
             }
@@ -108,19 +120,19 @@ impl Engine {
         }))
     }
 
-    /// Syncs the log once an interval, drains it and prepares its next segment.
+    /// Syncs the log once an interval; when writers ask for it, drains the log and prepares its next segment.
     fn log_round(&self) -> Result<Duration> {
         let log = self.log()?;
         let interval = self.options.sync_interval;
         let started = monotonic();
-        while monotonic().saturating_sub(started) < interval
-            && !self.closing.load(Ordering::Acquire)
-        {
+        let mut left = interval;
+        while !left.is_zero() && !self.closing.load(Ordering::Acquire) {
             if log.wants_upkeep() {
                 log.drain()?;
                 log.prepare_next()?;
             }
-            self.sync_signal.wait(UPKEEP.min(interval));
+            self.sync_signal.wait(left);
+            left = interval.saturating_sub(monotonic().saturating_sub(started));
         }
         if self.options.durability == Durability::Buffered && log.synced() < log.end() {
             log.sync_to(log.end())?;
@@ -501,6 +513,9 @@ impl Engine {
                 .fetch_sub(buffer.counted(), Ordering::Relaxed);
         }
         drop(manifest);
+        if !removed.is_empty() {
+            state.release_pictures();
+        }
         self.remove_runs_but(&removed, &added);
         if flushed.is_some() {
             self.log()?.release_before(first_segment)?;
@@ -603,9 +618,6 @@ impl Engine {
         Ok(true)
     }
 }
-
-/// How often the log is looked after between syncs.
-const UPKEEP: Duration = Duration::from_millis(2);
 
 /// Every range delete up to this number is applied in a job's output: those of which no open snapshot needs what they
 /// cover.

@@ -95,7 +95,7 @@ impl Engine {
     pub fn open(path: &Path, options: &Options) -> Result<Arc<Engine>> {
         let fs = options.fs.clone();
         if !options.read_only {
-            fs.create_dir_all(path)?;
+            create_folder(fs.as_ref(), path)?;
         } else if !fs.is_dir(path) {
             return Err(Error::NotFound { path: path.into() });
         }
@@ -369,6 +369,7 @@ impl Engine {
             version: Arc::default(),
         });
         drop(turn);
+        state.release_pictures();
         self.remove_runs_but(&picture.version.runs, &[]);
         Ok(true)
     }
@@ -446,6 +447,22 @@ impl Engine {
     }
 }
 
+/// Creates the database's folder, durably where the folder above it allows that.
+fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
+    if fs.is_dir(path) {
+        return Ok(());
+    }
+    fs.create_dir_all(path)?;
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        // Some folders may be written to but not opened; then the name is as durable as the system makes it.
+        let _ = fs.sync_dir(parent);
+    }
+    Ok(())
+}
+
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > 255 || name.contains(['/', '\0']) {
         let allowed = "1 to 255 bytes of UTF-8 without '/' or NUL";
@@ -478,6 +495,7 @@ fn recover(
     let loaded = load(fs, path)?;
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;
+        let next_segment = free_segment(fs, &wal_dir)?;
         let (clock, started_at_mark) = SettledClock::start(
             options.clock.clone(),
             options.max_clock_skew,
@@ -495,7 +513,7 @@ fn recover(
             torn: false,
             states: BTreeMap::new(),
             last_seq: Seq(0),
-            next_segment: 1,
+            next_segment,
             clock,
             started_at_mark,
         });
@@ -567,6 +585,18 @@ fn refuse_without_manifest(
         ));
     }
     Ok(())
+}
+
+/// Above every segment in the folder: an open that was cut off may have left some.
+fn free_segment(fs: &dyn Fs, wal_dir: &Path) -> Result<u64> {
+    if !fs.is_dir(wal_dir) {
+        return Ok(1);
+    }
+    let names = fs.list(wal_dir)?;
+    let numbers = names
+        .iter()
+        .filter_map(|name| file_name::parse_segment(name));
+    Ok(numbers.max().map_or(1, |highest| highest + 1))
 }
 
 fn open_containers(
@@ -673,7 +703,7 @@ fn write_anew(
     fs.sync_dir(path)?;
     let reading = found.clock.read();
     if found.started_at_mark {
-        restate_defaults(found, reading.settled);
+        restate_defaults(found, reading.settled)?;
     }
     let edit = found.catalogue.edit;
     let log_options = LogOptions {
@@ -713,14 +743,14 @@ fn write_anew(
 }
 
 /// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.
-fn restate_defaults(found: &mut Recovered, at: Timestamp) {
+fn restate_defaults(found: &mut Recovered, at: Timestamp) -> Result<()> {
     found.last_seq = found.last_seq.next();
     for (id, record) in &mut found.catalogue.containers {
-        record.settings = record
-            .settings
-            .change(record.settings.default, at, found.last_seq);
-        found.states[id].set_settings(&record.settings);
+        let settings = record.settings;
+        record.settings = settings.change(settings.default, at, found.last_seq);
+        found.states[id].change_settings(|_| Ok(record.settings))?;
     }
+    Ok(())
 }
 
 /// A relog frame is cut at this size.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
 use crate::engine::open::Engine;
-use crate::engine::state::{ContainerState, Picture, SnapshotPin};
+use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
 use crate::expiry::Judge;
 use crate::hash::hash_key;
@@ -51,7 +52,7 @@ impl Hit<'_> {
         }
     }
 
-    fn value(&self) -> Result<Bytes> {
+    fn value(self) -> Result<Bytes> {
         match self {
             Hit::Memory(entry) => Ok(entry.value_bytes()),
             Hit::Disk(found) => found.value(),
@@ -114,7 +115,7 @@ impl Engine {
         &self,
         reader: &Reader<'_>,
         key: &[u8],
-        take: impl FnOnce(&Hit<'_>, &Judge) -> Result<T>,
+        take: impl FnOnce(Hit<'_>, &Judge) -> Result<T>,
     ) -> Result<Option<T>> {
         self.check_open(reader.state)?;
         let picture = reader.state.picture();
@@ -123,7 +124,7 @@ impl Engine {
             .map_or_else(|| self.published(), |pin| pin.seq);
         let judge = self.judge(reader.state);
         match newest(&picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => take(&hit, &judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => take(hit, &judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -152,7 +153,7 @@ impl Engine {
         judge: &Judge,
     ) -> Result<Option<Found>> {
         match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => found(&hit, key, judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => found(hit, key, judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -160,27 +161,24 @@ impl Engine {
     /// The live items in a range.
     pub fn scan(engine: &Arc<Engine>, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
         engine.check_open(reader.state)?;
-        let picture = reader.state.pin();
-        let max = reader
-            .snapshot
-            .map_or_else(|| engine.published(), |pin| pin.seq);
+        let pin = match reader.snapshot {
+            Some(pin) => pin.clone(),
+            None => Arc::new(engine.snapshot()),
+        };
+        let walks = Arc::new(Mutex::new(None));
+        reader.state.watch(&walks);
         Ok(Scan {
             engine: engine.clone(),
             state: reader.state.clone(),
-            _pin: reader.snapshot.cloned(),
-            range: Bounds {
-                from: range.from,
-                to: range.to,
-            },
-            horizon: Sight { picture, max },
-            front: None,
-            back: None,
+            pin,
+            range,
+            walks,
             passed: Bytes::new(),
         })
     }
 }
 
-fn found(hit: &Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
+fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
     let header = hit.header();
     let expires_at = judge.settings.expires_at(&header);
     Ok(Found {
@@ -262,100 +260,108 @@ impl Horizon for Sight {
 
 impl Sight {
     /// Cursors over all that may hold something of a range.
-    fn sources(&self, range: &Bounds) -> Vec<Source> {
-        let buffers = self
-            .picture
-            .buffers()
-            .filter(|buffer| !buffer.memtable.is_empty());
+    fn sources(&self, range: &KeyRange) -> Vec<Source> {
+        let filled = |buffer: &&Arc<Buffer>| !buffer.memtable.is_empty();
+        let memory = self.picture.buffers().filter(filled);
         let runs = self.picture.version.runs.iter().filter(|run| {
-            run.census.seq_min <= self.max
-                && run.last_key() >= range.from.as_slice()
-                && range
-                    .to
-                    .as_ref()
-                    .is_none_or(|to| run.first_key() < to.as_slice())
+            run.census.seq_min <= self.max && range.overlaps(run.first_key(), run.last_key())
         });
-        buffers
+        memory
             .map(|buffer| Source::Memory(buffer.memtable.cursor()))
             .chain(runs.map(|run| Source::Disk(RunCursor::new(run.shared.clone()))))
             .collect()
     }
 }
 
-/// What is left of the range: keys at or above `from` and below `to`.
-struct Bounds {
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
+/// The two ends of a scan, and the picture on which they stand. The engine takes them away when a file in the picture is
+/// to go, so that a scan that rests keeps nothing on disk; it then goes on where it was, on the picture of that moment.
+pub struct Walks {
+    sight: Sight,
+    front: Option<Walk<Source>>,
+    back: Option<Walk<Source>>,
 }
 
 /// Live items in the order of keys, from both ends. Each is judged when it is reached.
 pub struct Scan {
     engine: Arc<Engine>,
     state: Arc<ContainerState>,
-    _pin: Option<Arc<SnapshotPin>>,
-    range: Bounds,
-    horizon: Sight,
-    front: Option<Walk<Source>>,
-    back: Option<Walk<Source>>,
+    /// Keeps the versions that it sees, whatever picture they are in.
+    pin: Arc<SnapshotPin>,
+    /// What is left of the range, but for what the front has passed.
+    range: KeyRange,
+    walks: Arc<Mutex<Option<Walks>>>,
     /// The last key that the front gave out; empty before the first.
     passed: Bytes,
 }
 
 impl Scan {
-    fn judge(&self) -> Result<Judge> {
+    fn step(
+        &mut self,
+        step: impl FnOnce(&mut Walks, &KeyRange, &[u8], &Judge) -> Result<Option<Visible>>,
+    ) -> Result<Option<Found>> {
         self.engine.check_open(&self.state)?;
-        Ok(self.engine.judge(&self.state))
+        let mut walks = self.walks.lock();
+        let walks = walks.get_or_insert_with(|| Walks {
+            sight: Sight {
+                picture: self.state.pin(),
+                max: self.pin.seq,
+            },
+            front: None,
+            back: None,
+        });
+        let judge = self.engine.judge(&self.state);
+        let visible = step(walks, &self.range, &self.passed, &judge)?;
+        Ok(visible.map(|Visible { key, value, header }| Found {
+            key,
+            value,
+            header,
+            expires_at: judge.settings.expires_at(&header),
+        }))
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Found>> {
-        let judge = self.judge()?;
-        let walk = match &mut self.front {
-            Some(walk) => walk,
-            none => {
-                let sources = self.horizon.sources(&self.range);
-                none.insert(Walk::seek(
-                    sources,
-                    Seek::AtOrAfter(&self.range.from),
-                    &judge,
-                )?)
-            }
-        };
-        let to = self.range.to.as_deref();
-        let visible = walk.next(&self.horizon, &judge, |key| to.is_none_or(|to| key < to))?;
-        Ok(visible.map(|visible| {
-            self.passed = visible.key.clone();
-            seen(visible, &judge)
-        }))
+        let found = self.step(|walks, range, passed, judge| {
+            let Walks { sight, front, .. } = walks;
+            let walk = match front {
+                Some(walk) => walk,
+                none => {
+                    let from = match passed {
+                        [] => Seek::AtOrAfter(&range.from),
+                        passed => Seek::After(passed),
+                    };
+                    none.insert(Walk::seek(sight.sources(range), from, judge)?)
+                }
+            };
+            walk.next(sight, judge, |key| {
+                range.to.as_deref().is_none_or(|to| key < to)
+            })
+        })?;
+        if let Some(found) = &found {
+            self.passed = found.key.clone();
+        }
+        Ok(found)
     }
 
     /// The next item from the back.
     pub fn next_back(&mut self) -> Result<Option<Found>> {
-        let judge = self.judge()?;
-        let walk = match &mut self.back {
-            Some(walk) => walk,
-            none => {
-                let sources = self.horizon.sources(&self.range);
-                let to = self.range.to.as_deref().map_or(Seek::Last, Seek::Before);
-                none.insert(Walk::seek(sources, to, &judge)?)
-            }
-        };
-        let (from, passed) = (self.range.from.as_slice(), &self.passed);
-        let visible = walk.next(&self.horizon, &judge, |key| key >= from && *key > **passed)?;
-        Ok(visible.map(|visible| {
-            self.range.to = Some(visible.key.to_vec());
-            seen(visible, &judge)
-        }))
-    }
-}
-
-fn seen(visible: Visible, judge: &Judge) -> Found {
-    let Visible { key, value, header } = visible;
-    Found {
-        key,
-        value,
-        header,
-        expires_at: judge.settings.expires_at(&header),
+        let found = self.step(|walks, range, passed, judge| {
+            let Walks { sight, back, .. } = walks;
+            let walk = match back {
+                Some(walk) => walk,
+                none => {
+                    let to = range.to.as_deref().map_or(Seek::Last, Seek::Before);
+                    none.insert(Walk::seek(sight.sources(range), to, judge)?)
+                }
+            };
+            walk.next(sight, judge, |key| {
+                key >= range.from.as_slice() && key > passed
+            })
+        })?;
+        if let Some(found) = &found {
+            self.range.to = Some(found.key.to_vec());
+        }
+        Ok(found)
     }
 }

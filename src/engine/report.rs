@@ -9,7 +9,8 @@ use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::Judge;
 use crate::hash::hash_key;
 use crate::merge::{Cursor, Position, Seek};
-use crate::types::Timestamp;
+use crate::types::{Seq, Timestamp};
+use crate::version::RangeDelete;
 
 impl Engine {
     /// A container in numbers; all zero when it was dropped.
@@ -155,10 +156,27 @@ fn estimate(picture: &Picture, judge: &Judge) -> Estimate {
         // A memtable's cursor reads no file, so it cannot fail.
         let _ = cursor.seek(Seek::First, None);
         while let Position::Record(head) = cursor.position() {
-            estimator.add(hash_key(head.key), &head.header, head.weight());
+            let covered_below = picture.covered_below(head.key, Seq::MAX);
+            estimator.add(
+                hash_key(head.key),
+                &head.header,
+                head.weight(),
+                covered_below,
+            );
             let _ = cursor.advance(None);
         }
     }
-    estimator.add_version(&picture.version);
+    let ranges = picture.range_deletes();
+    for table in picture
+        .version
+        .runs
+        .iter()
+        .flat_map(|run| run.shared.iter())
+    {
+        let covers =
+            |range: &&RangeDelete| range.range().covers(table.first_key(), table.last_key());
+        let covered = ranges.iter().filter(covers).map(|range| range.seq).max();
+        estimator.add_table(table, covered.unwrap_or_default());
+    }
     estimator.finish()
 }

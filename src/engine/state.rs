@@ -1,17 +1,19 @@
 //! What the engine holds of a container, and what readers pin.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::Memtable;
 use crate::types::{Compression, ContainerId, Seq, Timestamp};
-use crate::version::Version;
+use crate::version::{RangeDelete, Version};
 
 /// A memtable and where the log holds it.
 pub struct Buffer {
@@ -76,6 +78,17 @@ impl Picture {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
+    /// Every range delete, in memory and in the catalogue.
+    pub fn range_deletes(&self) -> Vec<RangeDelete> {
+        let in_memory = self
+            .buffers()
+            .flat_map(|buffer| buffer.memtable.range_deletes())
+            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq));
+        in_memory
+            .chain(self.version.range_deletes.iter().cloned())
+            .collect()
+    }
+
     /// The highest number up to `max` of a range delete that covers the key.
     pub fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
         let in_memory = self
@@ -106,6 +119,22 @@ pub struct ContainerState {
     installing: Mutex<()>,
     /// Everything up to this number is in runs.
     flushed: AtomicU64,
+    /// What scans hold of a picture, to be taken away from those that rest.
+    held: Mutex<Vec<Weak<dyn Held>>>,
+}
+
+/// Something that holds a picture and can do without it.
+pub trait Held: Send + Sync {
+    /// Lets go, unless it is in use at this moment.
+    fn release(&self);
+}
+
+impl<T: Send> Held for Mutex<Option<T>> {
+    fn release(&self) {
+        if let Some(mut held) = self.try_lock() {
+            *held = None;
+        }
+    }
 }
 
 impl ContainerState {
@@ -128,6 +157,7 @@ impl ContainerState {
             picture: ArcSwap::from_pointee(picture),
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
+            held: Mutex::new(vec![]),
         }
     }
 
@@ -147,8 +177,18 @@ impl ContainerState {
         self.settings.load()
     }
 
-    pub(super) fn set_settings(&self, settings: &Settings) {
-        self.settings.store(settings);
+    /// Replaces the settings; the caller holds the turn. From before `change` reads the clock until it has made its
+    /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
+    /// change. After an error the old ones stay.
+    pub(super) fn change_settings(
+        &self,
+        change: impl FnOnce(Settings) -> Result<Settings>,
+    ) -> Result<()> {
+        let old = self.settings.load();
+        let changing = self.settings.begin();
+        let changed = change(old);
+        changing.finish(changed.as_ref().unwrap_or(&old));
+        changed.map(drop)
     }
 
     /// Everything of it, for as long as the guard is held.
@@ -166,6 +206,27 @@ impl ContainerState {
         let _installing = self.installing.lock();
         let next = change(&self.picture.load());
         self.picture.store(Arc::new(next));
+    }
+
+    /// Remembers something that holds pictures of this container.
+    pub(super) fn watch<T: Send + 'static>(&self, holder: &Arc<Mutex<Option<T>>>) {
+        let holder: Arc<dyn Held> = holder.clone();
+        let mut held = self.held.lock();
+        if held.len() == held.capacity() {
+            held.retain(|holder| holder.strong_count() > 0);
+        }
+        held.push(Arc::downgrade(&holder));
+    }
+
+    /// Files of earlier pictures are to go: takes those pictures from scans that rest.
+    pub(super) fn release_pictures(&self) {
+        let mut held = self.held.lock();
+        held.retain(|holder| {
+            holder.upgrade().is_some_and(|holder| {
+                holder.release();
+                true
+            })
+        });
     }
 
     pub(super) fn flushed(&self) -> Seq {
@@ -193,60 +254,79 @@ struct SettingsCell {
     words: [AtomicU64; 4],
 }
 
+/// A cell whose readers wait until it is finished.
+struct Changing<'a> {
+    cell: &'a SettingsCell,
+}
+
+impl Changing<'_> {
+    fn finish(self, settings: &Settings) {
+        let default = match settings.default {
+            DefaultMillis::Off => 0,
+            DefaultMillis::NoDefault => u64::MAX,
+            DefaultMillis::Millis(millis) => millis,
+        };
+        let Settings {
+            inherit_floor,
+            override_floor,
+            floor_seq,
+            ..
+        } = settings;
+        let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
+        for (word, value) in self.cell.words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.cell.version.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl SettingsCell {
     fn new(settings: Settings) -> Self {
         let cell = SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
         };
-        cell.store(&settings);
+        cell.begin().finish(&settings);
         cell
     }
 
-    fn store(&self, settings: &Settings) {
-        let default = match settings.default {
-            DefaultMillis::Off => 0,
-            DefaultMillis::NoDefault => u64::MAX,
-            DefaultMillis::Millis(millis) => millis,
-        };
-        let floors = [
-            settings.inherit_floor.0,
-            settings.override_floor.0,
-            settings.floor_seq.0,
-        ];
-        let before = self.version.load(Ordering::Relaxed);
-        self.version.store(before + 1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (word, value) in self
-            .words
-            .iter()
-            .zip([default, floors[0], floors[1], floors[2]])
-        {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.version.store(before + 2, Ordering::Release);
+    fn begin(&self) -> Changing<'_> {
+        let before = self.version.fetch_add(1, Ordering::Relaxed);
+        assert!(before % 2 == 0, "one change at a time");
+        // The words are stored after the version is seen to be odd.
+        fence(Ordering::SeqCst);
+        Changing { cell: self }
     }
 
     #[inline]
     fn load(&self) -> Settings {
+        let mut tries = 0;
         loop {
             let before = self.version.load(Ordering::Acquire);
-            let [default, inherit_floor, override_floor, floor_seq] =
-                std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+            let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
-                return Settings {
-                    default: match default {
-                        0 => DefaultMillis::Off,
-                        u64::MAX => DefaultMillis::NoDefault,
-                        millis => DefaultMillis::Millis(millis),
-                    },
-                    inherit_floor: Timestamp(inherit_floor),
-                    override_floor: Timestamp(override_floor),
-                    floor_seq: Seq(floor_seq),
-                };
+                return SettingsCell::decode(words);
+            }
+            // A change waits for the disk: some milliseconds.
+            tries += 1;
+            if tries > 100 {
+                sleep(Duration::from_micros(50));
             }
             std::hint::spin_loop();
+        }
+    }
+
+    fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {
+        Settings {
+            default: match default {
+                0 => DefaultMillis::Off,
+                u64::MAX => DefaultMillis::NoDefault,
+                millis => DefaultMillis::Millis(millis),
+            },
+            inherit_floor: Timestamp(inherit_floor),
+            override_floor: Timestamp(override_floor),
+            floor_seq: Seq(floor_seq),
         }
     }
 }

@@ -263,8 +263,12 @@ impl Engine {
         self.seal_when_full(&mut turn);
         drop(turn);
         self.counters.bytes_put.add(writes.weight);
+        let log = self.log()?;
+        if log.wants_upkeep() {
+            self.sync_signal.notify();
+        }
         if self.options.durability == Durability::Sync {
-            self.log()?.sync_to(position)?;
+            log.sync_to(position)?;
             self.publish(last);
         }
         Ok(())
@@ -331,21 +335,21 @@ impl Engine {
         let mut turn = self.turn.lock();
         self.check_writable()?;
         state.check()?;
-        let reading = self.clock.read();
-        if reading.unsettled {
-            return Err(Error::ClockUnsettled {
-                wall: reading.now,
-                settled: reading.settled,
-            });
-        }
         let seq = turn.next_seq;
-        let settings = state.settings().change(default, reading.settled, seq);
-        self.edit(
-            vec![Change::Settings(state.id(), settings), Change::used(seq)],
-            reading.settled,
-        )?;
+        state.change_settings(|settings| {
+            let reading = self.clock.read();
+            if reading.unsettled {
+                return Err(Error::ClockUnsettled {
+                    wall: reading.now,
+                    settled: reading.settled,
+                });
+            }
+            let settings = settings.change(default, reading.settled, seq);
+            let changes = vec![Change::Settings(state.id(), settings), Change::used(seq)];
+            self.edit(changes, reading.settled)?;
+            Ok(settings)
+        })?;
         turn.next_seq = seq.next();
-        state.set_settings(&settings);
         self.note_unlogged(seq);
         self.merge_signal.notify();
         Ok(())

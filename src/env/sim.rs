@@ -157,7 +157,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.act("sync", |world| {
+        let done = self.act("sync", |world| {
             let done = world.step();
             match done {
                 Ok(()) => world.file(self.id).sync(),
@@ -167,7 +167,10 @@ impl File for SimFile {
                 }
             }
             done
-        })
+        });
+        // A real sync takes its time: others write meanwhile.
+        std::thread::yield_now();
+        done
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

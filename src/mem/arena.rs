@@ -22,6 +22,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -37,11 +38,43 @@ const CHUNK_MAX: usize = 1 << 20;
 /// Chunks start on a cache line, so that nodes can.
 const CHUNK_ALIGN: usize = 64;
 
+/// Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
+/// much as an insert.
+#[derive(Debug)]
+pub struct Pool {
+    chunks: Mutex<Vec<Chunk>>,
+    chunks_max: usize,
+}
+
+impl Pool {
+    /// An empty pool that keeps up to `bytes`.
+    pub fn new(bytes: usize) -> Pool {
+        Pool {
+            chunks: Mutex::default(),
+            chunks_max: bytes / CHUNK_MAX,
+        }
+    }
+
+    fn give(&self, returned: &mut Vec<Chunk>) {
+        let mut chunks = self.chunks.lock();
+        let room = self.chunks_max.saturating_sub(chunks.len());
+        let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
+        chunks.extend(full_sized.take(room));
+    }
+}
+
 /// Owns the chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Arena {
     chunks: Mutex<Vec<Chunk>>,
     bytes: AtomicUsize,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.pool.give(self.chunks.get_mut());
+    }
 }
 
 #[derive(Debug)]
@@ -53,29 +86,51 @@ struct Chunk {
 // SAFETY: a chunk is memory without a thread of its own; this type only frees it.
 unsafe impl Send for Chunk {}
 
+impl Chunk {
+    fn new(len: usize) -> Chunk {
+        assert!(len > 0);
+        let layout =
+            Layout::from_size_align(len, CHUNK_ALIGN).expect("a record is far below isize::MAX");
+        // SAFETY: the layout's size is not zero.
+        match NonNull::new(unsafe { alloc(layout) }) {
+            Some(start) => Chunk { start, layout },
+            None => handle_alloc_error(layout),
+        }
+    }
+}
+
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `Arena::chunk`, and freed only here.
+        // SAFETY: allocated with this layout in `Chunk::new`, and freed only here.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 
 impl Arena {
+    /// An empty arena that takes from and gives to `pool`.
+    pub fn new(pool: Arc<Pool>) -> Arena {
+        Arena {
+            chunks: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            pool,
+        }
+    }
+
     /// Bytes of all chunks.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A new chunk of at least `len` bytes.
+    /// A chunk of `len` bytes.
     fn chunk(&self, len: usize) -> NonNull<u8> {
-        let layout =
-            Layout::from_size_align(len, CHUNK_ALIGN).expect("a record is far below isize::MAX");
-        assert!(len > 0);
-        // SAFETY: the layout's size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
+        let recycled = if len == CHUNK_MAX {
+            self.pool.chunks.lock().pop()
+        } else {
+            None
         };
-        self.chunks.lock().push(Chunk { start, layout });
+        let chunk = recycled.unwrap_or_else(|| Chunk::new(len));
+        let start = chunk.start;
+        self.chunks.lock().push(chunk);
         self.bytes.fetch_add(len, Ordering::Relaxed);
         start
     }
@@ -281,12 +336,7 @@ impl<'a> Stored<'a> {
     /// Brings the first bytes into the cache.
     #[inline]
     pub fn prefetch(self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: prefetching has no effect but on caches, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.at.as_ptr().cast());
-        }
+        prefetch(self.fixed());
     }
 
     /// The same without a borrow of its arena.
@@ -379,4 +429,27 @@ impl<T> Link<T> {
         self.0
             .store(ptr::from_ref(to).cast_mut(), Ordering::Release);
     }
+
+    /// Makes it lead where `other` does.
+    ///
+    /// # Safety
+    /// Both links lie in one arena.
+    #[inline]
+    pub unsafe fn copy(&self, other: &Link<T>) {
+        self.0
+            .store(other.0.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
+/// Brings what lies there into the cache, where the processor knows how to be asked.
+#[inline]
+pub fn prefetch<T>(at: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(at).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::tree::{Gap, Tree, Window};
+use super::node::Gap;
+use super::tree::{Tree, Window};
 use crate::error::Result;
 use crate::expiry::Judge;
 use crate::merge::{Cursor, Position, Seek};

@@ -17,6 +17,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::arena::prefetch;
+
 /// With eight times as much in each, the last holds more than two thousand million keys.
 const STAGES: usize = 8;
 /// Blocks of the first stage.
@@ -72,6 +74,12 @@ impl Filter {
     pub fn may_contain(&self, hash: u64) -> bool {
         self.stages()
             .any(|blocks| block(blocks, hash).may_contain(hash))
+    }
+
+    /// Brings into the cache what a question or an addition needs.
+    pub fn prefetch(&self, hash: u64) {
+        self.stages()
+            .for_each(|blocks| prefetch(block(blocks, hash)));
     }
 
     /// Adds a key. One thread at a time.

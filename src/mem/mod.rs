@@ -10,18 +10,21 @@
 //! the reader's business.
 //!
 //! * `arena`: memory that only grows, and records in it
-//! * `tree`: their order
 //! * `filter`: which keys are certainly missing
+//! * `node`, `tree`: the order of records
 //! * `ranges`: range deletes
 //! * `cursor`: walking
 
 mod arena;
-mod cursor;
+// in the arena, or beside it
 mod filter;
+mod node;
 mod ranges;
+mod tree;
+// on the tree
+mod cursor;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,6 +37,7 @@ use crate::hash::hash_key;
 use crate::record::{Head, Header};
 use crate::types::Seq;
 
+pub use arena::Pool;
 pub use cursor::MemCursor;
 pub use ranges::RangeDelete;
 pub use tree::Entry;
@@ -71,7 +75,12 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty one, which takes no memory to speak of.
     pub fn new() -> Memtable {
-        let (tree, writer) = Writer::new();
+        Memtable::with_pool(Arc::new(Pool::new(0)))
+    }
+
+    /// An empty one that takes memory from a pool and gives it back there.
+    pub fn with_pool(pool: Arc<Pool>) -> Memtable {
+        let (tree, writer) = Writer::new(pool);
         Memtable {
             tree,
             filter: Filter::default(),
@@ -89,6 +98,7 @@ impl Memtable {
     /// Adds a record. One that is there already, by key and number, is ignored: a log may be replayed twice.
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) {
         let hash = hash_key(key);
+        self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
         self.filter.add(hash);
         if !writing.tree.insert(&header, key, value) {

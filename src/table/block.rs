@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
-//! body     lowest seq u64 | earliest written_at u64 | entry* | entry offset* | hash byte* | count u32
+//! body     entry* | entry offset* | hash byte* | lowest seq u64 | earliest written_at u64 | count u32
 //!          an offset is a u16 when the body is shorter than 64 KiB, else a u32; it counts from the body's start
-//! entry    key length varint | key | header (record.rs, from the two numbers at the front) | value length varint | value
+//! entry    key length varint | key | header (record.rs, from the two lowest) | value length varint | value
 //! value    its bytes, or, when there are more than 16 KiB:
 //!          number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
 //! ```
@@ -23,9 +23,8 @@ use crate::types::{Compression, Seq, Timestamp};
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
-/// Bytes before the first entry.
-const ENTRIES_AT: usize = 16;
-const COUNT_LEN: usize = 4;
+/// Bytes behind the hash bytes of a body.
+const TAIL_LEN: usize = 20;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
 /// More than this, with forty bytes around each record, might not fit a u32.
@@ -105,26 +104,36 @@ impl Extent {
     }
 }
 
-/// Where the value of an entry is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the body.
-    Inline(Range<usize>),
-    /// In the file.
-    Large(Extent),
-}
-
-/// One record as it lies in a body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One record as it lies in a body. Small, for a walk makes one at each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Kind, number, time, ttl.
     pub header: Header,
+    key_at: u32,
+    key_len: u32,
+    value_at: u32,
+    value_len: u32,
+}
+
+impl Entry {
     /// Where in the body its key is.
-    pub key: Range<usize>,
+    #[inline]
+    pub fn key(&self) -> Range<usize> {
+        self.key_at as usize..self.key_at as usize + self.key_len as usize
+    }
+
     /// Bytes of the value.
-    pub value_len: usize,
-    /// Where those are.
-    pub place: Place,
+    #[inline]
+    pub fn value_len(&self) -> usize {
+        self.value_len as usize
+    }
+
+    /// Where in the body its value is; `None` when it lies outside, at its extent.
+    #[inline]
+    pub fn value(&self) -> Option<Range<usize>> {
+        let (at, len) = (self.value_at as usize, self.value_len as usize);
+        (len <= LARGE_VALUE_LEN).then_some(at..at + len)
+    }
 }
 
 /// Where things are in a body; made once, then used with the same bytes.
@@ -146,29 +155,26 @@ pub struct Block<'a> {
 
 impl Layout {
     /// Finds its way in `body`.
+    #[inline]
     pub fn of(body: &[u8]) -> Result<Layout, Malformed> {
         let malformed = |what| Malformed { offset: 0, what };
-        let mut front = Reader::new(body);
-        let base = Base {
-            seq: Seq(front.u64()?),
-            written_at: Timestamp(front.u64()?),
-        };
-        let Some(count_at) = front
-            .remaining()
-            .checked_sub(COUNT_LEN)
-            .map(|at| at + ENTRIES_AT)
-        else {
+        let Some(tail_at) = body.len().checked_sub(TAIL_LEN) else {
             return Err(malformed("a block that is too short"));
         };
-        let count = Reader::new(&body[count_at..]).u32()? as usize;
+        let mut tail = Reader::new(&body[tail_at..]);
+        let base = Base {
+            seq: Seq(tail.u64()?),
+            written_at: Timestamp(tail.u64()?),
+        };
+        let count = tail.u32()? as usize;
         let wide = body.len() >= WIDE_LEN;
         let side_len = count.checked_mul(if wide { 5 } else { 3 });
-        match side_len.and_then(|side| count_at.checked_sub(side)) {
-            Some(offsets_at) if offsets_at >= ENTRIES_AT && count > 0 => Ok(Layout {
+        match side_len.and_then(|side| tail_at.checked_sub(side)) {
+            Some(offsets_at) if count > 0 && u32::try_from(body.len()).is_ok() => Ok(Layout {
                 base,
                 count,
                 offsets_at,
-                hashes_at: count_at - count,
+                hashes_at: tail_at - count,
                 wide,
             }),
             _ => Err(malformed("a block whose count does not fit it")),
@@ -212,14 +218,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Entry `index`, its start in the body, and a reader at it.
-    #[inline]
-    fn reader(&self, index: usize) -> Result<(usize, Reader<'a>), Malformed> {
+    /// Where in the body entry `index` starts, and its bytes.
+    #[inline(always)]
+    fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
         let (start, end) = (self.offset(index), self.offset(index + 1));
         match self.bytes.get(start..end) {
-            Some(entry) if start >= ENTRIES_AT && end <= self.layout.offsets_at => {
-                Ok((start, Reader::new(entry)))
-            }
+            Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
             _ => Err(Malformed {
                 offset: self.layout.offsets_at,
                 what: "an entry's offset lies outside the block",
@@ -230,41 +234,58 @@ impl<'a> Block<'a> {
     /// The key of entry `index`.
     #[inline]
     pub fn key(&self, index: usize) -> Result<&'a [u8], Malformed> {
-        let (start, mut reader) = self.reader(index)?;
-        reader.prefixed().map_err(|bad| inside(start, bad))
+        let (start, bytes) = self.bytes_of(index)?;
+        match bytes {
+            // Most keys are shorter than 128 bytes, and so is their length one byte.
+            [len @ ..0x80, rest @ ..] if usize::from(*len) <= rest.len() => {
+                Ok(&rest[..usize::from(*len)])
+            }
+            _ => Reader::new(bytes)
+                .prefixed()
+                .map_err(|bad| inside(start, bad)),
+        }
     }
 
     /// Entry `index`.
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
-        let (start, mut reader) = self.reader(index)?;
-        self.read_entry(start, &mut reader)
+        let (start, bytes) = self.bytes_of(index)?;
+        self.read_entry(start, bytes)
             .map_err(|bad| inside(start, bad))
     }
 
-    #[inline]
-    fn read_entry(&self, start: usize, reader: &mut Reader<'a>) -> Result<Entry, Malformed> {
+    #[inline(always)]
+    fn read_entry(&self, start: usize, bytes: &'a [u8]) -> Result<Entry, Malformed> {
+        let mut reader = Reader::new(bytes);
         let key_len = reader.varint_up_to(MAX_KEY_LEN as u64)? as usize;
         let key_at = start + reader.offset();
         reader.bytes(key_len)?;
-        let header = Header::decode(self.layout.base, reader)?;
+        let header = Header::decode(self.layout.base, &mut reader)?;
         let value_len = reader.varint_up_to(MAX_VALUE_LEN as u64)? as usize;
-        let place = if value_len > LARGE_VALUE_LEN {
-            Place::Large(Extent::decode(reader, value_len)?)
-        } else {
-            let value_at = start + reader.offset();
-            reader.bytes(value_len)?;
-            Place::Inline(value_at..value_at + value_len)
-        };
-        if !reader.is_empty() || key_len == 0 || (header.is_tombstone() && value_len > 0) {
+        let value_at = start + reader.offset();
+        let fits = value_len == reader.remaining() || value_len > LARGE_VALUE_LEN;
+        if !fits || key_len == 0 || (header.is_tombstone() && value_len > 0) {
             return Err(reader.malformed("an entry that does not add up"));
         }
         Ok(Entry {
             header,
-            key: key_at..key_at + key_len,
-            value_len,
-            place,
+            key_at: key_at as u32,
+            key_len: key_len as u32,
+            value_at: value_at as u32,
+            value_len: value_len as u32,
         })
+    }
+
+    /// Where the large value of entry `index` lies.
+    pub fn extent(&self, index: usize) -> Result<Extent, Malformed> {
+        let (start, bytes) = self.bytes_of(index)?;
+        let entry = self.read_entry(start, bytes)?;
+        let mut reader = Reader::new(&bytes[entry.value_at as usize - start..]);
+        let extent = Extent::decode(&mut reader, entry.value_len())?;
+        match reader.is_empty() {
+            true => Ok(extent),
+            false => Err(reader.malformed("an entry that does not add up")),
+        }
     }
 
     /// The bytes of the hash bytes.
@@ -272,15 +293,20 @@ impl<'a> Block<'a> {
         &self.bytes[self.layout.hashes_at..][..self.layout.count]
     }
 
-    /// The newest version of `key` at or below `max`. `hash` is the key's.
+    /// The newest version of `key` at or below `max`, and which entry it is. `hash` is the key's.
     #[inline]
-    pub fn find(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Entry>, Malformed> {
+    pub fn find(
+        &self,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
             if self.key(index)? == key {
                 let entry = self.entry(index)?;
                 return match entry.header.seq <= max {
-                    true => Ok(Some(entry)),
+                    true => Ok(Some((index, entry))),
                     false => self.find_older(index + 1, key, max),
                 };
             }
@@ -290,7 +316,12 @@ impl<'a> Block<'a> {
     }
 
     #[cold]
-    fn find_older(&self, from: usize, key: &[u8], max: Seq) -> Result<Option<Entry>, Malformed> {
+    fn find_older(
+        &self,
+        from: usize,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
         let index = self.partition_point(from, |index| {
             let seq = self.entry(index)?.header.seq;
             Ok(order(self.key(index)?, seq, key, max).is_lt())
@@ -298,7 +329,7 @@ impl<'a> Block<'a> {
         if index == self.layout.count || self.key(index)? != key {
             return Ok(None);
         }
-        self.entry(index).map(Some)
+        Ok(Some((index, self.entry(index)?)))
     }
 
     /// How many entries have a key below `key`.
@@ -329,7 +360,7 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// The number at the front and the hash bytes are those of the entries, and the entries fill their room: what only
+    /// The two lowest numbers and the hash bytes are those of the entries, and the entries fill their room: what only
     /// a whole reading can tell. `hashes` are those of the entries' keys.
     pub fn is_exact(&self, entries: &[Entry], hashes: &[u64]) -> bool {
         let base = Base {
@@ -345,7 +376,7 @@ impl<'a> Block<'a> {
                 .unwrap_or_default(),
         };
         base == self.layout.base
-            && self.offset(0) == ENTRIES_AT
+            && self.offset(0) == 0
             && hashes
                 .iter()
                 .map(|&hash| hash_byte(hash))
@@ -375,13 +406,13 @@ fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
         zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
     };
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut skipped = u64::MAX << (from % 8 * 8);
-    for number in from / 8..words.len() {
-        let found = matches(words[number]) & skipped;
+    let mut wanted = u64::MAX << (from % 8 * 8);
+    for (number, word) in words.iter().enumerate().skip(from / 8) {
+        let found = matches(*word) & wanted;
         if found != 0 {
             return Some(number * 8 + found.trailing_zeros() as usize / 8);
         }
-        skipped = u64::MAX;
+        wanted = u64::MAX;
     }
     (from.max(words.len() * 8)..bytes.len()).find(|&at| rest[at % 8] == byte)
 }
@@ -423,7 +454,7 @@ impl BlockBuilder {
 
     /// About how long the body is: a header of six bytes, two lengths of three, an offset and a hash byte for each record.
     pub fn len(&self) -> usize {
-        ENTRIES_AT + self.bytes.len() + self.pending.len() * 12
+        TAIL_LEN + self.bytes.len() + self.pending.len() * 12
     }
 
     /// Another record of about `len` bytes is one too many for any block.
@@ -495,8 +526,6 @@ impl BlockBuilder {
         let body = &mut self.body;
         body.clear();
         self.offsets.clear();
-        body.extend_from_slice(&base.seq.0.to_le_bytes());
-        body.extend_from_slice(&base.written_at.0.to_le_bytes());
         let mut rest = &self.bytes[..];
         for pending in &self.pending {
             self.offsets.push(body.len());
@@ -510,7 +539,7 @@ impl BlockBuilder {
             rest = after;
         }
         let count = self.pending.len();
-        if body.len() + count * 3 + COUNT_LEN < WIDE_LEN {
+        if body.len() + count * 3 + TAIL_LEN < WIDE_LEN {
             body.extend(
                 self.offsets
                     .iter()
@@ -524,6 +553,8 @@ impl BlockBuilder {
             );
         }
         body.extend(self.pending.iter().map(|pending| pending.hash_byte));
+        body.extend_from_slice(&base.seq.0.to_le_bytes());
+        body.extend_from_slice(&base.written_at.0.to_le_bytes());
         body.extend_from_slice(&(count as u32).to_le_bytes());
         assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
     }

@@ -9,7 +9,7 @@ use crate::env::File;
 use crate::error::{Error, Result};
 use crate::expiry::Census;
 use crate::hash::hash_key;
-use crate::record::{Head, order};
+use crate::record::{Head, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::block::{Addition, BlockBuilder, Extent};
 use crate::table::codec::Packer;
 use crate::table::filter;
@@ -142,6 +142,8 @@ impl TableBuilder {
     /// Adds a record, which must come after all others in the order of records.
     pub fn add(&mut self, head: &Head<'_>, value: &[u8]) -> Result<()> {
         assert_eq!(head.value_len, value.len(), "a head is of its value");
+        let fits = head.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
+        assert!(fits, "keys and values have passed the limits of the engine");
         let hash = self.admit(head)?;
         if value.len() > LARGE_VALUE_LEN {
             let extent = self.write_large(value)?;
@@ -167,9 +169,9 @@ impl TableBuilder {
                 assert!(head.header.seq < self.last_seq, "versions of a key go down");
                 if self.block.is_full(len) {
                     return Err(Error::invalid(
-                        "the size of all versions of one key",
+                        "a size of all versions of one key",
                         "over 3.7 GiB",
-                        "less, in one table: drop old snapshots",
+                        "less in one table; drop the snapshots that keep old versions",
                     ));
                 }
                 Ok(hash)

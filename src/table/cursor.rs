@@ -12,11 +12,11 @@ use crate::coding::Malformed;
 use crate::error::Result;
 use crate::expiry::Judge;
 use crate::merge::{Cursor, Ghost, Position, Seek};
-use crate::record::{Head, Header};
-use crate::table::block::{Block, Entry, Layout, Place};
+use crate::record::Head;
+use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::codec::Codec;
 use crate::table::reader::{Body, Keep, Table};
-use crate::types::{Seq, Timestamp};
+use crate::types::Seq;
 
 impl Table {
     /// A place in the table, at first past its end.
@@ -25,15 +25,8 @@ impl Table {
             table: self.clone(),
             state: State::End,
             number: 0,
-            seq_max: Seq(0),
-            loaded: None,
             at: 0,
-            entry: Entry {
-                header: Header::tombstone(Seq(0), Timestamp(0)),
-                key: 0..0,
-                value_len: 0,
-                place: Place::Inline(0..0),
-            },
+            loaded: None,
             unpacked: OnceLock::new(),
         }
     }
@@ -42,8 +35,12 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     End,
-    Ghost,
-    Record,
+    /// Before block `number`.
+    Ghost {
+        seq_max: Seq,
+    },
+    /// On entry `at` of block `number`, which is in hand.
+    Record(Entry),
 }
 
 /// The block that a cursor holds.
@@ -57,16 +54,11 @@ struct Loaded {
 pub struct TableCursor {
     table: Arc<Table>,
     state: State,
-    /// The block of the ghost or of the record.
     number: usize,
-    /// Of the ghost.
-    seq_max: Seq,
-    /// Block `number` when this stands on a record; any other one, or none, else.
-    loaded: Option<Loaded>,
-    /// Which entry of the block, and what it is.
     at: usize,
-    entry: Entry,
-    /// The entry's value, when it is large and packed and was asked for.
+    /// The block that was read last.
+    loaded: Option<Loaded>,
+    /// The record's value, when it is large and packed and was asked for.
     unpacked: OnceLock<Bytes>,
 }
 
@@ -79,6 +71,34 @@ impl TableCursor {
 
     fn body(&self) -> &[u8] {
         self.table.bytes_of(&self.loaded().body)
+    }
+
+    fn block(&self) -> Block<'_> {
+        self.loaded().layout.block(self.body())
+    }
+
+    #[inline]
+    fn entry(&self) -> &Entry {
+        match &self.state {
+            State::Record(entry) => entry,
+            other => panic!("key or value of {other:?}"),
+        }
+    }
+
+    fn extent(&self) -> Result<Extent> {
+        self.block().extent(self.at).map_err(|bad| self.fault(bad))
+    }
+
+    fn large_value(&self) -> Result<&[u8]> {
+        let extent = self.extent()?;
+        if extent.codec == Codec::Raw {
+            return self.table.stored_value(&extent);
+        }
+        if self.unpacked.get().is_none() {
+            let value = self.table.large_value(&extent, self.entry().value_len())?;
+            let _ = self.unpacked.set(value);
+        }
+        Ok(self.unpacked.get().expect("set above"))
     }
 
     fn fault(&self, bad: Malformed) -> crate::error::Error {
@@ -108,13 +128,10 @@ impl TableCursor {
     /// Stands on entry `at` of the block in hand.
     #[inline]
     fn stand_on(&mut self, at: usize) -> Result<()> {
-        let loaded = self.loaded();
-        let block = loaded.layout.block(self.table.bytes_of(&loaded.body));
-        match block.entry(at) {
+        match self.block().entry(at) {
             Ok(entry) => {
-                self.entry = entry;
+                self.state = State::Record(entry);
                 self.at = at;
-                self.state = State::Record;
                 self.unpacked.take();
                 Ok(())
             }
@@ -153,9 +170,10 @@ impl TableCursor {
         if !census.all_dead(judge) {
             return Ok(false);
         }
-        self.state = State::Ghost;
+        self.state = State::Ghost {
+            seq_max: census.seq_max,
+        };
         self.number = number;
-        self.seq_max = census.seq_max;
         Ok(true)
     }
 
@@ -163,9 +181,7 @@ impl TableCursor {
     fn descend(&mut self, number: usize, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         self.load(number, Keep::Cached)?;
-        let loaded = self.loaded();
-        let block = loaded.layout.block(self.body());
-        let count = loaded.layout.count();
+        let (block, count) = (self.block(), self.loaded().layout.count());
         let found = match to {
             Seek::First => Ok(Some(0)),
             Seek::AtOrAfter(key) => block.below(key).map(Some),
@@ -215,14 +231,14 @@ fn block_for(table: &Table, to: Seek<'_>) -> Result<Option<usize>> {
 impl Cursor for TableCursor {
     #[inline]
     fn position(&self) -> Position<'_> {
-        match self.state {
+        match &self.state {
             State::End => Position::End,
-            State::Record => Position::Record(Head {
-                header: self.entry.header,
-                key: &self.body()[self.entry.key.clone()],
-                value_len: self.entry.value_len,
+            State::Record(entry) => Position::Record(Head {
+                header: entry.header,
+                key: &self.body()[entry.key()],
+                value_len: entry.value_len(),
             }),
-            State::Ghost => {
+            State::Ghost { seq_max } => {
                 let index = self
                     .table
                     .index()
@@ -230,7 +246,7 @@ impl Cursor for TableCursor {
                 Position::Ghost(Ghost {
                     first: index.first_key(self.number),
                     last: index.last_key(self.number),
-                    seq_max: self.seq_max,
+                    seq_max: *seq_max,
                 })
             }
         }
@@ -251,7 +267,7 @@ impl Cursor for TableCursor {
     fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
         match self.state {
             State::End => Ok(()),
-            State::Record if self.at + 1 < self.loaded().layout.count() => {
+            State::Record(_) if self.at + 1 < self.loaded().layout.count() => {
                 self.stand_on(self.at + 1)
             }
             _ => self.step_to(Some(self.number + 1), Side::Front, judge),
@@ -262,46 +278,36 @@ impl Cursor for TableCursor {
     fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
         match self.state {
             State::End => Ok(()),
-            State::Record if self.at > 0 => self.stand_on(self.at - 1),
+            State::Record(_) if self.at > 0 => self.stand_on(self.at - 1),
             _ => self.step_to(self.number.checked_sub(1), Side::Back, judge),
         }
     }
 
     fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        assert_eq!(self.state, State::Ghost, "only a ghost is entered");
+        let on_ghost = matches!(self.state, State::Ghost { .. });
+        assert!(on_ghost, "only a ghost is entered");
         self.descend(self.number, to, judge)
     }
 
     fn key_bytes(&self) -> Bytes {
-        assert_eq!(self.state, State::Record, "a record has a key");
-        self.table
-            .share(&self.loaded().body, self.entry.key.clone())
+        self.table.share(&self.loaded().body, self.entry().key())
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
-        assert_eq!(self.state, State::Record, "a record has a value");
-        match &self.entry.place {
-            Place::Inline(range) => Ok(self.table.share(&self.loaded().body, range.clone())),
-            Place::Large(extent) => match self.unpacked.get() {
-                Some(value) => Ok(value.clone()),
-                None => self.table.large_value(extent, self.entry.value_len),
-            },
+        match (self.entry().value(), self.unpacked.get()) {
+            (Some(range), _) => Ok(self.table.share(&self.loaded().body, range)),
+            (None, Some(value)) => Ok(value.clone()),
+            (None, None) => self
+                .table
+                .large_value(&self.extent()?, self.entry().value_len()),
         }
     }
 
     #[inline]
     fn value(&self) -> Result<&[u8]> {
-        assert_eq!(self.state, State::Record, "a record has a value");
-        match &self.entry.place {
-            Place::Inline(range) => Ok(&self.body()[range.clone()]),
-            Place::Large(extent) if extent.codec == Codec::Raw => self.table.stored_value(extent),
-            Place::Large(_) => match self.unpacked.get() {
-                Some(value) => Ok(value),
-                None => {
-                    let value = self.value_bytes()?;
-                    Ok(self.unpacked.get_or_init(|| value))
-                }
-            },
+        match self.entry().value() {
+            Some(range) => Ok(&self.body()[range]),
+            None => self.large_value(),
         }
     }
 }

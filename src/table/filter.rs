@@ -34,7 +34,7 @@ fn bits(hash: u64) -> [u32; LANES] {
 
 #[inline]
 fn place(hash: u64, blocks: usize) -> usize {
-    ((hash >> 32) * blocks as u64 >> 32) as usize
+    (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
 /// The filter of these keys' hashes, of which there is at least one and each stands once.

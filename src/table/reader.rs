@@ -15,7 +15,7 @@ use crate::coding::{Malformed, Reader};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
 use crate::record::Header;
-use crate::table::block::{Block, Extent, Layout, Place, TRAILER_LEN, Trailer};
+use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
@@ -200,15 +200,18 @@ impl Table {
         let body = self.body(number, Keep::Cached)?;
         let (bytes, fault) = (self.bytes_of(&body), |bad| self.block_fault(number, bad));
         let block = Layout::of(bytes).map_err(fault)?.block(bytes);
-        let Some(entry) = block.find(hash, key, max).map_err(fault)? else {
+        let Some((at, entry)) = block.find(hash, key, max).map_err(fault)? else {
             return Ok(None);
         };
         Ok(Some(Found {
             header: entry.header,
-            value_len: entry.value_len,
-            value: match entry.place {
-                Place::Inline(range) => FoundValue::Here(self.share(&body, range)),
-                Place::Large(extent) => FoundValue::Large(self.clone(), extent),
+            value_len: entry.value_len(),
+            value: match entry.value() {
+                Some(range) => FoundValue::Here(self.share(&body, range)),
+                None => {
+                    let extent = block.extent(at).map_err(fault)?;
+                    FoundValue::Large(self.clone(), extent)
+                }
             },
         }))
     }
@@ -400,10 +403,10 @@ enum FoundValue {
 
 impl Found {
     /// The value, keeping alive what it lies in: the file's bytes, or those of an unpacked block.
-    pub fn value(&self) -> Result<Bytes> {
-        match &self.value {
-            FoundValue::Here(bytes) => Ok(bytes.clone()),
-            FoundValue::Large(table, extent) => table.large_value(extent, self.value_len),
+    pub fn value(self) -> Result<Bytes> {
+        match self.value {
+            FoundValue::Here(bytes) => Ok(bytes),
+            FoundValue::Large(table, extent) => table.large_value(&extent, self.value_len),
         }
     }
 }

@@ -12,8 +12,6 @@
 //! the samples of several tables tell of the same keys: what lies below the lowest of their thresholds is complete in
 //! each, and so shows who supersedes whom.
 
-use std::collections::BTreeMap;
-
 use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::expiry::{Census, Settings, Spread, Tally};
 use crate::record::{Base, Head, Header, MAX_KEY_LEN};
@@ -207,7 +205,9 @@ pub struct Collector {
     overriding: Spread,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    sampled: BTreeMap<u64, Vec<Sampled>>,
+    /// Sorted, and cut to the sample, whenever there are many.
+    sampled: Vec<Sampled>,
+    cut_at: usize,
     threshold: Option<u64>,
 }
 
@@ -249,9 +249,25 @@ impl Collector {
     }
 
     fn sample(&mut self, sampled: Sampled) {
-        self.sampled.entry(sampled.hash).or_default().push(sampled);
-        if self.sampled.len() > SAMPLE_KEYS {
-            self.threshold = self.sampled.pop_last().map(|(hash, _)| hash);
+        self.sampled.push(sampled);
+        if self.sampled.len() > self.cut_at.max(4 * SAMPLE_KEYS) {
+            self.cut_sample();
+            self.cut_at = 2 * self.sampled.len();
+        }
+    }
+
+    /// Keeps the keys with the smallest hashes. The sort is stable, so records of equal hashes stay in their order.
+    fn cut_sample(&mut self) {
+        self.sampled.sort_by_key(|sampled| sampled.hash);
+        let (mut keys, mut last) = (0, None);
+        let excess = self.sampled.iter().position(|sampled| {
+            keys += usize::from(last != Some(sampled.hash));
+            last = Some(sampled.hash);
+            keys > SAMPLE_KEYS
+        });
+        if let Some(excess) = excess {
+            self.threshold = Some(self.sampled[excess].hash);
+            self.sampled.truncate(excess);
         }
     }
 
@@ -268,7 +284,8 @@ impl Collector {
     }
 
     /// All that was counted; `settings` and `inputs` go with it.
-    pub fn finish(self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
+    pub fn finish(mut self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
+        self.cut_sample();
         Statistics {
             records: self.census.total().count,
             keys: self.keys,
@@ -282,7 +299,7 @@ impl Collector {
             overriding: self.overriding,
             sample: Sample {
                 threshold: self.threshold.unwrap_or(u64::MAX),
-                records: self.sampled.into_values().flatten().collect(),
+                records: self.sampled,
             },
             settings,
             inputs,

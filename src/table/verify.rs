@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, order};
-use crate::table::block::{Block, Entry, Extent, Layout, Place, TRAILER_LEN, Trailer};
+use crate::table::block::{Block, Entry, Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{FILTER_ALIGN, Footer};
@@ -133,12 +133,12 @@ impl Walk<'_> {
             let head = Head {
                 header: entry.header,
                 key: block.key(number).map_err(bad)?,
-                value_len: entry.value_len,
+                value_len: entry.value_len(),
             };
             let hash = hash_key(head.key);
             self.record(&head, hash, number, place)?;
-            if let Place::Large(extent) = &entry.place {
-                self.large_value(extent, entry.value_len)?;
+            if entry.value().is_none() {
+                self.large_value(&block.extent(number).map_err(bad)?, entry.value_len())?;
             }
             self.collector.add(&head, hash);
             census.add(&head);

@@ -28,7 +28,7 @@
 //! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
 //! so binds the payload to its place.
 
-use crate::coding::{Malformed, Reader, put_varint};
+use crate::coding::{Malformed, Reader};
 use crate::types::{Seq, Timestamp};
 
 /// Bytes of a segment's header.
@@ -197,45 +197,88 @@ fn unzigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
 }
 
-/// Identity, number and position: what binds a frame to its place, in front of it for the checksum only.
-const PLACE_LEN: usize = 24;
 /// The fewest bytes of a frame: its kind, seven varints of one byte, two checksums.
 pub const FRAME_LEN_MIN: usize = 1 + 7 + 8;
+/// The most bytes before a payload: seven varints of ten.
+const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
 
-/// Makes the heads of frames, in a buffer that it keeps.
-#[derive(Debug, Default)]
+/// The checksum of a head begins with the place of its frame: what identity and number make of it, ...
+fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&segment.identity.to_le_bytes());
+    crc.update(&segment.number.to_le_bytes());
+    crc
+}
+
+/// ... then the position, which stands here before the head, so that the rest is one stretch.
+const POSITION_LEN: usize = 8;
+
+/// Up to this size a payload is copied behind its head, so that a frame is one piece: a write costs more than the copy.
+const COPY_MAX: usize = 64 << 10;
+
+/// Makes the frames of a segment, in a buffer that it keeps.
 pub struct Encoder {
+    segment: SegmentHeader,
+    segment_crc: crc32fast::Hasher,
     buffer: Vec<u8>,
 }
 
 impl Encoder {
-    /// The bytes that stand before the payload.
-    pub fn head(
-        &mut self,
-        segment: &SegmentHeader,
+    /// For frames of this segment.
+    pub fn new(segment: SegmentHeader) -> Encoder {
+        Encoder {
+            segment_crc: segment_crc(&segment),
+            segment,
+            buffer: vec![],
+        }
+    }
+
+    /// A frame in two pieces that belong together; the second may be empty.
+    #[inline]
+    pub fn frame<'a>(
+        &'a mut self,
         position: u64,
         watermark: u64,
         head: &FrameHead,
-        payload_len: usize,
+        payload: &'a [u8],
         payload_crc: PayloadCrc,
-    ) -> &[u8] {
-        let out = &mut self.buffer;
-        out.clear();
-        for place in [segment.identity, segment.number, position] {
-            out.extend_from_slice(&place.to_le_bytes());
+    ) -> [&'a [u8]; 2] {
+        let segment = &self.segment;
+        let numbers = [
+            payload.len() as u64,
+            zigzag(segment.base_seq.0, head.first_seq.0),
+            zigzag(head.first_seq.0, head.last_seq.0),
+            zigzag(segment.base_written_at.0, head.written_at.0),
+            zigzag(head.settled.0, head.written_at.0),
+            zigzag(segment.edit, head.edit),
+            position - watermark,
+        ];
+        let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
+        bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
+        bytes[POSITION_LEN] = head.kind as u8;
+        let mut len = POSITION_LEN + 1;
+        for mut number in numbers {
+            while number >= 0x80 {
+                bytes[len] = number as u8 | 0x80;
+                number >>= 7;
+                len += 1;
+            }
+            bytes[len] = number as u8;
+            len += 1;
         }
-        out.push(head.kind as u8);
-        put_varint(out, payload_len as u64);
-        put_varint(out, zigzag(segment.base_seq.0, head.first_seq.0));
-        put_varint(out, zigzag(head.first_seq.0, head.last_seq.0));
-        put_varint(out, zigzag(segment.base_written_at.0, head.written_at.0));
-        put_varint(out, zigzag(head.settled.0, head.written_at.0));
-        put_varint(out, zigzag(segment.edit, head.edit));
-        put_varint(out, position - watermark);
-        out.extend_from_slice(&payload_crc.0.to_le_bytes());
-        let crc = crc32fast::hash(out);
-        out.extend_from_slice(&crc.to_le_bytes());
-        &out[PLACE_LEN..]
+        bytes[len..len + 4].copy_from_slice(&payload_crc.0.to_le_bytes());
+        len += 4;
+        let mut crc = self.segment_crc.clone();
+        crc.update(&bytes[..len]);
+        bytes[len..len + 4].copy_from_slice(&crc.finalize().to_le_bytes());
+        len += 4;
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&bytes[POSITION_LEN..len]);
+        if payload.len() > COPY_MAX {
+            return [&self.buffer, payload];
+        }
+        self.buffer.extend_from_slice(payload);
+        [&self.buffer, &[]]
     }
 }
 
@@ -298,10 +341,8 @@ fn decode_head<'a>(
     let watermark = position.checked_sub(number()?)?;
     let payload_crc = reader.u32().ok()?;
     let covered = whole.bytes(reader.offset() - whole.offset()).ok()?;
-    let mut crc = crc32fast::Hasher::new();
-    for place in [segment.identity, segment.number, position] {
-        crc.update(&place.to_le_bytes());
-    }
+    let mut crc = segment_crc(segment);
+    crc.update(&position.to_le_bytes());
     crc.update(covered);
     if reader.u32().ok()? != crc.finalize() {
         return None;
@@ -367,16 +408,17 @@ mod tests {
             "0c00000000000000",
         );
         assert_eq!(hex(&header), expected);
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::new(segment());
         let crc = PayloadCrc::of(b"payload");
-        let head = encoder.head(&segment(), 1_234, 1_100, &head(), 7, crc);
-        assert_eq!(hex(head), "01070204f40314028601156a2c42d796f060");
+        let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
+        let expected = "01070204f40314028601156a2c42d796f0607061796c6f6164";
+        assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
     }
 
     #[test]
     fn every_number_reads_back() {
         let extremes = [0, 1, 499, 500, 501, u64::MAX / 2, u64::MAX - 1, u64::MAX];
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::new(segment());
         for a in extremes {
             for b in extremes {
                 let head = FrameHead {
@@ -388,7 +430,7 @@ mod tests {
                     edit: a,
                 };
                 let crc = PayloadCrc::of(b"");
-                let bytes = encoder.head(&segment(), a, a.min(b), &head, 0, crc);
+                let [bytes, _] = encoder.frame(a, a.min(b), &head, b"", crc);
                 let decoded = decode(&segment(), a, bytes).unwrap();
                 assert_eq!((decoded.head, decoded.watermark), (head, a.min(b)));
                 assert_eq!((decoded.len, decoded.payload), (bytes.len(), &b""[..]));
@@ -398,13 +440,12 @@ mod tests {
 
     #[test]
     fn a_frame_is_whole_and_in_its_place_or_refused() {
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::new(segment());
         let crc = PayloadCrc::of(b"payload");
-        let mut frame = encoder
-            .head(&segment(), 1_234, 1_100, &head(), 7, crc)
-            .to_vec();
-        let head_len = frame.len();
-        frame.extend_from_slice(b"payload");
+        let frame = encoder
+            .frame(1_234, 1_100, &head(), b"payload", crc)
+            .concat();
+        let head_len = frame.len() - b"payload".len();
         assert_eq!(decode(&segment(), 1_234, &frame).unwrap().head, head());
         let refusal = |at: usize| match at {
             at if at < head_len => NoFrame::Nothing,

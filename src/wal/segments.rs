@@ -59,9 +59,12 @@ impl Segment {
         &self.path
     }
 
-    /// A frame up to this number was appended.
+    /// A frame up to this number was appended. Only the appender calls it.
+    #[inline]
     pub fn note(&self, last_seq: Seq) {
-        self.last_seq.fetch_max(last_seq.0, Ordering::Relaxed);
+        if last_seq.0 > self.last_seq.load(Ordering::Relaxed) {
+            self.last_seq.store(last_seq.0, Ordering::Relaxed);
+        }
     }
 
     /// Writes bytes of the log from `position` on, all of which belong to this segment.

@@ -13,15 +13,14 @@ use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.
 pub trait Store: Send + Sync {
-    /// Takes the frame that starts at `position` and belongs to `segment`, the newest of `segments`. After an error
+    /// Takes the frame, of two pieces, that starts at `position` and belongs to `segment`, the newest of `segments`. After an error
     /// nothing was taken, and the next frame may start at the same position.
     fn append(
         &self,
         segments: &Segments,
         segment: &Segment,
         position: u64,
-        head: &[u8],
-        payload: &[u8],
+        frame: [&[u8]; 2],
     ) -> Result<()>;
 
     /// Brings all that was taken before the call into the segments' files.
@@ -31,14 +30,8 @@ pub trait Store: Send + Sync {
     fn wants_drain(&self) -> bool;
 }
 
-/// Up to this size a payload is copied behind its head, so that a frame is one write.
-const COPY_MAX: usize = 64 << 10;
-
 /// Writes every frame into its segment at once.
-#[derive(Default)]
-pub struct Direct {
-    buffer: Mutex<Vec<u8>>,
-}
+pub struct Direct;
 
 impl Store for Direct {
     fn append(
@@ -46,18 +39,9 @@ impl Store for Direct {
         _: &Segments,
         segment: &Segment,
         position: u64,
-        head: &[u8],
-        payload: &[u8],
+        frame: [&[u8]; 2],
     ) -> Result<()> {
-        if payload.len() > COPY_MAX {
-            segment.write(position, head)?;
-            return segment.write(position + head.len() as u64, payload);
-        }
-        let mut frame = self.buffer.lock();
-        frame.clear();
-        frame.extend_from_slice(head);
-        frame.extend_from_slice(payload);
-        segment.write(position, &frame)
+        write_frame(segment, position, frame)
     }
 
     fn drain(&self, _: &Segments) -> Result<()> {
@@ -67,6 +51,19 @@ impl Store for Direct {
     fn wants_drain(&self) -> bool {
         false
     }
+}
+
+/// Bytes of a frame's two pieces.
+pub fn frame_len(frame: [&[u8]; 2]) -> u64 {
+    (frame[0].len() + frame[1].len()) as u64
+}
+
+fn write_frame(segment: &Segment, position: u64, [front, back]: [&[u8]; 2]) -> Result<()> {
+    segment.write(position, front)?;
+    if !back.is_empty() {
+        segment.write(position + front.len() as u64, back)?;
+    }
+    Ok(())
 }
 
 /// The largest write into a segment.
@@ -96,6 +93,7 @@ pub struct Buffered {
 impl Buffered {
     /// Over an empty log.
     pub fn new(ring: Box<dyn Ring>, ring_len: usize) -> Buffered {
+        assert!(ring_len > 0, "a ring has room");
         Buffered {
             ring,
             ring_len: ring_len as u64,
@@ -112,6 +110,9 @@ impl Buffered {
     }
 
     fn store(&self, position: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let (at, fits) = self.place(position, bytes.len());
         self.ring.store(at, &bytes[..fits]);
         if fits < bytes.len() {
@@ -139,15 +140,12 @@ impl Buffered {
         segments: &Segments,
         segment: &Segment,
         position: u64,
-        head: &[u8],
-        payload: &[u8],
+        frame: [&[u8]; 2],
     ) -> Result<()> {
         let mut buffer = self.buffer.lock();
         self.drain_locked(&mut buffer, segments)?;
-        segment.write(position, head)?;
-        let payload_at = position + head.len() as u64;
-        segment.write(payload_at, payload)?;
-        let end = payload_at + payload.len() as u64;
+        write_frame(segment, position, frame)?;
+        let end = position + frame_len(frame);
         self.taken.store(end, Ordering::Release);
         self.drained.store(end, Ordering::Release);
         Ok(())
@@ -160,18 +158,18 @@ impl Store for Buffered {
         segments: &Segments,
         segment: &Segment,
         position: u64,
-        head: &[u8],
-        payload: &[u8],
+        frame: [&[u8]; 2],
     ) -> Result<()> {
-        let end = position + (head.len() + payload.len()) as u64;
+        let end = position + frame_len(frame);
         if end - position > self.ring_len / 2 {
-            return self.append_past_the_ring(segments, segment, position, head, payload);
+            return self.append_past_the_ring(segments, segment, position, frame);
         }
         if end - self.drained.load(Ordering::Acquire) > self.ring_len {
             self.drain(segments)?;
         }
-        self.store(position, head);
-        self.store(position + head.len() as u64, payload);
+        let [front, back] = frame;
+        self.store(position, front);
+        self.store(position + front.len() as u64, back);
         self.taken.store(end, Ordering::Release);
         Ok(())
     }

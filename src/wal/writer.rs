@@ -4,7 +4,11 @@
 //! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
 //!
 //! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
-//! every later append and sync answers [`Error::Poisoned`]. So is a failed write, unless there was no room.
+//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless there was no room. A
+//! segment that cannot be begun refuses one append.
+//!
+//! Locks: `syncing` is let go before files are touched. A drain holds the ring's buffer, and takes the locks of
+//! `Segments` after it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -18,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp};
 use crate::wal::frame::{Encoder, FrameHead, FrameKind, PayloadCrc, Position, SegmentHeader};
 use crate::wal::segments::{Segment, SegmentInfo, Segments, ring_name};
-use crate::wal::store::{Buffered, Direct, Store};
+use crate::wal::store::{Buffered, Direct, Store, frame_len};
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -45,10 +49,6 @@ impl LogOptions {
     }
 }
 
-struct Syncing {
-    leader: bool,
-}
-
 /// The shared side of the log.
 pub struct Log {
     segments: Segments,
@@ -58,8 +58,8 @@ pub struct Log {
     /// From this position on, in the middle of the newest segment, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
-    /// Whether somebody syncs; `synced` moves only under it.
-    syncing: Mutex<Syncing>,
+    /// Somebody syncs. `synced` is moved by that one alone.
+    syncing: Mutex<bool>,
     sync_done: Condvar,
 }
 
@@ -81,7 +81,7 @@ impl Log {
             first_segment,
         )?;
         let store: Box<dyn Store> = match options.ring_bytes {
-            None => Box::new(Direct::default()),
+            None => Box::new(Direct),
             Some(len) => {
                 let path = options.dir.join(ring_name(first_segment));
                 Box::new(Buffered::new(fs.ring(&path, len)?, len))
@@ -104,14 +104,14 @@ impl Log {
             synced: AtomicU64::new(0),
             prepare_from: AtomicU64::new(segment.full_at() / 2),
             failure: OnceLock::new(),
-            syncing: Mutex::new(Syncing { leader: false }),
+            syncing: Mutex::new(false),
             sync_done: Condvar::new(),
         });
         let appender = Appender {
             log: Arc::clone(&log),
+            encoder: Encoder::new(segment.header),
             segment,
             end: 0,
-            encoder: Encoder::default(),
         };
         Ok((log, appender))
     }
@@ -153,6 +153,27 @@ impl Log {
         self.latch(error)
     }
 
+    /// The next segment, begun at `position` for a frame with this head.
+    fn roll(
+        &self,
+        before: &SegmentHeader,
+        position: u64,
+        head: &FrameHead,
+        frame_len: u64,
+    ) -> Result<Arc<Segment>> {
+        let header = SegmentHeader {
+            start: position,
+            base_seq: head.first_seq,
+            base_written_at: head.written_at,
+            edit: head.edit,
+            ..*before
+        };
+        let segment = self.segments.begin(header, frame_len)?;
+        let half = position + (segment.full_at() - position) / 2;
+        self.prepare_from.store(half, Ordering::Relaxed);
+        Ok(segment)
+    }
+
     /// Makes the log durable up to `position`, or further. Waits for a sync that another thread has begun.
     pub fn sync_to(&self, position: Position) -> Result<()> {
         assert!(position <= self.end(), "only what was appended is synced");
@@ -162,17 +183,17 @@ impl Log {
                 return Ok(());
             }
             self.check()?;
-            if !syncing.leader {
+            if !*syncing {
                 break;
             }
             self.sync_done.wait(&mut syncing);
         }
-        syncing.leader = true;
+        *syncing = true;
         drop(syncing);
         let target = self.end().0;
         let done = self.sync_all(target);
         let mut syncing = self.syncing.lock();
-        syncing.leader = false;
+        *syncing = false;
         if done.is_ok() {
             self.synced.store(target, Ordering::Release);
         }
@@ -251,54 +272,28 @@ impl Appender {
         payload: &[u8],
         payload_crc: PayloadCrc,
     ) -> Result<Position> {
-        let log = Arc::clone(&self.log);
+        let log = &*self.log;
         log.check()?;
-        let watermark = log.synced().0;
-        let mut bytes = self.encoder.head(
-            &self.segment.header,
-            self.end,
-            watermark,
-            head,
-            payload.len(),
-            payload_crc,
-        );
-        let len = (bytes.len() + payload.len()) as u64;
-        if self.end + len > self.segment.full_at() {
-            self.segment = self.roll(&log, head, len)?;
-            bytes = self.encoder.head(
-                &self.segment.header,
-                self.end,
-                watermark,
-                head,
-                payload.len(),
-                payload_crc,
-            );
+        let (position, watermark) = (self.end, log.synced().0);
+        let mut frame = self
+            .encoder
+            .frame(position, watermark, head, payload, payload_crc);
+        if position + frame_len(frame) > self.segment.full_at() {
+            // Counted from the new segment's header, the head is no longer than it was.
+            let room = frame_len(frame);
+            self.segment = log.roll(&self.segment.header, position, head, room)?;
+            self.encoder = Encoder::new(self.segment.header);
+            frame = self
+                .encoder
+                .frame(position, watermark, head, payload, payload_crc);
         }
         log.store
-            .append(&log.segments, &self.segment, self.end, bytes, payload)
+            .append(&log.segments, &self.segment, position, frame)
             .map_err(|error| log.latch_unless_full(error))?;
-        self.end += (bytes.len() + payload.len()) as u64;
+        self.end = position + frame_len(frame);
         self.segment.note(head.last_seq);
         log.end.store(self.end, Ordering::Release);
         Ok(Position(self.end))
-    }
-
-    /// The next segment, begun for a frame with this head.
-    fn roll(&self, log: &Log, head: &FrameHead, frame_len: u64) -> Result<Arc<Segment>> {
-        let header = SegmentHeader {
-            start: self.end,
-            base_seq: head.first_seq,
-            base_written_at: head.written_at,
-            edit: head.edit,
-            ..self.segment.header
-        };
-        let segment = log
-            .segments
-            .begin(header, frame_len)
-            .map_err(|error| log.latch_unless_full(error))?;
-        let half = self.end + (segment.full_at() - self.end) / 2;
-        log.prepare_from.store(half, Ordering::Relaxed);
-        Ok(segment)
     }
 
     /// Syncs all, then writes an end mark and syncs it. `head` tells the last sequence number and the times.

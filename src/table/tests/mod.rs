@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::env::File;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::hash::hash_key;
 use crate::record::{Head, Header, Kind, Record};
@@ -23,11 +23,20 @@ use crate::types::{Compression, ContainerId, ItemTtl, Seq, TableId, Timestamp};
 struct MemoryFile {
     bytes: Arc<Mutex<Vec<u8>>>,
     syncs: Arc<Mutex<usize>>,
+    /// No write goes beyond this.
+    room: Option<usize>,
 }
 
 impl File for MemoryFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut file = self.bytes.lock();
+        if self
+            .room
+            .is_some_and(|room| file.len() + bytes.len() > room)
+        {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(Error::io("write", "a.table", full));
+        }
         assert_eq!(
             offset,
             file.len() as u64,
@@ -229,6 +238,38 @@ fn another_file_in_its_place_is_refused() {
         change(&mut other);
         let error = open(bytes.clone(), &other, None).err().unwrap();
         assert!(error.is_corruption(), "{error}");
+    }
+}
+
+/// Goal: a full disk is an error of whichever step meets it. Method: less and less room.
+#[test]
+fn a_full_disk_is_an_error() {
+    let records: Vec<Record> = (0..40u32)
+        .map(|i| {
+            put(
+                &i.to_be_bytes(),
+                1,
+                100,
+                ItemTtl::Absent,
+                &[i as u8; 30_000],
+            )
+        })
+        .collect();
+    let (bytes, _) = build(1, &records, options(4096, Compression::None));
+    for room in [0, 300_000, 1_000_000, bytes.len() - 1] {
+        let file = MemoryFile {
+            room: Some(room),
+            ..MemoryFile::default()
+        };
+        let mut builder =
+            TableBuilder::new(Box::new(file), options(4096, Compression::None), meta(1));
+        let added: Result<()> = records
+            .iter()
+            .try_for_each(|record| builder.add(&head(record), &record.value));
+        let error = added
+            .and_then(|()| builder.finish())
+            .expect_err("too little room");
+        assert!(error.is_full(), "{error}");
     }
 }
 

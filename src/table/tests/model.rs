@@ -420,7 +420,7 @@ fn walks_through_a_table_are_those_of_the_model() {
         let random = &mut Random(100 + seed as u64);
         let records = records(random, 400);
         let table = table(9, &records, options(block_bytes, compression));
-        let model = Model::new(&[table.clone()], records, false);
+        let model = Model::new(std::slice::from_ref(&table), records, false);
         model.drive(&mut table.cursor(), random, 1_500);
     }
 }
