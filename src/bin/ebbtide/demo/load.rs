@@ -431,3 +431,109 @@ pub fn walk(stage: &Stage) -> Result<Tally> {
     }
     Ok(tally)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use ebbtide::{Database, DefaultTtl, ManualClock, Options};
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// A stage whose database has a clock of its own, and all of whose sessions live as long.
+    fn stage(
+        clock: impl Clock + 'static,
+        time: Time,
+        lifetime: Duration,
+    ) -> (tempfile::TempDir, Database, Stage) {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Options::new().clock(clock).open(folder.path()).unwrap();
+        let sessions = db.container("sessions").unwrap();
+        sessions
+            .set_default_ttl(DefaultTtl::After(lifetime))
+            .unwrap();
+        let stage = Stage {
+            sessions,
+            time,
+            lifetimes: Lifetimes {
+                default: lifetime,
+                shortest: lifetime,
+                longest: lifetime,
+            },
+            meter: Meter::new(),
+            stop: AtomicBool::new(false),
+            operations_a_second: 0,
+        };
+        (folder, db, stage)
+    }
+
+    #[test]
+    fn an_honest_database_passes() {
+        let time = Time::start();
+        let (_folder, _db, stage) = stage(time, time, Duration::from_millis(50));
+        let mut worker = Worker::new(&stage, 1, channel().0);
+        for _ in 0..2_000 {
+            worker.operate().unwrap();
+        }
+        thread::sleep(Duration::from_millis(51));
+        worker.end_expired().unwrap();
+        let Tally {
+            reads,
+            ghosts,
+            lost,
+            wrong,
+        } = worker.tally;
+        assert!(reads > 1_000);
+        assert_eq!((ghosts, lost, wrong), (0, 0, 0));
+        assert!(worker.sessions.iter().all(|session| session.ended));
+    }
+
+    #[test]
+    fn an_expired_item_that_is_returned_is_seen() {
+        let time = Time::start();
+        // For this database, no time passes.
+        let clock = ManualClock::new(time.wall());
+        let (_folder, _db, stage) = stage(clock, time, Duration::from_millis(50));
+        let mut worker = Worker::new(&stage, 1, channel().0);
+        for _ in 0..10 {
+            worker.log_in().unwrap();
+        }
+        thread::sleep(Duration::from_millis(51));
+        worker.end_expired().unwrap();
+        assert_eq!((worker.tally.ghosts, worker.tally.lost), (10, 0));
+    }
+
+    #[test]
+    fn a_live_item_that_is_missing_is_seen() {
+        let time = Time::start();
+        let (_folder, _db, stage) = stage(time, time, HOUR);
+        let mut worker = Worker::new(&stage, 1, channel().0);
+        worker.log_in().unwrap();
+        stage
+            .sessions
+            .delete(session::key(worker.sessions[0].id))
+            .unwrap();
+        worker.read(0).unwrap();
+        worker.touch(0).unwrap();
+        assert_eq!((worker.tally.ghosts, worker.tally.lost), (0, 2));
+    }
+
+    #[test]
+    fn an_answer_unlike_what_was_written_is_seen() {
+        let time = Time::start();
+        let (_folder, _db, stage) = stage(time, time, HOUR);
+        let mut worker = Worker::new(&stage, 1, channel().0);
+        worker.log_in().unwrap();
+        stage
+            .sessions
+            .put(session::key(worker.sessions[0].id), "another")
+            .unwrap();
+        for _ in 0..100 {
+            worker.read(0).unwrap();
+        }
+        assert!(worker.tally.wrong > 50);
+        assert_eq!((worker.tally.ghosts, worker.tally.lost), (0, 0));
+    }
+}
