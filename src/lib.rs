@@ -3,31 +3,33 @@
 #![allow(dead_code, unused_imports)]
 
 // The order of these lines is the architecture: a module imports only from modules above its own line.
-mod coding;
-mod counters;
-mod error;
-mod hash;
+//
+// words: no I/O, no clock, no threads
 mod types;
-// rules
-mod batch;
-mod expiry;
-mod merge;
+mod error;
+mod coding;
+mod hash;
+mod counters;
+// rules: pure functions; `now` is always an argument
 mod record;
+mod expiry;
+mod batch;
+mod merge;
 mod view;
-// world
+// world: the only place for files, maps, time, threads
 mod env;
-// shelves
+// shelves: one structure each; they do not know each other
+mod wal;
 mod mem;
 mod table;
-mod wal;
 // catalogue
 mod version;
-// housekeeping
-mod compact;
+// housekeeping: decides with pure code, acts in one file
 mod pace;
+mod compact;
 // engine
-mod engine;
 mod options;
+mod engine;
 // front desk
 mod container;
 mod db;

@@ -3,10 +3,10 @@
 //! Words: *drop* is to leave out for good, *bury* to keep only the key, as a tombstone, *reclaim* to give bytes back to
 //! the file system.
 
-mod job;
-mod pick;
 mod slot;
+mod pick;
 mod verdict;
+mod job;
 
 pub use job::{Host, Job, Output, forecast, run};
 pub use pick::{

@@ -4,6 +4,7 @@
 //! test, step by step. A job pins a picture, then reads the clock, then the settings, then the open snapshots; every
 //! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -12,9 +13,10 @@ use std::time::Duration;
 use crate::compact::{
     Choice, Goals, Host, Job, Output, forecast, oldest_dead, pick, pick_all, plan, run, start_by,
 };
-use crate::engine::open::{Engine, identity, relog};
+use crate::engine::core::Engine;
 use crate::engine::read::Source;
 use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::engine::write::relog;
 use crate::env::{File, Signal, monotonic, sleep, spawn};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
@@ -756,4 +758,9 @@ impl Host for Writer<'_> {
         }
         Ok(())
     }
+}
+
+/// A number that no other file has.
+fn identity() -> u64 {
+    RandomState::new().hash_one(monotonic())
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::engine::open::Engine;
+use crate::engine::core::Engine;
 use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::types::file_name;

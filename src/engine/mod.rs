@@ -12,15 +12,17 @@
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
 //! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
+mod state;
+mod core;
+mod read;
+mod write;
+mod containers;
 mod background;
+mod report;
 mod checkpoint;
 mod open;
-mod read;
-mod report;
-mod state;
-mod write;
 
-pub use open::Engine;
+pub use core::Engine;
 pub use read::{Found, Reader, Scan};
 pub use state::{ContainerState, SnapshotPin};
 pub use write::{Verdict, Writes};

@@ -1,4 +1,4 @@
-//! Opening and closing, and the containers in between.
+//! Opening and closing.
 //!
 //! Opening: lock -> manifest -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
 //! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
@@ -6,77 +6,25 @@
 //! stops after the clock.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::batch::{KeyRange, Ops, Relogged, relogged};
 use crate::counters::Counters;
-use crate::engine::state::{Buffer, ContainerState, SnapshotPin, Snapshots};
-use crate::engine::write::insert;
-use crate::env::{Fs, Lock, LockKind, SettledClock, Signal, monotonic};
+use crate::engine::core::{Engine, Turn};
+use crate::engine::state::ContainerState;
+use crate::engine::write::{insert, relog};
+use crate::env::{Fs, LockKind, SettledClock, monotonic};
 use crate::error::{Error, Result};
-use crate::expiry::{DefaultMillis, Settings};
-use crate::merge::{Cursor, Position, Seek};
-use crate::options::{Background, ContainerOptions, Options};
+use crate::options::{Background, Options};
 use crate::pace::Budget;
 use crate::table::BlockCache;
-use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
-use crate::version::{
-    Catalogue, Change, ContainerRecord, Manifest, Pins, Placed, Run, RunId, Version, load,
-    unnamed_tables,
-};
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, PayloadCrc, Replayed, replay};
-
-/// What the commit turn guards.
-pub struct Turn {
-    /// The number of the next record.
-    pub(super) next_seq: Seq,
-    /// Bytes of all active memtables.
-    pub(super) active_bytes: usize,
-    /// The log's writing end; gone when the database is closed or read-only.
-    pub(super) appender: Option<Appender>,
-}
-
-/// An open database.
-pub struct Engine {
-    path: PathBuf,
-    pub(super) options: Options,
-    pub(super) fs: Arc<dyn Fs>,
-    pub(super) clock: SettledClock,
-    pub(super) cache: Arc<BlockCache>,
-    pub(super) pins: Arc<Pins>,
-    pub(super) counters: Counters,
-    lock: Mutex<Option<Box<dyn Lock>>>,
-    containers: RwLock<BTreeMap<String, Arc<ContainerState>>>,
-    pub(super) turn: Mutex<Turn>,
-    /// The last number that was given out and is in a memtable.
-    pub(super) latest: AtomicU64,
-    /// The last number that readers see.
-    published: AtomicU64,
-    log: Option<Arc<Log>>,
-    pub(super) manifest: Mutex<Option<Manifest>>,
-    durable_edit: AtomicU64,
-    next_table: AtomicU64,
-    next_run: AtomicU64,
-    pub(super) snapshots: Arc<Snapshots>,
-    pub(super) unflushed: AtomicUsize,
-    pub(super) budget: Mutex<Budget>,
-    pub(super) flushing: Mutex<()>,
-    pub(super) merging: Mutex<()>,
-    failure: OnceLock<Error>,
-    /// What went wrong in the background and may pass; the next writer hears of it.
-    pub(super) hiccup: Mutex<Option<Error>>,
-    pub(super) closing: AtomicBool,
-    pub(super) flush_signal: Arc<Signal>,
-    pub(super) merge_signal: Arc<Signal>,
-    pub(super) sync_signal: Arc<Signal>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
+use crate::types::{ContainerId, Seq, Timestamp, file_name};
+use crate::version::{Catalogue, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, replay};
 
 /// What was found on disk, before anything is written.
 struct Recovered {
@@ -170,231 +118,6 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn tables_dir(&self) -> PathBuf {
-        self.path.join(file_name::TABLES_DIR)
-    }
-
-    pub(super) fn wal_dir(&self) -> PathBuf {
-        self.path.join(file_name::WAL_DIR)
-    }
-
-    /// The last number that readers see.
-    #[inline]
-    pub(super) fn published(&self) -> Seq {
-        Seq(self.published.load(Ordering::Acquire))
-    }
-
-    pub(super) fn publish(&self, seq: Seq) {
-        self.published.fetch_max(seq.0, Ordering::AcqRel);
-    }
-
-    /// The last number that was given out and is in a memtable.
-    pub(super) fn latest(&self) -> Seq {
-        Seq(self.latest.load(Ordering::Acquire))
-    }
-
-    pub(super) fn log(&self) -> Result<&Arc<Log>> {
-        self.log.as_ref().ok_or(Error::ReadOnly)
-    }
-
-    pub(super) fn durable_edit(&self) -> u64 {
-        self.durable_edit.load(Ordering::Acquire)
-    }
-
-    pub(super) fn new_table(&self) -> TableId {
-        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(super) fn new_run(&self) -> RunId {
-        RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Every container, in the order of names.
-    pub(super) fn all_states(&self) -> Vec<Arc<ContainerState>> {
-        self.containers.read().values().cloned().collect()
-    }
-
-    /// Reads are answered.
-    #[inline]
-    pub fn check_open(&self, state: &ContainerState) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        state.check()
-    }
-
-    /// Writes are taken.
-    pub(super) fn check_writable(&self) -> Result<()> {
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        if self.options.read_only {
-            return Err(Error::ReadOnly);
-        }
-        if let Some(failure) = self.failure.get() {
-            return Err(Error::Poisoned {
-                cause: Arc::new(failure.clone()),
-            });
-        }
-        match self.hiccup.lock().take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    /// No further write is taken.
-    pub(super) fn fail(&self, error: &Error) {
-        let _ = self.failure.set(error.clone());
-    }
-
-    /// Makes changes of the catalogue durable.
-    pub(super) fn edit(&self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        self.edit_locked(&mut manifest, changes, mark)
-    }
-
-    pub(super) fn edit_locked(
-        &self,
-        manifest: &mut Option<Manifest>,
-        changes: Vec<Change>,
-        mark: Timestamp,
-    ) -> Result<()> {
-        let manifest = manifest.as_mut().ok_or(Error::Closed)?;
-        let done = manifest.commit(changes, mark);
-        match &done {
-            Ok(()) => self
-                .durable_edit
-                .store(manifest.catalogue().edit, Ordering::Release),
-            Err(error) if manifest.is_uncertain() => self.fail(error),
-            Err(_) => {}
-        }
-        done
-    }
-
-    /// Opens a container, or creates it.
-    pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
-        check_name(name)?;
-        let default = DefaultMillis::from_public(options.default_ttl)?;
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        if let Some(state) = self.containers.read().get(name) {
-            return Ok(state.clone());
-        }
-        self.check_writable()?;
-        let mut turn = self.turn.lock();
-        self.check_writable()?;
-        if let Some(state) = self.containers.read().get(name) {
-            return Ok(state.clone());
-        }
-        let mut manifest = self.manifest.lock();
-        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
-        let seq = turn.next_seq;
-        let record = ContainerRecord {
-            id: ContainerId(catalogue.next_container),
-            name: name.to_owned(),
-            created: seq,
-            compression: options.compression.unwrap_or(self.options.compression),
-            settings: Settings::new(default),
-            flushed: Seq(0),
-            runs: vec![],
-            range_deletes: vec![],
-        };
-        let changes = vec![Change::CreateContainer(record.clone())];
-        self.edit_locked(&mut manifest, changes, self.clock.read().settled)?;
-        drop(manifest);
-        turn.next_seq = seq.next();
-        let state = Arc::new(ContainerState::new(&record, Version::default()));
-        self.containers
-            .write()
-            .insert(name.to_owned(), state.clone());
-        self.note_unlogged(seq);
-        Ok(state)
-    }
-
-    /// A container that a snapshot knows.
-    pub fn existing_container(&self, name: &str, pin: &SnapshotPin) -> Result<Arc<ContainerState>> {
-        check_name(name)?;
-        if self.closing.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        match self.containers.read().get(name) {
-            Some(state) if state.created <= pin.seq => Ok(state.clone()),
-            _ => Err(Error::invalid(
-                "container",
-                format!("{name:?}"),
-                "one that was there when the snapshot was taken",
-            )),
-        }
-    }
-
-    /// The names of all containers.
-    pub fn containers(&self) -> Vec<String> {
-        self.containers.read().keys().cloned().collect()
-    }
-
-    /// Drops a container; false when there is none of this name.
-    pub fn drop_container(&self, name: &str) -> Result<bool> {
-        check_name(name)?;
-        self.check_writable()?;
-        let mut turn = self.turn.lock();
-        self.check_writable()?;
-        let Some(state) = self.containers.read().get(name).cloned() else {
-            return Ok(false);
-        };
-        let seq = turn.next_seq;
-        let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
-        self.edit(changes, self.clock.read().settled)?;
-        turn.next_seq = seq.next();
-        self.containers.write().remove(name);
-        state.dropped.store(true, Ordering::Release);
-        self.note_unlogged(seq);
-        let picture = state.pin();
-        turn.active_bytes = turn
-            .active_bytes
-            .saturating_sub(picture.active.memtable.bytes());
-        let freed: usize = picture
-            .buffers()
-            .map(|buffer| buffer.memtable.bytes())
-            .sum();
-        self.unflushed.fetch_sub(freed, Ordering::Relaxed);
-        state.install(|_| crate::engine::state::Picture {
-            active: Buffer::new(),
-            sealed: vec![],
-            version: Arc::default(),
-        });
-        drop(turn);
-        state.release_pictures();
-        self.remove_runs_but(&picture.version.runs, &[]);
-        Ok(true)
-    }
-
-    /// Removes the files of runs that the catalogue no longer names, but those that `kept` holds too. What fails here is only left behind: the next open
-    /// removes it.
-    pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
-        let dir = self.tables_dir();
-        let kept: Vec<TableId> = kept
-            .iter()
-            .flat_map(|run| &run.tables)
-            .map(|placed| placed.record.id)
-            .collect();
-        for placed in runs.iter().flat_map(|run| &run.tables) {
-            if !kept.contains(&placed.record.id) {
-                let _ = placed.remove(self.fs.as_ref(), &dir);
-            }
-        }
-    }
-
-    /// The writes up to now.
-    pub fn snapshot(&self) -> SnapshotPin {
-        self.snapshots.register(|| self.published())
-    }
-
     /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
     pub fn close(&self) -> Result<()> {
         if self.closing.swap(true, Ordering::AcqRel) {
@@ -420,31 +143,6 @@ impl Engine {
         *self.lock.lock() = None;
         result
     }
-
-    /// A frame's head for now.
-    pub(super) fn frame_head(&self, kind: FrameKind, first_seq: Seq, last_seq: Seq) -> FrameHead {
-        let reading = self.clock.read();
-        let (written_at, settled) = (reading.now, reading.settled);
-        FrameHead {
-            kind,
-            first_seq,
-            last_seq,
-            written_at,
-            settled,
-            edit: self.durable_edit(),
-        }
-    }
-
-    /// The wall clock is right.
-    pub fn confirm_clock(&self) {
-        self.clock.confirm();
-        self.merge_signal.notify();
-    }
-
-    /// Changes the cap of background work.
-    pub fn set_background_rate(&self, bytes_per_second: u64) {
-        self.budget.lock().set_rate(bytes_per_second, monotonic());
-    }
 }
 
 /// Creates the database's folder, durably where the folder above it allows that.
@@ -461,23 +159,6 @@ fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
         let _ = fs.sync_dir(parent);
     }
     Ok(())
-}
-
-fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > 255 || name.contains(['/', '\0']) {
-        let allowed = "1 to 255 bytes of UTF-8 without '/' or NUL";
-        return Err(Error::invalid(
-            "container name",
-            format!("{name:?}"),
-            allowed,
-        ));
-    }
-    Ok(())
-}
-
-/// A number that no other file has.
-pub(super) fn identity() -> u64 {
-    RandomState::new().hash_one(monotonic())
 }
 
 /// Reads what is on disk; writes nothing.
@@ -749,60 +430,6 @@ fn restate_defaults(found: &mut Recovered, at: Timestamp) -> Result<()> {
         let settings = record.settings;
         record.settings = settings.change(settings.default, at, found.last_seq);
         found.states[id].change_settings(|_| Ok(record.settings))?;
-    }
-    Ok(())
-}
-
-/// A relog frame is cut at this size.
-const RELOG_FRAME_BYTES: usize = 256 << 10;
-
-/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
-pub(super) fn relog(
-    state: &ContainerState,
-    head: &FrameHead,
-    appender: &mut Appender,
-) -> Result<()> {
-    let buffer = state.picture().active.clone();
-    let container = state.id();
-    let (mut payload, mut first_segment) = (vec![], None);
-    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
-        if payload.len() > least {
-            appender.append(head, payload, PayloadCrc::of(payload))?;
-            first_segment.get_or_insert(appender.segment());
-            payload.clear();
-        }
-        Ok(())
-    };
-    for delete in buffer.memtable.range_deletes() {
-        let (from, to) = (
-            delete.range.from.as_slice(),
-            delete.range.to.as_deref().unwrap_or_default(),
-        );
-        Relogged::Range {
-            container,
-            seq: delete.seq,
-            from,
-            to,
-        }
-        .encode(&mut payload);
-        write(&mut payload, RELOG_FRAME_BYTES)?;
-    }
-    let mut cursor = buffer.memtable.cursor();
-    cursor.seek(Seek::First, None)?;
-    while let Position::Record(record) = cursor.position() {
-        let entry = Relogged::Record {
-            container,
-            header: record.header,
-            key: record.key,
-            value: cursor.value()?,
-        };
-        entry.encode(&mut payload);
-        write(&mut payload, RELOG_FRAME_BYTES)?;
-        cursor.advance(None)?;
-    }
-    write(&mut payload, 0)?;
-    if let Some(segment) = first_segment {
-        buffer.relogged_in(segment);
     }
     Ok(())
 }

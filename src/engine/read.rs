@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
-use crate::engine::open::Engine;
+use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
 use crate::expiry::Judge;
@@ -101,16 +101,6 @@ fn on_disk<'a>(picture: &'a Picture, hash: u64, key: &[u8], max: Seq) -> Result<
 }
 
 impl Engine {
-    /// The clock, then the settings: one judgement for one operation.
-    #[inline]
-    pub(super) fn judge(&self, state: &ContainerState) -> Judge {
-        let now = self.clock.now();
-        Judge {
-            settings: state.settings(),
-            now,
-        }
-    }
-
     fn read<T>(
         &self,
         reader: &Reader<'_>,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::compact::{Estimate, Estimator, Sample, expired_in_run, oldest_dead};
 use crate::counters::{ContainerStats, Stats};
-use crate::engine::open::Engine;
+use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::Judge;
 use crate::hash::hash_key;

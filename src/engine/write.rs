@@ -9,20 +9,21 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
-use crate::batch::{KeyRange, Op, Ops, WriteTtl};
-use crate::engine::open::{Engine, Turn};
+use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
+use crate::engine::core::{Engine, Turn};
 use crate::engine::read::Found;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::sleep;
 use crate::error::{Error, Result};
-use crate::expiry::{DefaultMillis, Judge};
+use crate::expiry::DefaultMillis;
 use crate::hash::hash_key;
+use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
 use crate::record::{Header, Kind};
 use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::version::Change;
-use crate::wal::{FrameHead, FrameKind, PayloadCrc};
+use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
 
 /// The most that one batch holds, in bytes.
 const MAX_BATCH_BYTES: usize = 1 << 30;
@@ -490,14 +491,56 @@ fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> T) -> T {
     result
 }
 
-/// One judgement for those who hold the turn.
-impl Engine {
-    pub(super) fn judge_settled(&self, state: &ContainerState) -> Judge {
-        // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.
-        let now = self.clock.purge_time().unwrap_or(Timestamp(0));
-        Judge {
-            settings: state.settings(),
-            now,
+/// A relog frame is cut at this size.
+const RELOG_FRAME_BYTES: usize = 256 << 10;
+
+/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
+pub(super) fn relog(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+) -> Result<()> {
+    let buffer = state.picture().active.clone();
+    let container = state.id();
+    let (mut payload, mut first_segment) = (vec![], None);
+    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
+        if payload.len() > least {
+            appender.append(head, payload, PayloadCrc::of(payload))?;
+            first_segment.get_or_insert(appender.segment());
+            payload.clear();
         }
+        Ok(())
+    };
+    for delete in buffer.memtable.range_deletes() {
+        let (from, to) = (
+            delete.range.from.as_slice(),
+            delete.range.to.as_deref().unwrap_or_default(),
+        );
+        Relogged::Range {
+            container,
+            seq: delete.seq,
+            from,
+            to,
+        }
+        .encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
     }
+    let mut cursor = buffer.memtable.cursor();
+    cursor.seek(Seek::First, None)?;
+    while let Position::Record(record) = cursor.position() {
+        let entry = Relogged::Record {
+            container,
+            header: record.header,
+            key: record.key,
+            value: cursor.value()?,
+        };
+        entry.encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+        cursor.advance(None)?;
+    }
+    write(&mut payload, 0)?;
+    if let Some(segment) = first_segment {
+        buffer.relogged_in(segment);
+    }
+    Ok(())
 }

@@ -43,22 +43,26 @@ pub struct Trailer {
 
 impl Trailer {
     /// The trailer of a stored block.
+    #[inline]
     pub fn read(block: &[u8]) -> Result<Trailer, Malformed> {
         let at = block.len().saturating_sub(TRAILER_LEN);
-        let mut reader = Reader::new(&block[at..]);
-        let (body_len, codec, crc) = (reader.u32()? as usize, reader.u8()?, reader.u32()?);
-        let trailer = Codec::from_byte(codec).map(|codec| Trailer {
-            body_len,
-            codec,
-            crc,
-        });
-        match trailer {
-            Some(trailer) if trailer.codec.can_hold(at, body_len) => Ok(trailer),
-            _ => Err(Malformed {
+        let trailer = block.last_chunk().and_then(Trailer::decode);
+        trailer
+            .filter(|trailer| trailer.codec.can_hold(at, trailer.body_len))
+            .ok_or(Malformed {
                 offset: at,
                 what: "a block's trailer does not fit it",
-            }),
-        }
+            })
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
+        let [a, b, c, d, codec, crc @ ..] = *bytes;
+        Some(Trailer {
+            body_len: u32::from_le_bytes([a, b, c, d]) as usize,
+            codec: Codec::from_byte(codec)?,
+            crc: u32::from_le_bytes(crc),
+        })
     }
 }
 

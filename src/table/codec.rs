@@ -24,6 +24,7 @@ pub enum Codec {
 
 impl Codec {
     /// What the byte on disk says.
+    #[inline]
     pub fn from_byte(byte: u8) -> Option<Codec> {
         match byte {
             0 => Some(Codec::Raw),
@@ -33,6 +34,7 @@ impl Codec {
     }
 
     /// Bytes stored in `stored_len` bytes can be `len` long. To be asked before anything of `len` is allocated.
+    #[inline]
     pub fn can_hold(self, stored_len: usize, len: usize) -> bool {
         match self {
             Codec::Raw => stored_len == len,

@@ -197,9 +197,26 @@ impl Table {
         let Some(number) = self.index()?.find(key) else {
             return Ok(None);
         };
-        let body = self.body(number, Keep::Cached)?;
-        let (bytes, fault) = (self.bytes_of(&body), |bad| self.block_fault(number, bad));
-        let block = Layout::of(bytes).map_err(fault)?.block(bytes);
+        match self.raw_body(number)? {
+            Some(range) => self.get_in(number, &self.stored.bytes, range, (hash, key, max)),
+            None => {
+                let body = self.unpacked_body(number, Keep::Cached)?;
+                self.get_in(number, &body, 0..body.len(), (hash, key, max))
+            }
+        }
+    }
+
+    /// As [`Table::get`], in the body of block `number`, which is the `range` of `source`.
+    #[inline]
+    fn get_in(
+        self: &Arc<Self>,
+        number: usize,
+        source: &Bytes,
+        range: Range<usize>,
+        (hash, key, max): (u64, &[u8], Seq),
+    ) -> Result<Option<Found>> {
+        let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
+        let block = Layout::of(body).map_err(fault)?.block(body);
         let Some((at, entry)) = block.find(hash, key, max).map_err(fault)? else {
             return Ok(None);
         };
@@ -207,7 +224,10 @@ impl Table {
             header: entry.header,
             value_len: entry.value_len(),
             value: match entry.value() {
-                Some(range) => FoundValue::Here(self.share(&body, range)),
+                Some(value) => {
+                    let start = range.start;
+                    FoundValue::Here(source.slice(start + value.start..start + value.end))
+                }
                 None => {
                     let extent = block.extent(at).map_err(fault)?;
                     FoundValue::Large(self.clone(), extent)
@@ -242,53 +262,57 @@ impl Table {
     }
 
     /// The body of block `number`, checked.
-    #[inline]
     pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
-        let place = self.index()?.place(number);
-        let block = &self.stored.bytes[place.start as usize..place.end as usize];
-        let trailer = Trailer::read(block).map_err(|bad| self.fault_in(&place, bad))?;
-        if trailer.codec == Codec::Raw {
-            self.check_once(number as u64, || self.check_block(&place, &trailer))?;
-            let start = place.start as usize;
-            return Ok(Body {
+        match self.raw_body(number)? {
+            Some(range) => Ok(Body {
                 unpacked: None,
-                range: start..start + trailer.body_len,
-            });
+                range,
+            }),
+            None => self.unpacked_body(number, keep).map(|body| Body {
+                range: 0..body.len(),
+                unpacked: Some(body),
+            }),
         }
-        self.unpacked_body(number, place, &trailer, keep)
     }
 
-    fn unpacked_body(
-        &self,
-        number: usize,
-        place: Range<u64>,
-        trailer: &Trailer,
-        keep: Keep,
-    ) -> Result<Body> {
-        let range = 0..trailer.body_len;
+    /// Where in the file the body of block `number` lies, checked; `None` when it is packed.
+    #[inline]
+    fn raw_body(&self, number: usize) -> Result<Option<Range<usize>>> {
+        let place = self.index()?.place(number);
+        let trailer = self.trailer(&place)?;
+        if trailer.codec != Codec::Raw {
+            return Ok(None);
+        }
+        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        let start = place.start as usize;
+        Ok(Some(start..start + trailer.body_len))
+    }
+
+    #[inline]
+    fn trailer(&self, place: &Range<u64>) -> Result<Trailer> {
+        let block = &self.stored.bytes[place.start as usize..place.end as usize];
+        Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
+    }
+
+    /// The body of block `number`, which is packed.
+    fn unpacked_body(&self, number: usize, keep: Keep) -> Result<Bytes> {
         let cached = self
             .cache
             .as_ref()
             .and_then(|cache| cache.get(self.id(), number as u64));
-        if let Some(body) = cached.filter(|body| body.len() == range.end) {
-            return Ok(Body {
-                unpacked: Some(body),
-                range,
-            });
+        if let Some(body) = cached {
+            return Ok(body);
         }
-        self.check_once(number as u64, || self.check_block(&place, trailer))?;
-        let packed = self
-            .stored
-            .part(&(place.start..place.end - TRAILER_LEN as u64));
-        let body = unpack(&packed, trailer.body_len)
+        let place = self.index()?.place(number);
+        let trailer = self.trailer(&place)?;
+        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        let packed = place.start as usize..place.end as usize - TRAILER_LEN;
+        let body = unpack(&self.stored.bytes[packed], trailer.body_len)
             .map_err(|what| self.stored.fault(place.start, what))?;
         if let (Some(cache), Keep::Cached) = (&self.cache, keep) {
             cache.insert(self.id(), number as u64, body.clone());
         }
-        Ok(Body {
-            unpacked: Some(body),
-            range,
-        })
+        Ok(body)
     }
 
     /// Block at `place` must have the checksum that its trailer states.

@@ -25,10 +25,10 @@
 //! **Full disks.** A segment's blocks are reserved before its first frame; no room is an error of that one append.
 
 mod frame;
-mod replay;
 mod segments;
 mod store;
 mod writer;
+mod replay;
 
 pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position};
 pub use replay::{Frame, Replayed, SegmentSummary, replay};
