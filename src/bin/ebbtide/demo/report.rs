@@ -78,7 +78,7 @@ impl Report {
             ),
             (
                 self.emptied.is_some(),
-                "the disk was not empty in time".to_owned(),
+                "tables were left when everything had expired".to_owned(),
             ),
             (
                 on_time,
@@ -197,7 +197,7 @@ impl Reporter {
             ("live items missed", lost.to_string()),
             ("answers unlike what was written", wrong.to_string()),
             (
-                "disk empty after the last write",
+                "last table removed after the last write",
                 report.emptied.map_or(never, show::time),
             ),
             (
@@ -235,7 +235,7 @@ impl Reporter {
         ];
         writeln!(out)?;
         for (what, amount) in rows {
-            writeln!(out, "{what:<38}{amount}")?;
+            writeln!(out, "{what:<41}{amount}")?;
         }
         if report.broken().is_empty() {
             writeln!(out, "\nEvery promise was kept.")?;
