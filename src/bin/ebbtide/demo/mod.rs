@@ -173,7 +173,7 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// No operation from here on, until the disk is empty or should have been.
+    /// No operation from here on, until no table is left or none should be.
     fn drain(&mut self, left: Left, scale: &Scale) -> Outcome<Report> {
         let time = self.stage.time;
         let at_end = self.db.stats();

@@ -38,11 +38,11 @@ pub struct Report {
     pub removal_longest: Duration,
     /// What was promised of it.
     pub removed_within: Duration,
-    /// How long after the load's end the disk was empty, if it was.
+    /// How long after the load's end the last table was removed, if it was.
     pub emptied: Option<Duration>,
     /// When the load ended.
     pub at_end: Stats,
-    /// When the disk was empty, or should have been.
+    /// When no table was left, or none should have been.
     pub stats: Stats,
 }
 
@@ -207,8 +207,9 @@ impl Reporter {
             (
                 "left in the folder",
                 format!(
-                    "{}, the log that is allocated ahead",
-                    show::bytes(in_folder)
+                    "{}, of them log allocated ahead {}",
+                    show::bytes(in_folder),
+                    show::bytes(report.stats.log_bytes),
                 ),
             ),
             (
