@@ -564,7 +564,7 @@ impl View {
 /// batch.put(&orders, "o-17", "42 apples");
 /// batch.put(&keys, "k-9f3", "o-17");
 /// db.write(batch)?;
-/// # Ok::<(), ebbtide::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct Batch {
@@ -697,7 +697,7 @@ fn check_value_len(len: usize) -> Result<()> {
     Ok(())
 }
 
-fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
+pub(crate) fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
     check_key(key)?;
     check_value(value)
 }

@@ -34,6 +34,7 @@ mod engine;
 mod container;
 mod db;
 mod inspect;
+pub mod json;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
@@ -49,3 +50,8 @@ pub use types::{Compression, DefaultTtl, Ttl};
 pub mod internals {
     pub use crate::env::{Disk, Fs, Sim};
 }
+
+// The examples of the README are tested like those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,177 @@
+//! What can be said on the command line. Values are checked where they are used, so that a refusal reads the same there
+//! and in the library.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A storage engine for data with a deadline: exact expiry on read, disk space given back on time.
+#[derive(Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done, 1 not found, 2 wrong use or an error."
+)]
+pub struct Arguments {
+    /// Print JSON, one object a line
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Store an item; creates the database and the container where they are missing
+    Put(Put),
+    /// Print the value of an item, byte for byte
+    Get {
+        #[command(flatten)]
+        place: Place,
+        #[arg(allow_negative_numbers = true)]
+        key: String,
+    },
+    /// Delete an item; that there is none is no error
+    Delete {
+        #[command(flatten)]
+        place: Place,
+        #[arg(allow_negative_numbers = true)]
+        key: String,
+    },
+    /// Restart the countdown of an item
+    Touch {
+        #[command(flatten)]
+        place: Place,
+        #[arg(allow_negative_numbers = true)]
+        key: String,
+    },
+    /// Print live items in the order of their keys: KEY, tab, VALUE a line
+    Scan(Scan),
+    /// Show or set what becomes of items without a ttl of their own
+    ///
+    /// Setting creates the database and the container where they are missing. A change counts at once for every item,
+    /// whenever it was written; what is expired already stays gone.
+    Ttl {
+        #[command(flatten)]
+        place: Place,
+        /// off: nothing expires; -1: only items with a ttl of their own do; or seconds, 1 to 2147483647
+        #[arg(value_name = "off|-1|SECONDS", allow_negative_numbers = true)]
+        default: Option<String>,
+    },
+    /// Store one item for each line of a file, a JSON object
+    ///
+    /// The value is the object without the members that belong to the item: "ttl", and those that export adds. A bad
+    /// line is named by its number and ends the import; the lines before it are stored.
+    Import(Import),
+    /// Print live items as JSON, one object a line, as import reads them
+    Export {
+        #[command(flatten)]
+        place: Place,
+        /// Written anew; without it, standard output
+        #[arg(value_name = "FILE.jsonl")]
+        file: Option<PathBuf>,
+    },
+    /// Print the names of the containers
+    Containers {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Print what a database, or one container of it, holds and takes
+    Stats {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        #[arg(value_name = "CONTAINER")]
+        container: Option<String>,
+    },
+    /// Reclaim and merge until nothing is left that could be gained by it
+    Compact {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Read and check every byte; each fault is named by its file and offset
+    Verify {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Make a consistent copy, itself a database, in a folder that is missing or empty
+    Checkpoint {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        #[arg(value_name = "TO")]
+        to: PathBuf,
+    },
+    /// Run a session store under load, then watch the disk fall to nothing without a write
+    Demo(Demo),
+}
+
+/// A container of a database.
+#[derive(Args)]
+pub struct Place {
+    /// The folder of the database
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    #[arg(value_name = "CONTAINER")]
+    pub container: String,
+}
+
+#[derive(Args)]
+pub struct Put {
+    #[command(flatten)]
+    pub place: Place,
+    #[arg(allow_negative_numbers = true)]
+    pub key: String,
+    #[arg(allow_negative_numbers = true)]
+    pub value: String,
+    /// Seconds, 1 to 2147483647, or -1 for never; without it the container's default counts
+    #[arg(long, value_name = "SECONDS|-1", allow_hyphen_values = true)]
+    pub ttl: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Scan {
+    #[command(flatten)]
+    pub place: Place,
+    /// Only keys that start with this
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub prefix: Option<String>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "A", allow_hyphen_values = true)]
+    pub from: Option<String>,
+    /// Only keys before this one
+    #[arg(long, value_name = "B", allow_hyphen_values = true)]
+    pub to: Option<String>,
+    /// From the last key to the first
+    #[arg(long)]
+    pub reverse: bool,
+    /// At most so many items
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub limit: Option<usize>,
+}
+
+#[derive(Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub place: Place,
+    /// - for standard input
+    #[arg(value_name = "FILE.jsonl|-")]
+    pub file: PathBuf,
+    /// The member that holds the key, a string or a number; a line without it may have the one that export writes
+    #[arg(long, value_name = "FIELD", default_value = ebbtide::json::KEY)]
+    pub key: String,
+    /// Name bad lines and go on
+    #[arg(long)]
+    pub skip_bad: bool,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// A missing or empty folder, kept; without it a temporary one, removed at the end
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// How long the load lasts, 2 to 86400; below 30, lifetimes shrink with it
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=86_400))]
+    pub seconds: u64,
+    /// Which keys, values and operations: the same for the same number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+}

@@ -1,0 +1,271 @@
+//! What the demo prints: a line a second, and what it proved.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use ebbtide::Stats;
+use serde_json::{Value, json};
+
+use super::load::Tally;
+use super::meter::Reading;
+use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS};
+use crate::arguments::Demo;
+use crate::failure::Outcome;
+use crate::show;
+use crate::upkeep::stats_json;
+
+pub struct Reporter {
+    json: bool,
+}
+
+/// One line.
+pub struct Second {
+    pub at: Duration,
+    pub stats: Stats,
+    /// The operations since the line before, while there is load.
+    pub load: Option<Reading>,
+}
+
+/// What it all came to.
+pub struct Report {
+    pub tally: Tally,
+    /// Bytes in tables per byte live, at most.
+    pub highest_ratio: f64,
+    /// Items whose removal was timed.
+    pub removed: usize,
+    pub removal_p50: Option<Duration>,
+    pub removal_longest: Duration,
+    /// What was promised of it.
+    pub removed_within: Duration,
+    /// How long after the load's end the last table was removed, if it was.
+    pub emptied: Option<Duration>,
+    /// When the load ended.
+    pub at_end: Stats,
+    /// When no table was left, or none should have been.
+    pub stats: Stats,
+}
+
+impl Report {
+    /// Bytes written to disk per byte put.
+    fn written_per_byte_put(&self) -> f64 {
+        written(&self.stats) as f64 / self.stats.bytes_put.max(1) as f64
+    }
+
+    /// What the database wrote on its own after the load ended.
+    fn written_at_rest(&self) -> u64 {
+        written(&self.stats) - written(&self.at_end)
+    }
+
+    /// The promises that were not kept, in words.
+    pub fn broken(&self) -> Vec<String> {
+        let Tally {
+            ghosts,
+            lost,
+            wrong,
+            ..
+        } = self.tally;
+        let on_time = self.removal_longest <= self.removed_within + GRACE;
+        let promises = [
+            (
+                ghosts == 0,
+                format!("{ghosts} reads returned an expired or deleted item"),
+            ),
+            (lost == 0, format!("{lost} reads missed a live item")),
+            (
+                wrong == 0,
+                format!("{wrong} answers were not what was written"),
+            ),
+            (
+                self.emptied.is_some(),
+                "tables were left when everything had expired".to_owned(),
+            ),
+            (
+                on_time,
+                format!(
+                    "an expired item was on disk for {}",
+                    show::time(self.removal_longest)
+                ),
+            ),
+        ];
+        let broken = promises.into_iter().filter(|(kept, _)| !kept);
+        broken.map(|(_, what)| what).collect()
+    }
+}
+
+/// Log, flushes, merges.
+fn written(stats: &Stats) -> u64 {
+    stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged
+}
+
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000.0).round() / 1_000.0
+}
+
+impl Reporter {
+    pub fn new(json: bool) -> Reporter {
+        Reporter { json }
+    }
+
+    pub fn opening(&self, folder: &Path, settings: &Demo, scale: &Scale) -> Outcome {
+        if self.json {
+            return Ok(());
+        }
+        let mut out = stdout().lock();
+        writeln!(
+            out,
+            "A session store in {}: {} logins, refreshes, reads and logouts a second for {} s,\n\
+             sessions that live {} to {}. Every answer is checked.\n",
+            folder.display(),
+            show::count(WORKERS * OPERATIONS_A_SECOND),
+            settings.seconds,
+            show::time(scale.lifetimes.shortest),
+            show::time(scale.lifetimes.longest),
+        )?;
+        writeln!(
+            out,
+            "  time  items live  bytes live      tables         log  expired left   puts/s   gets/s       p50       p99"
+        )?;
+        Ok(())
+    }
+
+    pub fn second(&self, second: &Second) -> Outcome {
+        let Second { at, stats, load } = second;
+        let mut out = stdout().lock();
+        if self.json {
+            let mut line = stats_json(stats);
+            line["at_seconds"] = seconds(*at).into();
+            if let Some(load) = load {
+                line["puts"] = load.puts.into();
+                line["gets"] = load.gets.into();
+                line["p50_micros"] = micros(load.quantile(0.5));
+                line["p99_micros"] = micros(load.quantile(0.99));
+            }
+            return Ok(writeln!(out, "{line}")?);
+        }
+        write!(
+            out,
+            "{:>4} s  {:>10}  {:>10}  {:>10}  {:>10}  {:>12}",
+            at.as_secs(),
+            show::count(stats.live_items),
+            show::bytes(stats.live_bytes),
+            show::bytes(stats.table_bytes),
+            show::bytes(stats.log_bytes),
+            show::bytes(stats.expired_bytes),
+        )?;
+        let quantile =
+            |load: &Reading, share| load.quantile(share).map_or("-".to_owned(), show::time);
+        match load {
+            None => writeln!(out)?,
+            Some(load) => writeln!(
+                out,
+                "  {:>7}  {:>7}  {:>8}  {:>8}",
+                show::count(load.puts),
+                show::count(load.gets),
+                quantile(load, 0.5),
+                quantile(load, 0.99),
+            )?,
+        }
+        Ok(())
+    }
+
+    pub fn resting(&self) -> Outcome {
+        if !self.json {
+            writeln!(stdout().lock(), "\nNo load and no write from here on.\n")?;
+        }
+        Ok(())
+    }
+
+    /// `in_folder`: the bytes of all files, as the file system counts them.
+    pub fn closing(&self, report: &Report, in_folder: u64) -> Outcome {
+        let mut out = stdout().lock();
+        if self.json {
+            return Ok(writeln!(out, "{}", closing_json(report, in_folder))?);
+        }
+        let Tally {
+            reads,
+            ghosts,
+            lost,
+            wrong,
+        } = report.tally;
+        let never = "never".to_owned();
+        let rows = [
+            (
+                "expired or deleted items returned",
+                format!("{ghosts} of {} answers", show::count(reads)),
+            ),
+            ("live items missed", lost.to_string()),
+            ("answers unlike what was written", wrong.to_string()),
+            (
+                "last table removed after the last write",
+                report.emptied.map_or(never, show::time),
+            ),
+            (
+                "  written meanwhile by the database",
+                show::bytes(report.written_at_rest()),
+            ),
+            (
+                "left in the folder",
+                format!(
+                    "{}, of them log allocated ahead {}",
+                    show::bytes(in_folder),
+                    show::bytes(report.stats.log_bytes),
+                ),
+            ),
+            (
+                "tables to live data, at most",
+                format!("{:.2}", report.highest_ratio),
+            ),
+            (
+                "bytes written per byte put",
+                format!("{:.2}", report.written_per_byte_put()),
+            ),
+            (
+                "from expiry to removal, half within",
+                report.removal_p50.map_or("-".to_owned(), show::time),
+            ),
+            (
+                "from expiry to removal, at most",
+                format!(
+                    "{} (of {} items; promised {})",
+                    show::time(report.removal_longest),
+                    show::count(report.removed as u64),
+                    show::time(report.removed_within),
+                ),
+            ),
+        ];
+        writeln!(out)?;
+        for (what, amount) in rows {
+            writeln!(out, "{what:<41}{amount}")?;
+        }
+        if report.broken().is_empty() {
+            writeln!(out, "\nEvery promise was kept.")?;
+        }
+        Ok(())
+    }
+}
+
+fn closing_json(report: &Report, in_folder: u64) -> Value {
+    json!({
+        "reads": report.tally.reads,
+        "expired_returned": report.tally.ghosts,
+        "live_missed": report.tally.lost,
+        "wrong_answers": report.tally.wrong,
+        "emptied_after_seconds": report.emptied.map(seconds),
+        "written_at_rest_bytes": report.written_at_rest(),
+        "in_folder_bytes": in_folder,
+        "highest_tables_to_live": report.highest_ratio,
+        "written_per_byte_put": report.written_per_byte_put(),
+        "removals_timed": report.removed,
+        "removal_p50_seconds": report.removal_p50.map(seconds),
+        "removal_max_seconds": seconds(report.removal_longest),
+        "removal_promised_seconds": seconds(report.removed_within),
+        "broken": report.broken(),
+    })
+}
+
+fn micros(time: Option<Duration>) -> Value {
+    time.map_or(Value::Null, |time| {
+        (time.as_nanos() as f64 / 1_000.0).into()
+    })
+}

@@ -1,0 +1,58 @@
+//! Sessions that look like real ones, from a number: the same number gives the same bytes, so nobody has to keep them.
+
+/// SplitMix64 (Steele, Lea, Flood, 2014): small, fast, and every seed gives a sequence of its own.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    pub fn pick<'a>(&mut self, among: &[&'a str]) -> &'a str {
+        among[self.below(among.len() as u64) as usize]
+    }
+}
+
+/// `sess:` and 128 bits in hexadecimal digits.
+pub fn key(id: u64) -> String {
+    let mut random = Random::new(id);
+    format!("sess:{:016x}{:016x}", random.next(), random.next())
+}
+
+/// What a web application keeps for a visitor; `version` counts how often it was written.
+pub fn value(id: u64, version: u32) -> String {
+    const NAMES: [&str; 8] = [
+        "ada", "grace", "edsger", "barbara", "donald", "frances", "tony", "lynn",
+    ];
+    const HOSTS: [&str; 3] = ["example.org", "example.com", "mail.example.net"];
+    const ROLES: [&str; 5] = ["reader", "editor", "billing", "support", "admin"];
+    const AGENTS: [&str; 3] = [
+        "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148",
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/130.0.0.0 Safari/537.36",
+    ];
+    let mut random = Random::new(!id);
+    let number = random.below(100_000);
+    format!(
+        r#"{{"user":{number},"mail":"{}.{number}@{}","roles":["{}","{}"],"address":"203.0.113.{}","agent":"{}","token":"{:016x}","views":{version}}}"#,
+        random.pick(&NAMES),
+        random.pick(&HOSTS),
+        random.pick(&ROLES),
+        random.pick(&ROLES),
+        random.below(256),
+        random.pick(&AGENTS),
+        random.next(),
+    )
+}

@@ -1,0 +1,91 @@
+//! How long after its expiry an item is gone from disk.
+//!
+//! The database says when the item expired that has been expired for longest and is still in a live file. So an item is
+//! off the disk when everything that expired up to its own expiry is; it is noticed at the next look, and the time up to
+//! that look is what counts.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+#[derive(Default)]
+pub struct Watch {
+    /// Expiries of items that may still be on disk.
+    waiting: BinaryHeap<Reverse<u64>>,
+    /// Milliseconds from expiry to removal.
+    lags: Vec<u64>,
+    /// The longest of all that are still waiting, at the last look.
+    pending: u64,
+}
+
+impl Watch {
+    pub fn expires(&mut self, moment: u64) {
+        self.waiting.push(Reverse(moment));
+    }
+
+    /// `oldest` is what the database said between the readings `asked` and `answered` of the clock.
+    pub fn look(&mut self, oldest: Option<u64>, asked: u64, answered: u64) {
+        let removed_before = oldest.unwrap_or(u64::MAX).min(asked + 1);
+        while let Some(&Reverse(moment)) = self.waiting.peek()
+            && moment < removed_before
+        {
+            self.waiting.pop();
+            self.lags.push(answered - moment);
+        }
+        let first = self
+            .waiting
+            .peek()
+            .map_or(u64::MAX, |&Reverse(moment)| moment);
+        self.pending = asked.saturating_sub(first);
+    }
+
+    pub fn removed(&self) -> usize {
+        self.lags.len()
+    }
+
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let mut lags = self.lags.clone();
+        lags.sort_unstable();
+        let rank = (lags.len() as f64 * share).ceil() as usize;
+        lags.get(rank.saturating_sub(1))
+            .map(|&millis| Duration::from_millis(millis))
+    }
+
+    /// The longest time that any item was, or still is, expired and on disk.
+    pub fn longest(&self) -> Duration {
+        let removed = self.lags.iter().copied().max().unwrap_or(0);
+        Duration::from_millis(removed.max(self.pending))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_removed_when_the_oldest_on_disk_expired_later() {
+        let mut watch = Watch::default();
+        for moment in [100, 200, 300] {
+            watch.expires(moment);
+        }
+        watch.look(Some(100), 150, 151);
+        assert_eq!(
+            (watch.removed(), watch.longest()),
+            (0, Duration::from_millis(50))
+        );
+        watch.look(Some(200), 250, 252);
+        assert_eq!(
+            (watch.removed(), watch.longest()),
+            (1, Duration::from_millis(152))
+        );
+        watch.look(None, 260, 260);
+        assert_eq!(
+            (watch.removed(), watch.pending),
+            (2, 0),
+            "300 is yet to come"
+        );
+        watch.look(None, 300, 301);
+        assert_eq!(watch.quantile(0.5), Some(Duration::from_millis(60)));
+        assert_eq!(watch.quantile(1.0), Some(Duration::from_millis(152)));
+    }
+}

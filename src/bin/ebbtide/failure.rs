@@ -1,0 +1,61 @@
+//! Why a command was not done, and how that is said.
+
+use std::io;
+use std::path::Path;
+
+use clap::error::ErrorKind;
+
+/// What every command returns.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+/// Why a command ended early; the text is one line for a person.
+pub enum Failure {
+    /// Exit status 1: no such item or container.
+    NotFound(String),
+    /// Exit status 2.
+    Refused(String),
+    /// Nobody reads standard output any more. Not an error.
+    ReaderLeft,
+}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        Failure::Refused(error.to_string())
+    }
+}
+
+/// For standard output and standard input; files say their names, see [`Failure::file`].
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderLeft,
+            _ => Failure::Refused(error.to_string()),
+        }
+    }
+}
+
+impl Failure {
+    pub fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
+        Failure::Refused(format!("cannot {doing} {}: {error}", path.display()))
+    }
+}
+
+/// Help and version go to standard output. Of anything else clap has to say, the first paragraph is kept, on one line.
+pub fn usage(refused: clap::Error) -> Outcome {
+    match refused.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(refused.print()?),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Refused(
+            "which command? `ebbtide help` lists them".to_owned(),
+        )),
+        _ => {
+            let text = refused.render().to_string();
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .take_while(|line| !line.is_empty());
+            let said = lines.collect::<Vec<_>>().join(" ");
+            let said = said.strip_prefix("error: ").unwrap_or(&said);
+            Err(Failure::Refused(format!("{said}; see `ebbtide help`")))
+        }
+    }
+}

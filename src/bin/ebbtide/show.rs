@@ -1,0 +1,158 @@
+//! Numbers as a person reads them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::DefaultTtl;
+use serde_json::Value;
+
+/// `317 B`, `1.2 MiB`: three digits or so.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut amount = count as f64 / 1024.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next().expect("there are five");
+    // What would be printed as 1024 is one of the next unit.
+    while amount >= 1023.5 {
+        let Some(next) = units.next() else { break };
+        (amount, unit) = (amount / 1024.0, next);
+    }
+    let decimals = if amount < 99.95 { 1 } else { 0 };
+    format!("{amount:.decimals$} {unit}")
+}
+
+/// `12,345`.
+pub fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1.5 us`, `850 us`, `12.3 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
+pub fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1e-5 => format!("{:.1} us", seconds * 1e6),
+        ..1e-3 => format!("{:.0} us", seconds * 1e6),
+        ..1.0 => format!("{:.1} ms", seconds * 1e3),
+        ..120.0 => format!("{seconds:.1} s"),
+        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
+        ..172_800.0 => format!("{:.1} h", seconds / 3_600.0),
+        _ => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
+/// As `ebbtide ttl` takes it, milliseconds as decimals.
+pub fn default_ttl(default: DefaultTtl) -> String {
+    match default {
+        DefaultTtl::Off => "off".to_owned(),
+        DefaultTtl::NoDefault => "-1".to_owned(),
+        DefaultTtl::After(time) => time.as_secs_f64().to_string(),
+    }
+}
+
+/// `null`, -1, or seconds.
+pub fn default_ttl_json(default: DefaultTtl) -> Value {
+    match default {
+        DefaultTtl::Off => Value::Null,
+        DefaultTtl::NoDefault => (-1).into(),
+        DefaultTtl::After(time) if time.subsec_nanos() == 0 => time.as_secs().into(),
+        DefaultTtl::After(time) => time.as_secs_f64().into(),
+    }
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn moment_json(moment: Option<SystemTime>) -> Value {
+    let since = moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
+    since.map_or(Value::Null, |since| (since.as_millis() as u64).into())
+}
+
+/// Rows under a header, each column as wide as its widest cell; all but the first stand on the right.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let header = header.iter().map(|cell| (*cell).to_owned()).collect();
+    let lines: Vec<&Vec<String>> = std::iter::once(&header).chain(rows).collect();
+    let width = |column: usize| {
+        let cells = lines.iter().map(|line| line[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for line in &lines {
+        for (column, cell) in line.iter().enumerate() {
+            match column {
+                0 => text.push_str(&format!("{cell:<0$}", width(column))),
+                _ => text.push_str(&format!("  {cell:>0$}", width(column))),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_about_three_digits() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_258_291, "1.2 MiB"),
+            (104_857_600, "100 MiB"),
+            (1_073_741_823, "1.0 GiB"),
+            (u64::MAX, "16384 PiB"),
+        ];
+        for (count, text) in cases {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn times_take_the_unit_that_fits() {
+        let cases = [
+            (0, "0.0 us"),
+            (9, "9.0 us"),
+            (850, "850 us"),
+            (12_340, "12.3 ms"),
+            (4_500_000, "4.5 s"),
+            (720_000_000, "12 min"),
+            (700_000_000_000, "8.1 d"),
+        ];
+        for (micros, text) in cases {
+            assert_eq!(time(Duration::from_micros(micros)), text);
+        }
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let rows = [
+            vec!["sessions".to_owned(), "7".to_owned()],
+            vec!["s".to_owned(), "1,000".to_owned()],
+        ];
+        assert_eq!(
+            table(&["NAME", "N"], &rows),
+            "NAME          N\nsessions      7\ns         1,000\n"
+        );
+    }
+}

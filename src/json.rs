@@ -1,0 +1,377 @@
+//! Items as JSON, one object a line: what `ebbtide export` writes and `ebbtide import` reads.
+//!
+//! A value that is a JSON object stands in the line as it is, behind what the engine knows of the item; any other value
+//! is a member of its own:
+//!
+//! ```text
+//! {"_key":"s-1","_ts":1772366400,"ttl":1800,"user":"ada","visits":7}      the value is {"user":"ada","visits":7}
+//! {"_key":"s-2","_ts":1772366400,"_value":"plain text"}                   the value is text
+//! {"_key_base64":"/w==","_ts":1772366400,"_value_base64":"AP8="}          neither key nor value is UTF-8
+//!
+//! _key    the key; in a line that was not exported, a field of the caller's choice holds it: a string, or a number,
+//!         whose digits as they are written are the key
+//! _ts     when the item was last written: seconds since the Unix epoch, rounded down. Ignored when read: reading a
+//!         line is a write, and restarts the countdown
+//! ttl     the item's own ttl: -1 for never, or whole seconds from 1 to 2 147 483 647; absent where it inherits. A ttl
+//!         with milliseconds is shown as the next whole second
+//! ```
+//!
+//! These members belong to the item, not to its value: reading takes them out, and leaves every other byte of the object
+//! as it was, with its order, its spaces, repeated names and numbers of any size. So a line that was written here is
+//! read back to the same key, value and ttl. An object that would not come back so (it has a member of one of these
+//! names, or a line break) is shown as text in `_value`.
+//!
+//! Nothing here recurses: the depth of an object is limited by the length of its line alone.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::container::{Item, check_item};
+use crate::error::{Error, Result};
+use crate::types::{DefaultTtl, Ttl};
+
+/// The member that holds the key in an exported line.
+pub const KEY: &str = "_key";
+const KEY_BASE64: &str = "_key_base64";
+const WRITTEN_AT: &str = "_ts";
+const TTL: &str = "ttl";
+const VALUE: &str = "_value";
+const VALUE_BASE64: &str = "_value_base64";
+
+/// The members that belong to the item and not to its value.
+const OWN: [&str; 6] = [KEY, KEY_BASE64, WRITTEN_AT, TTL, VALUE, VALUE_BASE64];
+
+/// An item to be written, as a line of JSON describes it. Key and value are within the limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// 1 to 65 535 bytes.
+    pub key: Vec<u8>,
+    /// Up to 64 MiB.
+    pub value: Vec<u8>,
+    /// [`Ttl::Inherit`], [`Ttl::Never`], or [`Ttl::After`] whole seconds.
+    pub ttl: Ttl,
+}
+
+/// An item as one line of JSON, without the line's end.
+pub fn to_json(item: &Item) -> String {
+    line(item.key(), item.value(), item.written_at(), item.ttl())
+}
+
+/// The item that a line of JSON describes. Its key is the member `key_field`, or else the one that [`to_json`] writes.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{Ttl, json};
+///
+/// let entry = json::from_json(br#"{"id": "s-1", "user": "ada", "ttl": 1800}"#, "id")?;
+/// assert_eq!(entry.key, b"s-1");
+/// assert_eq!(entry.value, br#"{"id": "s-1", "user": "ada"}"#);
+/// assert_eq!(entry.ttl, Ttl::After(Duration::from_secs(1_800)));
+/// # Ok::<(), ebbtide::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::InvalidArgument`]: no JSON object, no key, a ttl, key or value out of range, or a member that is asked for
+/// and stands there twice.
+pub fn from_json(line: &[u8], key_field: &str) -> Result<Entry> {
+    let text = std::str::from_utf8(line).map_err(|error| broken(&error))?;
+    let object = Object::parse(text.trim_ascii())?;
+    let ttl = object.only(TTL)?.map_or(Ok(Ttl::Inherit), parse_ttl)?;
+    let key = object.key(key_field)?;
+    let value = object.value(key_field)?;
+    check_item(&key, &value)?;
+    Ok(Entry { key, value, ttl })
+}
+
+/// An item's ttl as JSON and the command line write it: `-1`, or whole seconds.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for everything else, `null`, `"60"` and `1.5` among it.
+pub fn parse_ttl(text: &str) -> Result<Ttl> {
+    match text.parse::<i64>() {
+        Ok(-1) => Ok(Ttl::Never),
+        Ok(seconds @ 1..=MAX_SECONDS) => Ok(Ttl::After(Duration::from_secs(seconds as u64))),
+        _ => Err(Error::invalid(
+            "ttl",
+            shortened(text),
+            "-1 (never), or whole seconds from 1 to 2147483647",
+        )),
+    }
+}
+
+/// A container's default ttl as the command line writes it: `off`, `-1`, or whole seconds.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for everything else.
+pub fn parse_default_ttl(text: &str) -> Result<DefaultTtl> {
+    match (text, parse_ttl(text)) {
+        ("off", _) => Ok(DefaultTtl::Off),
+        (_, Ok(Ttl::Never)) => Ok(DefaultTtl::NoDefault),
+        (_, Ok(Ttl::After(time))) => Ok(DefaultTtl::After(time)),
+        _ => Err(Error::invalid(
+            "default ttl",
+            shortened(text),
+            "off, -1 (on without default), or whole seconds from 1 to 2147483647",
+        )),
+    }
+}
+
+const MAX_SECONDS: i64 = 2_147_483_647;
+
+fn line(key: &[u8], value: &[u8], written_at: SystemTime, ttl: Ttl) -> String {
+    let mut line = String::with_capacity(key.len() + value.len() + 48);
+    line.push('{');
+    push_bytes(&mut line, key, KEY, KEY_BASE64);
+    let seconds = written_at
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    line.push_str(&format!(",\"{WRITTEN_AT}\":{seconds}"));
+    match ttl {
+        Ttl::Never => line.push_str(&format!(",\"{TTL}\":-1")),
+        Ttl::After(time) => {
+            let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
+            line.push_str(&format!(",\"{TTL}\":{seconds}"));
+        }
+        Ttl::Inherit | Ttl::Until(_) => {}
+    }
+    match members_in_place(value) {
+        Some("") => line.push('}'),
+        Some(members) => {
+            line.push(',');
+            line.push_str(members);
+            line.push('}');
+        }
+        None => {
+            line.push(',');
+            push_bytes(&mut line, value, VALUE, VALUE_BASE64);
+            line.push('}');
+        }
+    }
+    line
+}
+
+/// What stands between the braces of a value that comes back as it is when it is shown in place.
+fn members_in_place(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    let members = text.strip_prefix('{')?.strip_suffix('}')?;
+    let object = Object::parse(text).ok()?;
+    let taken = object
+        .members
+        .iter()
+        .any(|member| OWN.contains(&member.name.as_str()));
+    let in_place = !taken && !text.contains(['\n', '\r']);
+    // Of an object without members, the braces alone come back.
+    (in_place && (members.is_empty() || !object.members.is_empty())).then_some(members)
+}
+
+fn push_bytes(line: &mut String, bytes: &[u8], as_text: &str, as_base64: &str) {
+    let (name, text) = match std::str::from_utf8(bytes) {
+        Ok(text) => (as_text, serde_json::Value::from(text)),
+        Err(_) => (as_base64, base64::encode(bytes).into()),
+    };
+    line.push_str(&format!("\"{name}\":{text}"));
+}
+
+/// A JSON object, cut at the commas between its members.
+struct Object<'a> {
+    members: Vec<Member<'a>>,
+}
+
+struct Member<'a> {
+    name: String,
+    /// The value's text.
+    value: &'a str,
+    /// The text from the comma (or brace) before the member to the one behind it.
+    whole: &'a str,
+}
+
+impl<'a> Object<'a> {
+    /// `text` has no spaces around it.
+    fn parse(text: &'a str) -> Result<Object<'a>> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let values = deserializer
+            .deserialize_map(Members)
+            .and_then(|values| deserializer.end().map(|()| values))
+            .map_err(|error| broken(&error))?;
+        let count = values.len();
+        let mut members = Vec::with_capacity(count);
+        let mut from = 1;
+        for (i, (name, value)) in values.into_iter().enumerate() {
+            let value = value.get();
+            let end = value.as_ptr() as usize - text.as_ptr() as usize + value.len();
+            // Nothing but spaces stands between a value and the comma behind it, or the object's last brace.
+            let behind = if i + 1 == count { '}' } else { ',' };
+            let to = end + text[end..].find(behind).expect("serde_json has seen it");
+            let whole = &text[from..to];
+            members.push(Member { name, value, whole });
+            from = to + 1;
+        }
+        Ok(Object { members })
+    }
+
+    /// The value of the member of this name, in JSON.
+    fn only(&self, name: &str) -> Result<Option<&'a str>> {
+        let mut found = self.members.iter().filter(|member| member.name == name);
+        let first = found.next().map(|member| member.value);
+        match found.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::invalid(
+                "line",
+                format!("with {name:?} twice"),
+                "the members that make the item stand there once",
+            )),
+        }
+    }
+
+    fn key(&self, key_field: &str) -> Result<Vec<u8>> {
+        if key_field != KEY_BASE64
+            && let Some(json) = self.only(key_field)?.or(self.only(KEY)?)
+        {
+            let refused =
+                || Error::invalid("key", shortened(json), "a JSON string or a JSON number");
+            return match json.as_bytes()[0] {
+                b'"' => serde_json::from_str::<String>(json)
+                    .map(String::into_bytes)
+                    .map_err(|_| refused()),
+                b'-' | b'0'..=b'9' => Ok(json.into()),
+                _ => Err(refused()),
+            };
+        }
+        self.base64(KEY_BASE64)?.ok_or_else(|| {
+            Error::invalid(
+                "line",
+                format!("without {key_field:?}"),
+                "an object whose member of this name, a string or a number, is the key",
+            )
+        })
+    }
+
+    fn value(&self, key_field: &str) -> Result<Vec<u8>> {
+        let is_own = |member: &&Member<'_>| OWN.contains(&member.name.as_str());
+        let text = self.only(VALUE)?.map(|json| {
+            serde_json::from_str::<String>(json)
+                .map(String::into_bytes)
+                .map_err(|_| Error::invalid(VALUE, shortened(json), "a JSON string"))
+        });
+        let Some(value) = text.or_else(|| self.base64(VALUE_BASE64).transpose()) else {
+            let kept: Vec<_> = self
+                .members
+                .iter()
+                .filter(|member| !is_own(member))
+                .collect();
+            let wholes: Vec<_> = kept.iter().map(|member| member.whole).collect();
+            return Ok(format!("{{{}}}", wholes.join(",")).into_bytes());
+        };
+        let mut others = self.members.iter().filter(|member| !is_own(member));
+        match others.find(|member| member.name != key_field) {
+            None => value,
+            Some(member) => Err(Error::invalid(
+                "line",
+                format!("with {VALUE:?} beside {:?}", shortened(&member.name)),
+                "the value as text, or as the object's other members, not both",
+            )),
+        }
+    }
+
+    fn base64(&self, name: &'static str) -> Result<Option<Vec<u8>>> {
+        let Some(json) = self.only(name)? else {
+            return Ok(None);
+        };
+        let text = serde_json::from_str::<String>(json).ok();
+        match text.and_then(|text| base64::decode(text.as_bytes())) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(Error::invalid(
+                name,
+                shortened(json),
+                "a JSON string of padded base64",
+            )),
+        }
+    }
+}
+
+/// Collects the members of an object, in their order, each value as its text.
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(
+        self,
+        mut map: A,
+    ) -> std::result::Result<Self::Value, A::Error> {
+        let mut members = vec![];
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(members)
+    }
+}
+
+fn broken(error: &dyn fmt::Display) -> Error {
+    Error::invalid("line", format!("({error})"), "one JSON object a line")
+}
+
+/// What an error repeats of a text of any length.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
+/// Base64 with the standard alphabet, padded (RFC 4648, section 4).
+mod base64 {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    pub fn encode(bytes: &[u8]) -> String {
+        let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+        for chunk in bytes.chunks(3) {
+            let mut group = [0; 4];
+            group[1..=chunk.len()].copy_from_slice(chunk);
+            let bits = u32::from_be_bytes(group);
+            for digit in 0..4 {
+                let sextet = (bits >> (18 - 6 * digit)) & 63;
+                let stands = digit <= chunk.len();
+                text.push(if stands {
+                    ALPHABET[sextet as usize] as char
+                } else {
+                    '='
+                });
+            }
+        }
+        text
+    }
+
+    /// `None` where `text` is not what [`encode`] writes.
+    pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+        let (groups, rest) = text.as_chunks::<4>();
+        for group in groups {
+            let padding = group
+                .iter()
+                .rev()
+                .take_while(|&&digit| digit == b'=')
+                .count();
+            let mut bits = 0;
+            for &digit in &group[..4 - padding] {
+                let sextet = ALPHABET.iter().position(|&known| known == digit)?;
+                bits = bits << 6 | sextet as u32;
+            }
+            let group = (bits << (6 * padding)).to_be_bytes();
+            bytes.extend_from_slice(group.get(1..4 - padding)?);
+        }
+        (rest.is_empty() && encode(&bytes).as_bytes() == text).then_some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const NOON: Duration = Duration::from_millis(1_772_366_400_999);
+
+fn shown(key: &[u8], value: &[u8], ttl: Ttl) -> String {
+    line(key, value, UNIX_EPOCH + NOON, ttl)
+}
+
+fn read(line: &str) -> Result<Entry> {
+    from_json(line.as_bytes(), "id")
+}
+
+fn value_of(line: &str) -> String {
+    String::from_utf8(read(line).unwrap().value).unwrap()
+}
+
+#[track_caller]
+fn refused(line: &str, words: &[&str]) {
+    let error = read(line).unwrap_err().to_string();
+    for word in words {
+        assert!(error.contains(word), "{word:?} is not in {error:?}");
+    }
+}
+
+#[test]
+fn an_object_is_shown_in_place() {
+    let after = |millis| Ttl::After(Duration::from_millis(millis));
+    let value = br#"{"user": "ada", "visits":7 }"#;
+    assert_eq!(
+        shown(b"s-1", value, after(1_800_000)),
+        r#"{"_key":"s-1","_ts":1772366400,"ttl":1800,"user": "ada", "visits":7 }"#
+    );
+    assert_eq!(
+        shown(b"s-1", b"{}", Ttl::Never),
+        r#"{"_key":"s-1","_ts":1772366400,"ttl":-1}"#
+    );
+    assert_eq!(
+        shown(b"s-1", b"{}", Ttl::Inherit),
+        r#"{"_key":"s-1","_ts":1772366400}"#
+    );
+    assert!(shown(b"s", b"{}", after(1_001)).ends_with(r#""ttl":2}"#));
+    assert!(shown(b"s", b"{}", after(0)).ends_with(r#""ttl":1}"#));
+}
+
+#[test]
+fn what_is_no_object_is_shown_as_text() {
+    let cases: [(&[u8], &str); 8] = [
+        (b"plain \"text\"\n", r#""_value":"plain \"text\"\n""#),
+        (b"", r#""_value":"""#),
+        (b"42", r#""_value":"42""#),
+        (b"[1]", r#""_value":"[1]""#),
+        (b"{\"a\":1", r#""_value":"{\"a\":1""#),
+        (b"{ }", r#""_value":"{ }""#),
+        (b"{\"\\u0074tl\":5}", r#""_value":"{\"\\u0074tl\":5}""#),
+        (b"{\"a\":\n1}", r#""_value":"{\"a\":\n1}""#),
+    ];
+    for (value, member) in cases {
+        let line = shown(b"k", value, Ttl::Inherit);
+        assert_eq!(line, format!(r#"{{"_key":"k","_ts":1772366400,{member}}}"#));
+        assert_eq!(read(&line).unwrap().value, value);
+    }
+    let line = shown(b"\xff", b"\x00\xff", Ttl::Inherit);
+    assert_eq!(
+        line,
+        r#"{"_key_base64":"/w==","_ts":1772366400,"_value_base64":"AP8="}"#
+    );
+}
+
+#[test]
+fn a_foreign_line_keeps_every_byte_but_the_items_own() {
+    let whole = r#"{ "id" : "a b" , "n": 1e999, "n":[ {"ttl":0} ] }"#;
+    assert_eq!(value_of(whole), whole);
+    assert_eq!(value_of(&format!("  {whole}\r\n")), whole);
+    assert_eq!(value_of(r#"{"ttl":5,"id":1,"a":2}"#), r#"{"id":1,"a":2}"#);
+    assert_eq!(
+        value_of(r#"{"id":1, "ttl":5, "a":2}"#),
+        r#"{"id":1, "a":2}"#
+    );
+    assert_eq!(value_of(r#"{"id":1,"a":2,"_ts":9}"#), r#"{"id":1,"a":2}"#);
+    assert_eq!(value_of(r#"{"_key":"k","_ts":9}"#), "{}");
+    let deep = format!(
+        r#"{{"id":1,"deep":{}{}}}"#,
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    assert_eq!(value_of(&deep), deep);
+}
+
+#[test]
+fn a_key_is_a_string_or_the_digits_of_a_number() {
+    let key = |line| String::from_utf8(read(line).unwrap().key).unwrap();
+    assert_eq!(key(r#"{"id":"\u00e9\n"}"#), "\u{e9}\n");
+    assert_eq!(
+        key(r#"{"id":-12345678901234567890123}"#),
+        "-12345678901234567890123"
+    );
+    assert_eq!(key(r#"{"id":1.50}"#), "1.50");
+    assert_eq!(key(r#"{"id":"mine","_key":"exported"}"#), "mine");
+    assert_eq!(key(r#"{"a":1,"_key":"exported"}"#), "exported");
+    for no_key in ["null", "true", "[1]", r#"{"a":1}"#, r#""\ud800""#] {
+        refused(&format!(r#"{{"id":{no_key}}}"#), &["key", no_key, "string"]);
+    }
+    refused(r#"{"a":1}"#, &["without \"id\""]);
+    refused(r#"{"id":""}"#, &["key of 0 bytes", "1 to 65535"]);
+    refused(r#"{"id":1,"id":2}"#, &["\"id\" twice"]);
+    let long = format!(r#"{{"id":"{}"}}"#, "x".repeat(65_536));
+    refused(&long, &["key of 65536 bytes"]);
+}
+
+#[test]
+fn ttls_are_whole_seconds_or_never() {
+    let ttl = |ttl: &str| read(&format!(r#"{{"id":1,"ttl":{ttl}}}"#)).map(|entry| entry.ttl);
+    assert_eq!(read(r#"{"id":1}"#).unwrap().ttl, Ttl::Inherit);
+    assert_eq!(ttl("-1").unwrap(), Ttl::Never);
+    assert_eq!(ttl("1").unwrap(), Ttl::After(Duration::from_secs(1)));
+    assert_eq!(
+        ttl("2147483647").unwrap(),
+        Ttl::After(Duration::from_secs(2_147_483_647))
+    );
+    for given in [
+        "0",
+        "-2",
+        "2147483648",
+        "null",
+        "\"60\"",
+        "1.5",
+        "60.0",
+        "6e1",
+        "true",
+        "[60]",
+        "{}",
+        "99999999999999999999",
+    ] {
+        let error = ttl(given).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "ttl {given} is not allowed: -1 (never), or whole seconds from 1 to 2147483647"
+            )
+        );
+    }
+    refused(r#"{"id":1,"ttl":5,"ttl":6}"#, &["\"ttl\" twice"]);
+}
+
+#[test]
+fn default_ttls_can_be_off() {
+    assert_eq!(parse_default_ttl("off").unwrap(), DefaultTtl::Off);
+    assert_eq!(parse_default_ttl("-1").unwrap(), DefaultTtl::NoDefault);
+    let minute = DefaultTtl::After(Duration::from_secs(60));
+    assert_eq!(parse_default_ttl("60").unwrap(), minute);
+    for given in ["0", "-2", "2147483648", "on", "", "1.5", "null"] {
+        let error = parse_default_ttl(given).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("default ttl {given} is not allowed: off, -1")));
+    }
+}
+
+#[test]
+fn broken_lines_are_refused() {
+    for line in [
+        "",
+        "null",
+        "[]",
+        "{",
+        "{}x",
+        "{} {}",
+        r#"{"id":1,}"#,
+        r#"{"id":01}"#,
+        "{id:1}",
+    ] {
+        refused(line, &["line (", "one JSON object a line"]);
+    }
+    assert!(from_json(b"{\"id\":\"\xff\"}", "id").is_err());
+    refused(r#"{"id":1,"_value":5}"#, &["_value 5", "a JSON string"]);
+    refused(r#"{"id":1,"_value_base64":"A"}"#, &["base64"]);
+    refused(r#"{"id":1,"_value":"a","b":2}"#, &["beside \"b\""]);
+    assert_eq!(value_of(r#"{"id":1,"_value":"a"}"#), "a");
+}
+
+#[test]
+fn base64_is_that_of_rfc_4648() {
+    let cases = [
+        ("", ""),
+        ("f", "Zg=="),
+        ("fo", "Zm8="),
+        ("foo", "Zm9v"),
+        ("foob", "Zm9vYg=="),
+        ("fooba", "Zm9vYmE="),
+        ("foobar", "Zm9vYmFy"),
+    ];
+    for (bytes, text) in cases {
+        assert_eq!(base64::encode(bytes.as_bytes()), text);
+        assert_eq!(base64::decode(text.as_bytes()).unwrap(), bytes.as_bytes());
+    }
+    for wrong in [
+        "Zg", "Zg=", "Zh==", "====", "Z===", "Zg==Zg==", "Zm9 ", "Zm9v\n",
+    ] {
+        assert_eq!(base64::decode(wrong.as_bytes()), None, "{wrong}");
+    }
+}
+
+/// Bytes of every kind, and objects with and without the members of an item.
+fn values() -> impl Strategy<Value = Vec<u8>> {
+    let member = (
+        prop_oneof![
+            Just("ttl"),
+            Just("_key"),
+            Just("_value"),
+            Just("a"),
+            Just("\\u0062")
+        ],
+        prop_oneof![
+            Just("1"),
+            Just("\"x,}\""),
+            Just("{\"ttl\":[0]}"),
+            Just("null")
+        ],
+        "[ \t]{0,2}",
+    );
+    let object = (prop::collection::vec(member, 0..4), "[ \n]{0,1}").prop_map(|(members, end)| {
+        let members: Vec<_> = members
+            .iter()
+            .map(|(name, value, space)| format!("{space}\"{name}\"{space}:{value}{space}"))
+            .collect();
+        format!("{{{}{end}}}", members.join(",")).into_bytes()
+    });
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..20),
+        ".{0,20}".prop_map(String::into_bytes),
+        object,
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_line_is_read_back_to_the_same_item(
+        key in prop_oneof![prop::collection::vec(any::<u8>(), 1..20), ".{1,20}".prop_map(String::into_bytes)],
+        value in values(),
+        ttl in prop_oneof![
+            Just(Ttl::Inherit),
+            Just(Ttl::Never),
+            (1..=2_147_483_647_u64).prop_map(|seconds| Ttl::After(Duration::from_secs(seconds))),
+        ],
+    ) {
+        let line = shown(&key, &value, ttl);
+        prop_assert!(!line.contains('\n'));
+        prop_assert_eq!(from_json(line.as_bytes(), KEY).unwrap(), Entry { key, value, ttl });
+    }
+
+    #[test]
+    fn no_line_breaks_the_reader(line in prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        "[{}\\[\\]\",:0-9a-z\\\\_ ]{0,40}".prop_map(String::into_bytes),
+        values(),
+    ]) {
+        if let Ok(entry) = from_json(&line, "a") {
+            let again = shown(&entry.key, &entry.value, entry.ttl);
+            prop_assert_eq!(from_json(again.as_bytes(), KEY).unwrap(), entry);
+        }
+    }
+}

@@ -1,0 +1,700 @@
+//! Goal: the command line does what its help says, with the exit status and the one line on standard error that scripts
+//! rely on. Method: run the built program, each command on a folder of its own, and read what it prints.
+
+// clippy.toml keeps the library away from the world; these tests look at it from outside.
+#![allow(clippy::disallowed_methods)]
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+const ALLOWED_TTL: &str = "-1 (never), or whole seconds from 1 to 2147483647";
+
+/// A folder that goes with the test.
+struct World {
+    folder: tempfile::TempDir,
+}
+
+/// What a run of the program left.
+struct Ran {
+    status: i32,
+    out: Vec<u8>,
+    err: String,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
+        command
+            .args(args)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).output().unwrap())
+    }
+
+    fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {
+        let mut command = self.command(args);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // The program may leave before it has read everything.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        writer.join().unwrap();
+        ran
+    }
+
+    /// Runs what must succeed without a word on standard error, and gives its output.
+    #[track_caller]
+    fn ok(&self, args: &[&str]) -> String {
+        self.run(args).ok()
+    }
+
+    /// Runs what must fail, with nothing on standard output, and gives the one line that says why.
+    #[track_caller]
+    fn fails(&self, status: i32, args: &[&str]) -> String {
+        self.run(args).failed(status)
+    }
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        Ran {
+            status: output.status.code().expect("not killed"),
+            out: output.stdout,
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!((self.status, self.err.as_str()), (0, ""));
+        String::from_utf8(self.out).unwrap()
+    }
+
+    #[track_caller]
+    fn failed(self, status: i32) -> String {
+        assert_eq!(self.status, status, "{}", self.err);
+        assert_eq!(self.out, b"", "{}", self.err);
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        let line = self.err.trim_end().strip_prefix("ebbtide: ").unwrap();
+        line.to_owned()
+    }
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap()
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+#[test]
+fn an_item_is_put_read_touched_and_deleted() {
+    let world = World::new();
+    assert_eq!(world.ok(&["put", "db", "c", "key", "caf\u{e9}"]), "");
+    assert_eq!(world.ok(&["get", "db", "c", "key"]), "caf\u{e9}");
+    let item = json(&world.ok(&["get", "db", "c", "key", "--json"]));
+    assert_eq!(
+        (&item["_key"], &item["_value"]),
+        (&json("\"key\""), &json("\"caf\u{e9}\""))
+    );
+    assert_eq!(item.get("ttl"), None);
+    assert!(item["_ts"].as_u64().unwrap().abs_diff(now_seconds()) < 600);
+    assert_eq!(world.ok(&["touch", "db", "c", "key"]), "");
+    assert_eq!(world.ok(&["delete", "db", "c", "key"]), "");
+    assert_eq!(world.ok(&["delete", "db", "c", "key"]), "");
+    let missing = "there is no item \"key\" in \"c\"";
+    assert_eq!(world.fails(1, &["get", "db", "c", "key"]), missing);
+    assert_eq!(world.fails(1, &["touch", "db", "c", "key"]), missing);
+}
+
+#[test]
+fn words_that_look_like_options_are_keys_and_values() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "-5", "-7.5", "--ttl", "-1"]);
+    assert_eq!(world.ok(&["get", "db", "c", "-5"]), "-7.5");
+    world.ok(&["put", "db", "c", "--", "--key", "--value"]);
+    assert_eq!(world.ok(&["get", "db", "c", "--", "--key"]), "--value");
+}
+
+#[test]
+fn an_item_is_gone_when_its_ttl_is_over() {
+    let world = World::new();
+    world.ok(&["ttl", "db", "c", "-1"]);
+    world.ok(&["put", "db", "c", "short", "1", "--ttl", "1"]);
+    world.ok(&["put", "db", "c", "long", "2", "--ttl", "2147483647"]);
+    world.ok(&["put", "db", "c", "never", "3", "--ttl", "-1"]);
+    let item = json(&world.ok(&["get", "db", "c", "long", "--json"]));
+    assert_eq!(item["ttl"], 2_147_483_647);
+    assert_eq!(
+        json(&world.ok(&["get", "db", "c", "never", "--json"]))["ttl"],
+        -1
+    );
+    sleep(Duration::from_millis(1_001));
+    world.fails(1, &["get", "db", "c", "short"]);
+    world.fails(1, &["touch", "db", "c", "short"]);
+    assert_eq!(world.ok(&["scan", "db", "c"]), "long\t2\nnever\t3\n");
+}
+
+#[test]
+fn a_ttl_out_of_range_is_refused_and_nothing_is_stored() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "there", "before"]);
+    for given in [
+        "0",
+        "-2",
+        "2147483648",
+        "null",
+        "\"60\"",
+        "1.5",
+        "60s",
+        "",
+        "99999999999999999999",
+    ] {
+        let why = world.fails(2, &["put", "db", "c", "there", "after", "--ttl", given]);
+        assert_eq!(why, format!("ttl {given} is not allowed: {ALLOWED_TTL}"));
+        let why = world.fails(2, &["ttl", "db", "c", given]);
+        assert!(
+            why.starts_with(&format!("default ttl {given} is not allowed: off, -1")),
+            "{why}"
+        );
+        world.write(
+            "in.jsonl",
+            &format!("{{\"id\":\"there\",\"ttl\":{given}}}\n"),
+        );
+        let why = world.fails(2, &["import", "db", "c", "in.jsonl", "--key", "id"]);
+        assert!(why.starts_with("line 1: "), "{why}");
+    }
+    assert_eq!(world.ok(&["scan", "db", "c"]), "there\tbefore\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "off\n");
+    world.fails(2, &["put", "new", "c", "k", "v", "--ttl", "0"]);
+    assert!(!world.path("new").exists());
+}
+
+#[test]
+fn keys_and_names_have_limits() {
+    let world = World::new();
+    let (longest, longer) = ("k".repeat(65_535), "k".repeat(65_536));
+    world.ok(&["put", "db", "c", &longest, "v"]);
+    assert_eq!(world.ok(&["get", "db", "c", &longest]), "v");
+    let why = world.fails(2, &["put", "db", "c", &longer, "v"]);
+    assert_eq!(why, "key of 65536 bytes is not allowed: 1 to 65535 bytes");
+    let why = world.fails(2, &["put", "db", "c", "", "v"]);
+    assert_eq!(why, "key of 0 bytes is not allowed: 1 to 65535 bytes");
+    world.ok(&["put", "db", &"n".repeat(255), "k", "v"]);
+    for name in ["", "a/b", &"n".repeat(256)] {
+        let why = world.fails(2, &["put", "db", name, "k", "v"]);
+        assert!(why.starts_with("container name "), "{why}");
+    }
+    assert_eq!(
+        world.ok(&["containers", "db"]),
+        format!("c\n{}\n", "n".repeat(255))
+    );
+}
+
+#[test]
+fn values_have_a_limit() {
+    let world = World::new();
+    let line = |key: &str, len: usize| {
+        format!(
+            "{{\"_key\":\"{key}\",\"_value\":\"{}\"}}\n",
+            "v".repeat(len)
+        )
+    };
+    world.write(
+        "in.jsonl",
+        &(line("longest", 64 << 20) + &line("longer", (64 << 20) + 1)),
+    );
+    let why = world.fails(2, &["import", "db", "c", "in.jsonl"]);
+    assert_eq!(
+        why,
+        "line 2: value of 67108865 bytes is not allowed: up to 67108864 bytes (64 MiB) (1 lines before it are stored)"
+    );
+    assert_eq!(world.ok(&["get", "db", "c", "longest"]).len(), 64 << 20);
+}
+
+#[test]
+fn a_scan_shows_what_it_was_asked_for() {
+    let world = World::new();
+    for key in ["a", "b-1", "b-2", "b-3", "c"] {
+        world.ok(&["put", "db", "c", key, &key.to_uppercase()]);
+    }
+    let scan = |options: &[&str]| {
+        let lines = world.ok(&[&["scan", "db", "c"], options].concat());
+        let keys: Vec<_> = lines
+            .lines()
+            .map(|line| line.split('\t').next().unwrap().to_owned())
+            .collect();
+        keys.join(" ")
+    };
+    assert_eq!(
+        world.ok(&["scan", "db", "c", "--limit", "2"]),
+        "a\tA\nb-1\tB-1\n"
+    );
+    assert_eq!(scan(&[]), "a b-1 b-2 b-3 c");
+    assert_eq!(scan(&["--reverse"]), "c b-3 b-2 b-1 a");
+    assert_eq!(scan(&["--prefix", "b-"]), "b-1 b-2 b-3");
+    assert_eq!(
+        scan(&["--prefix", "b-", "--reverse", "--limit", "1"]),
+        "b-3"
+    );
+    assert_eq!(scan(&["--prefix", "b-", "--from", "b-2"]), "b-2 b-3");
+    assert_eq!(
+        scan(&["--prefix", "b-", "--from", "a", "--to", "b-2"]),
+        "b-1"
+    );
+    assert_eq!(scan(&["--from", "b-2", "--to", "c"]), "b-2 b-3");
+    assert_eq!(scan(&["--from", "c", "--to", "b"]), "");
+    assert_eq!(scan(&["--prefix", "b-", "--to", "b"]), "");
+    assert_eq!(scan(&["--prefix", "b-", "--from", "c"]), "");
+    assert_eq!(scan(&["--prefix", ""]), "a b-1 b-2 b-3 c");
+    assert_eq!(scan(&["--limit", "0"]), "");
+    let first = world.ok(&["scan", "db", "c", "--limit", "1", "--json"]);
+    assert_eq!(json(&first)["_value"], "A");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let world = World::new();
+    let lines: String = (0..20_000)
+        .map(|n| format!("{{\"id\":{n},\"text\":\"some text\"}}\n"))
+        .collect();
+    world.write("in.jsonl", &lines);
+    world.ok(&["import", "db", "c", "in.jsonl", "--key", "id"]);
+    for command in [&["scan", "db", "c"][..], &["export", "db", "c"]] {
+        let mut child = world
+            .command(command)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        Ran::of(child.wait_with_output().unwrap()).ok();
+    }
+}
+
+#[test]
+fn the_default_ttl_is_shown_and_set() {
+    let world = World::new();
+    for (text, shown) in [
+        ("off", "null"),
+        ("-1", "-1"),
+        ("1", "1"),
+        ("2147483647", "2147483647"),
+    ] {
+        assert_eq!(world.ok(&["ttl", "db", "c", text]), "");
+        assert_eq!(world.ok(&["ttl", "db", "c"]), format!("{text}\n"));
+        let line = json(&world.ok(&["ttl", "db", "c", "--json"]));
+        assert_eq!(line["default_ttl"], json(shown));
+    }
+    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok(&["ttl", "db", "c", "1"]);
+    sleep(Duration::from_millis(1_001));
+    world.fails(1, &["get", "db", "c", "k"]);
+    world.ok(&["ttl", "db", "c", "off"]);
+    world.fails(1, &["get", "db", "c", "k"]);
+}
+
+#[test]
+fn export_and_import_keep_keys_values_and_ttls() {
+    let world = World::new();
+    let lines = [
+        r#"{"id":"object","n":1e999,"n":[{"ttl":0}], "spaced" : true}"#,
+        r#"{"id":7,"ttl":60}"#,
+        r#"{"_key":"text","_value":"line one\nline two\ttab \u0000","ttl":-1}"#,
+        r#"{"_key":"own member","_value":"{\"ttl\":5}"}"#,
+        r#"{"_key_base64":"/w==","_value_base64":"AP8=","ttl":2147483647}"#,
+        r#"{"_key":"empty","_value":""}"#,
+    ];
+    world.write("in.jsonl", &(lines.join("\r\n\n") + "\n"));
+    assert_eq!(
+        world.ok(&["import", "db", "c", "in.jsonl", "--key", "id"]),
+        "6 lines imported\n"
+    );
+    assert_eq!(world.ok(&["get", "db", "c", "object"]), lines[0]);
+    assert_eq!(world.ok(&["get", "db", "c", "7"]), r#"{"id":7}"#);
+    assert_eq!(world.ok(&["get", "db", "c", "own member"]), r#"{"ttl":5}"#);
+    assert_eq!(
+        world.ok(&["export", "db", "c", "out.jsonl"]),
+        "6 items exported\n"
+    );
+    let exported = std::fs::read(world.path("out.jsonl")).unwrap();
+    assert_eq!(world.run(&["export", "db", "c"]).out, exported);
+    assert_eq!(world.run(&["scan", "db", "c", "--json"]).out, exported);
+    let imported = world.run_with_input(&["import", "copy", "c", "-", "--json"], &exported);
+    assert_eq!(json(&imported.ok()), json(r#"{"imported":6,"skipped":0}"#));
+    assert_eq!(
+        world.run(&["scan", "db", "c"]).out,
+        world.run(&["scan", "copy", "c"]).out
+    );
+    let without_ts = |db: &str| {
+        let lines = world.ok(&["export", db, "c"]);
+        let mut items: Vec<_> = lines.lines().map(json_without_ts).collect();
+        items.sort();
+        items
+    };
+    assert_eq!(without_ts("db"), without_ts("copy"));
+}
+
+/// A line's text but for the seconds in it; numbers too big for a parser stand in some of them.
+fn json_without_ts(line: &str) -> String {
+    let (before, rest) = line.split_once("\"_ts\":").unwrap();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    format!("{before}{}", &rest[digits..])
+}
+
+#[test]
+fn bad_lines_are_named_and_stop_an_import() {
+    let world = World::new();
+    let lines =
+        "{\"id\":1}\n\n{\"id\":null}\nno json\n{\"id\":2,\"ttl\":0}\n{\"x\":1}\n{\"id\":3}\n";
+    world.write("in.jsonl", lines);
+    let why = world.fails(2, &["import", "db", "c", "in.jsonl", "--key", "id"]);
+    assert!(
+        why.starts_with("line 3: key null is not allowed: "),
+        "{why}"
+    );
+    assert!(why.ends_with("(1 lines before it are stored)"), "{why}");
+    assert_eq!(world.ok(&["scan", "db", "c"]), "1\t{\"id\":1}\n");
+    let ran = world.run(&["import", "db", "c", "in.jsonl", "--key", "id", "--skip-bad"]);
+    assert_eq!(ran.status, 0);
+    assert_eq!(
+        String::from_utf8(ran.out).unwrap(),
+        "2 lines imported, 4 bad lines skipped\n"
+    );
+    let named: Vec<_> = ran
+        .err
+        .lines()
+        .map(|line| line.split(": ").nth(1).unwrap())
+        .collect();
+    assert_eq!(named, ["line 3", "line 4", "line 5", "line 6"]);
+    assert_eq!(
+        world.ok(&["scan", "db", "c"]),
+        "1\t{\"id\":1}\n3\t{\"id\":3}\n"
+    );
+    let ran = world.run_with_input(
+        &["import", "db", "c", "-", "--key", "id"],
+        b"{\"id\":\"\xff\"}",
+    );
+    assert!(ran.failed(2).starts_with("line 1: "));
+    let why = world.fails(2, &["import", "other", "c", "missing.jsonl", "--key", "id"]);
+    assert!(why.starts_with("cannot open missing.jsonl: "), "{why}");
+    assert!(!world.path("other").exists());
+}
+
+#[test]
+fn real_answers_of_name_servers_are_imported() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/dns-answers.jsonl.gz");
+    let gzip = Command::new("gzip").arg("-dc").arg(&file).output();
+    let Some(lines) = gzip.ok().filter(|output| output.status.success()) else {
+        eprintln!("skipped: needs {} and the gzip tool", file.display());
+        return;
+    };
+    let world = World::new();
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    world.write("dns.jsonl", &lines);
+    let why = world.fails(2, &["import", "db", "dns", "dns.jsonl", "--key", "id"]);
+    let first = 1 + lines
+        .lines()
+        .position(|line| json(line)["ttl"] == 0)
+        .unwrap();
+    assert!(
+        why.starts_with(&format!("line {first}: ttl 0 is not allowed")),
+        "{why}"
+    );
+    let ran = world.run(&[
+        "import",
+        "db",
+        "dns",
+        "dns.jsonl",
+        "--key",
+        "id",
+        "--skip-bad",
+        "--json",
+    ]);
+    let refused: Vec<_> = (1..)
+        .zip(lines.lines())
+        .filter(|(_, line)| json(line)["ttl"] == 0)
+        .map(|(number, _)| format!("ebbtide: line {number}: ttl 0 is not allowed: {ALLOWED_TTL}"))
+        .collect();
+    assert_eq!(refused.len(), 2_155);
+    assert_eq!(ran.err.lines().collect::<Vec<_>>(), refused);
+    let summary = json(std::str::from_utf8(&ran.out).unwrap());
+    assert_eq!(
+        (&summary["imported"], &summary["skipped"]),
+        (&json("37527"), &json("2155"))
+    );
+    // The last answer to a question counts. ttl is off, so none of them has expired.
+    let last: std::collections::BTreeMap<_, _> = lines
+        .lines()
+        .map(json)
+        .filter(|answer| answer["ttl"] != 0)
+        .map(|answer| (answer["id"].as_str().unwrap().to_owned(), answer))
+        .collect();
+    let exported = world.ok(&["export", "db", "dns"]);
+    assert_eq!(exported.lines().count(), last.len());
+    for (item, (key, answer)) in exported.lines().map(json).zip(&last) {
+        assert_eq!(item["_key"], **key);
+        assert_eq!(
+            (&item["answers"], &item["ttl"]),
+            (&answer["answers"], &answer["ttl"])
+        );
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_created() {
+    let world = World::new();
+    let database = "there is no database in missing";
+    for command in [
+        &["get", "missing", "c", "k"][..],
+        &["scan", "missing", "c"],
+        &["ttl", "missing", "c"],
+        &["delete", "missing", "c", "k"],
+        &["touch", "missing", "c", "k"],
+        &["export", "missing", "c"],
+        &["containers", "missing"],
+        &["stats", "missing"],
+        &["compact", "missing"],
+        &["checkpoint", "missing", "to"],
+    ] {
+        assert_eq!(world.fails(2, command), database, "{command:?}");
+    }
+    world.fails(2, &["verify", "missing"]);
+    assert!(!world.path("missing").exists() && !world.path("to").exists());
+    std::fs::create_dir(world.path("missing")).unwrap();
+    assert_eq!(world.fails(2, &["compact", "missing"]), database);
+    assert_eq!(std::fs::read_dir(world.path("missing")).unwrap().count(), 0);
+    world.ok(&["put", "db", "c", "k", "v"]);
+    for command in [
+        &["get", "db", "d", "k"][..],
+        &["scan", "db", "d"],
+        &["ttl", "db", "d"],
+        &["delete", "db", "d", "k"],
+        &["touch", "db", "d", "k"],
+        &["export", "db", "d"],
+        &["stats", "db", "d"],
+    ] {
+        assert_eq!(
+            world.fails(1, command),
+            "there is no container \"d\"",
+            "{command:?}"
+        );
+    }
+    assert_eq!(world.ok(&["containers", "db"]), "c\n");
+}
+
+#[test]
+fn stats_count_what_is_live() {
+    let world = World::new();
+    world.ok(&["ttl", "db", "sessions", "1800"]);
+    for n in 0..10 {
+        world.ok(&["put", "db", "sessions", &format!("s-{n}"), "value"]);
+    }
+    world.ok(&["put", "db", "other", "k", "v"]);
+    let stats = json(&world.ok(&["stats", "db", "--json"]));
+    assert_eq!(stats["live_items"], 11);
+    assert_eq!(stats["live_bytes"], 10 * (3 + 5 + 16) + (1 + 1 + 16));
+    assert_eq!(stats["oldest_unreclaimed_ms"], Value::Null);
+    assert_eq!(stats["containers"][1]["container"], "sessions");
+    assert_eq!(stats["containers"][1]["default_ttl"], 1_800);
+    let one = json(&world.ok(&["stats", "db", "sessions", "--json"]));
+    assert_eq!(
+        (&one["live_items"], &one["live_bytes"]),
+        (&json("10"), &json("240"))
+    );
+    let table = world.ok(&["stats", "db"]);
+    assert!(table.contains("items live"), "{table}");
+    let row = table
+        .lines()
+        .find(|line| line.starts_with("sessions"))
+        .unwrap();
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells[..5], ["sessions", "30", "min", "10", "240"]);
+    let names: Vec<_> = world
+        .ok(&["containers", "db", "--json"])
+        .lines()
+        .map(json)
+        .collect();
+    assert_eq!(
+        names,
+        [
+            json(r#"{"container":"other"}"#),
+            json(r#"{"container":"sessions"}"#)
+        ]
+    );
+}
+
+#[test]
+fn compact_leaves_nothing_expired_on_disk() {
+    let world = World::new();
+    let line = |n: u32| {
+        format!(
+            "{{\"id\":{n},\"pad\":\"{}\",\"ttl\":1}}\n",
+            "x".repeat(1_000)
+        )
+    };
+    world.write("in.jsonl", &(0..2_000).map(line).collect::<String>());
+    world.ok(&["ttl", "db", "c", "-1"]);
+    world.ok(&["import", "db", "c", "in.jsonl", "--key", "id"]);
+    world.ok(&["put", "db", "c", "stays", "v"]);
+    sleep(Duration::from_millis(1_001));
+    let done = json(&world.ok(&["compact", "db", "--json"]));
+    let after = &done["after"];
+    assert_eq!(
+        (&after["live_items"], &after["expired_bytes"]),
+        (&json("1"), &json("0"))
+    );
+    assert_eq!(after["oldest_unreclaimed_ms"], Value::Null);
+    assert!(after["table_bytes"].as_u64().unwrap() < 4_096, "{after}");
+    assert_eq!(world.ok(&["scan", "db", "c"]), "stays\tv\n");
+    assert!(world.ok(&["compact", "db"]).starts_with("on disk "));
+}
+
+#[test]
+fn a_checkpoint_is_a_database() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "before", "--ttl", "3600"]);
+    world.ok(&["checkpoint", "db", "copy"]);
+    world.ok(&["put", "db", "c", "k", "after"]);
+    assert_eq!(world.ok(&["get", "copy", "c", "k"]), "before");
+    assert_eq!(
+        json(&world.ok(&["get", "copy", "c", "k", "--json"]))["ttl"],
+        3_600
+    );
+    world.ok(&["put", "copy", "c", "k", "elsewhere"]);
+    assert_eq!(world.ok(&["get", "db", "c", "k"]), "after");
+    let why = world.fails(2, &["checkpoint", "db", "copy"]);
+    assert!(why.contains("copy is not allowed"), "{why}");
+}
+
+#[test]
+fn verify_names_each_fault() {
+    let world = World::new();
+    let line = |n: u32| format!("{{\"id\":{n},\"text\":\"some text\"}}\n");
+    world.write("in.jsonl", &(0..1_000).map(line).collect::<String>());
+    world.ok(&["import", "db", "c", "in.jsonl", "--key", "id"]);
+    world.ok(&["checkpoint", "db", "copy"]);
+    let report = json(&world.ok(&["verify", "copy", "--json"]));
+    assert!(report["records"].as_u64().unwrap() >= 1_000, "{report}");
+    assert_eq!(report["faults"], json("[]"));
+    assert!(world.ok(&["verify", "copy"]).contains("faults: 0"));
+    let mut tables = std::fs::read_dir(world.path("copy/tables")).unwrap();
+    let table = tables.next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    // A checkpoint shares its tables with the database: the damaged one is another file.
+    std::fs::remove_file(&table).unwrap();
+    std::fs::write(&table, bytes).unwrap();
+    let ran = world.run(&["verify", "copy", "--json"]);
+    assert_eq!(ran.status, 2);
+    assert_eq!(ran.err.lines().count(), 1);
+    let name = table.file_name().unwrap().to_str().unwrap();
+    assert!(
+        ran.err.contains(name) && ran.err.contains("damaged at byte"),
+        "{}",
+        ran.err
+    );
+    let report = json(std::str::from_utf8(&ran.out).unwrap());
+    assert!(
+        report["faults"][0]["path"]
+            .as_str()
+            .unwrap()
+            .ends_with(name),
+        "{report}"
+    );
+    assert!(report["faults"][0]["offset"].is_u64(), "{report}");
+    assert!(world.ok(&["verify", "db"]).contains("faults: 0"));
+}
+
+#[test]
+fn a_database_in_use_is_refused() {
+    let world = World::new();
+    let db = ebbtide::Database::open(world.path("db")).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    for command in [
+        &["put", "db", "c", "k", "w"][..],
+        &["get", "db", "c", "k"],
+        &["compact", "db"],
+    ] {
+        assert!(world.fails(2, command).contains("is open elsewhere"));
+    }
+    db.close().unwrap();
+    assert_eq!(world.ok(&["get", "db", "c", "k"]), "v");
+}
+
+#[test]
+fn wrong_use_is_said_in_one_line() {
+    let world = World::new();
+    for (args, word) in [
+        (&[][..], "which command?"),
+        (&["fetch"], "unrecognized subcommand 'fetch'"),
+        (&["put", "db", "c"], "<KEY> <VALUE>"),
+        (
+            &["get", "db", "c", "k", "more"],
+            "unexpected argument 'more'",
+        ),
+        (&["scan", "db", "c", "--limit", "-1"], "'--limit <N>'"),
+        (
+            &["put", "db", "c", "k", "v", "--ttl"],
+            "a value is required",
+        ),
+        (&["demo", "--seconds", "1"], "1 is not in 2..=86400"),
+    ] {
+        let why = world.fails(2, args);
+        assert!(why.contains(word), "{why}");
+    }
+    assert_eq!(std::fs::read_dir(world.folder.path()).unwrap().count(), 0);
+    assert!(world.ok(&["help"]).contains("Exit status"));
+    assert!(world.ok(&["put", "--help"]).contains("--ttl"));
+    assert!(world.ok(&["--version"]).starts_with("ebbtide "));
+}
+
+#[test]
+fn the_demo_keeps_its_promises() {
+    let world = World::new();
+    let shown = world.ok(&["demo", "kept", "--seconds", "3", "--seed", "7", "--json"]);
+    let lines: Vec<_> = shown.lines().map(json).collect();
+    let (last, seconds) = lines.split_last().unwrap();
+    assert!(seconds.len() >= 4, "{shown}");
+    assert!(seconds[1]["live_items"].as_u64().unwrap() > 0);
+    assert_eq!(seconds.last().unwrap()["table_bytes"], 0);
+    assert_eq!(last["broken"], json("[]"));
+    assert_eq!(last["expired_returned"], 0);
+    assert!(last["reads"].as_u64().unwrap() > 1_000);
+    assert_eq!(world.ok(&["scan", "kept", "sessions"]), "");
+    let why = world.fails(2, &["demo", "kept", "--seconds", "2"]);
+    assert_eq!(why, "kept is not empty: the demo needs a new folder");
+}
