@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::expiry::{Census, DefaultMillis, Judge, Spread};
+use crate::expiry::{Census, Judge};
 use crate::record::Header;
 use crate::table::Table;
 use crate::types::{Seq, TableId, Timestamp};
@@ -115,39 +115,39 @@ fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) ->
     expiry.after(goals.reclaim_within.max(eighth))
 }
 
-/// About how many bytes of these spreads are dead.
-pub fn expired_bytes(
-    inheriting: &Spread,
-    overriding: &Spread,
-    census: &Census,
-    judge: &Judge,
-) -> u64 {
-    let settings = &judge.settings;
-    let floors = census.seq_max < settings.floor_seq;
-    let mut written_up_to = match settings.default {
-        DefaultMillis::Millis(n) if judge.now.0 >= n => Some(judge.now.before(n)),
-        _ => None,
-    };
-    let mut ended_up_to = settings.default.is_on().then_some(judge.now);
-    if floors {
-        let below = |floor: Timestamp| (floor.0 > 0).then(|| floor.before(1));
-        written_up_to = written_up_to.max(below(settings.inherit_floor));
-        ended_up_to = ended_up_to.max(below(settings.override_floor));
-    }
-    let up_to =
-        |spread: &Spread, moment: Option<Timestamp>| moment.map_or(0, |at| spread.up_to(at).bytes);
-    up_to(inheriting, written_up_to) + up_to(overriding, ended_up_to)
+/// About how many bytes of a run are expired, by the samples of its tables: exact for a table whose sample is all of it,
+/// within a few hundredths of the table for others.
+pub fn expired_in_run(run: &Run, judge: &Judge) -> u64 {
+    run.shared
+        .iter()
+        .map(|table| expired_in_table(table, judge))
+        .sum()
 }
 
-/// About how many bytes of a run are dead.
-pub fn expired_in_run(run: &Run, judge: &Judge) -> u64 {
-    let tables = run.shared.iter();
-    tables
-        .map(|table| {
-            let (inheriting, overriding) = table.spreads();
-            expired_bytes(inheriting, overriding, table.census(), judge)
-        })
-        .sum()
+fn expired_in_table(table: &Table, judge: &Judge) -> u64 {
+    let census = table.census();
+    if !census.any_dead(judge) {
+        return 0;
+    }
+    let puts = census.total().bytes - census.tombstones.bytes;
+    if census.all_dead(judge) {
+        return puts;
+    }
+    let (mut sampled, mut expired) = (0u64, 0u64);
+    for record in table
+        .sample()
+        .records
+        .iter()
+        .filter(|record| !record.header.is_tombstone())
+    {
+        sampled += record.weight;
+        expired += if judge.dead(&record.header) {
+            record.weight
+        } else {
+            0
+        };
+    }
+    (puts as f64 * expired as f64 / sampled.max(1) as f64) as u64
 }
 
 /// The next job for one container. `snapshots` are the numbers of the open ones, ascending.

@@ -586,7 +586,7 @@ impl Engine {
         let log = self.log()?;
         let segments = log.segments();
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let limit = (4 * self.options.memtable_bytes as u64).max(3 * self.options.segment_bytes);
+        let limit = (4 * self.options.memtable_bytes as u64).max(3 * self.options.segment_len());
         if bytes <= limit {
             return Ok(false);
         }

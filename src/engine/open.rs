@@ -395,7 +395,7 @@ fn write_anew(
     }
     let edit = found.catalogue.edit;
     let log_options = LogOptions {
-        segment_bytes: options.segment_bytes,
+        segment_bytes: options.segment_len(),
         ..LogOptions::new(&wal_dir)
     };
     let first = found.next_segment;
