@@ -34,5 +34,5 @@ pub use types::{Compression, DefaultTtl, Ttl};
 /// What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::env::{Disk, Fs};
+    pub use crate::env::{Disk, FaultPlan, Fs, Sim};
 }

@@ -1,59 +1,513 @@
-use super::fs::*;
-use crate::error::Result;
+//! The machine's own file system.
+//!
+//! Folders are made with mode 0700 and files with 0600. A symbolic link where a file should be is refused, so that a
+//! database reaches nothing outside its folder. Every call that a signal interrupts is made again.
+//!
+//! Unsafe code stands here for memory maps alone. What it rests on:
+//! - a mapped file does not change and does not shrink while it is held: [`Fs::map`] is for finished files, and a
+//!   database folder belongs to one process by its lock;
+//! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
+//!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
+//!   them. The file is allocated to its end, so that a store cannot meet a full disk.
+
+#![allow(unsafe_code, clippy::disallowed_methods)]
+
+use std::fs::{self, DirBuilder, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
-use std::path::Path;
-#[derive(Clone)]
+use memmap2::{Mmap, MmapOptions, MmapRaw};
+use rustix::fs::OFlags;
+
+use super::fs::{File, Fs, Lock, LockKind, Ring};
+use crate::error::{Error, Result};
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
+
+/// Opens a file, never through a symbolic link, and only if it is a regular one.
+fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
+    let file = options
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file",
+    ))
+}
+
+/// Reserves blocks up to `len`, and makes the file at least that long.
+fn allocate(file: &fs::File, len: u64) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    #[cfg(any(
+        target_os = "linux",
+        target_os = "android",
+        target_vendor = "apple",
+        target_os = "freebsd"
+    ))]
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        // Apple's call sets the file's size, also to less than it was.
+        let len = if cfg!(target_vendor = "apple") {
+            len.max(size)
+        } else {
+            len
+        };
+        match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+            done => return done.map_err(io::Error::from),
+        }
+    }
+    write_zeros(file, size, len)
+}
+
+/// What is left where a file system cannot reserve blocks: to write them.
+fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
+    let zeros = [0; 16 << 10];
+    while from < to {
+        let len = (to - from).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..len as usize], from)?;
+        from += len;
+    }
+    Ok(())
+}
+
+/// A file and the name under which it was opened, for errors.
+struct DiskFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl DiskFile {
+    fn named<T>(&self, operation: &'static str, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| Error::io(operation, &self.path, error))
+    }
+}
+
+impl File for DiskFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.named("write", self.file.write_all_at(bytes, offset))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.named("sync", self.file.sync_data())
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        self.named("allocate", allocate(&self.file, len))
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.named("truncate", self.file.set_len(len))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.named(
+            "read the size of",
+            self.file.metadata().map(|data| data.len()),
+        )
+    }
+}
+
+/// The bytes of one 64-bit word.
+const WORD: usize = size_of::<AtomicU64>();
+
+struct DiskRing {
+    map: MmapRaw,
+    len: usize,
+}
+
+impl DiskRing {
+    /// The words of the map. The last one may reach past `len`, never past the page.
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the map starts at a page, so words are aligned; it was made `len` rounded up to whole words long, and
+        // it lives as long as `self`. Nothing else in this process reaches these bytes but through such words.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.map.as_ptr().cast::<AtomicU64>(),
+                self.len.div_ceil(WORD),
+            )
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "{len} bytes at {offset} lie outside a ring of {}",
+            self.len
+        );
+    }
+}
+
+impl Ring for DiskRing {
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        let words = self.words();
+        let edge = |at: usize, bytes: &[u8]| {
+            let (word, within) = (&words[at / WORD], at % WORD);
+            let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
+            whole[within..within + bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+        };
+        let head = (offset.wrapping_neg() % WORD).min(bytes.len());
+        let (head, rest) = bytes.split_at(head);
+        if !head.is_empty() {
+            edge(offset, head);
+        }
+        let start = offset + head.len();
+        let (middle, tail) = rest.as_chunks::<WORD>();
+        for (word, bytes) in words[start / WORD..].iter().zip(middle) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if !tail.is_empty() {
+            edge(start + middle.len() * WORD, tail);
+        }
+    }
+
+    fn load(&self, offset: usize, out: &mut [u8]) {
+        self.check(offset, out.len());
+        let mut words = self.words()[offset / WORD..].iter();
+        let mut next = || {
+            words
+                .next()
+                .map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+                .expect("the range was checked")
+        };
+        let within = offset % WORD;
+        let head = (offset.wrapping_neg() % WORD).min(out.len());
+        let (head, rest) = out.split_at_mut(head);
+        if !head.is_empty() {
+            head.copy_from_slice(&next()[within..within + head.len()]);
+        }
+        let (middle, tail) = rest.as_chunks_mut::<WORD>();
+        for bytes in middle {
+            *bytes = next();
+        }
+        if !tail.is_empty() {
+            tail.copy_from_slice(&next()[..tail.len()]);
+        }
+    }
+}
+
+/// The operating system lets go of the lock when the file is closed, also by a killed process.
+struct DiskLock {
+    _file: fs::File,
+}
+
+impl Lock for DiskLock {}
+
 impl Fs for Disk {
-    fn create_dir_all(&self, _: &Path) -> Result<()> {
-        todo!()
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| Error::io("create", path, error))
     }
-    fn remove_dir(&self, _: &Path) -> Result<()> {
-        todo!()
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        fs::remove_dir(path).map_err(|error| Error::io("remove", path, error))
     }
-    fn list(&self, _: &Path) -> Result<Vec<String>> {
-        todo!()
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let names = || -> io::Result<Vec<String>> {
+            let mut names = vec![];
+            for entry in fs::read_dir(dir)? {
+                let entry = entry?;
+                // A name that is not Unicode is none of ours.
+                if let (false, Ok(name)) =
+                    (entry.file_type()?.is_dir(), entry.file_name().into_string())
+                {
+                    names.push(name);
+                }
+            }
+            Ok(names)
+        };
+        names().map_err(|error| Error::io("list", dir, error))
     }
-    fn len(&self, _: &Path) -> Result<Option<u64>> {
-        todo!()
+
+    fn len(&self, path: &Path) -> Result<Option<u64>> {
+        let len = match fs::symlink_metadata(path) {
+            Ok(metadata) => regular(&metadata).map(|()| Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        len.map_err(|error| Error::io("read the size of", path, error))
     }
-    fn is_dir(&self, _: &Path) -> bool {
-        todo!()
+
+    fn is_dir(&self, path: &Path) -> bool {
+        path.is_dir()
     }
-    fn create(&self, _: &Path) -> Result<Box<dyn File>> {
-        todo!()
+
+    fn create(&self, path: &Path) -> Result<Box<dyn File>> {
+        let file = open_file(OpenOptions::new().write(true).create_new(true), path)
+            .map_err(|error| Error::io("create", path, error))?;
+        Ok(Box::new(DiskFile {
+            file,
+            path: path.to_owned(),
+        }))
     }
-    fn open(&self, _: &Path) -> Result<Box<dyn File>> {
-        todo!()
+
+    fn open(&self, path: &Path) -> Result<Box<dyn File>> {
+        let file = open_file(OpenOptions::new().write(true), path)
+            .map_err(|error| Error::io("open", path, error))?;
+        Ok(Box::new(DiskFile {
+            file,
+            path: path.to_owned(),
+        }))
     }
-    fn map(&self, _: &Path) -> Result<Bytes> {
-        todo!()
+
+    fn map(&self, path: &Path) -> Result<Bytes> {
+        let map = || -> io::Result<Bytes> {
+            let file = open_file(OpenOptions::new().read(true), path)?;
+            if file.metadata()?.len() == 0 {
+                return Ok(Bytes::new());
+            }
+            // SAFETY: the file is finished: nobody writes or shortens it while it is mapped (see the file's head).
+            let map = unsafe { Mmap::map(&file)? };
+            Ok(Bytes::from_owner(map))
+        };
+        map().map_err(|error| Error::io("map", path, error))
     }
-    fn read(&self, _: &Path) -> Result<Vec<u8>> {
-        todo!()
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut file, &mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|error| Error::io("read", path, error))
     }
-    fn ring(&self, _: &Path, _: usize) -> Result<Box<dyn Ring>> {
-        todo!()
+
+    fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>> {
+        let ring = || -> io::Result<DiskRing> {
+            let mut options = OpenOptions::new();
+            let file = open_file(
+                options.read(true).write(true).create(true).truncate(false),
+                path,
+            )?;
+            file.set_len(len as u64)?;
+            allocate(&file, len as u64)?;
+            let map = MmapOptions::new()
+                .len(len.next_multiple_of(WORD))
+                .map_raw(&file)?;
+            populate(&map)?;
+            Ok(DiskRing { map, len })
+        };
+        match ring() {
+            Ok(ring) => Ok(Box::new(ring)),
+            Err(error) => Err(Error::io("map", path, error)),
+        }
     }
-    fn rename(&self, _: &Path, _: &Path) -> Result<()> {
-        todo!()
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|error| Error::io("rename", from, error))
     }
-    fn remove(&self, _: &Path) -> Result<()> {
-        todo!()
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|error| Error::io("remove", path, error))
     }
-    fn hard_link(&self, _: &Path, _: &Path) -> Result<()> {
-        todo!()
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::hard_link(from, to).map_err(|error| Error::io("link", from, error))
     }
-    fn sync_dir(&self, _: &Path) -> Result<()> {
-        todo!()
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        fs::File::open(path)
+            .and_then(|dir| dir.sync_all())
+            .map_err(|error| Error::io("sync", path, error))
     }
-    fn lock(&self, _: &Path, _: LockKind) -> Result<Option<Box<dyn Lock>>> {
-        todo!()
+
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {
+        let exclusive = kind == LockKind::Exclusive;
+        let mut options = OpenOptions::new();
+        options.read(true).write(exclusive).create(exclusive);
+        let file = match open_file(&mut options, path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !exclusive => return Ok(None),
+            Err(error) => return Err(Error::io("open", path, error)),
+        };
+        let taken = match kind {
+            LockKind::Shared => file.try_lock_shared(),
+            LockKind::Exclusive => file.try_lock(),
+        };
+        match taken {
+            Ok(()) => Ok(Some(Box::new(DiskLock { _file: file }))),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked {
+                path: path.parent().unwrap_or(path).to_owned(),
+            }),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
+        }
     }
-    fn allocated(&self, _: &Path) -> Result<u64> {
-        todo!()
+
+    fn allocated(&self, path: &Path) -> Result<u64> {
+        fs::symlink_metadata(path)
+            .map(|metadata| metadata.blocks() * 512)
+            .map_err(|error| Error::io("read the size of", path, error))
     }
-    fn available(&self, _: &Path) -> Result<u64> {
-        todo!()
+
+    fn available(&self, path: &Path) -> Result<u64> {
+        rustix::io::retry_on_intr(|| rustix::fs::statvfs(path))
+            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .map_err(|error| Error::io("read the free space of", path, error.into()))
+    }
+}
+
+/// Brings every page of a ring in, ready to be stored to. Kernels before 5.14 cannot; there the first store to a page
+/// takes the fault.
+#[cfg(target_os = "linux")]
+fn populate(map: &MmapRaw) -> io::Result<()> {
+    match map.advise(memmap2::Advice::PopulateWrite) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn populate(_: &MmapRaw) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_and_folders_are_private_and_links_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b");
+        Disk.create_dir_all(&folder).unwrap();
+        Disk.create_dir_all(&folder).unwrap();
+        let (name, link) = (folder.join("file"), folder.join("link"));
+        let file = Disk.create(&name).unwrap();
+        file.write_at(3, b"xyz").unwrap();
+        file.sync().unwrap();
+        assert_eq!(Disk.read(&name).unwrap(), b"\0\0\0xyz");
+        assert!(Disk.create(&name).is_err(), "it is there");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&name)), (0o700, 0o600));
+        std::os::unix::fs::symlink(&name, &link).unwrap();
+        assert!(Disk.open(&link).is_err());
+        assert!(Disk.read(&link).is_err());
+        assert!(Disk.map(&link).is_err());
+        assert!(Disk.len(&link).is_err());
+        assert!(Disk.ring(&link, 8).is_err());
+        assert!(Disk.lock(&link, LockKind::Exclusive).is_err());
+        assert!(Disk.read(&folder).is_err(), "a folder is not a file");
+        Disk.remove(&link).unwrap();
+        assert_eq!(Disk.list(&folder).unwrap(), ["file"]);
+        assert_eq!(
+            Disk.list(dir.path()).unwrap(),
+            [""; 0],
+            "folders are left out"
+        );
+        assert_eq!(Disk.len(&folder.join("none")).unwrap(), None);
+        Disk.sync_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn sizes_room_and_maps() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("file");
+        let file = Disk.create(&name).unwrap();
+        assert!(Disk.map(&name).unwrap().is_empty());
+        file.allocate(10_000).unwrap();
+        assert_eq!(file.len().unwrap(), 10_000);
+        assert!(Disk.allocated(&name).unwrap() >= 10_000);
+        file.allocate(100).unwrap();
+        assert_eq!(file.len().unwrap(), 10_000, "never less");
+        file.write_at(0, b"abc").unwrap();
+        file.truncate(3).unwrap();
+        let map = Disk.map(&name).unwrap();
+        Disk.hard_link(&name, &dir.path().join("second")).unwrap();
+        Disk.remove(&name).unwrap();
+        assert_eq!(&map[..], b"abc", "readable as long as it is held");
+        Disk.rename(&dir.path().join("second"), &name).unwrap();
+        assert_eq!(Disk.len(&name).unwrap(), Some(3));
+        assert!(Disk.available(dir.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn zeros_are_written_where_nothing_can_be_reserved() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("file");
+        let file = open_file(OpenOptions::new().write(true).create_new(true), &name).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        write_zeros(&file, 3, 40_000).unwrap();
+        let bytes = Disk.read(&name).unwrap();
+        assert_eq!((&bytes[..3], bytes.len()), (&b"abc"[..], 40_000));
+    }
+
+    #[test]
+    fn a_ring_keeps_bytes_at_every_alignment() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("ring");
+        let (len, mut model) = (100, vec![0; 100]);
+        let ring = Disk.ring(&name, len).unwrap();
+        for offset in 0..40 {
+            for size in 0..40 {
+                let bytes: Vec<u8> = (0..size)
+                    .map(|i| (offset * 7 + size * 3 + i) as u8)
+                    .collect();
+                ring.store(offset, &bytes);
+                model[offset..offset + size].copy_from_slice(&bytes);
+                let mut all = vec![0; len];
+                ring.load(0, &mut all);
+                assert_eq!(all, model);
+                let mut part = vec![0; size];
+                ring.load(offset, &mut part);
+                assert_eq!(part, bytes);
+            }
+        }
+        drop(ring);
+        assert_eq!(Disk.read(&name).unwrap(), model);
+        let mut part = [0; 2];
+        Disk.ring(&name, len).unwrap().load(98, &mut part);
+        assert_eq!(part, model[98..]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside a ring")]
+    fn a_store_outside_a_ring_panics() {
+        let dir = tempfile::tempdir().unwrap();
+        let ring = Disk.ring(&dir.path().join("ring"), 16).unwrap();
+        ring.store(10, b"1234567");
+    }
+
+    #[test]
+    fn locks_exclude_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("LOCK");
+        assert!(Disk.lock(&name, LockKind::Shared).unwrap().is_none());
+        let alone = Disk.lock(&name, LockKind::Exclusive).unwrap();
+        assert!(alone.is_some());
+        for kind in [LockKind::Shared, LockKind::Exclusive] {
+            match Disk.lock(&name, kind) {
+                Err(Error::Locked { path }) => assert_eq!(path, dir.path()),
+                _ => panic!("{kind:?} beside an exclusive one"),
+            }
+        }
+        drop(alone);
+        let shared = Disk.lock(&name, LockKind::Shared).unwrap();
+        assert!(Disk.lock(&name, LockKind::Shared).unwrap().is_some());
+        assert!(Disk.lock(&name, LockKind::Exclusive).is_err());
+        drop(shared);
+        assert!(Disk.lock(&name, LockKind::Exclusive).unwrap().is_some());
     }
 }

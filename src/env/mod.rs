@@ -9,4 +9,5 @@ mod tasks;
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
 pub use fs::{File, Fs, Lock, LockKind, Ring};
+pub use sim::{FaultPlan, Sim};
 pub use tasks::{Signal, sleep, spawn};

@@ -1,0 +1,297 @@
+//! Goal: what survives a kill and a power cut is what fs.rs promises, and no more. Method: many seeds over one history,
+//! and the set of all outcomes compared with the set of those allowed.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const FULL: io::ErrorKind = io::ErrorKind::StorageFull;
+
+fn path(name: &str) -> PathBuf {
+    Path::new("/db").join(name)
+}
+
+/// A world with a durable folder.
+fn world(seed: u64) -> Sim {
+    let sim = Sim::new(seed);
+    sim.create_dir_all(Path::new("/db")).unwrap();
+    sim.sync_dir(Path::new("/")).unwrap();
+    sim
+}
+
+fn durable_file(sim: &Sim, name: &str, bytes: &[u8]) -> Box<dyn File> {
+    let file = sim.create(&path(name)).unwrap();
+    file.write_at(0, bytes).unwrap();
+    file.sync().unwrap();
+    sim.sync_dir(Path::new("/db")).unwrap();
+    file
+}
+
+/// All that power cuts leave, over many seeds.
+fn cuts<T: Ord>(sim: &Sim, see: impl Fn(&Sim) -> T) -> BTreeSet<T> {
+    (0..400).map(|seed| see(&sim.power_cut(seed))).collect()
+}
+
+#[test]
+fn what_is_synced_survives_every_power_cut() {
+    let sim = world(1);
+    let file = durable_file(&sim, "a", b"synced");
+    let left = cuts(&sim, |sim| sim.read(&path("a")).unwrap());
+    assert_eq!(left, BTreeSet::from([b"synced".to_vec()]));
+    file.write_at(0, b"SYNCED and more").unwrap();
+    file.sync().unwrap();
+    let left = cuts(&sim, |sim| sim.read(&path("a")).unwrap());
+    assert_eq!(left, BTreeSet::from([b"SYNCED and more".to_vec()]));
+}
+
+#[test]
+fn unsynced_sectors_survive_in_any_subset_and_the_size_by_itself() {
+    let sim = world(2);
+    let file = durable_file(&sim, "a", &[1; 2 * SECTOR]);
+    file.write_at(0, &[2; 3 * SECTOR]).unwrap();
+    let left = cuts(&sim, |sim| {
+        let bytes = sim.read(&path("a")).unwrap();
+        assert!(
+            bytes
+                .chunks(SECTOR)
+                .all(|sector| sector == [sector[0]; SECTOR])
+        );
+        bytes.iter().step_by(SECTOR).copied().collect::<Vec<u8>>()
+    });
+    for first in [1, 2] {
+        for second in [1, 2] {
+            assert!(left.contains(&vec![first, second]));
+            assert!(left.contains(&vec![first, second, 0]));
+            assert!(left.contains(&vec![first, second, 2]));
+        }
+    }
+    assert_eq!(left.len(), 12);
+}
+
+#[test]
+fn one_sector_stops_at_one_moment() {
+    let sim = world(3);
+    let file = durable_file(&sim, "a", b"----");
+    for at in 0..4 {
+        file.write_at(at, b"#").unwrap();
+    }
+    let left = cuts(&sim, |sim| sim.read(&path("a")).unwrap());
+    let moments = [b"----", b"#---", b"##--", b"###-", b"####"];
+    assert_eq!(left, moments.map(|bytes| bytes.to_vec()).into());
+}
+
+#[test]
+fn a_cut_file_never_shows_what_was_cut_off() {
+    let sim = world(4);
+    let file = durable_file(&sim, "a", &[1; 600]);
+    file.truncate(10).unwrap();
+    file.sync().unwrap();
+    file.write_at(700, &[2]).unwrap();
+    let now = sim.read(&path("a")).unwrap();
+    assert!(now[10..700].iter().all(|&byte| byte == 0) && now[700] == 2);
+    for bytes in cuts(&sim, |sim| sim.read(&path("a")).unwrap()) {
+        assert_eq!(bytes[..10], [1; 10]);
+        assert!(bytes[10..].iter().all(|&byte| byte != 1));
+    }
+}
+
+#[test]
+fn names_are_durable_after_the_folder_is_synced() {
+    let sim = world(5);
+    durable_file(&sim, "old", b"old");
+    let file = sim.create(&path("new.tmp")).unwrap();
+    file.write_at(0, b"new").unwrap();
+    file.sync().unwrap();
+    sim.rename(&path("new.tmp"), &path("old")).unwrap();
+    sim.create(&path("other")).unwrap();
+    let left = cuts(&sim, |sim| {
+        let mut names = sim.list(Path::new("/db")).unwrap();
+        names.push(String::from_utf8(sim.read(&path("old")).unwrap()).unwrap());
+        names.join(" ")
+    });
+    let expected = [
+        "old old",
+        "old other old",
+        "new.tmp old old",
+        "new.tmp old other old",
+        "old new",
+        "old other new",
+    ];
+    assert_eq!(left, expected.map(str::to_owned).into());
+    sim.sync_dir(Path::new("/db")).unwrap();
+    let left = cuts(&sim, |sim| sim.list(Path::new("/db")).unwrap().join(" "));
+    assert_eq!(left, BTreeSet::from(["old other".to_owned()]));
+}
+
+#[test]
+fn a_removed_name_may_come_back_with_its_bytes() {
+    let sim = world(6);
+    durable_file(&sim, "a", b"bytes");
+    sim.remove(&path("a")).unwrap();
+    assert_eq!(sim.len(&path("a")).unwrap(), None);
+    let left = cuts(&sim, |sim| sim.read(&path("a")).ok());
+    assert_eq!(left, BTreeSet::from([None, Some(b"bytes".to_vec())]));
+    sim.sync_dir(Path::new("/db")).unwrap();
+    assert_eq!(cuts(&sim, |sim| sim.read(&path("a")).ok()).len(), 1);
+    assert!(sim.world.lock().files.is_empty(), "nothing is kept of it");
+}
+
+#[test]
+fn folders_are_names_too() {
+    let sim = Sim::new(7);
+    sim.create_dir_all(Path::new("/x/y")).unwrap();
+    let left = cuts(&sim, |sim| {
+        (sim.is_dir(Path::new("/x")), sim.is_dir(Path::new("/x/y")))
+    });
+    assert_eq!(left, [(false, false), (true, false), (true, true)].into());
+    sim.remove_dir(Path::new("/x")).unwrap_err();
+    sim.remove_dir(Path::new("/x/y")).unwrap();
+    assert!(sim.is_dir(Path::new("/x")) && !sim.is_dir(Path::new("/x/y")));
+}
+
+#[test]
+fn a_kill_loses_nothing_and_frees_locks_and_old_handles_reach_nothing() {
+    let sim = world(8);
+    let file = sim.create(&path("a")).unwrap();
+    file.write_at(0, b"unsynced").unwrap();
+    let lock = sim.lock(&path("LOCK"), LockKind::Exclusive).unwrap();
+    assert!(sim.lock(&path("LOCK"), LockKind::Shared).is_err());
+    let next = sim.kill();
+    file.write_at(0, b"UNSYNCED").unwrap();
+    file.sync().unwrap();
+    sim.sync_dir(Path::new("/db")).unwrap();
+    assert_eq!(next.read(&path("a")).unwrap(), b"unsynced");
+    assert!(next.lock(&path("LOCK"), LockKind::Exclusive).is_ok());
+    assert!(
+        cuts(&next, |sim| sim.len(&path("a")).unwrap()).contains(&None),
+        "still not durable"
+    );
+    drop(lock);
+    let shared = sim.lock(&path("LOCK"), LockKind::Shared).unwrap();
+    assert!(sim.lock(&path("LOCK"), LockKind::Shared).is_ok());
+    assert!(sim.lock(&path("LOCK"), LockKind::Exclusive).is_err());
+    drop(shared);
+    assert!(sim.lock(&path("none"), LockKind::Shared).unwrap().is_none());
+}
+
+#[test]
+fn ring_stores_survive_a_kill_and_in_any_part_a_power_cut() {
+    let sim = world(9);
+    let ring = sim.ring(&path("ring"), 2 * SECTOR).unwrap();
+    sim.sync_dir(Path::new("/db")).unwrap();
+    ring.store(0, &[1; 2 * SECTOR]);
+    let killed = sim.kill();
+    assert_eq!(killed.read(&path("ring")).unwrap(), [1; 2 * SECTOR]);
+    let left = cuts(&sim, |sim| {
+        let bytes = sim.read(&path("ring")).unwrap();
+        (bytes[0], bytes[SECTOR])
+    });
+    assert_eq!(left, [(0, 0), (0, 1), (1, 0), (1, 1)].into());
+    let mut byte = [0];
+    ring.load(SECTOR, &mut byte);
+    assert_eq!(byte, [1]);
+}
+
+#[test]
+fn the_planned_operation_fails_once_or_for_good() {
+    let sim = world(10);
+    let file = durable_file(&sim, "a", b"0123456789");
+    let plan = FaultPlan {
+        at: sim.operations() + 2,
+        kind: io::ErrorKind::Other,
+        lasting: false,
+    };
+    sim.fail(plan);
+    file.write_at(0, b"a").unwrap();
+    let error = file.write_at(1, b"bcdef").unwrap_err();
+    assert!(error.to_string().starts_with("cannot write /db/a"));
+    file.write_at(9, b"z").unwrap();
+    let bytes = sim.read(&path("a")).unwrap();
+    let done = (0..=5).find(|&done| {
+        let expected = [b"a", &b"bcdef"[..done], &b"123456789"[done..]].concat();
+        bytes[..9] == expected[..9]
+    });
+    assert!(done.is_some(), "done in part: {bytes:?}");
+    sim.fail(FaultPlan {
+        at: 0,
+        lasting: true,
+        ..plan
+    });
+    for _ in 0..3 {
+        assert!(file.sync().is_err() && sim.sync_dir(Path::new("/db")).is_err());
+    }
+    sim.heal();
+    file.sync().unwrap();
+}
+
+#[test]
+fn a_sync_after_a_failed_one_does_not_bring_the_bytes_back() {
+    let lost = (0..100).filter(|&seed| {
+        let sim = world(seed);
+        let file = durable_file(&sim, "a", b"old");
+        file.write_at(0, b"new").unwrap();
+        sim.fail(FaultPlan {
+            at: 0,
+            kind: io::ErrorKind::Other,
+            lasting: false,
+        });
+        file.sync().unwrap_err();
+        file.sync().unwrap();
+        assert_eq!(sim.read(&path("a")).unwrap(), b"new");
+        let left = cuts(&sim, |sim| sim.read(&path("a")).unwrap());
+        assert_eq!(left.len(), 1);
+        left.contains(b"old".as_slice())
+    });
+    assert!((20..80).contains(&lost.count()));
+}
+
+#[test]
+fn room_is_bounded_and_reserved_room_is_ours() {
+    let sim = world(11);
+    sim.set_capacity(1_000);
+    let full = |result: Result<()>| assert!(result.unwrap_err().is_full());
+    let file = sim.create(&path("a")).unwrap();
+    file.allocate(600).unwrap();
+    let other = sim.create(&path("b")).unwrap();
+    full(other.allocate(401));
+    other.write_at(0, &[0; 400]).unwrap();
+    full(other.write_at(400, &[0]));
+    full(sim.create(&path("c")).map(drop));
+    file.write_at(0, &[1; 600]).unwrap();
+    assert_eq!(sim.available(&path("a")).unwrap(), 0);
+    sim.remove(&path("b")).unwrap();
+    assert_eq!(sim.available(&path("a")).unwrap(), 400);
+    assert_eq!(sim.allocated(&path("a")).unwrap(), 600);
+    file.truncate(100).unwrap();
+    assert_eq!(sim.available(&path("a")).unwrap(), 900);
+    assert!(matches!(
+        sim.ring(&path("ring"), 2_000),
+        Err(Error::Io { source, .. }) if source.kind() == FULL
+    ));
+}
+
+#[test]
+fn a_map_stays_what_it_was() {
+    let sim = world(12);
+    let file = durable_file(&sim, "a", b"before");
+    let map = sim.map(&path("a")).unwrap();
+    file.write_at(0, b"after ").unwrap();
+    sim.remove(&path("a")).unwrap();
+    assert_eq!(&map[..], b"before");
+}
+
+#[test]
+fn one_seed_makes_one_history() {
+    let history = || {
+        let sim = world(13);
+        for index in 0..20 {
+            let file = sim.create(&path(&index.to_string())).unwrap();
+            file.write_at(index, &[7; 2_000]).unwrap();
+        }
+        let sim = sim.power_cut(99);
+        let names = sim.list(Path::new("/db")).unwrap();
+        let bytes = names.iter().map(|name| sim.read(&path(name)).unwrap());
+        (bytes.collect::<Vec<_>>(), names)
+    };
+    assert_eq!(history(), history());
+}
