@@ -30,7 +30,11 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
         let step = catch_unwind(AssertUnwindSafe(|| {
             took(at, &mut world)?;
             // A look opens the database, which is not for the time between a crash and the step that reopens it.
-            if at % LOOK_EVERY == 0 && world.is_open() { world.check() } else { Ok(()) }
+            if at % LOOK_EVERY == 0 && world.is_open() {
+                world.check()
+            } else {
+                Ok(())
+            }
         }));
         let difference = match step {
             Ok(Ok(())) => continue,
@@ -51,10 +55,16 @@ fn every_history_is_seen_as_the_model_says() {
         let mut random = Random(seed);
         let setup = setup(&mut random);
         let ops = history(&mut random, steps);
-        let Err((at, difference)) = play(&setup, seed, &ops) else { continue };
-        let short = shrink(ops[..(at + 1).min(ops.len())].to_vec(), |ops| play(&setup, seed, ops).is_err());
+        let Err((at, difference)) = play(&setup, seed, &ops) else {
+            continue;
+        };
+        let short = shrink(ops[..(at + 1).min(ops.len())].to_vec(), |ops| {
+            play(&setup, seed, ops).is_err()
+        });
         let (_, shortest) = play(&setup, seed, &short).expect_err("it went on failing");
         let script: String = short.iter().map(|op| format!("{op}\n")).collect();
-        panic!("seed {seed}, step {at}: {difference}\n\n{setup:?}\n\n{script}check\n\nfails so: {shortest}");
+        panic!(
+            "seed {seed}, step {at}: {difference}\n\n{setup:?}\n\n{script}check\n\nfails so: {shortest}"
+        );
     }
 }

@@ -17,7 +17,9 @@ pub mod world;
 /// A number from the environment, or its default.
 pub fn env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
         Err(_) => default,
     }
 }

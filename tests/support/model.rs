@@ -59,7 +59,15 @@ pub struct Time {
 
 impl Time {
     pub fn new(wall: u64, skew: u64) -> Time {
-        Time { wall, uptime: 0, settled: wall, moved: 0, lead_since: None, skew, settled_most: wall }
+        Time {
+            wall,
+            uptime: 0,
+            settled: wall,
+            moved: 0,
+            lead_since: None,
+            skew,
+            settled_most: wall,
+        }
     }
 
     /// Looks at the clock: does the wall lead by more than the skew, and for less uptime than that? Otherwise settled
@@ -142,7 +150,7 @@ struct Contents {
 }
 
 /// An item as a reader sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Seen {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
@@ -154,9 +162,21 @@ pub struct Seen {
 /// A write within one commit.
 #[derive(Clone, Debug)]
 pub enum Write {
-    Put { container: String, key: Vec<u8>, value: Vec<u8>, ttl: Given },
-    Delete { container: String, key: Vec<u8> },
-    DeleteRange { container: String, from: Vec<u8>, to: Option<Vec<u8>> },
+    Put {
+        container: String,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        ttl: Given,
+    },
+    Delete {
+        container: String,
+        key: Vec<u8>,
+    },
+    DeleteRange {
+        container: String,
+        from: Vec<u8>,
+        to: Option<Vec<u8>>,
+    },
 }
 
 /// A lifetime as a write gives it.
@@ -189,7 +209,13 @@ pub struct Model {
 
 impl Model {
     pub fn new(time: Time) -> Model {
-        Model { time, containers: BTreeMap::new(), order: 0, commits: vec![], changed_at: 0 }
+        Model {
+            time,
+            containers: BTreeMap::new(),
+            order: 0,
+            commits: vec![],
+            changed_at: 0,
+        }
     }
 
     pub fn containers(&self) -> Vec<String> {
@@ -224,18 +250,38 @@ impl Model {
         for write in writes {
             self.order += 1;
             let order = self.order;
-            let (Write::Put { container, .. } | Write::Delete { container, .. } | Write::DeleteRange { container, .. }) = write;
-            let contents = self.containers.get_mut(container).expect("the container is there");
+            let (Write::Put { container, .. }
+            | Write::Delete { container, .. }
+            | Write::DeleteRange { container, .. }) = write;
+            let contents = self
+                .containers
+                .get_mut(container)
+                .expect("the container is there");
             let (key, put) = match write {
-                Write::Put { key, value, ttl, .. } => (key, Some((value.clone(), ttl.at(written_at)))),
+                Write::Put {
+                    key, value, ttl, ..
+                } => (key, Some((value.clone(), ttl.at(written_at)))),
                 Write::Delete { key, .. } => (key, None),
                 Write::DeleteRange { from, to, .. } => {
-                    contents.range_deletes.push(RangeDelete { order, from: from.clone(), to: to.clone() });
+                    contents.range_deletes.push(RangeDelete {
+                        order,
+                        from: from.clone(),
+                        to: to.clone(),
+                    });
                     continue;
                 }
             };
-            let version = Version { order, written_at, put, gone: false };
-            contents.versions.entry(key.clone()).or_default().push(version);
+            let version = Version {
+                order,
+                written_at,
+                put,
+                gone: false,
+            };
+            contents
+                .versions
+                .entry(key.clone())
+                .or_default()
+                .push(version);
         }
         self.commits.push((self.order, self.time.settled));
         written_at
@@ -249,7 +295,10 @@ impl Model {
         self.order += 1;
         let at = self.time.settled;
         self.changed_at = self.changed_at.max(at);
-        let contents = self.containers.get_mut(container).expect("the container is there");
+        let contents = self
+            .containers
+            .get_mut(container)
+            .expect("the container is there");
         for version in contents.versions.values_mut().flatten() {
             if let Some((_, life)) = version.put {
                 version.gone |= expired(version.written_at, life, contents.standard, at);
@@ -263,8 +312,17 @@ impl Model {
     pub fn find(&mut self, container: &str, key: &[u8], at: u64) -> Option<Seen> {
         let now = self.time.now();
         let contents = &self.containers[container];
-        let newest = contents.versions.get(key)?.iter().rev().find(|version| version.order <= at)?;
-        let mut newer = contents.range_deletes.iter().rev().take_while(|range| range.order > newest.order);
+        let newest = contents
+            .versions
+            .get(key)?
+            .iter()
+            .rev()
+            .find(|version| version.order <= at)?;
+        let mut newer = contents
+            .range_deletes
+            .iter()
+            .rev()
+            .take_while(|range| range.order > newest.order);
         if newer.any(|range| range.order <= at && range.covers(key)) {
             return None;
         }
@@ -292,22 +350,35 @@ impl Model {
             .map(|(key, _)| key.clone())
             .take_while(|key| to.is_none_or(|to| key.as_slice() < to))
             .collect();
-        keys.iter().filter_map(|key| self.find(container, key, at)).collect()
+        keys.iter()
+            .filter_map(|key| self.find(container, key, at))
+            .collect()
     }
 
     /// Every key that was ever written.
     pub fn keys(&self, container: &str) -> Vec<Vec<u8>> {
-        self.containers[container].versions.keys().cloned().collect()
+        self.containers[container]
+            .versions
+            .keys()
+            .cloned()
+            .collect()
     }
 
     /// Whether the container was there at the write `at`.
     pub fn had(&self, container: &str, at: u64) -> bool {
-        self.containers.get(container).is_some_and(|contents| contents.born <= at)
+        self.containers
+            .get(container)
+            .is_some_and(|contents| contents.born <= at)
     }
 
     /// The ends of the commits above `low`, and `low` itself, newest first: where a power cut may have cut.
     pub fn cuts(&self, low: u64) -> Vec<u64> {
-        let mut cuts: Vec<u64> = self.commits.iter().map(|commit| commit.0).filter(|&end| end > low).collect();
+        let mut cuts: Vec<u64> = self
+            .commits
+            .iter()
+            .map(|commit| commit.0)
+            .filter(|&end| end > low)
+            .collect();
         cuts.insert(0, low);
         cuts.reverse();
         cuts
@@ -317,14 +388,22 @@ impl Model {
     pub fn truncate(&mut self, order: u64) {
         for contents in self.containers.values_mut() {
             contents.range_deletes.retain(|range| range.order <= order);
-            contents.versions.values_mut().for_each(|versions| versions.retain(|version| version.order <= order));
+            contents
+                .versions
+                .values_mut()
+                .for_each(|versions| versions.retain(|version| version.order <= order));
         }
         self.commits.retain(|commit| commit.0 <= order);
     }
 
     /// The least that the recovered mark can be, when all writes up to `order` survive.
     pub fn mark_least(&self, order: u64) -> u64 {
-        let relied = self.commits.iter().filter(|commit| commit.0 <= order).map(|commit| commit.1).max();
+        let relied = self
+            .commits
+            .iter()
+            .filter(|commit| commit.0 <= order)
+            .map(|commit| commit.1)
+            .max();
         relied.unwrap_or(0).max(self.changed_at)
     }
 }

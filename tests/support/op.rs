@@ -142,11 +142,19 @@ pub fn duration(text: &str) -> Result<u64, String> {
         "d" => 86_400_000,
         _ => return Err(format!("{text} is not a duration")),
     };
-    digits.parse::<u64>().map(|n| n * unit).map_err(|_| format!("{text} is not a duration"))
+    digits
+        .parse::<u64>()
+        .map(|n| n * unit)
+        .map_err(|_| format!("{text} is not a duration"))
 }
 
 pub fn show_duration(millis: u64) -> String {
-    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
+    for (unit, name) in [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ] {
         if millis >= unit && millis % unit == 0 {
             return format!("{}{name}", millis / unit);
         }
@@ -201,7 +209,12 @@ impl fmt::Display for Span {
         if self.prefix {
             return write!(f, "{}*", shorten(&self.from));
         }
-        write!(f, "{}..{}", shorten(&self.from), self.to.as_deref().map(shorten).unwrap_or_default())
+        write!(
+            f,
+            "{}..{}",
+            shorten(&self.from),
+            self.to.as_deref().map(shorten).unwrap_or_default()
+        )
     }
 }
 
@@ -215,7 +228,10 @@ impl fmt::Display for BatchOp {
 }
 
 fn at(snapshot: &Option<String>) -> String {
-    snapshot.as_ref().map(|name| format!("@{name}")).unwrap_or_default()
+    snapshot
+        .as_ref()
+        .map(|name| format!("@{name}"))
+        .unwrap_or_default()
 }
 
 impl fmt::Display for Op {
@@ -229,14 +245,18 @@ impl fmt::Display for Op {
             Op::Update(c, k, Change::Keep) => write!(f, "update {c} {} keep", s(k)),
             Op::Update(c, k, Change::Delete) => write!(f, "update {c} {} delete", s(k)),
             Op::Update(c, k, Change::Append(v)) => write!(f, "update {c} {} append {}", s(k), s(v)),
-            Op::Update(c, k, Change::Put(v, ttl)) => write!(f, "update {c} {} put {}{ttl}", s(k), s(v)),
+            Op::Update(c, k, Change::Put(v, ttl)) => {
+                write!(f, "update {c} {} put {}{ttl}", s(k), s(v))
+            }
             Op::Delete(c, k) => write!(f, "delete {c} {}", s(k)),
             Op::DeleteRange(c, span) => write!(f, "delete-range {c} {span}"),
             Op::Batch(ops) => {
                 let ops: Vec<String> = ops.iter().map(BatchOp::to_string).collect();
                 write!(f, "batch {}", ops.join(" ; "))
             }
-            Op::Fill(c, prefix, count, bytes, ttl) => write!(f, "fill {c} {prefix} {count} {bytes}{ttl}"),
+            Op::Fill(c, prefix, count, bytes, ttl) => {
+                write!(f, "fill {c} {prefix} {count} {bytes}{ttl}")
+            }
             Op::SetTtl(c, standard) => write!(f, "set-ttl {c} {standard}"),
             Op::Drop(c) => write!(f, "drop {c}"),
             Op::Open(c, standard) => write!(f, "open {c} {standard}"),
@@ -253,7 +273,12 @@ impl fmt::Display for Op {
             Op::Item(snapshot, c, k) => write!(f, "item{} {c} {}", at(snapshot), s(k)),
             Op::Contains(snapshot, c, k) => write!(f, "contains{} {c} {}", at(snapshot), s(k)),
             Op::Scan(snapshot, c, span, reverse) => {
-                write!(f, "scan{} {c} {span}{}", at(snapshot), if *reverse { " reverse" } else { "" })
+                write!(
+                    f,
+                    "scan{} {c} {span}{}",
+                    at(snapshot),
+                    if *reverse { " reverse" } else { "" }
+                )
             }
             Op::Snapshot(name) => write!(f, "snapshot {name}"),
             Op::Release(name) => write!(f, "release {name}"),
@@ -266,7 +291,9 @@ impl fmt::Display for Op {
             Op::Close => write!(f, "close"),
             Op::Reopen(options) => {
                 write!(f, "reopen")?;
-                options.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+                options
+                    .iter()
+                    .try_for_each(|(name, value)| write!(f, " {name}={value}"))
             }
             Op::Containers => write!(f, "containers"),
             Op::Stats(c) => write!(f, "stats {c}"),
@@ -284,7 +311,9 @@ struct Words<'a> {
 
 impl<'a> Words<'a> {
     fn next(&mut self) -> Result<&'a str, String> {
-        self.words.next().ok_or_else(|| format!("{:?} breaks off", self.line))
+        self.words
+            .next()
+            .ok_or_else(|| format!("{:?} breaks off", self.line))
     }
 
     fn name(&mut self) -> Result<String, String> {
@@ -301,11 +330,17 @@ impl<'a> Words<'a> {
     }
 
     fn number_or(&mut self, default: usize) -> Result<usize, String> {
-        if self.words.peek().is_some() { self.number() } else { Ok(default) }
+        if self.words.peek().is_some() {
+            self.number()
+        } else {
+            Ok(default)
+        }
     }
 
     fn ttl(&mut self) -> Result<StepTtl, String> {
-        let Some(word) = self.words.peek().copied() else { return Ok(INHERIT) };
+        let Some(word) = self.words.peek().copied() else {
+            return Ok(INHERIT);
+        };
         let ttl = if let Some(text) = word.strip_prefix("until=") {
             StepTtl::Until(signed(text)?)
         } else if let Some(text) = word.strip_prefix("ttl=") {
@@ -334,19 +369,34 @@ impl<'a> Words<'a> {
             _ => return Ok(Span::default()),
         };
         if let Some(prefix) = word.strip_suffix('*') {
-            return Ok(Span { from: expand(prefix), to: None, prefix: true });
+            return Ok(Span {
+                from: expand(prefix),
+                to: None,
+                prefix: true,
+            });
         }
-        let (from, to) = word.split_once("..").ok_or_else(|| format!("{word} is not a range"))?;
-        Ok(Span { from: expand(from), to: (!to.is_empty()).then(|| expand(to)), prefix: false })
+        let (from, to) = word
+            .split_once("..")
+            .ok_or_else(|| format!("{word} is not a range"))?;
+        Ok(Span {
+            from: expand(from),
+            to: (!to.is_empty()).then(|| expand(to)),
+            prefix: false,
+        })
     }
 
     fn end(mut self) -> Result<(), String> {
-        self.words.next().map_or(Ok(()), |word| Err(format!("{:?}: what is {word}?", self.line)))
+        self.words.next().map_or(Ok(()), |word| {
+            Err(format!("{:?}: what is {word}?", self.line))
+        })
     }
 }
 
 fn words(line: &str) -> Words<'_> {
-    Words { line, words: line.split_whitespace().peekable() }
+    Words {
+        line,
+        words: line.split_whitespace().peekable(),
+    }
 }
 
 /// Reads a line.
@@ -369,7 +419,14 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "fill" => Op::Fill(w.name()?, w.name()?, w.number()?, w.number()?, w.ttl()?),
         "set-ttl" => Op::SetTtl(w.name()?, w.standard()?),
         "drop" => Op::Drop(w.name()?),
-        "open" => Op::Open(w.name()?, if w.words.peek().is_some() { w.standard()? } else { Standard::Off }),
+        "open" => Op::Open(
+            w.name()?,
+            if w.words.peek().is_some() {
+                w.standard()?
+            } else {
+                Standard::Off
+            },
+        ),
         "advance" => Op::Advance(duration(w.next()?)?),
         "jump" => Op::Jump(signed(w.next()?)?),
         "confirm-clock" => Op::ConfirmClock,
@@ -382,7 +439,12 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "get" => Op::Get(snapshot, w.name()?, w.bytes()?),
         "item" => Op::Item(snapshot, w.name()?, w.bytes()?),
         "contains" => Op::Contains(snapshot, w.name()?, w.bytes()?),
-        "scan" => Op::Scan(snapshot, w.name()?, w.span()?, w.words.next_if_eq(&"reverse").is_some()),
+        "scan" => Op::Scan(
+            snapshot,
+            w.name()?,
+            w.span()?,
+            w.words.next_if_eq(&"reverse").is_some(),
+        ),
         "snapshot" => Op::Snapshot(w.name()?),
         "release" => Op::Release(w.name()?),
         "iter" => Op::Iter(w.name()?, w.name()?, w.span()?),
@@ -396,7 +458,9 @@ pub fn parse(line: &str) -> Result<Op, String> {
             let mut options = vec![];
             while w.words.peek().is_some() {
                 let word = w.next()?;
-                let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} is not an option"))?;
+                let (name, value) = word
+                    .split_once('=')
+                    .ok_or_else(|| format!("{word} is not an option"))?;
                 options.push((name.to_owned(), value.to_owned()));
             }
             Op::Reopen(options)
@@ -423,7 +487,12 @@ fn parse_change(w: &mut Words<'_>) -> Result<Change, String> {
 
 fn parse_batch(line: &str) -> Result<Op, String> {
     let mut ops = vec![];
-    for part in line.trim().strip_prefix("batch").unwrap_or_default().split(';') {
+    for part in line
+        .trim()
+        .strip_prefix("batch")
+        .unwrap_or_default()
+        .split(';')
+    {
         ops.push(match parse(part)? {
             Op::Put(c, k, v, ttl) => BatchOp::Put(c, k, v, ttl),
             Op::Delete(c, k) => BatchOp::Delete(c, k),

@@ -92,9 +92,13 @@ fn step(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
             300..400 => conditional_write(random, flavour, n),
             400..450 => Op::Delete(container(random, flavour), key(random, flavour)),
             450..480 => batch(random, flavour, n),
-            480..500 if flavour.ranges => Op::DeleteRange(container(random, flavour), span(random, flavour)),
+            480..500 if flavour.ranges => {
+                Op::DeleteRange(container(random, flavour), span(random, flavour))
+            }
             500..600 => time(random, flavour),
-            600..630 if flavour.settings => Op::SetTtl(container(random, flavour), standard(random)),
+            600..630 if flavour.settings => {
+                Op::SetTtl(container(random, flavour), standard(random))
+            }
             630..680 => Op::Step(random.pick(&[1, 1, 2, 5, ALL])),
             680..720 => Op::Flush,
             720..725 => Op::Compact,
@@ -133,9 +137,9 @@ fn key(random: &mut Random, flavour: &Flavour) -> Bytes {
 fn value(random: &mut Random, flavour: &Flavour, n: usize) -> Bytes {
     let len = match random.below(40) {
         0 if flavour.big => 6_000,
-        1..4 if flavour.big => 700,
-        5..20 => 120,
-        20..30 => 40,
+        1..=4 if flavour.big => 700,
+        5..=20 => 120,
+        21..=30 => 40,
         _ => 0,
     };
     expand(&format!("v{n}*{len}"))
@@ -146,7 +150,12 @@ fn ttl(random: &mut Random) -> StepTtl {
         0..5 => StepTtl::Life(Life::Inherit),
         5 => StepTtl::Life(Life::Never),
         6..9 => StepTtl::Life(Life::Own(random.pick(&[1, 500, 2_000, 8_000, 20_000]))),
-        9 => StepTtl::Life(Life::Own(random.pick(&[60_000, 600_000, 86_400_000, 2_147_483_647_000]))),
+        9 => StepTtl::Life(Life::Own(random.pick(&[
+            60_000,
+            600_000,
+            86_400_000,
+            2_147_483_647_000,
+        ]))),
         10 => StepTtl::Until(random.pick(&[-5_000, 0, -86_400_000])),
         _ => StepTtl::Until(random.pick(&[1, 3_000, 30_000, 3_600_000])),
     }
@@ -163,15 +172,36 @@ fn standard(random: &mut Random) -> Standard {
 fn span(random: &mut Random, flavour: &Flavour) -> Span {
     let (a, b) = (key(random, flavour), key(random, flavour));
     match random.below(8) {
-        0 => Span { from: a, to: None, prefix: false },
-        1 => Span { from: vec![], to: Some(a), prefix: false },
-        2 => Span { from: b"key-0".to_vec(), to: None, prefix: true },
-        _ => Span { to: Some(a.clone().max(b.clone())), from: a.min(b), prefix: false },
+        0 => Span {
+            from: a,
+            to: None,
+            prefix: false,
+        },
+        1 => Span {
+            from: vec![],
+            to: Some(a),
+            prefix: false,
+        },
+        2 => Span {
+            from: b"key-0".to_vec(),
+            to: None,
+            prefix: true,
+        },
+        _ => Span {
+            to: Some(a.clone().max(b.clone())),
+            from: a.min(b),
+            prefix: false,
+        },
     }
 }
 
 fn write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
-    Op::Put(container(random, flavour), key(random, flavour), value(random, flavour, n), ttl(random))
+    Op::Put(
+        container(random, flavour),
+        key(random, flavour),
+        value(random, flavour, n),
+        ttl(random),
+    )
 }
 
 fn conditional_write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {

@@ -10,6 +10,7 @@
 //! The world's own container, [`OWN`], holds the counter and a probe that tells what time the engine starts from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +22,7 @@ use ebbtide::{
 };
 
 use super::model::{Given, Life, MAX_TTL, Model, Seen, Standard, Time, Write};
-use super::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, show_duration, shorten};
+use super::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, shorten, show_duration};
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
 pub const START: u64 = 1_767_225_600_000;
@@ -65,7 +66,11 @@ impl Default for Setup {
 impl Setup {
     /// Changes one option, as `reopen` names it.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<usize>().map_err(|_| format!("{value} is not a number"));
+        let number = || {
+            value
+                .parse::<usize>()
+                .map_err(|_| format!("{value} is not a number"))
+        };
         match (name, value) {
             ("durability", "sync") => self.durability = Durability::Sync,
             ("durability", "buffered") => self.durability = Durability::Buffered,
@@ -84,6 +89,23 @@ impl Setup {
             _ => return Err(format!("{name}={value} is not an option")),
         }
         Ok(())
+    }
+
+    /// The step that opens a database so.
+    pub fn step(&self) -> Op {
+        let options = [
+            ("durability", if self.durability == Durability::Sync { "sync" } else { "buffered" }.to_owned()),
+            ("memtable", self.memtable.to_string()),
+            ("block", self.block.to_string()),
+            ("table", self.table.to_string()),
+            ("segment", self.segment.to_string()),
+            ("max-runs", self.max_runs.to_string()),
+            ("reclaim-within", show_duration(self.reclaim_within)),
+            ("strict", self.strict.to_string()),
+            ("skew", show_duration(self.skew)),
+            ("compression", if self.compression == Compression::Lz4 { "lz4" } else { "none" }.to_owned()),
+        ];
+        Op::Reopen(options.map(|(name, value)| (name.to_owned(), value)).to_vec())
     }
 
     pub fn options(&self, sim: &Sim, clock: &ManualClock) -> Options {
@@ -196,9 +218,16 @@ impl World {
         let most = self.model.time.settled_most;
         let db = match self.setup.options(&self.sim, &self.clock).open(PATH) {
             Ok(db) => db,
-            Err(Error::ClockBehind { wall: stated, mark }) if self.setup.behind == ClockBehind::Refuse => {
-                if stated.0 != wall || !(least..=most).contains(&mark.0) || mark.0 <= wall + self.setup.skew {
-                    return Err(format!("refused at {stated}, mark {mark}; the mark is from {least} to {most}"));
+            Err(Error::ClockBehind { wall: stated, mark })
+                if self.setup.behind == ClockBehind::Refuse =>
+            {
+                if stated.0 != wall
+                    || !(least..=most).contains(&mark.0)
+                    || mark.0 <= wall + self.setup.skew
+                {
+                    return Err(format!(
+                        "refused at {stated}, mark {mark}; the mark is from {least} to {most}"
+                    ));
                 }
                 if self.persistent {
                     self.setup.behind = ClockBehind::StartAtMark;
@@ -206,19 +235,28 @@ impl World {
                     self.setup.behind = ClockBehind::Refuse;
                     return shown;
                 }
-                return Ok(format!("refused: the clock is {} behind", show_duration(mark.0 - wall)));
+                return Ok(format!(
+                    "refused: the clock is {} behind",
+                    show_duration(mark.0 - wall)
+                ));
             }
             Err(error) => return Err(format!("the database does not open: {error}")),
         };
         if self.setup.behind == ClockBehind::Refuse && least > wall + self.setup.skew {
-            return Err(format!("opened with the clock at {wall}, far behind {least}"));
+            return Err(format!(
+                "opened with the clock at {wall}, far behind {least}"
+            ));
         }
         self.model.time.skew = self.setup.skew;
         self.recover(db, wall.max(least)..=wall.max(most))?;
         Ok(String::new())
     }
 
-    fn recover(&mut self, db: Database, bounds: std::ops::RangeInclusive<u64>) -> Result<(), String> {
+    fn recover(
+        &mut self,
+        db: Database,
+        bounds: std::ops::RangeInclusive<u64>,
+    ) -> Result<(), String> {
         let found = db.containers();
         let known = self.model.containers();
         if found != known && !known.is_empty() {
@@ -226,19 +264,28 @@ impl World {
         }
         let own = db.container(OWN).map_err(failed)?;
         let count = match own.get("counter").map_err(failed)? {
-            Some(value) => String::from_utf8_lossy(&value).parse::<usize>().map_err(|e| e.to_string())?,
+            Some(value) => String::from_utf8_lossy(&value)
+                .parse::<usize>()
+                .map_err(|e| e.to_string())?,
             None => 0,
         };
-        own.put_with_ttl("probe", "", Ttl::Never).map_err(failed)?;
-        let probe = own.item("probe").map_err(failed)?.ok_or("the probe is not there")?;
-        let now = millis(probe.written_at());
+        // A probe relies on the time it is written at, so there is none when the time is known.
+        let probing = bounds.start() != bounds.end() || !own.contains("probe").map_err(failed)?;
+        let now = if probing {
+            own.put_with_ttl("probe", "", Ttl::Never).map_err(failed)?;
+            let probe = own.item("probe").map_err(failed)?.ok_or("the probe is not there")?;
+            millis(probe.written_at())
+        } else {
+            *bounds.start()
+        };
         if !bounds.contains(&now) {
             return Err(format!("time starts at {now}, and should start within {bounds:?}"));
         }
         self.model.time.restart(now);
         self.containers = [(OWN.to_owned(), own)].into();
         for name in known.iter().filter(|name| *name != OWN) {
-            self.containers.insert(name.clone(), db.container(name).map_err(failed)?);
+            self.containers
+                .insert(name.clone(), db.container(name).map_err(failed)?);
         }
         self.db = Some(db);
         if known.is_empty() {
@@ -247,7 +294,9 @@ impl World {
             self.find_cut(count)?;
         }
         self.cut = false;
-        self.model.commit(&[put(OWN, b"probe", b"", Life::Never)]);
+        if probing {
+            self.model.commit(&[put(OWN, b"probe", b"", Life::Never)]);
+        }
         Ok(())
     }
 
@@ -256,11 +305,20 @@ impl World {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
         if self.counting {
-            let order = *self.counted.get(count).ok_or(format!("the counter says {count}"))?;
+            let order = *self
+                .counted
+                .get(count)
+                .ok_or(format!("the counter says {count}"))?;
             low = low.max(order);
-            high = self.counted.get(count + 1).map_or(u64::MAX, |next| next - 1);
+            high = self
+                .counted
+                .get(count + 1)
+                .map_or(u64::MAX, |next| next - 1);
             if high < lowest {
-                return Err(format!("write {lowest} was synced, and what is left ends before {}", high + 1));
+                return Err(format!(
+                    "write {lowest} was synced, and what is left ends before {}",
+                    high + 1
+                ));
             }
             self.counted.truncate(count + 1);
         }
@@ -278,7 +336,9 @@ impl World {
             }
             self.model = whole;
         }
-        Err(format!("what the power cut left is no prefix of the writes from {low} on; with all of them: {closest}"))
+        Err(format!(
+            "what the power cut left is no prefix of the writes from {low} on; with all of them: {closest}"
+        ))
     }
 
     /// Lets go of everything that belongs to the open database.
@@ -295,7 +355,9 @@ impl World {
                 let next = self.sim.kill();
                 self.leave();
                 self.sim = next;
-                self.survives = self.model.order;
+                if !self.cut {
+                    self.survives = self.model.order;
+                }
             }
             Op::PowerCut(seed) => {
                 let next = self.sim.power_cut(*seed);
@@ -359,16 +421,23 @@ impl World {
 
     fn act(&mut self, db: &Database, op: &Op) -> Outcome {
         match op {
-            Op::Put(..) | Op::Delete(..) | Op::DeleteRange(..) | Op::Batch(_) | Op::Fill(..) => self.write(db, op),
+            Op::Put(..) | Op::Delete(..) | Op::DeleteRange(..) | Op::Batch(_) | Op::Fill(..) => {
+                self.write(db, op)
+            }
             Op::Create(..) | Op::Replace(..) | Op::Touch(..) | Op::Update(..) => self.write_if(op),
             Op::SetTtl(c, standard) => self.set_ttl(c, *standard),
             Op::Open(c, standard) => self.open_container(db, c, *standard),
             Op::Drop(c) => self.drop_container(db, c),
-            Op::Flush | Op::Step(_) | Op::Compact | Op::Sync | Op::Checkpoint => self.maintain(db, op),
-            Op::Get(..) | Op::Item(..) | Op::Contains(..) | Op::Scan(..) => self.read(op),
-            Op::Snapshot(_) | Op::Release(_) | Op::Iter(..) | Op::Next(..) | Op::Back(..) | Op::Hold(..) => {
-                self.keep(db, op)
+            Op::Flush | Op::Step(_) | Op::Compact | Op::Sync | Op::Checkpoint => {
+                self.maintain(db, op)
             }
+            Op::Get(..) | Op::Item(..) | Op::Contains(..) | Op::Scan(..) => self.read(op),
+            Op::Snapshot(_)
+            | Op::Release(_)
+            | Op::Iter(..)
+            | Op::Next(..)
+            | Op::Back(..)
+            | Op::Hold(..) => self.keep(db, op),
             Op::Containers => {
                 let names = db.containers();
                 same("containers", &names, &self.model.containers())?;
@@ -422,7 +491,11 @@ impl World {
         if !self.model.has(name) {
             self.model.create_container(name, standard);
         }
-        same("default", &container.default_ttl(), &default_ttl(self.model.standard(name)))?;
+        same(
+            "default",
+            &container.default_ttl(),
+            &default_ttl(self.model.standard(name)),
+        )?;
         self.containers.insert(name.to_owned(), container);
         Ok(String::new())
     }
@@ -449,7 +522,9 @@ impl World {
         if !self.model.set_standard(name, standard) {
             return match done {
                 Err(Error::ClockUnsettled { .. }) => Ok("refused: the clock is unsettled".into()),
-                other => Err(format!("a change of settings in an unsettled lead: {other:?}")),
+                other => Err(format!(
+                    "a change of settings in an unsettled lead: {other:?}"
+                )),
             };
         }
         done.map_err(failed)?;
@@ -461,10 +536,16 @@ impl World {
         match ttl {
             StepTtl::Life(Life::Inherit) => (Ttl::Inherit, Given::Life(Life::Inherit)),
             StepTtl::Life(Life::Never) => (Ttl::Never, Given::Life(Life::Never)),
-            StepTtl::Life(Life::Own(n)) => (Ttl::After(Duration::from_millis(n)), Given::Life(Life::Own(n))),
+            StepTtl::Life(Life::Own(n)) => (
+                Ttl::After(Duration::from_millis(n)),
+                Given::Life(Life::Own(n)),
+            ),
             StepTtl::Until(offset) => {
                 let moment = self.model.time.wall.saturating_add_signed(offset);
-                (Ttl::Until(UNIX_EPOCH + Duration::from_millis(moment)), Given::Until(moment))
+                (
+                    Ttl::Until(UNIX_EPOCH + Duration::from_millis(moment)),
+                    Given::Until(moment),
+                )
             }
         }
     }
@@ -479,11 +560,19 @@ impl World {
                     return refused(done.err());
                 }
                 done.map_err(failed)?;
-                self.commit(&[Write::Put { container: c.clone(), key: k.clone(), value: v.clone(), ttl: model }])
+                self.commit(&[Write::Put {
+                    container: c.clone(),
+                    key: k.clone(),
+                    value: v.clone(),
+                    ttl: model,
+                }])
             }
             Op::Delete(c, k) => {
                 self.container(c)?.delete(k).map_err(failed)?;
-                self.commit(&[Write::Delete { container: c.clone(), key: k.clone() }])
+                self.commit(&[Write::Delete {
+                    container: c.clone(),
+                    key: k.clone(),
+                }])
             }
             Op::DeleteRange(c, span) => {
                 let container = self.container(c)?;
@@ -493,7 +582,11 @@ impl World {
                     None => container.delete_range(from.clone()..),
                 }
                 .map_err(failed)?;
-                self.commit(&[Write::DeleteRange { container: c.clone(), from, to }])
+                self.commit(&[Write::DeleteRange {
+                    container: c.clone(),
+                    from,
+                    to,
+                }])
             }
             Op::Fill(c, prefix, count, bytes, ttl) => {
                 for n in 0..*count {
@@ -517,11 +610,19 @@ impl World {
                     let (given, model) = self.given(*ttl);
                     batch.put_with_ttl(&container, k, v, given);
                     refuse |= out_of_range(*ttl);
-                    writes.push(Write::Put { container: c.clone(), key: k.clone(), value: v.clone(), ttl: model });
+                    writes.push(Write::Put {
+                        container: c.clone(),
+                        key: k.clone(),
+                        value: v.clone(),
+                        ttl: model,
+                    });
                 }
                 BatchOp::Delete(c, k) => {
                     batch.delete(&self.container(c)?, k);
-                    writes.push(Write::Delete { container: c.clone(), key: k.clone() });
+                    writes.push(Write::Delete {
+                        container: c.clone(),
+                        key: k.clone(),
+                    });
                 }
             }
         }
@@ -540,7 +641,9 @@ impl World {
     }
 
     fn write_if(&mut self, op: &Op) -> Outcome {
-        let (Op::Create(c, k, ..) | Op::Replace(c, k, ..) | Op::Touch(c, k) | Op::Update(c, k, _)) = op else {
+        let (Op::Create(c, k, ..) | Op::Replace(c, k, ..) | Op::Touch(c, k) | Op::Update(c, k, _)) =
+            op
+        else {
             unreachable!("{op}")
         };
         let container = self.container(c)?;
@@ -551,7 +654,11 @@ impl World {
             Op::Replace(_, _, v, ttl) => (container.replace(k, v, self.given(*ttl).0), *ttl),
             Op::Touch(..) => (container.touch(k), super::op::INHERIT),
             Op::Update(_, _, change) => {
-                let ttl = if let Change::Put(_, ttl) = change { *ttl } else { super::op::INHERIT };
+                let ttl = if let Change::Put(_, ttl) = change {
+                    *ttl
+                } else {
+                    super::op::INHERIT
+                };
                 let given = self.given(ttl).0;
                 let done = container.update(k, |item| {
                     shown_to_update = item.map(seen);
@@ -575,18 +682,32 @@ impl World {
     }
 
     fn model_write_if(&self, op: &Op, c: &str, k: &[u8], found: Option<&Seen>) -> Option<Write> {
-        let write = |value: &[u8], ttl| Write::Put { container: c.to_owned(), key: k.to_vec(), value: value.to_vec(), ttl };
+        let write = |value: &[u8], ttl| Write::Put {
+            container: c.to_owned(),
+            key: k.to_vec(),
+            value: value.to_vec(),
+            ttl,
+        };
         match (op, found) {
-            (Op::Create(_, _, v, ttl), None) | (Op::Replace(_, _, v, ttl), Some(_)) => Some(write(v, self.given(*ttl).1)),
+            (Op::Create(_, _, v, ttl), None) | (Op::Replace(_, _, v, ttl), Some(_)) => {
+                Some(write(v, self.given(*ttl).1))
+            }
             (Op::Touch(..), Some(seen)) => Some(write(&seen.value, Given::Life(seen.life))),
             (Op::Update(_, _, change), _) => match change {
                 Change::Keep => None,
-                Change::Delete => Some(Write::Delete { container: c.to_owned(), key: k.to_vec() }),
+                Change::Delete => Some(Write::Delete {
+                    container: c.to_owned(),
+                    key: k.to_vec(),
+                }),
                 Change::Append(v) => {
                     let before = found.map(|seen| seen.value.as_slice()).unwrap_or_default();
                     let life = found.map_or(Life::Inherit, |seen| seen.life);
                     // A ttl of 0 comes only from a moment that has passed; no write takes it.
-                    let life = if life == Life::Own(0) { Life::Inherit } else { life };
+                    let life = if life == Life::Own(0) {
+                        Life::Inherit
+                    } else {
+                        life
+                    };
                     Some(write(&[before, v].concat(), Given::Life(life)))
                 }
                 Change::Put(v, ttl) => Some(write(v, self.given(*ttl).1)),
@@ -598,9 +719,18 @@ impl World {
     fn count(&mut self) -> Result<(), String> {
         let count = self.counted.len();
         let own = &self.containers[OWN];
-        own.put_with_ttl("counter", count.to_string(), Ttl::Never).map_err(failed)?;
-        let stamp = own.item("counter").map_err(failed)?.map(|item| millis(item.written_at()));
-        let written_at = self.model.commit(&[put(OWN, b"counter", count.to_string().as_bytes(), Life::Never)]);
+        own.put_with_ttl("counter", count.to_string(), Ttl::Never)
+            .map_err(failed)?;
+        let stamp = own
+            .item("counter")
+            .map_err(failed)?
+            .map(|item| millis(item.written_at()));
+        let written_at = self.model.commit(&[put(
+            OWN,
+            b"counter",
+            count.to_string().as_bytes(),
+            Life::Never,
+        )]);
         self.counted.push(self.model.order);
         same("the stamp", &stamp, &Some(written_at))
     }
@@ -643,10 +773,18 @@ impl World {
         if self.model.time.unsettled() || self.model.time.wall != self.model.time.settled {
             return Ok(String::new());
         }
-        let copy = self.setup.options(&self.sim, &self.clock).open(&path).map_err(failed)?;
+        let copy = self
+            .setup
+            .options(&self.sim, &self.clock)
+            .open(&path)
+            .map_err(failed)?;
         for name in self.model.containers() {
             let found = all(copy.container(&name).map_err(failed)?.iter())?;
-            same(&format!("{name} in the checkpoint"), &found, &self.model.scan(&name, b"", None, u64::MAX))?;
+            same(
+                &format!("{name} in the checkpoint"),
+                &found,
+                &self.model.scan(&name, b"", None, u64::MAX),
+            )?;
         }
         copy.close().map_err(failed)?;
         Ok(String::new())
@@ -654,21 +792,33 @@ impl World {
 
     // ---- reading
 
-    fn view(&mut self, snapshot: Option<&String>, name: &str) -> Result<Option<(Reader, u64)>, String> {
+    fn view(
+        &mut self,
+        snapshot: Option<&String>,
+        name: &str,
+    ) -> Result<Option<(Reader, u64)>, String> {
         let Some(snapshot) = snapshot else {
             return Ok(Some((Reader::Live(self.container(name)?), u64::MAX)));
         };
-        let (taken, order) = self.snapshots.get(snapshot).ok_or(format!("there is no snapshot {snapshot}"))?;
+        let (taken, order) = self
+            .snapshots
+            .get(snapshot)
+            .ok_or(format!("there is no snapshot {snapshot}"))?;
         match (taken.container(name), self.model.had(name, *order)) {
             (Ok(view), true) => Ok(Some((Reader::Then(view), *order))),
             (Err(_), false) => Ok(None),
-            (Ok(_), false) => Err(format!("snapshot {snapshot} shows {name}, which was not there")),
+            (Ok(_), false) => Err(format!(
+                "snapshot {snapshot} shows {name}, which was not there"
+            )),
             (Err(error), true) => Err(format!("snapshot {snapshot} does not show {name}: {error}")),
         }
     }
 
     fn read(&mut self, op: &Op) -> Outcome {
-        let (Op::Get(snapshot, c, _) | Op::Item(snapshot, c, _) | Op::Contains(snapshot, c, _) | Op::Scan(snapshot, c, ..)) = op
+        let (Op::Get(snapshot, c, _)
+        | Op::Item(snapshot, c, _)
+        | Op::Contains(snapshot, c, _)
+        | Op::Scan(snapshot, c, ..)) = op
         else {
             unreachable!("{op}")
         };
@@ -682,7 +832,9 @@ impl World {
                 Ok(match (op, found) {
                     (Op::Contains(..), found) => found.is_some().to_string(),
                     (_, None) => format!("{} -", shorten(k)),
-                    (Op::Get(..), Some(seen)) => format!("{} = {}", shorten(k), shorten(&seen.value)),
+                    (Op::Get(..), Some(seen)) => {
+                        format!("{} = {}", shorten(k), shorten(&seen.value))
+                    }
                     (_, Some(seen)) => show_item(&seen),
                 })
             }
@@ -690,11 +842,15 @@ impl World {
                 let (from, to) = bounds(span);
                 let mut expected = self.model.scan(c, &from, to.as_deref(), order);
                 let iter = reader.iter(span);
-                let found = if *reverse { all(iter.rev())? } else { all(iter)? };
+                let found = if *reverse {
+                    all(iter.rev())?
+                } else {
+                    all(iter)?
+                };
                 if *reverse {
                     expected.reverse();
                 }
-                same(&format!("{op}"), &found, &expected)?;
+                same_items(&format!("{op}"), &found, &expected)?;
                 Ok(show_items(&found))
             }
             _ => unreachable!("{op}"),
@@ -704,7 +860,8 @@ impl World {
     fn keep(&mut self, db: &Database, op: &Op) -> Outcome {
         match op {
             Op::Snapshot(name) => {
-                self.snapshots.insert(name.clone(), (db.snapshot(), self.model.order));
+                self.snapshots
+                    .insert(name.clone(), (db.snapshot(), self.model.order));
             }
             Op::Release(name) => {
                 self.snapshots.remove(name);
@@ -712,15 +869,31 @@ impl World {
             Op::Iter(name, c, span) => {
                 let iter = Reader::Live(self.container(c)?).iter(span);
                 let (from, to) = bounds(span);
-                let walk = Walk { iter, container: c.clone(), order: self.model.order, from, to, done: false };
+                let walk = Walk {
+                    iter,
+                    container: c.clone(),
+                    order: self.model.order,
+                    from,
+                    to,
+                    done: false,
+                };
                 self.walks.insert(name.clone(), walk);
             }
-            Op::Next(name, count) | Op::Back(name, count) => return self.walk(name, *count, matches!(op, Op::Back(..))),
+            Op::Next(name, count) | Op::Back(name, count) => {
+                return self.walk(name, *count, matches!(op, Op::Back(..)));
+            }
             Op::Hold(c, k) => {
                 let value = self.container(c)?.get(k).map_err(failed)?;
                 let seen = self.model.find(c, k, u64::MAX);
-                same("held value", &value.as_ref().map(|v| v.to_vec()), &seen.map(|seen| seen.value))?;
-                self.held.extend(value.map(|value| Held { bytes: value.to_vec(), value }));
+                same(
+                    "held value",
+                    &value.as_ref().map(|v| v.to_vec()),
+                    &seen.map(|seen| seen.value),
+                )?;
+                self.held.extend(value.map(|value| Held {
+                    bytes: value.to_vec(),
+                    value,
+                }));
             }
             _ => unreachable!("{op}"),
         }
@@ -728,15 +901,28 @@ impl World {
     }
 
     fn walk(&mut self, name: &str, count: usize, back: bool) -> Outcome {
-        let Some(walk) = self.walks.get_mut(name) else { return Ok("no such iterator".into()) };
+        let Some(walk) = self.walks.get_mut(name) else {
+            return Ok("no such iterator".into());
+        };
         let mut shown = vec![];
         for _ in 0..count {
             let mut left = match walk.done {
                 true => vec![],
-                false => self.model.scan(&walk.container, &walk.from, walk.to.as_deref(), walk.order),
+                false => {
+                    self.model
+                        .scan(&walk.container, &walk.from, walk.to.as_deref(), walk.order)
+                }
             };
-            let expected = if back { left.pop() } else { left.into_iter().next() };
-            let found = if back { walk.iter.next_back() } else { walk.iter.next() };
+            let expected = if back {
+                left.pop()
+            } else {
+                left.into_iter().next()
+            };
+            let found = if back {
+                walk.iter.next_back()
+            } else {
+                walk.iter.next()
+            };
             let found = found.transpose().map_err(failed)?.map(|item| seen(&item));
             same(&format!("iterator {name}"), &found, &expected)?;
             match expected {
@@ -750,9 +936,18 @@ impl World {
     }
 
     fn stats(&self, name: &str) -> String {
-        let stats = self.containers.get(name).map(Container::stats).unwrap_or_default();
-        let oldest = stats.oldest_unreclaimed.map_or("-".into(), |moment| show_moment(millis(moment)));
-        format!("expired {} superseded {} oldest {oldest} runs {}", stats.expired_bytes, stats.superseded_bytes, stats.runs)
+        let stats = self
+            .containers
+            .get(name)
+            .map(Container::stats)
+            .unwrap_or_default();
+        let oldest = stats
+            .oldest_unreclaimed
+            .map_or("-".into(), |moment| show_moment(millis(moment)));
+        format!(
+            "expired {} superseded {} oldest {oldest} runs {}",
+            stats.expired_bytes, stats.superseded_bytes, stats.runs
+        )
     }
 
     // ---- comparing everything
@@ -760,7 +955,8 @@ impl World {
     /// Everything that can be seen, against the model.
     pub fn check(&mut self) -> Result<(), String> {
         self.check_scans()?;
-        let names = self.model.containers();
+        let mut names = self.model.containers();
+        names.retain(|name| name != OWN);
         for name in &names {
             let reader = Reader::Live(self.container(name)?);
             self.check_keys(&reader, name, u64::MAX)?;
@@ -769,8 +965,10 @@ impl World {
         for snapshot in &snapshots {
             for name in &names {
                 if let Some((reader, order)) = self.view(Some(snapshot), name)? {
-                    self.check_scan(&reader, name, order).map_err(|e| format!("snapshot {snapshot}: {e}"))?;
-                    self.check_keys(&reader, name, order).map_err(|e| format!("snapshot {snapshot}: {e}"))?;
+                    self.check_scan(&reader, name, order)
+                        .map_err(|e| format!("snapshot {snapshot}: {e}"))?;
+                    self.check_keys(&reader, name, order)
+                        .map_err(|e| format!("snapshot {snapshot}: {e}"))?;
                 }
             }
         }
@@ -791,16 +989,22 @@ impl World {
 
     fn check_scan(&mut self, reader: &Reader, name: &str, order: u64) -> Result<(), String> {
         let expected = self.model.scan(name, b"", None, order);
-        same(&format!("scan {name}"), &all(reader.iter(&Span::default()))?, &expected)?;
+        same(
+            &format!("scan {name}"),
+            &all(reader.iter(&Span::default()))?,
+            &expected,
+        )?;
         let mut back = all(reader.iter(&Span::default()).rev())?;
         back.reverse();
-        same(&format!("scan {name} reverse"), &back, &expected)
+        same_items(&format!("scan {name} reverse"), &back, &expected)
     }
 
     fn check_keys(&mut self, reader: &Reader, name: &str, order: u64) -> Result<(), String> {
         for key in self.model.keys(name) {
             let found = self.model.find(name, &key, order);
-            reader.compare(&key, found.as_ref()).map_err(|e| format!("{name}: {e}"))?;
+            reader
+                .compare(&key, found.as_ref())
+                .map_err(|e| format!("{name}: {e}"))?;
         }
         Ok(())
     }
@@ -834,15 +1038,32 @@ impl Reader {
             Reader::Then(v) => (v.item(key), v.get(key), v.contains(key)),
         };
         let word = shorten(key);
-        same(&format!("item {word}"), &item.map_err(failed)?.as_ref().map(seen).as_ref(), &expected)?;
+        same(
+            &format!("item {word}"),
+            &item.map_err(failed)?.as_ref().map(seen).as_ref(),
+            &expected,
+        )?;
         let value = value.map_err(failed)?.map(|value| value.to_vec());
-        same(&format!("get {word}"), &value.as_ref(), &expected.map(|seen| &seen.value))?;
-        same(&format!("contains {word}"), &there.map_err(failed)?, &expected.is_some())
+        same(
+            &format!("get {word}"),
+            &value.as_ref(),
+            &expected.map(|seen| &seen.value),
+        )?;
+        same(
+            &format!("contains {word}"),
+            &there.map_err(failed)?,
+            &expected.is_some(),
+        )
     }
 }
 
 fn put(container: &str, key: &[u8], value: &[u8], life: Life) -> Write {
-    Write::Put { container: container.to_owned(), key: key.to_vec(), value: value.to_vec(), ttl: Given::Life(life) }
+    Write::Put {
+        container: container.to_owned(),
+        key: key.to_vec(),
+        value: value.to_vec(),
+        ttl: Given::Life(life),
+    }
 }
 
 fn decide(change: &Change, item: Option<&Item>, given: Ttl) -> Update {
@@ -896,7 +1117,9 @@ pub fn bounds(span: &Span) -> (Bytes, Option<Bytes>) {
 }
 
 pub fn millis(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).expect("after the epoch").as_millis() as u64
+    time.duration_since(UNIX_EPOCH)
+        .expect("after the epoch")
+        .as_millis() as u64
 }
 
 fn seen(item: &Item) -> Seen {
@@ -915,12 +1138,23 @@ fn seen(item: &Item) -> Seen {
 }
 
 fn all(iter: impl Iterator<Item = ebbtide::Result<Item>>) -> Result<Vec<Seen>, String> {
-    iter.map(|item| item.map(|item| seen(&item)).map_err(failed)).collect()
+    iter.map(|item| item.map(|item| seen(&item)).map_err(failed))
+        .collect()
 }
 
 fn show_moment(millis: u64) -> String {
     let offset = millis as i64 - START as i64;
-    format!("{}{}", if offset < 0 { "-" } else { "" }, show_duration(offset.unsigned_abs()))
+    format!(
+        "{}{}",
+        if offset < 0 { "-" } else { "" },
+        show_duration(offset.unsigned_abs())
+    )
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&show_item(self))
+    }
 }
 
 fn show_item(seen: &Seen) -> String {
@@ -938,15 +1172,31 @@ fn show_items(items: &[Seen]) -> String {
     if items.is_empty() {
         return "nothing".into();
     }
-    let items: Vec<String> = items.iter().map(|s| format!("{}={}", shorten(&s.key), shorten(&s.value))).collect();
+    let items: Vec<String> = items
+        .iter()
+        .map(|s| format!("{}={}", shorten(&s.key), shorten(&s.value)))
+        .collect();
     items.join(" ")
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
+fn same<T: PartialEq + fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {
     if found == expected {
         return Ok(());
     }
-    Err(format!("{what}:\n   engine {found:?}\n   model  {expected:?}"))
+    Err(format!(
+        "{what}:\n   engine {found:?}\n   model  {expected:?}"
+    ))
+}
+
+/// Names what only one of them has.
+fn same_items(what: &str, found: &[Seen], expected: &[Seen]) -> Result<(), String> {
+    if found == expected {
+        return Ok(());
+    }
+    let only = |a: &[Seen], b: &[Seen]| a.iter().filter(|item| !b.contains(item)).cloned().collect::<Vec<_>>();
+    let (engine, model) = (only(found, expected), only(expected, found));
+    let order = if engine.is_empty() && model.is_empty() { "\n   in another order, or twice" } else { "" };
+    Err(format!("{what}:\n   only the engine {engine:?}\n   only the model  {model:?}{order}"))
 }
 
 /// The path of the database on its simulated disk.
