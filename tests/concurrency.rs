@@ -304,33 +304,36 @@ fn play(options: Options, seconds: u64) {
     db.container("brief").unwrap().set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let stage = Stage { db, stop: AtomicBool::new(false), reads: AtomicU64::new(0), writes: AtomicU64::new(0) };
     let claims = AtomicU64::new(0);
+    let copies = folder.path();
+    let (shared, shared_claims) = (&stage, &claims);
+    let mut work: Vec<Box<dyn FnOnce() + Send + '_>> = vec![
+        Box::new(move || see_rising(shared, 11)),
+        Box::new(move || see_rising(shared, 12)),
+        Box::new(move || write_pairs(shared)),
+        Box::new(move || see_pairs(shared)),
+        Box::new(move || write_brief(shared)),
+        Box::new(move || see_brief(shared)),
+        Box::new(move || change_settings(shared)),
+        Box::new(move || maintain(shared, copies)),
+        Box::new(move || claim(shared, shared_claims)),
+        Box::new(move || claim(shared, shared_claims)),
+    ];
+    for writer in 0..WRITERS {
+        work.push(Box::new(move || raise(shared, writer)));
+    }
     let counted: u64 = std::thread::scope(|scope| {
-        let stage = &stage;
-        let guard = StopOnDrop(&stage.stop);
-        let claims = &claims;
-        let spawn = |work: Box<dyn FnOnce() + Send + '_>| {
+        for one in work {
             scope.spawn(move || {
-                let _guard = StopOnDrop(&stage.stop);
-                work();
+                let _stop = StopOnDrop(&shared.stop);
+                one();
             });
-        };
-        (0..WRITERS).for_each(|writer| spawn(Box::new(move || raise(stage, writer))));
-        spawn(Box::new(|| see_rising(stage, 11)));
-        spawn(Box::new(|| see_rising(stage, 12)));
-        spawn(Box::new(|| write_pairs(stage)));
-        spawn(Box::new(|| see_pairs(stage)));
-        spawn(Box::new(|| write_brief(stage)));
-        spawn(Box::new(|| see_brief(stage)));
-        spawn(Box::new(|| change_settings(stage)));
-        spawn(Box::new(|| maintain(stage, folder.path())));
-        spawn(Box::new(move || claim(stage, claims)));
-        spawn(Box::new(move || claim(stage, claims)));
-        let counters: Vec<_> = (0..2).map(|_| scope.spawn(|| count(stage))).collect();
+        }
+        let counters: Vec<_> = (0..2).map(|_| scope.spawn(|| count(shared))).collect();
         let began = Instant::now();
-        while stage.goes_on() && began.elapsed() < Duration::from_secs(seconds) {
+        while shared.goes_on() && began.elapsed() < Duration::from_secs(seconds) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        drop(guard);
+        shared.stop.store(true, Ordering::Relaxed);
         counters.into_iter().map(|counter| counter.join().unwrap()).sum()
     });
     let claims = claims.into_inner();
