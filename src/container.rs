@@ -12,9 +12,9 @@ use crate::batch::{KeyRange, Op, WriteTtl};
 use crate::counters::ContainerStats;
 use crate::engine::{ContainerState, Engine, Found, Reader, Scan, SnapshotPin, Verdict, Writes};
 use crate::error::{Error, Result};
-use crate::expiry::DefaultMillis;
+use crate::expiry::{DefaultMillis, ttl_millis};
 use crate::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl, ttl_millis};
+use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl};
 
 /// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
 /// file stays readable as long as the value is held.

@@ -42,7 +42,7 @@ impl Database {
         Options::new().open(path)
     }
 
-    pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Database> {
+    fn open_with(path: &Path, options: &Options) -> Result<Database> {
         Ok(Database {
             open: Arc::new(Open {
                 engine: Engine::open(path, options)?,
@@ -130,6 +130,14 @@ impl Database {
     /// Changes the cap for merging and reclaiming, in bytes a second, from now on.
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.engine().set_background_rate(bytes_per_second)
+    }
+}
+
+impl Options {
+    /// Opens the database in a folder; creates both when they are missing, unless read-only.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.check()?;
+        Database::open_with(path.as_ref(), self)
     }
 }
 

@@ -4,6 +4,8 @@
 //! cursor over tables may stop *before* an unread stretch (a block or a whole table) all of whose records are dead under
 //! a given [`Judge`]: a *ghost*. Its owner steps over it, unless something that it might hide lies inside its range.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use crate::error::Result;
@@ -80,4 +82,167 @@ pub trait Cursor {
     fn value_bytes(&self) -> Result<Bytes>;
     /// The value of the record here, where it lies; read and checked now.
     fn value(&self) -> Result<&[u8]>;
+}
+
+/// Many sources as one, in one direction: a list of cursors sorted by what they stand on. While one source leads, only
+/// its new position is compared, with the runner-up.
+///
+/// In the list a record stands at its own place and a ghost at its far end (its last key, walking forwards), behind
+/// records of the same key. So a ghost that leads has nothing left inside its range and is stepped over; and a record
+/// that leads may be hidden only by ghosts behind it that begin at or before it and are younger in part: these are read.
+pub struct Merge<C> {
+    cursors: Vec<C>,
+    /// Indices into `cursors`, those at their end left out.
+    order: Vec<usize>,
+    forward: bool,
+    ghosts: usize,
+}
+
+impl<C: Cursor> Merge<C> {
+    /// A merge of these, standing where `to` says.
+    pub fn seek(mut cursors: Vec<C>, to: Seek<'_>, judge: Option<&Judge>) -> Result<Self> {
+        for cursor in &mut cursors {
+            cursor.seek(to, judge)?;
+        }
+        let live = |at: &usize| cursors[*at].position() != Position::End;
+        let order: Vec<usize> = (0..cursors.len()).filter(live).collect();
+        let mut merge = Merge {
+            cursors,
+            order,
+            forward: to.is_forward(),
+            ghosts: 0,
+        };
+        let mut order = std::mem::take(&mut merge.order);
+        order.sort_by(|a, b| merge.compare(*a, *b));
+        merge.order = order;
+        merge.ghosts = merge.order.iter().filter(|at| merge.is_ghost(**at)).count();
+        merge.settle(judge)?;
+        Ok(merge)
+    }
+
+    /// The record in front; `None` at the end.
+    #[inline]
+    pub fn head(&self) -> Option<Head<'_>> {
+        match self.cursors[*self.order.first()?].position() {
+            Position::Record(head) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// The cursor in front, which stands on [`Merge::head`].
+    pub fn front(&self) -> Option<&C> {
+        self.order.first().map(|at| &self.cursors[*at])
+    }
+
+    /// Goes to the next record.
+    #[inline]
+    pub fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
+        self.step(judge)?;
+        self.settle(judge)
+    }
+
+    /// Moves the first cursor and puts it back in order.
+    fn step(&mut self, judge: Option<&Judge>) -> Result<()> {
+        let first = self.order[0];
+        let was_ghost = self.ghosts > 0 && self.is_ghost(first);
+        let cursor = &mut self.cursors[first];
+        if self.forward {
+            cursor.advance(judge)?
+        } else {
+            cursor.retreat(judge)?
+        }
+        self.ghosts -= usize::from(was_ghost);
+        self.replace(0, judge);
+        Ok(())
+    }
+
+    /// The cursor at `place` of the order has moved towards the end: puts it where it belongs.
+    fn replace(&mut self, place: usize, judge: Option<&Judge>) {
+        let at = self.order[place];
+        match self.cursors[at].position() {
+            Position::End => {
+                self.order.remove(place);
+                return;
+            }
+            Position::Ghost(_) if judge.is_some() => self.ghosts += 1,
+            _ => {}
+        }
+        let mut place = place;
+        while place + 1 < self.order.len() && self.compare(at, self.order[place + 1]).is_gt() {
+            self.order[place] = self.order[place + 1];
+            place += 1;
+        }
+        self.order[place] = at;
+    }
+
+    /// Steps over and into ghosts until a record leads that nothing unread may hide.
+    #[inline]
+    fn settle(&mut self, judge: Option<&Judge>) -> Result<()> {
+        while self.ghosts > 0 {
+            let Some(&first) = self.order.first() else {
+                break;
+            };
+            let Position::Record(head) = self.cursors[first].position() else {
+                self.step(judge)?;
+                continue;
+            };
+            let hides = |place: &usize| match self.cursors[self.order[*place]].position() {
+                Position::Ghost(ghost) => {
+                    ghost.first <= head.key
+                        && head.key <= ghost.last
+                        && ghost.seq_max > head.header.seq
+                }
+                _ => false,
+            };
+            let Some(place) = (1..self.order.len()).find(hides) else {
+                break;
+            };
+            let (key, other) = (head.key.to_vec(), self.order[place]);
+            let to = if self.forward {
+                Seek::AtOrAfter(&key)
+            } else {
+                Seek::AtOrBefore(&key)
+            };
+            self.cursors[other].enter(to, judge)?;
+            self.ghosts -= 1;
+            self.reorder(place, judge);
+        }
+        Ok(())
+    }
+
+    /// The cursor at `place` has moved in either direction of the order.
+    fn reorder(&mut self, place: usize, judge: Option<&Judge>) {
+        let at = self.order.remove(place);
+        self.order.insert(0, at);
+        self.replace(0, judge);
+    }
+
+    fn is_ghost(&self, at: usize) -> bool {
+        matches!(self.cursors[at].position(), Position::Ghost(_))
+    }
+
+    /// Which of two cursors comes first in the direction of the walk.
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let (a, b) = (self.place(a), self.place(b));
+        let keys = if self.forward {
+            a.0.cmp(b.0)
+        } else {
+            b.0.cmp(a.0)
+        };
+        keys.then_with(|| match (a.1, b.1) {
+            (Some(a), Some(b)) if self.forward => b.cmp(&a),
+            (Some(a), Some(b)) => a.cmp(&b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        })
+    }
+
+    /// The key at which a cursor stands, and the sequence number when it is a record.
+    fn place(&self, at: usize) -> (&[u8], Option<Seq>) {
+        match self.cursors[at].position() {
+            Position::Record(head) => (head.key, Some(head.header.seq)),
+            Position::Ghost(ghost) if self.forward => (ghost.last, None),
+            Position::Ghost(ghost) => (ghost.first, None),
+            Position::End => unreachable!("cursors at their end are not in the order"),
+        }
+    }
 }

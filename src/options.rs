@@ -1,6 +1,5 @@
 //! Every setting of a database, each with its default, unit and range.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,7 +140,7 @@ impl Options {
     }
 
     /// The cap for merging and reclaiming, in bytes written a second; flushing is counted but never held back by it.
-    /// Default 256 MiB, at least 1. May be changed later: [`Database::set_background_rate`](crate::Database).
+    /// Default 256 MiB, at least 1. May be changed later: `Database::set_background_rate`.
     pub fn background_rate(mut self, bytes_per_second: u64) -> Self {
         self.background_rate = bytes_per_second;
         self
@@ -198,13 +197,8 @@ impl Options {
         self
     }
 
-    /// Opens the database in a folder; creates both when they are missing, unless read-only.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<crate::Database> {
-        self.check()?;
-        crate::Database::open_with(path.as_ref(), self)
-    }
-
-    fn check(&self) -> Result<()> {
+    /// Every setting lies in its range.
+    pub(crate) fn check(&self) -> Result<()> {
         let at_least = |what, given: u128, least: u128, allowed| {
             if given < least {
                 Err(Error::invalid(what, given.to_string(), allowed))

@@ -57,7 +57,7 @@ pub struct Base {
 }
 
 impl Header {
-    /// A tombstone, as [`bury`](crate::compact) makes it of a dead put too.
+    /// A tombstone, which is also what burying makes of a dead put.
     pub fn tombstone(seq: Seq, written_at: Timestamp) -> Header {
         Header {
             kind: Kind::Tombstone,

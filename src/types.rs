@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::{Error, Result};
-
 /// The place of one record in the total order of all writes of a database. 0 stands before every write.
 #[derive(
     Clone,
@@ -121,22 +119,14 @@ impl fmt::Display for Timestamp {
     }
 }
 
-fn millis_up(duration: Duration) -> u64 {
+/// Whole milliseconds of a duration, rounded up.
+pub fn millis_up(duration: Duration) -> u64 {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 /// The longest lifetime, 2 147 483 647 seconds, in milliseconds.
 pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
-
-/// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
-pub fn ttl_millis(duration: Duration) -> Result<u64> {
-    let millis = millis_up(duration);
-    if millis == 0 || millis > MAX_TTL_MILLIS {
-        return Err(Error::invalid_ttl(format!("{} s", duration.as_secs_f64())));
-    }
-    Ok(millis)
-}
 
 /// The lifetime of one item, as a write gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -187,14 +177,17 @@ impl ItemTtl {
     }
 }
 
-/// How the blocks of a container's tables are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// How the blocks and the large values of a table are stored.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// As they are: values are handed out without a copy.
+    /// As they are: reads hand out the file's own bytes, without a copy.
     #[default]
     None,
-    /// LZ4, block by block, where it saves at least an eighth.
+    /// By LZ4, each block and each large value by itself, where that saves at least an eighth; decoded blocks are
+    /// kept in the cache.
     Lz4,
 }
 
@@ -263,19 +256,6 @@ mod tests {
             Timestamp(1_772_366_400_250).to_string(),
             "2026-03-01T12:00:00.250Z"
         );
-    }
-
-    #[test]
-    fn lifetimes_are_rounded_up_and_bounded() {
-        assert_eq!(ttl_millis(Duration::from_nanos(1)).unwrap(), 1);
-        assert_eq!(ttl_millis(Duration::from_micros(1_001)).unwrap(), 2);
-        assert_eq!(
-            ttl_millis(Duration::from_secs(2_147_483_647)).unwrap(),
-            MAX_TTL_MILLIS
-        );
-        assert!(ttl_millis(Duration::ZERO).is_err());
-        assert!(ttl_millis(Duration::from_secs(2_147_483_648)).is_err());
-        assert!(ttl_millis(Duration::MAX).is_err());
     }
 
     #[test]

@@ -1,153 +1,28 @@
-//! stub
-use crate::batch::*;
-use crate::counters::*;
-use crate::error::*;
-use crate::expiry::*;
-use crate::options::*;
-use crate::record::*;
-use crate::types::*;
-use bytes::Bytes;
-use std::path::Path;
-use std::sync::Arc;
-pub struct Engine;
-pub struct ContainerState;
-pub struct SnapshotPin;
-pub struct Scan;
-#[derive(Clone, Default)]
-pub struct Writes;
-pub struct Found {
-    pub key: Bytes,
-    pub value: Bytes,
-    pub header: Header,
-    pub expires_at: Timestamp,
-}
-pub struct Reader<'a> {
-    pub state: &'a Arc<ContainerState>,
-    pub snapshot: Option<&'a Arc<SnapshotPin>>,
-}
-pub enum Verdict {
-    Keep,
-    Put(Vec<u8>, WriteTtl),
-    Delete,
-}
-impl ContainerState {
-    pub fn name(&self) -> &str {
-        todo!()
-    }
-    pub fn id(&self) -> ContainerId {
-        todo!()
-    }
-    pub fn settings(&self) -> Settings {
-        todo!()
-    }
-}
-impl Writes {
-    pub fn push(&mut self, _: &Arc<Engine>, _: &Arc<ContainerState>, _: Op<'_>) -> Result<()> {
-        todo!()
-    }
-    pub fn len(&self) -> usize {
-        todo!()
-    }
-    pub fn clear(&mut self) {
-        todo!()
-    }
-}
-impl Scan {
-    pub fn next(&mut self) -> Result<Option<Found>> {
-        todo!()
-    }
-    pub fn next_back(&mut self) -> Result<Option<Found>> {
-        todo!()
-    }
-}
-impl Engine {
-    pub fn open(_: &Path, _: &Options) -> Result<Arc<Engine>> {
-        todo!()
-    }
-    pub fn path(&self) -> &Path {
-        todo!()
-    }
-    pub fn set_default(&self, _: &Arc<ContainerState>, _: DefaultMillis) -> Result<()> {
-        todo!()
-    }
-    pub fn write_one(&self, _: &Arc<ContainerState>, _: Op<'_>) -> Result<()> {
-        todo!()
-    }
-    pub fn write(&self, _: &Writes) -> Result<()> {
-        todo!()
-    }
-    pub fn update(
-        &self,
-        _: &Arc<ContainerState>,
-        _: &[u8],
-        _: &mut dyn FnMut(Option<Found>) -> Verdict,
-    ) -> Result<bool> {
-        todo!()
-    }
-    pub fn check_open(&self, _: &Arc<ContainerState>) -> Result<()> {
-        todo!()
-    }
-    pub fn container_stats(&self, _: &Arc<ContainerState>) -> ContainerStats {
-        todo!()
-    }
-    pub fn until(&self, _: Timestamp) -> Result<WriteTtl> {
-        todo!()
-    }
-    pub fn get(&self, _: &Reader<'_>, _: &[u8]) -> Result<Option<Bytes>> {
-        todo!()
-    }
-    pub fn item(&self, _: &Reader<'_>, _: &[u8]) -> Result<Option<Found>> {
-        todo!()
-    }
-    pub fn contains(&self, _: &Reader<'_>, _: &[u8]) -> Result<bool> {
-        todo!()
-    }
-    pub fn scan(_: &Arc<Engine>, _: &Reader<'_>, _: KeyRange) -> Result<Scan> {
-        todo!()
-    }
-    pub fn existing_container(&self, _: &str, _: &SnapshotPin) -> Result<Arc<ContainerState>> {
-        todo!()
-    }
-    pub fn container(&self, _: &str, _: &ContainerOptions) -> Result<Arc<ContainerState>> {
-        todo!()
-    }
-    pub fn containers(&self) -> Vec<String> {
-        todo!()
-    }
-    pub fn drop_container(&self, _: &str) -> Result<bool> {
-        todo!()
-    }
-    pub fn snapshot(&self) -> SnapshotPin {
-        todo!()
-    }
-    pub fn sync(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn flush(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn compact(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn checkpoint(&self, _: &Path) -> Result<()> {
-        todo!()
-    }
-    pub fn stats(&self) -> Stats {
-        todo!()
-    }
-    pub fn close(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn confirm_clock(&self) {
-        todo!()
-    }
-    pub fn set_background_rate(&self, _: u64) {
-        todo!()
-    }
-    pub fn step(&self) -> Result<bool> {
-        todo!()
-    }
-    pub fn describe(&self) -> String {
-        todo!()
-    }
-}
+//! The engine: containers, the commit turn, reads, background work, brought together.
+//!
+//! # Locks, in the order in which they are taken
+//!
+//! 1. `merging`, `flushing`: one job of each kind at a time;
+//! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
+//! 3. `manifest`: one edit at a time;
+//! 4. a container's `installing`: one change of its picture at a time;
+//! 5. `snapshots`, `budget`: held for a few instructions, nothing is taken inside.
+//!
+//! Readers take none of them: they load a picture, the published number, the clock and the settings, in that order.
+//! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
+//! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
+
+mod state;
+mod core;
+mod read;
+mod write;
+mod containers;
+mod background;
+mod report;
+mod checkpoint;
+mod open;
+
+pub use core::Engine;
+pub use read::{Found, Reader, Scan};
+pub use state::{ContainerState, SnapshotPin};
+pub use write::{Verdict, Writes};

@@ -153,29 +153,35 @@ impl DiskRing {
     }
 }
 
+/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`.
+#[inline]
+fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let mut whole = words[0].load(Ordering::Relaxed).to_ne_bytes();
+    for (to, from) in whole[within..].iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    words[0].store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+}
+
 impl Ring for DiskRing {
     fn store(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         let words = self.words();
-        let edge = |at: usize, bytes: &[u8]| {
-            let (word, within) = (&words[at / WORD], at % WORD);
-            let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
-            whole[within..within + bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
-        };
-        let head = (offset.wrapping_neg() % WORD).min(bytes.len());
-        let (head, rest) = bytes.split_at(head);
-        if !head.is_empty() {
-            edge(offset, head);
+        let (mut at, mut rest) = (offset / WORD, bytes);
+        let within = offset % WORD;
+        if within > 0 || rest.len() < WORD {
+            let (edge, behind) = rest.split_at(rest.len().min(WORD - within));
+            store_edge(&words[at..], within, edge);
+            (at, rest) = (at + 1, behind);
         }
-        let start = offset + head.len();
         let (middle, tail) = rest.as_chunks::<WORD>();
-        for (word, bytes) in words[start / WORD..].iter().zip(middle) {
+        for (word, bytes) in words[at..].iter().zip(middle) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
-        if !tail.is_empty() {
-            edge(start + middle.len() * WORD, tail);
-        }
+        store_edge(&words[at + middle.len()..], 0, tail);
     }
 
     fn load(&self, offset: usize, out: &mut [u8]) {

@@ -1,10 +1,10 @@
 //! The world outside: files, clocks, threads. The only folder that may touch std::fs, memory maps, time and threads.
 
+mod tasks;
+mod fs;
 mod clock;
 mod disk;
-mod fs;
 mod sim;
-mod tasks;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;

@@ -140,7 +140,9 @@ impl File for SimFile {
         self.act("write", |world| {
             let offset = offset as usize;
             if let Err(error) = world.step() {
-                let done = world.random.below(bytes.len() as u64 + 1) as usize;
+                // What found no room is not all there; after another failure it may be.
+                let whole = u64::from(error.kind() != io::ErrorKind::StorageFull);
+                let done = world.random.below((bytes.len() as u64 + whole).max(1)) as usize;
                 let bytes = bytes[..done].to_vec();
                 world.file(self.id).take(Step::Write { offset, bytes });
                 return Err(error);
@@ -155,7 +157,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.act("sync", |world| {
+        let done = self.act("sync", |world| {
             let done = world.step();
             match done {
                 Ok(()) => world.file(self.id).sync(),
@@ -165,7 +167,10 @@ impl File for SimFile {
                 }
             }
             done
-        })
+        });
+        // A real sync takes its time: others write meanwhile.
+        std::thread::yield_now();
+        done
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Threads and waiting.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,23 +25,26 @@ pub fn sleep(time: Duration) {
 /// Something to wait for: a notification is kept until somebody has waited for it.
 #[derive(Debug, Default)]
 pub struct Signal {
-    raised: Mutex<bool>,
+    raised: AtomicBool,
+    lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Signal {
-    /// Wakes one waiter, or the next one to come.
+    /// Wakes one waiter, or the next one to come. Costs next to nothing while an earlier notification is unheard.
     pub fn notify(&self) {
-        *self.raised.lock() = true;
-        self.changed.notify_one();
+        if !self.raised.swap(true, Ordering::AcqRel) {
+            let _lock = self.lock.lock();
+            self.changed.notify_one();
+        }
     }
 
     /// Waits for a notification, at most for `time`.
     pub fn wait(&self, time: Duration) {
-        let mut raised = self.raised.lock();
-        if !*raised {
-            self.changed.wait_for(&mut raised, time);
+        let mut lock = self.lock.lock();
+        if !self.raised.load(Ordering::Acquire) {
+            self.changed.wait_for(&mut lock, time);
         }
-        *raised = false;
+        self.raised.store(false, Ordering::Release);
     }
 }

@@ -11,7 +11,7 @@
 //! A block and a table have a census; a table has a [`Spread`] for each of the two lanes beside it.
 
 use crate::coding::{Malformed, Reader, put_varint};
-use crate::expiry::{DefaultMillis, Judge, Settings};
+use crate::expiry::rule::{DefaultMillis, Judge, Settings};
 use crate::record::Head;
 use crate::types::{ItemTtl, Seq, Timestamp};
 

@@ -1,0 +1,318 @@
+//! The one that does it: reads sources in order, judges every key, writes what is left into the runs it belongs to.
+//!
+//! A job judges by one picture, pinned at its start, one reading of the clock and one value of settings and floors, read
+//! in that order. Dated records and never-ending ones go to different runs, dated ones to the slot in which they stop
+//! mattering. A table is cut only between keys.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::compact::verdict::{Elsewhere, Fate, Sentence, judge};
+use crate::env::File;
+use crate::error::Result;
+use crate::expiry::{DefaultMillis, Judge, Settings};
+use crate::hash::hash_key;
+use crate::merge::{Cursor, Merge};
+use crate::record::{Head, Header};
+use crate::table::{FinishedTable, TableBuilder, TableMeta, TableOptions};
+use crate::types::{ContainerId, Seq, TableId, Timestamp};
+use crate::version::{RangeDelete, Run};
+
+/// What a job asks of the engine.
+pub trait Host {
+    /// A new table's number, identity and file.
+    fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
+    /// Called after so many more bytes were written: waits as long as the budget says, or ends the job with an error.
+    fn spend(&mut self, bytes: u64) -> Result<()>;
+}
+
+/// What a job is to do, besides its sources.
+pub struct Job {
+    /// Whose records they are.
+    pub container: ContainerId,
+    /// The clock and the settings, read once.
+    pub judge: Judge,
+    /// The numbers of the open snapshots, ascending.
+    pub snapshots: Vec<Seq>,
+    /// The runs of the same picture that are not among the sources.
+    pub elsewhere: Vec<Arc<Run>>,
+    /// Range deletes that are durable, or become so with the job; lowest number first.
+    pub range_deletes: Vec<RangeDelete>,
+    /// Where the dated output is cut, ascending; the last one is [`Timestamp::MAX`].
+    pub cuts: Vec<Timestamp>,
+    /// How tables are built.
+    pub options: TableOptions,
+    /// Tables are cut at this size, in bytes.
+    pub table_bytes: u64,
+    /// The tables that are rewritten.
+    pub inputs: Vec<TableId>,
+}
+
+/// A run that was written.
+pub struct Output {
+    /// The latest moment at which one of its records stops mattering.
+    pub end: Timestamp,
+    /// Its tables, in key order.
+    pub tables: Vec<FinishedTable>,
+}
+
+/// When how many bytes of these runs expire, for planning slots: from their statistics, under these settings.
+pub fn forecast<'a>(
+    runs: impl IntoIterator<Item = &'a Arc<Run>>,
+    settings: &Settings,
+) -> Vec<(Timestamp, u64)> {
+    let mut forecast = vec![];
+    for (inheriting, overriding) in runs.into_iter().flat_map(|run| run.spreads()) {
+        if let DefaultMillis::Millis(n) = settings.default {
+            forecast.extend(
+                inheriting
+                    .iter()
+                    .map(|(at, tally)| (at.after(n), tally.bytes)),
+            );
+        }
+        if settings.default.is_on() {
+            forecast.extend(overriding.iter().map(|(at, tally)| (at, tally.bytes)));
+        }
+    }
+    forecast
+}
+
+/// Does the job: what is left of the sources, as finished and synced tables that nobody knows of yet.
+pub fn run<C: Cursor>(
+    job: &Job,
+    mut sources: Merge<C>,
+    host: &mut dyn Host,
+) -> Result<Vec<Output>> {
+    let mut slots: Vec<Slot> = job.cuts.iter().map(|_| Slot::default()).collect();
+    slots.push(Slot::default());
+    let (mut group, mut sentences) = (Group::default(), vec![]);
+    let mut elsewhere = Outside::new(job);
+    while group.collect(&mut sources, job)? {
+        elsewhere.ask_about(&group.key);
+        judge(
+            &group.headers,
+            &job.snapshots,
+            &job.judge,
+            &mut elsewhere,
+            &mut sentences,
+        )?;
+        group.write(&sentences, &mut slots, job, host)?;
+    }
+    let mut outputs = vec![];
+    for mut slot in slots {
+        slot.finish_table(host)?;
+        if !slot.tables.is_empty() {
+            outputs.push(Output {
+                end: slot.end,
+                tables: slot.tables,
+            });
+        }
+    }
+    Ok(outputs)
+}
+
+/// The versions of one key, newest first; those that a newer one here supersedes for every reader are left out at once,
+/// so that a key with a million versions takes no room.
+#[derive(Default)]
+struct Group {
+    key: Bytes,
+    headers: Vec<Header>,
+    /// Of the dead, empty: they are buried at most.
+    values: Vec<Bytes>,
+}
+
+impl Group {
+    fn collect<C: Cursor>(&mut self, sources: &mut Merge<C>, job: &Job) -> Result<bool> {
+        self.headers.clear();
+        self.values.clear();
+        let Some(front) = sources.front() else {
+            return Ok(false);
+        };
+        self.key = front.key_bytes();
+        while let Some(head) = sources.head()
+            && *head.key == *self.key
+        {
+            let header = head.header;
+            let superseded = self.headers.last().is_some_and(|newer| {
+                let at = job
+                    .snapshots
+                    .partition_point(|snapshot| *snapshot < header.seq);
+                job.snapshots
+                    .get(at)
+                    .is_none_or(|snapshot| *snapshot >= newer.seq)
+            });
+            if !superseded {
+                let dead = job.judge.dead(&header);
+                let front = sources.front().expect("a head has a cursor");
+                self.values.push(if dead {
+                    Bytes::new()
+                } else {
+                    front.value_bytes()?
+                });
+                self.headers.push(header);
+            }
+            sources.advance(None)?;
+        }
+        Ok(true)
+    }
+
+    fn write(
+        &mut self,
+        sentences: &[Sentence],
+        slots: &mut [Slot],
+        job: &Job,
+        host: &mut dyn Host,
+    ) -> Result<()> {
+        for (at, sentence) in sentences.iter().enumerate() {
+            let header = match sentence.fate {
+                Fate::Drop => continue,
+                Fate::Keep => self.headers[at],
+                Fate::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
+            };
+            let slot = match sentence.stops {
+                Timestamp::MAX => slots.len() - 1,
+                stops => job.cuts.partition_point(|cut| *cut < stops),
+            };
+            let value = &self.values[at];
+            let head = Head {
+                header,
+                key: &self.key,
+                value_len: value.len(),
+            };
+            slots[slot].add(&head, value, sentence.stops, job, host)?;
+        }
+        Ok(())
+    }
+}
+
+/// A run that is being written.
+#[derive(Default)]
+struct Slot {
+    end: Timestamp,
+    builder: Option<TableBuilder>,
+    tables: Vec<FinishedTable>,
+    spent: u64,
+}
+
+impl Slot {
+    fn add(
+        &mut self,
+        head: &Head<'_>,
+        value: &[u8],
+        stops: Timestamp,
+        job: &Job,
+        host: &mut dyn Host,
+    ) -> Result<()> {
+        if self.builder.as_ref().is_some_and(|builder| {
+            builder.bytes() >= job.table_bytes && builder.last_key() != head.key
+        }) {
+            self.finish_table(host)?;
+        }
+        let builder = match &mut self.builder {
+            Some(builder) => builder,
+            None => {
+                let (id, identity, file) = host.create_table()?;
+                let meta = TableMeta {
+                    id,
+                    identity,
+                    container: job.container,
+                    settings: job.judge.settings,
+                    inputs: job.inputs.clone(),
+                };
+                self.spent = 0;
+                self.builder
+                    .insert(TableBuilder::new(file, job.options, meta))
+            }
+        };
+        builder.add(head, value)?;
+        self.end = self.end.max(stops);
+        let written = builder.bytes();
+        if written - self.spent >= SPEND_BYTES {
+            host.spend(written - self.spent)?;
+            self.spent = written;
+        }
+        Ok(())
+    }
+
+    fn finish_table(&mut self, host: &mut dyn Host) -> Result<()> {
+        if let Some(builder) = self.builder.take() {
+            let table = builder.finish()?;
+            host.spend(table.len.saturating_sub(self.spent))?;
+            self.tables.push(table);
+        }
+        Ok(())
+    }
+}
+
+/// The budget is asked each time so many bytes have been written.
+const SPEND_BYTES: u64 = 64 << 10;
+
+/// The runs that are not in the job, as the verdict asks them about one key.
+struct Outside<'a> {
+    job: &'a Job,
+    /// With the last expiry in each, latest first.
+    runs: Vec<(Timestamp, &'a Run)>,
+    key: Bytes,
+    hash: Option<u64>,
+}
+
+impl<'a> Outside<'a> {
+    fn new(job: &'a Job) -> Self {
+        let settings = &job.judge.settings;
+        let last = |run: &'a Arc<Run>| (run.census.last_expiry(settings), run.as_ref());
+        let mut runs: Vec<(Timestamp, &Run)> = job.elsewhere.iter().map(last).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.0));
+        Outside {
+            job,
+            runs,
+            key: Bytes::new(),
+            hash: None,
+        }
+    }
+
+    fn ask_about(&mut self, key: &Bytes) {
+        self.key = key.clone();
+        self.hash = None;
+    }
+
+    fn covered_below(&self, max: Seq) -> Seq {
+        let mut newest_first = self.job.range_deletes.iter().rev();
+        newest_first
+            .find(|range| range.seq <= max && range.contains(&self.key))
+            .map_or(Seq(0), |range| range.seq)
+    }
+}
+
+impl Elsewhere for Outside<'_> {
+    fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
+        let mut longest = None;
+        for &(last, run) in &self.runs {
+            if last <= outlives.max(longest.unwrap_or_default()) {
+                break;
+            }
+            if run.census.seq_min >= seq || run.table_for(&self.key).is_none() {
+                continue;
+            }
+            let hash = *self.hash.get_or_insert_with(|| hash_key(&self.key));
+            let mut below = seq;
+            while below > Seq(0)
+                && let Some(found) = run.get(hash, &self.key, Seq(below.0 - 1))?
+            {
+                let header = found.header;
+                if !self.job.judge.dead(&header) && header.seq >= self.covered_below(seq) {
+                    longest = longest.max(Some(self.job.judge.settings.expires_at(&header)));
+                }
+                below = header.seq;
+            }
+        }
+        Ok(longest.filter(|longest| *longest > outlives))
+    }
+
+    fn covered_above(&self, seq: Seq) -> Option<Seq> {
+        let mut oldest_first = self.job.range_deletes.iter();
+        oldest_first
+            .find(|range| range.seq > seq && range.contains(&self.key))
+            .map(|range| range.seq)
+    }
+}

@@ -1,0 +1,283 @@
+//! The verdict: keep, bury or drop, for every version of one key that a job holds.
+//!
+//! For one record, with `now`, settings and floors read once for the whole job:
+//!
+//! * (a) a newer record of its key is in this job, and no open snapshot `s` has `seq <= s < newer.seq`: **drop**;
+//! * (r) a range delete above it covers it, and no open snapshot has `seq <= s < range.seq`: **drop**;
+//! * (b) neither expired nor a tombstone: **keep**;
+//! * (c) dead, and an older version of its key that is not gone *now* may exist, in this job's own output or in any
+//!   older source: **bury** (keep the key, as a tombstone);
+//! * (d) else: **drop**.
+//!
+//! Why no reader can tell. A reader at `s` (a snapshot, or the newest number) sees of a key the newest version with a
+//! number at most `s`; if that version is dead, or covered by a range delete at most `s`, it sees nothing. A reader's
+//! clock never lies before the job's `now`, and gone is final, so whatever is dead at `now` is dead for every reader
+//! that can still come.
+//!
+//! * A record that (a) drops is not the newest at any reader's `s`: those at or above `newer.seq` see `newer` or
+//!   something newer still. If `newer` is dropped too, it is by (a), to which the same applies, or by (r), which covers
+//!   the older record as well, or by (d): then no older version that is not gone exists anywhere, this one included,
+//!   because the question of (d) is asked of every source, and in the job's own output nothing older is live.
+//!   (`newer` dead, this one live and dropped by (a): it is in no output, so it can come back nowhere.)
+//! * A record that (r) drops is seen by no reader: those from `range.seq` on see the range delete, which stays in the
+//!   catalogue as long as an older source overlaps it; and everything this record hid is older, so covered too.
+//! * (b) changes nothing. A record that (c) buries showed nothing and hides as before.
+//! * A record that (d) drops showed nothing. What it hid are older versions, all of which are gone now and for ever:
+//!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest number is below
+//!   this record's. No older version can appear later: memtables are installed in the order in which they were sealed.
+
+use crate::error::Result;
+use crate::expiry::Judge;
+use crate::record::Header;
+use crate::types::{Seq, Timestamp};
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is written as it is.
+    Keep,
+    /// Its key is written, as a tombstone.
+    Bury,
+    /// It is left out.
+    Drop,
+}
+
+/// A fate, and when the record that is written stops mattering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// What becomes of it.
+    pub fate: Fate,
+    /// From then on it shows nothing and hides nothing that is not gone: [`Timestamp::MAX`] for never. Meaningless for
+    /// what is dropped.
+    pub stops: Timestamp,
+}
+
+/// Who else must be asked about a key.
+pub trait Elsewhere {
+    /// Of the versions of the key below `seq` in sources outside the job: the latest expiry of one that is not gone
+    /// and not covered for a reader at `seq`; `None` when all are gone or there are none. Sources in which nothing
+    /// expires after `outlives` need not be asked.
+    fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
+    /// The lowest number above `seq` of a range delete that covers the key.
+    fn covered_above(&self, seq: Seq) -> Option<Seq>;
+}
+
+/// Judges the versions of one key that a job holds, newest first. `snapshots` are the numbers of the open snapshots,
+/// ascending. `sentences` gets one for each version, in the same order.
+pub fn judge(
+    versions: &[Header],
+    snapshots: &[Seq],
+    judge: &Judge,
+    elsewhere: &mut dyn Elsewhere,
+    sentences: &mut Vec<Sentence>,
+) -> Result<()> {
+    debug_assert!(versions.windows(2).all(|pair| pair[0].seq > pair[1].seq));
+    let seen_between = |from: Seq, to: Seq| {
+        let at = snapshots.partition_point(|snapshot| *snapshot < from);
+        snapshots.get(at).is_some_and(|snapshot| *snapshot < to)
+    };
+    sentences.clear();
+    sentences.resize(
+        versions.len(),
+        Sentence {
+            fate: Fate::Drop,
+            stops: Timestamp(0),
+        },
+    );
+    // The latest expiry of the live versions that are written, all older than the one at hand.
+    let mut longest_written: Option<Timestamp> = None;
+    for at in (0..versions.len()).rev() {
+        let header = &versions[at];
+        if at > 0 && !seen_between(header.seq, versions[at - 1].seq) {
+            continue; // (a)
+        }
+        if elsewhere
+            .covered_above(header.seq)
+            .is_some_and(|range| !seen_between(header.seq, range))
+        {
+            continue; // (r)
+        }
+        let dead = judge.dead(header);
+        let expires = if dead {
+            judge.now
+        } else {
+            judge.settings.expires_at(header)
+        };
+        let hidden = if expires == Timestamp::MAX {
+            None
+        } else {
+            longest_written.max(elsewhere.longest_older(header.seq, expires)?)
+        };
+        sentences[at] = match (dead, hidden) {
+            (true, None) => continue, // (d)
+            (true, Some(stops)) => Sentence {
+                fate: Fate::Bury,
+                stops,
+            }, // (c)
+            (false, hidden) => {
+                longest_written = longest_written.max(Some(expires));
+                Sentence {
+                    fate: Fate::Keep,
+                    stops: expires.max(hidden.unwrap_or_default()),
+                } // (b)
+            }
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expiry::{DefaultMillis, Settings};
+    use crate::record::Kind;
+    use crate::types::ItemTtl;
+
+    const DAY: u64 = 86_400_000;
+
+    /// Versions of the key outside the job, and the range deletes that cover it.
+    #[derive(Default)]
+    struct Outside {
+        older: Vec<Header>,
+        ranges: Vec<u64>,
+        now: u64,
+    }
+
+    impl Elsewhere for Outside {
+        fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
+            let judge = on(self.now);
+            let older = self
+                .older
+                .iter()
+                .filter(|header| header.seq < seq && !judge.dead(header));
+            Ok(older
+                .map(|header| judge.settings.expires_at(header))
+                .filter(|end| *end > outlives)
+                .max())
+        }
+
+        fn covered_above(&self, seq: Seq) -> Option<Seq> {
+            self.ranges
+                .iter()
+                .map(|&range| Seq(range))
+                .filter(|range| *range > seq)
+                .min()
+        }
+    }
+
+    fn on(now: u64) -> Judge {
+        Judge {
+            settings: Settings::new(DefaultMillis::NoDefault),
+            now: Timestamp(now),
+        }
+    }
+
+    fn put(seq: u64, written_at: u64, millis: u64) -> Header {
+        let ttl = if millis == 0 {
+            ItemTtl::Never
+        } else {
+            ItemTtl::Millis(millis)
+        };
+        Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(written_at),
+            ttl,
+        }
+    }
+
+    fn fates(
+        versions: &[Header],
+        snapshots: &[u64],
+        now: u64,
+        mut outside: Outside,
+    ) -> Vec<(Fate, u64)> {
+        outside.now = now;
+        let snapshots: Vec<Seq> = snapshots.iter().map(|&seq| Seq(seq)).collect();
+        let mut sentences = vec![];
+        judge(versions, &snapshots, &on(now), &mut outside, &mut sentences).unwrap();
+        sentences
+            .iter()
+            .map(|s| (s.fate, if s.fate == Fate::Drop { 0 } else { s.stops.0 }))
+            .collect()
+    }
+
+    /// The history that breaks a build which looks for older versions only outside the job: a snapshot keeps the long-
+    /// lived version, and the short-lived one above it must stay as a tombstone.
+    #[test]
+    fn a_version_kept_for_a_snapshot_must_go_on_being_hidden() {
+        let versions = [put(20, 1_000, 60_000), put(10, 0, 30 * DAY)];
+        let kept = (Fate::Keep, 30 * DAY);
+        assert_eq!(
+            fates(&versions, &[15], 61_000, Outside::default()),
+            [(Fate::Bury, 30 * DAY), kept]
+        );
+        assert_eq!(
+            fates(&versions, &[], 61_000, Outside::default()),
+            [(Fate::Drop, 0), (Fate::Drop, 0)]
+        );
+        assert_eq!(
+            fates(&versions, &[15], 60_999, Outside::default()),
+            [(Fate::Keep, 30 * DAY), kept]
+        );
+    }
+
+    #[test]
+    fn the_dead_hide_what_lives_elsewhere() {
+        let outside = || Outside {
+            older: vec![put(5, 0, 500)],
+            ..Outside::default()
+        };
+        assert_eq!(
+            fates(&[put(9, 0, 100)], &[], 100, outside()),
+            [(Fate::Bury, 500)]
+        );
+        assert_eq!(
+            fates(&[put(9, 0, 100)], &[], 500, outside()),
+            [(Fate::Drop, 0)]
+        );
+        assert_eq!(
+            fates(&[put(9, 0, 100)], &[], 99, outside()),
+            [(Fate::Keep, 500)]
+        );
+        assert_eq!(
+            fates(&[put(4, 0, 100)], &[], 100, outside()),
+            [(Fate::Drop, 0)],
+            "it is not older"
+        );
+        assert_eq!(
+            fates(&[put(9, 0, 900)], &[], 100, outside()),
+            [(Fate::Keep, 900)]
+        );
+        let tombstone = Header::tombstone(Seq(9), Timestamp(0));
+        assert_eq!(
+            fates(&[tombstone], &[], 100, outside()),
+            [(Fate::Bury, 500)]
+        );
+        assert_eq!(
+            fates(&[tombstone], &[], 100, Outside::default()),
+            [(Fate::Drop, 0)]
+        );
+    }
+
+    #[test]
+    fn range_deletes_drop_what_no_snapshot_sees() {
+        let outside = || Outside {
+            ranges: vec![12, 30],
+            ..Outside::default()
+        };
+        assert_eq!(fates(&[put(9, 0, 0)], &[], 1, outside()), [(Fate::Drop, 0)]);
+        assert_eq!(
+            fates(&[put(9, 0, 0)], &[12], 1, outside()),
+            [(Fate::Drop, 0)]
+        );
+        assert_eq!(
+            fates(&[put(9, 0, 0)], &[9], 1, outside()),
+            [(Fate::Keep, u64::MAX)]
+        );
+        assert_eq!(
+            fates(&[put(31, 0, 0)], &[], 1, outside()),
+            [(Fate::Keep, u64::MAX)]
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The engine's own state, and what every part of it asks: what is published, what is durable, may this be written?
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::counters::Counters;
+use crate::engine::state::{ContainerState, SnapshotPin, Snapshots};
+use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
+use crate::error::{Error, Result};
+use crate::expiry::Judge;
+use crate::options::Options;
+use crate::pace::Budget;
+use crate::table::BlockCache;
+use crate::types::{Seq, TableId, Timestamp, file_name};
+use crate::version::{Change, Manifest, Pins, Run, RunId};
+use crate::wal::{Appender, FrameHead, FrameKind, Log};
+
+/// What the commit turn guards.
+pub struct Turn {
+    /// The number of the next record.
+    pub(super) next_seq: Seq,
+    /// Bytes of all active memtables.
+    pub(super) active_bytes: usize,
+    /// The log's writing end; gone when the database is closed or read-only.
+    pub(super) appender: Option<Appender>,
+}
+
+/// An open database.
+pub struct Engine {
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
+    pub(super) fs: Arc<dyn Fs>,
+    pub(super) clock: SettledClock,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) counters: Counters,
+    pub(super) lock: Mutex<Option<Box<dyn Lock>>>,
+    pub(super) containers: RwLock<BTreeMap<String, Arc<ContainerState>>>,
+    pub(super) turn: Mutex<Turn>,
+    /// The last number that was given out and is in a memtable.
+    pub(super) latest: AtomicU64,
+    /// The last number that readers see.
+    pub(super) published: AtomicU64,
+    pub(super) log: Option<Arc<Log>>,
+    pub(super) manifest: Mutex<Option<Manifest>>,
+    pub(super) durable_edit: AtomicU64,
+    pub(super) next_table: AtomicU64,
+    pub(super) next_run: AtomicU64,
+    pub(super) snapshots: Arc<Snapshots>,
+    pub(super) unflushed: AtomicUsize,
+    pub(super) budget: Mutex<Budget>,
+    pub(super) flushing: Mutex<()>,
+    pub(super) merging: Mutex<()>,
+    pub(super) failure: OnceLock<Error>,
+    /// What went wrong in the background and may pass; the next writer hears of it.
+    pub(super) hiccup: Mutex<Option<Error>>,
+    pub(super) closing: AtomicBool,
+    pub(super) flush_signal: Arc<Signal>,
+    pub(super) merge_signal: Arc<Signal>,
+    pub(super) sync_signal: Arc<Signal>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn tables_dir(&self) -> PathBuf {
+        self.path.join(file_name::TABLES_DIR)
+    }
+
+    pub(super) fn wal_dir(&self) -> PathBuf {
+        self.path.join(file_name::WAL_DIR)
+    }
+
+    /// The last number that readers see.
+    #[inline]
+    pub(super) fn published(&self) -> Seq {
+        Seq(self.published.load(Ordering::Acquire))
+    }
+
+    pub(super) fn publish(&self, seq: Seq) {
+        self.published.fetch_max(seq.0, Ordering::AcqRel);
+    }
+
+    /// The last number that was given out and is in a memtable.
+    pub(super) fn latest(&self) -> Seq {
+        Seq(self.latest.load(Ordering::Acquire))
+    }
+
+    pub(super) fn log(&self) -> Result<&Arc<Log>> {
+        self.log.as_ref().ok_or(Error::ReadOnly)
+    }
+
+    pub(super) fn durable_edit(&self) -> u64 {
+        self.durable_edit.load(Ordering::Acquire)
+    }
+
+    pub(super) fn new_table(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn new_run(&self) -> RunId {
+        RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Every container, in the order of names.
+    pub(super) fn all_states(&self) -> Vec<Arc<ContainerState>> {
+        self.containers.read().values().cloned().collect()
+    }
+
+    /// Reads are answered.
+    #[inline]
+    pub fn check_open(&self, state: &ContainerState) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        state.check()
+    }
+
+    /// Writes are taken.
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if let Some(failure) = self.failure.get() {
+            return Err(Error::Poisoned {
+                cause: Arc::new(failure.clone()),
+            });
+        }
+        match self.hiccup.lock().take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// No further write is taken.
+    pub(super) fn fail(&self, error: &Error) {
+        let _ = self.failure.set(error.clone());
+    }
+
+    /// Makes changes of the catalogue durable.
+    pub(super) fn edit(&self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        self.edit_locked(&mut manifest, changes, mark)
+    }
+
+    pub(super) fn edit_locked(
+        &self,
+        manifest: &mut Option<Manifest>,
+        changes: Vec<Change>,
+        mark: Timestamp,
+    ) -> Result<()> {
+        let manifest = manifest.as_mut().ok_or(Error::Closed)?;
+        let done = manifest.commit(changes, mark);
+        match &done {
+            Ok(()) => self
+                .durable_edit
+                .store(manifest.catalogue().edit, Ordering::Release),
+            Err(error) if manifest.is_uncertain() => self.fail(error),
+            Err(_) => {}
+        }
+        done
+    }
+
+    /// Removes the files of runs that the catalogue no longer names, but those that `kept` holds too. What
+    /// fails here is only left behind: the next open removes it.
+    pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
+        let dir = self.tables_dir();
+        let kept: Vec<TableId> = kept
+            .iter()
+            .flat_map(|run| &run.tables)
+            .map(|placed| placed.record.id)
+            .collect();
+        for placed in runs.iter().flat_map(|run| &run.tables) {
+            if !kept.contains(&placed.record.id) {
+                let _ = placed.remove(self.fs.as_ref(), &dir);
+            }
+        }
+    }
+
+    /// The writes up to now.
+    pub fn snapshot(&self) -> SnapshotPin {
+        self.snapshots.register(|| self.published())
+    }
+
+    /// A frame's head for now.
+    pub(super) fn frame_head(&self, kind: FrameKind, first_seq: Seq, last_seq: Seq) -> FrameHead {
+        let reading = self.clock.read();
+        let (written_at, settled) = (reading.now, reading.settled);
+        FrameHead {
+            kind,
+            first_seq,
+            last_seq,
+            written_at,
+            settled,
+            edit: self.durable_edit(),
+        }
+    }
+
+    /// The wall clock is right.
+    pub fn confirm_clock(&self) {
+        self.clock.confirm();
+        self.merge_signal.notify();
+    }
+
+    /// Changes the cap of background work.
+    pub fn set_background_rate(&self, bytes_per_second: u64) {
+        self.budget.lock().set_rate(bytes_per_second, monotonic());
+    }
+
+    /// The clock, then the settings: one judgement for one operation.
+    #[inline]
+    pub(super) fn judge(&self, state: &ContainerState) -> Judge {
+        let now = self.clock.now();
+        Judge {
+            settings: state.settings(),
+            now,
+        }
+    }
+
+    /// The same in settled time, for jobs.
+    pub(super) fn judge_settled(&self, state: &ContainerState) -> Judge {
+        // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.
+        let now = self.clock.purge_time().unwrap_or(Timestamp(0));
+        Judge {
+            settings: state.settings(),
+            now,
+        }
+    }
+}

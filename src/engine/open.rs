@@ -1,0 +1,454 @@
+//! Opening and closing.
+//!
+//! Opening: lock -> manifest -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
+//! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
+//! effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A read-only open
+//! stops after the clock.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::counters::Counters;
+use crate::engine::core::{Engine, Turn};
+use crate::engine::state::ContainerState;
+use crate::engine::write::{insert, relog};
+use crate::env::{Fs, LockKind, SettledClock, monotonic};
+use crate::error::{Error, Result};
+use crate::options::{Background, Options};
+use crate::pace::Budget;
+use crate::table::BlockCache;
+use crate::types::{ContainerId, Seq, Timestamp, file_name};
+use crate::version::{Catalogue, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, replay};
+
+/// What was found on disk, before anything is written.
+struct Recovered {
+    catalogue: Catalogue,
+    manifest_number: u64,
+    torn: bool,
+    states: BTreeMap<ContainerId, Arc<ContainerState>>,
+    last_seq: Seq,
+    next_segment: u64,
+    clock: SettledClock,
+    started_at_mark: bool,
+}
+
+impl Engine {
+    /// Opens the database in a folder.
+    pub fn open(path: &Path, options: &Options) -> Result<Arc<Engine>> {
+        let fs = options.fs.clone();
+        if !options.read_only {
+            create_folder(fs.as_ref(), path)?;
+        } else if !fs.is_dir(path) {
+            return Err(Error::NotFound { path: path.into() });
+        }
+        let kind = if options.read_only {
+            LockKind::Shared
+        } else {
+            LockKind::Exclusive
+        };
+        let lock = fs.lock(&path.join(file_name::LOCK), kind)?;
+        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        let pins = Arc::new(Pins::default());
+        let mut found = recover(path, options, &cache, &pins)?;
+        let (mut log, mut appender, mut manifest) = (None, None, None);
+        if !options.read_only {
+            let written = write_anew(path, options, &mut found)?;
+            (log, appender, manifest) = (Some(written.0), Some(written.1), Some(written.2));
+        }
+        let Recovered {
+            catalogue,
+            states,
+            last_seq,
+            clock,
+            ..
+        } = found;
+        let unflushed = states
+            .values()
+            .map(|state| state.picture().active.memtable.bytes())
+            .sum();
+        let engine = Arc::new(Engine {
+            path: path.into(),
+            budget: Mutex::new(Budget::new(options.background_rate, monotonic())),
+            options: options.clone(),
+            fs,
+            clock,
+            cache,
+            pins,
+            counters: Counters::default(),
+            lock: Mutex::new(lock),
+            containers: RwLock::new(
+                states
+                    .into_values()
+                    .map(|state| (state.name().to_owned(), state))
+                    .collect(),
+            ),
+            turn: Mutex::new(Turn {
+                next_seq: last_seq.next(),
+                active_bytes: unflushed,
+                appender,
+            }),
+            latest: AtomicU64::new(last_seq.0),
+            published: AtomicU64::new(last_seq.0),
+            log,
+            durable_edit: AtomicU64::new(catalogue.edit),
+            next_table: AtomicU64::new(catalogue.next_table),
+            next_run: AtomicU64::new(catalogue.next_run),
+            manifest: Mutex::new(manifest),
+            snapshots: Arc::default(),
+            unflushed: AtomicUsize::new(unflushed),
+            flushing: Mutex::new(()),
+            merging: Mutex::new(()),
+            failure: OnceLock::new(),
+            hiccup: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            flush_signal: Arc::default(),
+            merge_signal: Arc::default(),
+            sync_signal: Arc::default(),
+            threads: Mutex::new(vec![]),
+        });
+        if !options.read_only && options.background == Background::Threads {
+            *engine.threads.lock() = Engine::start_threads(&engine)?;
+        }
+        Ok(engine)
+    }
+
+    /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
+    pub fn close(&self) -> Result<()> {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        for signal in [&self.flush_signal, &self.merge_signal, &self.sync_signal] {
+            signal.notify();
+        }
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        let _merging = self.merging.lock();
+        let _flushing = self.flushing.lock();
+        let mut turn = self.turn.lock();
+        let result = match turn.appender.take() {
+            Some(appender) => {
+                let last = Seq(turn.next_seq.0 - 1);
+                appender.close(&self.frame_head(FrameKind::End, last, last))
+            }
+            None => Ok(()),
+        };
+        *self.manifest.lock() = None;
+        *self.lock.lock() = None;
+        result
+    }
+}
+
+/// Creates the database's folder, durably where the folder above it allows that.
+fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
+    if fs.is_dir(path) {
+        return Ok(());
+    }
+    fs.create_dir_all(path)?;
+    if let Some(parent) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        // Some folders may be written to but not opened; then the name is as durable as the system makes it.
+        let _ = fs.sync_dir(parent);
+    }
+    Ok(())
+}
+
+/// Reads what is on disk; writes nothing.
+fn recover(
+    path: &Path,
+    options: &Options,
+    cache: &Arc<BlockCache>,
+    pins: &Arc<Pins>,
+) -> Result<Recovered> {
+    let fs = options.fs.as_ref();
+    let (tables_dir, wal_dir) = (
+        path.join(file_name::TABLES_DIR),
+        path.join(file_name::WAL_DIR),
+    );
+    let loaded = load(fs, path)?;
+    let Some(loaded) = loaded else {
+        refuse_without_manifest(fs, path, options, &tables_dir)?;
+        let next_segment = free_segment(fs, &wal_dir)?;
+        let (clock, started_at_mark) = SettledClock::start(
+            options.clock.clone(),
+            options.max_clock_skew,
+            Timestamp(0),
+            options.clock_behind,
+        )?;
+        return Ok(Recovered {
+            catalogue: Catalogue {
+                next_table: 1,
+                next_run: 1,
+                next_container: 1,
+                ..Catalogue::default()
+            },
+            manifest_number: 0,
+            torn: false,
+            states: BTreeMap::new(),
+            last_seq: Seq(0),
+            next_segment,
+            clock,
+            started_at_mark,
+        });
+    };
+    let catalogue = loaded.catalogue;
+    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins)?;
+    let mut last_seq = catalogue.used;
+    for state in states.values() {
+        let highest = state
+            .picture()
+            .version
+            .runs
+            .iter()
+            .map(|run| run.census.seq_max)
+            .max();
+        last_seq = last_seq.max(highest.unwrap_or_default());
+    }
+    let replayed = replay_into(fs, &wal_dir, &catalogue, &states)?;
+    if replayed.edit > catalogue.edit {
+        let what = format!(
+            "it ends at edit {}, but the log has seen edit {}",
+            catalogue.edit, replayed.edit
+        );
+        let manifest = path.join(file_name::manifest(loaded.number));
+        return Err(Error::corruption(
+            &manifest,
+            fs.len(&manifest)?.unwrap_or(0),
+            what,
+        ));
+    }
+    let (clock, started_at_mark) = SettledClock::start(
+        options.clock.clone(),
+        options.max_clock_skew,
+        catalogue.mark.max(replayed.mark),
+        options.clock_behind,
+    )?;
+    Ok(Recovered {
+        manifest_number: loaded.number,
+        torn: loaded.torn,
+        states,
+        last_seq: last_seq.max(replayed.last_seq),
+        next_segment: replayed.next_segment.max(catalogue.log + 1),
+        clock,
+        started_at_mark,
+        catalogue,
+    })
+}
+
+/// A folder without a manifest is a new database, or one whose first open was cut off: then nothing is in it yet.
+fn refuse_without_manifest(
+    fs: &dyn Fs,
+    path: &Path,
+    options: &Options,
+    tables_dir: &Path,
+) -> Result<()> {
+    if options.read_only {
+        return Err(Error::NotFound { path: path.into() });
+    }
+    if fs.is_dir(tables_dir)
+        && fs
+            .list(tables_dir)?
+            .iter()
+            .any(|name| file_name::parse_table(name).is_some())
+    {
+        return Err(Error::corruption(
+            path.join(file_name::manifest(1)),
+            0,
+            "there are tables, but no manifest",
+        ));
+    }
+    Ok(())
+}
+
+/// Above every segment in the folder: an open that was cut off may have left some.
+fn free_segment(fs: &dyn Fs, wal_dir: &Path) -> Result<u64> {
+    if !fs.is_dir(wal_dir) {
+        return Ok(1);
+    }
+    let names = fs.list(wal_dir)?;
+    let numbers = names
+        .iter()
+        .filter_map(|name| file_name::parse_segment(name));
+    Ok(numbers.max().map_or(1, |highest| highest + 1))
+}
+
+fn open_containers(
+    fs: &dyn Fs,
+    tables_dir: &Path,
+    catalogue: &Catalogue,
+    cache: &Arc<BlockCache>,
+    pins: &Arc<Pins>,
+) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
+    let mut states = BTreeMap::new();
+    for record in catalogue.containers.values() {
+        let mut runs = vec![];
+        for run in &record.runs {
+            let placed = |table| Placed::open(fs, tables_dir, record.id, table, cache, pins);
+            let tables = run
+                .tables
+                .iter()
+                .copied()
+                .map(placed)
+                .collect::<Result<Vec<_>>>()?;
+            runs.push(Arc::new(Run::new(run, tables)));
+        }
+        let version = Version::new(runs, record.range_deletes.clone());
+        states.insert(record.id, Arc::new(ContainerState::new(record, version)));
+    }
+    Ok(states)
+}
+
+/// Brings into memtables what the log holds and runs do not.
+fn replay_into(
+    fs: &dyn Fs,
+    wal_dir: &Path,
+    catalogue: &Catalogue,
+    states: &BTreeMap<ContainerId, Arc<ContainerState>>,
+) -> Result<Replayed> {
+    replay(fs, wal_dir, catalogue.log, &mut |frame| {
+        let malformed = |what| frame.corruption(&what);
+        match frame.head.kind {
+            FrameKind::Batch => {
+                let mut seq = frame.head.first_seq;
+                for op in Ops::new(frame.payload) {
+                    let op = op.map_err(malformed)?;
+                    if let Some(state) = states.get(&op.container())
+                        && seq > state.flushed()
+                    {
+                        insert(&state.picture().active, &op, seq, frame.head.written_at);
+                    }
+                    seq = seq.next();
+                }
+            }
+            FrameKind::Relog => {
+                for entry in relogged(frame.payload) {
+                    replay_relogged(&entry.map_err(malformed)?, states);
+                }
+            }
+            FrameKind::End => {}
+        }
+        Ok(())
+    })
+}
+
+fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<ContainerState>>) {
+    let (container, seq) = match *entry {
+        Relogged::Record {
+            container, header, ..
+        } => (container, header.seq),
+        Relogged::Range { container, seq, .. } => (container, seq),
+    };
+    let Some(state) = states.get(&container).filter(|state| seq > state.flushed()) else {
+        return;
+    };
+    let memtable = &state.picture().active.memtable;
+    match *entry {
+        Relogged::Record {
+            header, key, value, ..
+        } => memtable.insert(header, key, value),
+        Relogged::Range { from, to, .. } => {
+            let to = (!to.is_empty()).then(|| to.to_vec());
+            memtable.delete_range(
+                KeyRange {
+                    from: from.to_vec(),
+                    to,
+                },
+                seq,
+            );
+        }
+    }
+}
+
+/// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
+/// is not named.
+fn write_anew(
+    path: &Path,
+    options: &Options,
+    found: &mut Recovered,
+) -> Result<(Arc<Log>, Appender, Manifest)> {
+    let fs = &options.fs;
+    let (tables_dir, wal_dir) = (
+        path.join(file_name::TABLES_DIR),
+        path.join(file_name::WAL_DIR),
+    );
+    fs.create_dir_all(&tables_dir)?;
+    fs.create_dir_all(&wal_dir)?;
+    fs.sync_dir(path)?;
+    let reading = found.clock.read();
+    if found.started_at_mark {
+        restate_defaults(found, reading.settled)?;
+    }
+    let edit = found.catalogue.edit;
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes,
+        ..LogOptions::new(&wal_dir)
+    };
+    let first = found.next_segment;
+    let (log, mut appender) = Log::create(
+        fs.clone(),
+        &log_options,
+        first,
+        found.last_seq.next(),
+        reading.now,
+        edit,
+    )?;
+    let head = FrameHead {
+        kind: FrameKind::Relog,
+        first_seq: found.last_seq,
+        last_seq: found.last_seq,
+        written_at: reading.now,
+        settled: reading.settled,
+        edit,
+    };
+    for state in found.states.values() {
+        relog(state, &head, &mut appender)?;
+    }
+    log.sync_to(log.end())?;
+    found.catalogue.log = first;
+    found.catalogue.mark = found.catalogue.mark.max(reading.settled);
+    found.catalogue.used = found.catalogue.used.max(found.last_seq);
+    found.catalogue.edit += 1;
+    let number = found.manifest_number + 1;
+    let manifest = Manifest::start(fs.clone(), path, number, found.catalogue.clone())?;
+    clean(fs.as_ref(), path, number, found)?;
+    log.release_before(first)?;
+    Ok((log, appender, manifest))
+}
+
+/// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.
+fn restate_defaults(found: &mut Recovered, at: Timestamp) -> Result<()> {
+    found.last_seq = found.last_seq.next();
+    for (id, record) in &mut found.catalogue.containers {
+        let settings = record.settings;
+        record.settings = settings.change(settings.default, at, found.last_seq);
+        found.states[id].change_settings(|_| Ok(record.settings))?;
+    }
+    Ok(())
+}
+
+/// Removes what the new manifest does not name. After a manifest with a torn tail nothing but older manifests goes: the
+/// next open, which reads a whole one, removes the rest.
+fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) -> Result<()> {
+    for name in fs.list(path)? {
+        let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
+        if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
+            fs.remove(&path.join(name))?;
+        }
+    }
+    if found.torn {
+        return Ok(());
+    }
+    let tables_dir = path.join(file_name::TABLES_DIR);
+    for name in unnamed_tables(fs, &tables_dir, &found.catalogue.tables())? {
+        fs.remove(&tables_dir.join(name))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! Reads. Every one takes, in this order: picture, published number, clock, settings (see this folder's head).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::batch::KeyRange;
+use crate::engine::core::Engine;
+use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
+use crate::error::Result;
+use crate::expiry::Judge;
+use crate::hash::hash_key;
+use crate::mem::MemCursor;
+use crate::merge::{Cursor, Position, Seek};
+use crate::record::Header;
+use crate::table::{self, RunCursor};
+use crate::types::{Seq, Timestamp};
+use crate::view::{Horizon, Visible, Walk};
+
+/// Through what a container is read.
+pub struct Reader<'a> {
+    /// Which.
+    pub state: &'a Arc<ContainerState>,
+    /// As it was written then; `None` for now.
+    pub snapshot: Option<&'a Arc<SnapshotPin>>,
+}
+
+/// An item that was found live.
+pub struct Found {
+    /// Its key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+    /// The rest.
+    pub header: Header,
+    /// Under the settings of now; [`Timestamp::MAX`] for never.
+    pub expires_at: Timestamp,
+}
+
+/// Where the newest version of a key lies.
+enum Hit<'a> {
+    Memory(crate::mem::Entry<'a>),
+    Disk(table::Found),
+}
+
+impl Hit<'_> {
+    fn header(&self) -> Header {
+        match self {
+            Hit::Memory(entry) => entry.header,
+            Hit::Disk(found) => found.header,
+        }
+    }
+
+    fn value(self) -> Result<Bytes> {
+        match self {
+            Hit::Memory(entry) => Ok(entry.value_bytes()),
+            Hit::Disk(found) => found.value(),
+        }
+    }
+}
+
+/// The newest version of a key up to `max`, dead or not, unless a range delete covers it.
+fn newest<'a>(picture: &'a Picture, key: &[u8], max: Seq) -> Result<Option<Hit<'a>>> {
+    let hash = hash_key(key);
+    let found = in_memory(picture, hash, key, max)
+        .map_or_else(|| on_disk(picture, hash, key, max), |hit| Ok(Some(hit)))?;
+    Ok(found.filter(|hit| hit.header().seq >= picture.covered_below(key, max)))
+}
+
+/// Memtables follow each other in time: the first that has a version has the newest.
+fn in_memory<'a>(picture: &'a Picture, hash: u64, key: &[u8], max: Seq) -> Option<Hit<'a>> {
+    picture
+        .buffers()
+        .find_map(|buffer| buffer.memtable.get(hash, key, max))
+        .map(Hit::Memory)
+}
+
+/// Runs are asked in the order of their highest numbers, until what was found is newer than all that remain.
+fn on_disk<'a>(picture: &'a Picture, hash: u64, key: &[u8], max: Seq) -> Result<Option<Hit<'a>>> {
+    let mut best: Option<table::Found> = None;
+    for run in &picture.version.runs {
+        if best
+            .as_ref()
+            .is_some_and(|found| found.header.seq > run.census.seq_max)
+        {
+            break;
+        }
+        if run.census.seq_min > max {
+            continue;
+        }
+        if let Some(found) = run.get(hash, key, max)?
+            && best
+                .as_ref()
+                .is_none_or(|best| found.header.seq > best.header.seq)
+        {
+            best = Some(found);
+        }
+    }
+    Ok(best.map(Hit::Disk))
+}
+
+impl Engine {
+    fn read<T>(
+        &self,
+        reader: &Reader<'_>,
+        key: &[u8],
+        take: impl FnOnce(Hit<'_>, &Judge) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.check_open(reader.state)?;
+        let picture = reader.state.picture();
+        let max = reader
+            .snapshot
+            .map_or_else(|| self.published(), |pin| pin.seq);
+        let judge = self.judge(reader.state);
+        match newest(&picture, key, max)? {
+            Some(hit) if !judge.dead(&hit.header()) => take(hit, &judge).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The value of a live item.
+    pub fn get(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Bytes>> {
+        self.read(reader, key, |hit, _| hit.value())
+    }
+
+    /// Whether a live item has the key.
+    pub fn contains(&self, reader: &Reader<'_>, key: &[u8]) -> Result<bool> {
+        Ok(self.read(reader, key, |_, _| Ok(()))?.is_some())
+    }
+
+    /// A live item.
+    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Found>> {
+        self.read(reader, key, |hit, judge| found(hit, key, judge))
+    }
+
+    /// The newest version of a key, visible already or not, when it is live; for a write that depends on it.
+    pub(super) fn newest_live(
+        &self,
+        picture: &Picture,
+        key: &[u8],
+        max: Seq,
+        judge: &Judge,
+    ) -> Result<Option<Found>> {
+        match newest(picture, key, max)? {
+            Some(hit) if !judge.dead(&hit.header()) => found(hit, key, judge).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The live items in a range.
+    pub fn scan(engine: &Arc<Engine>, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
+        engine.check_open(reader.state)?;
+        let pin = match reader.snapshot {
+            Some(pin) => pin.clone(),
+            None => Arc::new(engine.snapshot()),
+        };
+        let walks = Arc::new(Mutex::new(None));
+        reader.state.watch(&walks);
+        Ok(Scan {
+            engine: engine.clone(),
+            state: reader.state.clone(),
+            pin,
+            range,
+            walks,
+            passed: Bytes::new(),
+        })
+    }
+}
+
+fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
+    let header = hit.header();
+    let expires_at = judge.settings.expires_at(&header);
+    Ok(Found {
+        key: Bytes::copy_from_slice(key),
+        value: hit.value()?,
+        header,
+        expires_at,
+    })
+}
+
+/// A memtable or a run, walked.
+pub enum Source {
+    /// In memory.
+    Memory(MemCursor),
+    /// On disk.
+    Disk(RunCursor),
+}
+
+macro_rules! each {
+    ($source:expr, $cursor:ident => $do:expr) => {
+        match $source {
+            Source::Memory($cursor) => $do,
+            Source::Disk($cursor) => $do,
+        }
+    };
+}
+
+impl Cursor for Source {
+    #[inline]
+    fn position(&self) -> Position<'_> {
+        each!(self, cursor => cursor.position())
+    }
+
+    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        each!(self, cursor => cursor.seek(to, judge))
+    }
+
+    #[inline]
+    fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
+        each!(self, cursor => cursor.advance(judge))
+    }
+
+    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
+        each!(self, cursor => cursor.retreat(judge))
+    }
+
+    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        each!(self, cursor => cursor.enter(to, judge))
+    }
+
+    fn key_bytes(&self) -> Bytes {
+        each!(self, cursor => cursor.key_bytes())
+    }
+
+    fn value_bytes(&self) -> Result<Bytes> {
+        each!(self, cursor => cursor.value_bytes())
+    }
+
+    fn value(&self) -> Result<&[u8]> {
+        each!(self, cursor => cursor.value())
+    }
+}
+
+/// What a scan sees.
+struct Sight {
+    picture: Arc<Picture>,
+    max: Seq,
+}
+
+impl Horizon for Sight {
+    fn max(&self) -> Seq {
+        self.max
+    }
+
+    fn covered_below(&self, key: &[u8]) -> Seq {
+        self.picture.covered_below(key, self.max)
+    }
+}
+
+impl Sight {
+    /// Cursors over all that may hold something of a range.
+    fn sources(&self, range: &KeyRange) -> Vec<Source> {
+        let filled = |buffer: &&Arc<Buffer>| !buffer.memtable.is_empty();
+        let memory = self.picture.buffers().filter(filled);
+        let runs = self.picture.version.runs.iter().filter(|run| {
+            run.census.seq_min <= self.max && range.overlaps(run.first_key(), run.last_key())
+        });
+        memory
+            .map(|buffer| Source::Memory(buffer.memtable.cursor()))
+            .chain(runs.map(|run| Source::Disk(RunCursor::new(run.shared.clone()))))
+            .collect()
+    }
+}
+
+/// The two ends of a scan, and the picture on which they stand. The engine takes them away when a file in the picture is
+/// to go, so that a scan that rests keeps nothing on disk; it then goes on where it was, on the picture of that moment.
+pub struct Walks {
+    sight: Sight,
+    front: Option<Walk<Source>>,
+    back: Option<Walk<Source>>,
+}
+
+/// Live items in the order of keys, from both ends. Each is judged when it is reached.
+pub struct Scan {
+    engine: Arc<Engine>,
+    state: Arc<ContainerState>,
+    /// Keeps the versions that it sees, whatever picture they are in.
+    pin: Arc<SnapshotPin>,
+    /// What is left of the range, but for what the front has passed.
+    range: KeyRange,
+    walks: Arc<Mutex<Option<Walks>>>,
+    /// The last key that the front gave out; empty before the first.
+    passed: Bytes,
+}
+
+impl Scan {
+    fn step(
+        &mut self,
+        step: impl FnOnce(&mut Walks, &KeyRange, &[u8], &Judge) -> Result<Option<Visible>>,
+    ) -> Result<Option<Found>> {
+        self.engine.check_open(&self.state)?;
+        let mut walks = self.walks.lock();
+        let walks = walks.get_or_insert_with(|| Walks {
+            sight: Sight {
+                picture: self.state.pin(),
+                max: self.pin.seq,
+            },
+            front: None,
+            back: None,
+        });
+        let judge = self.engine.judge(&self.state);
+        let visible = step(walks, &self.range, &self.passed, &judge)?;
+        Ok(visible.map(|Visible { key, value, header }| Found {
+            key,
+            value,
+            header,
+            expires_at: judge.settings.expires_at(&header),
+        }))
+    }
+
+    /// The next item from the front.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Found>> {
+        let found = self.step(|walks, range, passed, judge| {
+            let Walks { sight, front, .. } = walks;
+            let walk = match front {
+                Some(walk) => walk,
+                none => {
+                    let from = match passed {
+                        [] => Seek::AtOrAfter(&range.from),
+                        passed => Seek::After(passed),
+                    };
+                    none.insert(Walk::seek(sight.sources(range), from, judge)?)
+                }
+            };
+            walk.next(sight, judge, |key| {
+                range.to.as_deref().is_none_or(|to| key < to)
+            })
+        })?;
+        if let Some(found) = &found {
+            self.passed = found.key.clone();
+        }
+        Ok(found)
+    }
+
+    /// The next item from the back.
+    pub fn next_back(&mut self) -> Result<Option<Found>> {
+        let found = self.step(|walks, range, passed, judge| {
+            let Walks { sight, back, .. } = walks;
+            let walk = match back {
+                Some(walk) => walk,
+                none => {
+                    let to = range.to.as_deref().map_or(Seek::Last, Seek::Before);
+                    none.insert(Walk::seek(sight.sources(range), to, judge)?)
+                }
+            };
+            walk.next(sight, judge, |key| {
+                key >= range.from.as_slice() && key > passed
+            })
+        })?;
+        if let Some(found) = &found {
+            self.range.to = Some(found.key.to_vec());
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,379 @@
+//! What the engine holds of a container, and what readers pin.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::env::sleep;
+use crate::error::{Error, Result};
+use crate::expiry::{DefaultMillis, Settings};
+use crate::mem::Memtable;
+use crate::types::{Compression, ContainerId, Seq, Timestamp};
+use crate::version::{RangeDelete, Version};
+
+/// A memtable and where the log holds it.
+pub struct Buffer {
+    /// Its records.
+    pub memtable: Memtable,
+    /// The first log segment that holds one of them; `u64::MAX` while there is none.
+    segment: AtomicU64,
+    /// Bytes of the memtable that the engine's sums hold.
+    counted: AtomicUsize,
+}
+
+impl Buffer {
+    /// An empty one.
+    pub fn new() -> Arc<Buffer> {
+        Arc::new(Buffer {
+            memtable: Memtable::new(),
+            segment: AtomicU64::new(u64::MAX),
+            counted: AtomicUsize::new(0),
+        })
+    }
+
+    /// What it has grown by since the last call; the caller, who holds the turn, adds that to the engine's sums.
+    pub fn count_growth(&self) -> usize {
+        let bytes = self.memtable.bytes();
+        bytes - self.counted.swap(bytes, Ordering::Relaxed)
+    }
+
+    /// What the engine's sums hold of it.
+    pub fn counted(&self) -> usize {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// The first log segment that is needed for it.
+    pub fn segment(&self) -> Option<u64> {
+        Some(self.segment.load(Ordering::Acquire)).filter(|segment| *segment != u64::MAX)
+    }
+
+    /// Something of it was logged in `segment`.
+    pub fn logged_in(&self, segment: u64) {
+        self.segment.fetch_min(segment, Ordering::AcqRel);
+    }
+
+    /// All of it was logged again, from `segment` on.
+    pub fn relogged_in(&self, segment: u64) {
+        self.segment.store(segment, Ordering::Release);
+    }
+}
+
+/// Everything of a container at one moment: newer before older.
+pub struct Picture {
+    /// Takes writes.
+    pub active: Arc<Buffer>,
+    /// Full, waiting to be flushed; newest first.
+    pub sealed: Vec<Arc<Buffer>>,
+    /// On disk.
+    pub version: Arc<Version>,
+}
+
+impl Picture {
+    /// The memtables, newest first.
+    pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+
+    /// Every range delete, in memory and in the catalogue.
+    pub fn range_deletes(&self) -> Vec<RangeDelete> {
+        let in_memory = self
+            .buffers()
+            .flat_map(|buffer| buffer.memtable.range_deletes())
+            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq));
+        in_memory
+            .chain(self.version.range_deletes.iter().cloned())
+            .collect()
+    }
+
+    /// The highest number up to `max` of a range delete that covers the key.
+    pub fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
+        let in_memory = self
+            .buffers()
+            .flat_map(|buffer| buffer.memtable.range_deletes());
+        let newest = in_memory
+            .filter(|delete| delete.seq <= max && delete.range.contains(key))
+            .map(|delete| delete.seq)
+            .max();
+        match newest {
+            Some(seq) => seq,
+            None => self.version.covered_below(key, max),
+        }
+    }
+}
+
+/// A container.
+pub struct ContainerState {
+    id: ContainerId,
+    name: String,
+    /// The number of its creation.
+    pub(super) created: Seq,
+    pub(super) compression: Compression,
+    pub(super) dropped: AtomicBool,
+    settings: SettingsCell,
+    picture: ArcSwap<Picture>,
+    /// Held while the picture is replaced.
+    installing: Mutex<()>,
+    /// Everything up to this number is in runs.
+    flushed: AtomicU64,
+    /// What scans hold of a picture, to be taken away from those that rest.
+    held: Mutex<Vec<Weak<dyn Held>>>,
+}
+
+/// Something that holds a picture and can do without it.
+pub trait Held: Send + Sync {
+    /// Lets go, unless it is in use at this moment.
+    fn release(&self);
+}
+
+impl<T: Send> Held for Mutex<Option<T>> {
+    fn release(&self) {
+        if let Some(mut held) = self.try_lock() {
+            *held = None;
+        }
+    }
+}
+
+impl ContainerState {
+    pub(super) fn new(
+        record: &crate::version::ContainerRecord,
+        version: Version,
+    ) -> ContainerState {
+        let picture = Picture {
+            active: Buffer::new(),
+            sealed: vec![],
+            version: Arc::new(version),
+        };
+        ContainerState {
+            id: record.id,
+            name: record.name.clone(),
+            created: record.created,
+            compression: record.compression,
+            dropped: AtomicBool::new(false),
+            settings: SettingsCell::new(record.settings),
+            picture: ArcSwap::from_pointee(picture),
+            installing: Mutex::new(()),
+            flushed: AtomicU64::new(record.flushed.0),
+            held: Mutex::new(vec![]),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Settings and floors, as one value.
+    #[inline]
+    pub fn settings(&self) -> Settings {
+        self.settings.load()
+    }
+
+    /// Replaces the settings; the caller holds the turn. From before `change` reads the clock until it has made its
+    /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
+    /// change. After an error the old ones stay.
+    pub(super) fn change_settings(
+        &self,
+        change: impl FnOnce(Settings) -> Result<Settings>,
+    ) -> Result<()> {
+        let old = self.settings.load();
+        let changing = self.settings.begin();
+        let changed = change(old);
+        changing.finish(changed.as_ref().unwrap_or(&old));
+        changed.map(drop)
+    }
+
+    /// Everything of it, for as long as the guard is held.
+    #[inline]
+    pub(super) fn picture(&self) -> arc_swap::Guard<Arc<Picture>> {
+        self.picture.load()
+    }
+
+    pub(super) fn pin(&self) -> Arc<Picture> {
+        self.picture.load_full()
+    }
+
+    /// Replaces the picture by what `change` makes of it.
+    pub(super) fn install(&self, change: impl FnOnce(&Picture) -> Picture) {
+        let _installing = self.installing.lock();
+        let next = change(&self.picture.load());
+        self.picture.store(Arc::new(next));
+    }
+
+    /// Remembers something that holds pictures of this container.
+    pub(super) fn watch<T: Send + 'static>(&self, holder: &Arc<Mutex<Option<T>>>) {
+        let holder: Arc<dyn Held> = holder.clone();
+        let mut held = self.held.lock();
+        if held.len() == held.capacity() {
+            held.retain(|holder| holder.strong_count() > 0);
+        }
+        held.push(Arc::downgrade(&holder));
+    }
+
+    /// Files of earlier pictures are to go: takes those pictures from scans that rest.
+    pub(super) fn release_pictures(&self) {
+        let mut held = self.held.lock();
+        held.retain(|holder| {
+            holder.upgrade().is_some_and(|holder| {
+                holder.release();
+                true
+            })
+        });
+    }
+
+    pub(super) fn flushed(&self) -> Seq {
+        Seq(self.flushed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_flushed(&self, seq: Seq) {
+        self.flushed.store(seq.0, Ordering::Release);
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::ContainerDropped {
+                name: self.name.clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Settings that are read as one value without a lock: a sequence lock, whose only writer holds the commit turn.
+struct SettingsCell {
+    /// Odd while the words are being replaced.
+    version: AtomicU64,
+    words: [AtomicU64; 4],
+}
+
+/// A cell whose readers wait until it is finished.
+struct Changing<'a> {
+    cell: &'a SettingsCell,
+}
+
+impl Changing<'_> {
+    fn finish(self, settings: &Settings) {
+        let default = match settings.default {
+            DefaultMillis::Off => 0,
+            DefaultMillis::NoDefault => u64::MAX,
+            DefaultMillis::Millis(millis) => millis,
+        };
+        let Settings {
+            inherit_floor,
+            override_floor,
+            floor_seq,
+            ..
+        } = settings;
+        let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
+        for (word, value) in self.cell.words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.cell.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl SettingsCell {
+    fn new(settings: Settings) -> Self {
+        let cell = SettingsCell {
+            version: AtomicU64::new(0),
+            words: Default::default(),
+        };
+        cell.begin().finish(&settings);
+        cell
+    }
+
+    fn begin(&self) -> Changing<'_> {
+        let before = self.version.fetch_add(1, Ordering::Relaxed);
+        assert!(before % 2 == 0, "one change at a time");
+        // The words are stored after the version is seen to be odd.
+        fence(Ordering::SeqCst);
+        Changing { cell: self }
+    }
+
+    #[inline]
+    fn load(&self) -> Settings {
+        let mut tries = 0;
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
+                return SettingsCell::decode(words);
+            }
+            // A change waits for the disk: some milliseconds.
+            tries += 1;
+            if tries > 100 {
+                sleep(Duration::from_micros(50));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {
+        Settings {
+            default: match default {
+                0 => DefaultMillis::Off,
+                u64::MAX => DefaultMillis::NoDefault,
+                millis => DefaultMillis::Millis(millis),
+            },
+            inherit_floor: Timestamp(inherit_floor),
+            override_floor: Timestamp(override_floor),
+            floor_seq: Seq(floor_seq),
+        }
+    }
+}
+
+/// The numbers of the open snapshots, each as often as it is held.
+#[derive(Default)]
+pub struct Snapshots {
+    open: Mutex<BTreeMap<Seq, usize>>,
+}
+
+impl Snapshots {
+    /// Registers a snapshot of what `published` says under the lock: jobs that read the list later know of it, and
+    /// those that read it before hold only records up to an earlier published number.
+    pub(super) fn register(self: &Arc<Self>, published: impl FnOnce() -> Seq) -> SnapshotPin {
+        let mut open = self.open.lock();
+        let seq = published();
+        *open.entry(seq).or_default() += 1;
+        SnapshotPin {
+            seq,
+            snapshots: self.clone(),
+        }
+    }
+
+    /// Ascending.
+    pub(super) fn list(&self) -> Vec<Seq> {
+        self.open.lock().keys().copied().collect()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().values().sum()
+    }
+}
+
+/// Keeps the versions that a snapshot sees.
+pub struct SnapshotPin {
+    pub(super) seq: Seq,
+    snapshots: Arc<Snapshots>,
+}
+
+impl Drop for SnapshotPin {
+    fn drop(&mut self) {
+        let mut open = self.snapshots.open.lock();
+        if let Some(count) = open.get_mut(&self.seq) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! Writes: slow down? -> commit turn: stamp -> frame in the log -> memtable -> publish; a full memtable is sealed.
+//!
+//! Everything that can be done outside the turn is: encoding, checksums, reading for conditional writes, user code,
+//! waiting for a sync. Inside it nothing reads a file.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
+use crate::engine::core::{Engine, Turn};
+use crate::engine::read::Found;
+use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::env::sleep;
+use crate::error::{Error, Result};
+use crate::expiry::DefaultMillis;
+use crate::hash::hash_key;
+use crate::merge::{Cursor, Position, Seek};
+use crate::options::{Background, Durability, Stall};
+use crate::pace::{Brake, brake};
+use crate::record::{Header, Kind};
+use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::version::Change;
+use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
+
+/// The most that one batch holds, in bytes.
+const MAX_BATCH_BYTES: usize = 1 << 30;
+
+/// What becomes of an item that was read for it.
+pub enum Verdict {
+    /// Nothing.
+    Keep,
+    /// It is written.
+    Put(Vec<u8>, WriteTtl),
+    /// It is deleted.
+    Delete,
+}
+
+/// The writes of a batch, as bytes, and the containers they go to.
+#[derive(Clone, Default)]
+pub struct Writes {
+    bytes: Vec<u8>,
+    len: usize,
+    engine: Option<Arc<Engine>>,
+    states: Vec<Arc<ContainerState>>,
+}
+
+impl Writes {
+    /// Adds one; all must go to the same database.
+    pub fn push(
+        &mut self,
+        engine: &Arc<Engine>,
+        state: &Arc<ContainerState>,
+        op: Op<'_>,
+    ) -> Result<()> {
+        if !Arc::ptr_eq(self.engine.get_or_insert_with(|| engine.clone()), engine) {
+            return Err(Error::invalid(
+                "batch",
+                "over two databases",
+                "containers of one database",
+            ));
+        }
+        let before = self.bytes.len();
+        op.encode(&mut self.bytes);
+        if self.bytes.len() > MAX_BATCH_BYTES {
+            self.bytes.truncate(before);
+            return Err(Error::invalid(
+                "batch",
+                "of more bytes",
+                "up to 1 GiB of keys and values",
+            ));
+        }
+        if !self.states.iter().any(|there| Arc::ptr_eq(there, state)) {
+            self.states.push(state.clone());
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        *self = Writes {
+            bytes: std::mem::take(&mut self.bytes),
+            ..Writes::default()
+        };
+        self.bytes.clear();
+    }
+}
+
+/// Writes that are ready for their turn.
+struct Prepared<'a> {
+    payload: &'a [u8],
+    crc: PayloadCrc,
+    len: u64,
+    /// Bytes of keys and values, for the counters.
+    weight: u64,
+    states: &'a [Arc<ContainerState>],
+}
+
+impl Engine {
+    /// Writes one thing.
+    pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
+        self.admit(state)?;
+        with_payload(&op, |payload| {
+            let states = std::slice::from_ref(state);
+            let prepared = Prepared {
+                payload,
+                crc: PayloadCrc::of(payload),
+                len: 1,
+                weight: weight(&op),
+                states,
+            };
+            let turn = self.turn.lock();
+            self.commit(turn, &prepared)
+        })
+    }
+
+    /// Writes a batch.
+    pub fn write(&self, writes: &Writes) -> Result<()> {
+        let Some(engine) = &writes.engine else {
+            return self.check_writable();
+        };
+        if !std::ptr::eq(Arc::as_ptr(engine), self) {
+            return Err(Error::invalid(
+                "batch",
+                "for another database",
+                "containers of this database",
+            ));
+        }
+        for state in &writes.states {
+            self.admit(state)?;
+        }
+        if writes.len == 0 {
+            return Ok(());
+        }
+        let weight = Ops::new(&writes.bytes)
+            .flatten()
+            .map(|op| weight(&op))
+            .sum();
+        let prepared = Prepared {
+            payload: &writes.bytes,
+            crc: PayloadCrc::of(&writes.bytes),
+            len: writes.len as u64,
+            weight,
+            states: &writes.states,
+        };
+        let turn = self.turn.lock();
+        self.commit(turn, &prepared)
+    }
+
+    /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile: then again.
+    /// True: it was changed.
+    pub fn update(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        decide: &mut dyn FnMut(Option<Found>) -> Verdict,
+    ) -> Result<bool> {
+        loop {
+            self.admit(state)?;
+            let picture = state.pin();
+            let latest = self.latest();
+            let judge = self.judge(state);
+            let found = self.newest_live(&picture, key, latest, &judge)?;
+            let seen = found.as_ref().map(|found| found.header);
+            let (value, ttl);
+            let op = match decide(found) {
+                Verdict::Keep => {
+                    self.make_visible(latest)?;
+                    return Ok(false);
+                }
+                Verdict::Put(bytes, its_ttl) => {
+                    (value, ttl) = (bytes, its_ttl);
+                    Op::Put {
+                        container: state.id(),
+                        ttl,
+                        key,
+                        value: &value,
+                    }
+                }
+                Verdict::Delete => Op::Delete {
+                    container: state.id(),
+                    key,
+                },
+            };
+            let committed = with_payload(&op, |payload| {
+                let states = std::slice::from_ref(state);
+                let crc = PayloadCrc::of(payload);
+                let prepared = Prepared {
+                    payload,
+                    crc,
+                    len: 1,
+                    weight: weight(&op),
+                    states,
+                };
+                let turn = self.turn.lock();
+                if self.has_changed(state, key, latest, seen.as_ref()) {
+                    return Ok(false);
+                }
+                self.commit(turn, &prepared).map(|()| true)
+            })?;
+            if committed {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// In the turn: whether a key is no longer as it was seen: written since `latest`, or expired since.
+    fn has_changed(
+        &self,
+        state: &ContainerState,
+        key: &[u8],
+        latest: Seq,
+        seen: Option<&Header>,
+    ) -> bool {
+        let picture = state.picture();
+        let judge = self.judge(state);
+        if state.flushed() > latest || seen.is_some_and(|header| judge.dead(header)) {
+            return true;
+        }
+        picture.covered_below(key, Seq::MAX) > latest
+            || picture.buffers().any(|buffer| {
+                buffer.memtable.seq_max() > latest
+                    && buffer
+                        .memtable
+                        .get(hash_key(key), key, Seq::MAX)
+                        .is_some_and(|entry| entry.header.seq > latest)
+            })
+    }
+
+    /// The turn: stamps, logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
+    fn commit(&self, mut turn: MutexGuard<'_, Turn>, writes: &Prepared<'_>) -> Result<()> {
+        self.check_writable()?;
+        for state in writes.states {
+            state.check()?;
+        }
+        let Turn {
+            next_seq, appender, ..
+        } = &mut *turn;
+        let reading = self.clock.read();
+        let head = FrameHead {
+            kind: FrameKind::Batch,
+            first_seq: *next_seq,
+            last_seq: Seq(next_seq.0 + writes.len - 1),
+            written_at: reading.now,
+            settled: reading.settled,
+            edit: self.durable_edit(),
+        };
+        let appender = appender.as_mut().ok_or(Error::Closed)?;
+        let position = appender.append(&head, writes.payload, writes.crc)?;
+        let segment = appender.segment();
+        let last = head.last_seq;
+        self.apply(&mut turn, &head, writes, segment);
+        if self.options.durability == Durability::Buffered {
+            self.publish(last);
+        }
+        self.seal_when_full(&mut turn);
+        drop(turn);
+        self.counters.bytes_put.add(writes.weight);
+        let log = self.log()?;
+        if log.wants_upkeep() {
+            self.sync_signal.notify();
+        }
+        if self.options.durability == Durability::Sync {
+            log.sync_to(position)?;
+            self.publish(last);
+        }
+        Ok(())
+    }
+
+    /// Inserts what was logged.
+    fn apply(&self, turn: &mut Turn, head: &FrameHead, writes: &Prepared<'_>, segment: u64) {
+        let mut seq = head.first_seq;
+        for op in Ops::new(writes.payload) {
+            let op = op.expect("a batch was encoded by this program");
+            let id = op.container();
+            let state = writes
+                .states
+                .iter()
+                .find(|state| state.id() == id)
+                .expect("a batch names its containers");
+            let picture = state.picture();
+            insert(&picture.active, &op, seq, head.written_at);
+            picture.active.logged_in(segment);
+            let grown = picture.active.count_growth();
+            turn.active_bytes += grown;
+            self.unflushed.fetch_add(grown, Ordering::Relaxed);
+            seq = seq.next();
+        }
+        debug_assert_eq!(seq, head.last_seq.next());
+        turn.next_seq = seq;
+        self.latest.store(head.last_seq.0, Ordering::Release);
+    }
+
+    /// Seals the largest memtables until the active ones fit their budget again.
+    fn seal_when_full(&self, turn: &mut Turn) {
+        if turn.active_bytes < self.options.memtable_bytes {
+            return;
+        }
+        let mut states = self.all_states();
+        states.sort_by_key(|state| state.picture().active.memtable.bytes());
+        while turn.active_bytes > self.options.memtable_bytes / 2
+            && let Some(state) = states.pop()
+        {
+            self.seal(turn, &state);
+        }
+        self.flush_signal.notify();
+    }
+
+    /// In the turn: closes the active memtable, unless it is empty, and opens a new one.
+    pub(super) fn seal(&self, turn: &mut Turn, state: &ContainerState) {
+        state.install(|picture| {
+            let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
+            if !active.memtable.is_empty() {
+                turn.active_bytes -= active.counted();
+                sealed.insert(0, std::mem::replace(&mut active, Buffer::new()));
+            }
+            Picture {
+                active,
+                sealed,
+                version: picture.version.clone(),
+            }
+        });
+    }
+
+    /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
+    pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
+        self.check_writable()?;
+        let mut turn = self.turn.lock();
+        self.check_writable()?;
+        state.check()?;
+        let seq = turn.next_seq;
+        state.change_settings(|settings| {
+            let reading = self.clock.read();
+            if reading.unsettled {
+                return Err(Error::ClockUnsettled {
+                    wall: reading.now,
+                    settled: reading.settled,
+                });
+            }
+            let settings = settings.change(default, reading.settled, seq);
+            let changes = vec![Change::Settings(state.id(), settings), Change::used(seq)];
+            self.edit(changes, reading.settled)?;
+            Ok(settings)
+        })?;
+        turn.next_seq = seq.next();
+        self.note_unlogged(seq);
+        self.merge_signal.notify();
+        Ok(())
+    }
+
+    /// In the turn: a number was taken by something that is not in the log, and is durable.
+    pub(super) fn note_unlogged(&self, seq: Seq) {
+        let before = self.latest.swap(seq.0, Ordering::AcqRel);
+        // Under Sync, writes before it may still wait for their sync; they publish beyond it.
+        if self.published() == Seq(before) {
+            self.publish(seq);
+        }
+    }
+
+    /// What was read to be relied on becomes visible and durable, as far as the durability asks.
+    fn make_visible(&self, seq: Seq) -> Result<()> {
+        if self.published() < seq {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The moment at which a ttl ends, when it is one that can be stored.
+    pub fn until(&self, moment: Timestamp) -> Result<WriteTtl> {
+        if moment.since(self.clock.now()) > MAX_TTL_MILLIS {
+            return Err(Error::invalid_ttl(format!("until {moment}")));
+        }
+        Ok(WriteTtl::Until(moment))
+    }
+
+    /// May this container be written, now? Slows the writer down, or stops it, when flushing cannot follow.
+    fn admit(&self, state: &ContainerState) -> Result<()> {
+        self.check_writable()?;
+        state.check()?;
+        let budget = self.options.memtable_bytes;
+        let mut stalled = false;
+        loop {
+            let unflushed = self.unflushed.load(Ordering::Relaxed);
+            let runs = state.picture().version.runs.len();
+            match brake(unflushed, budget, runs, self.options.max_runs) {
+                Brake::Go => return Ok(()),
+                Brake::Slow(time) => {
+                    self.counters.stalls.add(u64::from(!stalled));
+                    if self.options.background == Background::Threads {
+                        self.merge_signal.notify();
+                        sleep(time);
+                    }
+                    return Ok(());
+                }
+                Brake::Stop if self.options.on_stall == Stall::Fail => return Err(Error::Stalled),
+                Brake::Stop => {
+                    self.counters.stalls.add(u64::from(!stalled));
+                    stalled = true;
+                    self.wait_for_room()?;
+                }
+            }
+        }
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
+        if self.options.background == Background::Stepped {
+            self.flush()?;
+        } else {
+            self.flush_signal.notify();
+            sleep(Duration::from_millis(1));
+        }
+        self.check_writable()
+    }
+
+    /// Makes every acknowledged write survive a power cut, and visible.
+    pub fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        let log = self.log()?;
+        let (position, latest) = {
+            let _turn = self.turn.lock();
+            (log.end(), self.latest())
+        };
+        log.sync_to(position)?;
+        self.publish(latest);
+        Ok(())
+    }
+}
+
+/// Inserts one write into a memtable.
+pub(super) fn insert(buffer: &Buffer, op: &Op<'_>, seq: Seq, written_at: Timestamp) {
+    let header = |kind, ttl| Header {
+        kind,
+        seq,
+        written_at,
+        ttl,
+    };
+    match *op {
+        Op::Put {
+            ttl, key, value, ..
+        } => {
+            buffer
+                .memtable
+                .insert(header(Kind::Put, ttl.resolve(written_at)), key, value);
+        }
+        Op::Delete { key, .. } => {
+            buffer
+                .memtable
+                .insert(header(Kind::Tombstone, ItemTtl::Absent), key, &[])
+        }
+        Op::DeleteRange { from, to, .. } => {
+            let to = (!to.is_empty()).then(|| to.to_vec());
+            buffer.memtable.delete_range(
+                KeyRange {
+                    from: from.to_vec(),
+                    to,
+                },
+                seq,
+            );
+        }
+    }
+}
+
+fn weight(op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put { key, value, .. } => (key.len() + value.len()) as u64,
+        Op::Delete { key, .. } => key.len() as u64,
+        Op::DeleteRange { from, to, .. } => (from.len() + to.len()) as u64,
+    }
+}
+
+/// Encodes one write into a buffer that the thread keeps.
+fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> T) -> T {
+    /// A buffer that grew beyond this is not kept.
+    const KEPT_BYTES: usize = 64 << 10;
+    thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });
+    let mut payload = PAYLOAD.take();
+    payload.clear();
+    op.encode(&mut payload);
+    let result = use_it(&payload);
+    if payload.capacity() <= KEPT_BYTES {
+        PAYLOAD.set(payload);
+    }
+    result
+}
+
+/// A relog frame is cut at this size.
+const RELOG_FRAME_BYTES: usize = 256 << 10;
+
+/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
+pub(super) fn relog(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+) -> Result<()> {
+    let buffer = state.picture().active.clone();
+    let container = state.id();
+    let (mut payload, mut first_segment) = (vec![], None);
+    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
+        if payload.len() > least {
+            appender.append(head, payload, PayloadCrc::of(payload))?;
+            first_segment.get_or_insert(appender.segment());
+            payload.clear();
+        }
+        Ok(())
+    };
+    for delete in buffer.memtable.range_deletes() {
+        let (from, to) = (
+            delete.range.from.as_slice(),
+            delete.range.to.as_deref().unwrap_or_default(),
+        );
+        Relogged::Range {
+            container,
+            seq: delete.seq,
+            from,
+            to,
+        }
+        .encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+    }
+    let mut cursor = buffer.memtable.cursor();
+    cursor.seek(Seek::First, None)?;
+    while let Position::Record(record) = cursor.position() {
+        let entry = Relogged::Record {
+            container,
+            header: record.header,
+            key: record.key,
+            value: cursor.value()?,
+        };
+        entry.encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+        cursor.advance(None)?;
+    }
+    write(&mut payload, 0)?;
+    if let Some(segment) = first_segment {
+        buffer.relogged_in(segment);
+    }
+    Ok(())
+}

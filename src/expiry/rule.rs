@@ -1,0 +1,331 @@
+//! THE rule: which items are gone, under which settings, at which moment. Reads and compaction ask these functions and
+//! no others.
+//!
+//! An item expires when `written_at + ttl <= now`. Which ttl counts is the item's own, or else the container's default.
+//! Expiry is final: a change of the default must not bring back what was gone before it. Three numbers carry that (see
+//! [`Settings::change`]), so that the check stays O(1) however often the default changes:
+//!
+//! * `inherit_floor`: an inheriting item written before this moment, and before `floor_seq`, is gone;
+//! * `override_floor`: an item with its own ttl that ended before this moment, and was written before `floor_seq`, is
+//!   gone;
+//! * `floor_seq`: the number of the last change; writes after it are judged by the clock alone.
+//!
+//! Invariant: for a fixed item, once `gone` has answered true for (settings, now), it answers true for every later
+//! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
+//! it to the definition (tests below).
+
+use crate::error::{Error, Result};
+use crate::record::Header;
+use crate::types::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp, millis_up};
+use std::time::Duration;
+
+/// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
+pub fn ttl_millis(duration: Duration) -> Result<u64> {
+    let millis = millis_up(duration);
+    if millis == 0 || millis > MAX_TTL_MILLIS {
+        return Err(Error::invalid_ttl(format!("{} s", duration.as_secs_f64())));
+    }
+    Ok(millis)
+}
+
+/// The container's default as it is stored.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum DefaultMillis {
+    /// Nothing expires.
+    #[default]
+    Off,
+    /// Only items with their own ttl expire.
+    NoDefault,
+    /// Milliseconds for items without their own.
+    Millis(u64),
+}
+
+impl DefaultMillis {
+    /// Checks the range and rounds up to a millisecond.
+    pub fn from_public(default: DefaultTtl) -> Result<DefaultMillis> {
+        Ok(match default {
+            DefaultTtl::Off => DefaultMillis::Off,
+            DefaultTtl::NoDefault => DefaultMillis::NoDefault,
+            DefaultTtl::After(duration) => DefaultMillis::Millis(ttl_millis(duration)?),
+        })
+    }
+
+    /// As the public interface shows it.
+    pub fn to_public(self) -> DefaultTtl {
+        match self {
+            DefaultMillis::Off => DefaultTtl::Off,
+            DefaultMillis::NoDefault => DefaultTtl::NoDefault,
+            DefaultMillis::Millis(millis) => DefaultTtl::After(Duration::from_millis(millis)),
+        }
+    }
+
+    /// Items with their own ttl expire.
+    pub fn is_on(self) -> bool {
+        self != DefaultMillis::Off
+    }
+
+    /// The longest life of an inheriting item: off and -1 are infinite.
+    fn inherited_millis(self) -> u64 {
+        match self {
+            DefaultMillis::Millis(millis) => millis,
+            DefaultMillis::Off | DefaultMillis::NoDefault => u64::MAX,
+        }
+    }
+
+    /// Nothing lives longer under `self` than it did under `then`: an end that was placed under `then` can be trusted.
+    pub fn is_as_strict_as(self, then: DefaultMillis) -> bool {
+        self.inherited_millis() <= then.inherited_millis() && (!then.is_on() || self.is_on())
+    }
+
+    /// The default under which nothing lives longer than under either.
+    pub fn strictest(self, other: DefaultMillis) -> DefaultMillis {
+        match self.inherited_millis().min(other.inherited_millis()) {
+            u64::MAX if self.is_on() || other.is_on() => DefaultMillis::NoDefault,
+            u64::MAX => DefaultMillis::Off,
+            millis => DefaultMillis::Millis(millis),
+        }
+    }
+}
+
+/// A container's settings and floors: always read as one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Settings {
+    /// What becomes of items without a ttl of their own.
+    pub default: DefaultMillis,
+    /// Inheriting items from before `floor_seq` that were written before this moment are gone.
+    pub inherit_floor: Timestamp,
+    /// Overriding items from before `floor_seq` that ended before this moment are gone.
+    pub override_floor: Timestamp,
+    /// The number of the change that set the floors.
+    pub floor_seq: Seq,
+}
+
+impl Settings {
+    /// Settings of a new container.
+    pub fn new(default: DefaultMillis) -> Settings {
+        Settings {
+            default,
+            ..Settings::default()
+        }
+    }
+
+    /// The settings after the default becomes `to` by the write `seq` at the moment `at`. What was gone at `at` under
+    /// the old default stays gone: the bounds are exclusive of `at + 1`.
+    pub fn change(&self, to: DefaultMillis, at: Timestamp, seq: Seq) -> Settings {
+        let mut next = Settings {
+            default: to,
+            ..*self
+        };
+        if let DefaultMillis::Millis(n) = self.default {
+            next.inherit_floor = next.inherit_floor.max(at.after(1).before(n));
+        }
+        if self.default.is_on() {
+            next.override_floor = next.override_floor.max(at.after(1));
+            next.floor_seq = seq;
+        }
+        next
+    }
+
+    /// Whether an item is expired, or was at any earlier moment under the settings of then. `header` is that of a put.
+    #[inline]
+    pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
+        let before_floor = header.seq < self.floor_seq;
+        match header.ttl {
+            ItemTtl::Never => false,
+            ItemTtl::Absent => {
+                (before_floor && header.written_at < self.inherit_floor)
+                    || matches!(self.default, DefaultMillis::Millis(n) if header.written_at.after(n) <= now)
+            }
+            ItemTtl::Millis(m) => {
+                let end = header.written_at.after(m);
+                (before_floor && end < self.override_floor) || (self.default.is_on() && end <= now)
+            }
+        }
+    }
+
+    /// When an item that is not gone will be, if these settings stay: [`Timestamp::MAX`] for never.
+    #[inline]
+    pub fn expires_at(&self, header: &Header) -> Timestamp {
+        match (header.ttl, self.default) {
+            (ItemTtl::Absent, DefaultMillis::Millis(n)) => header.written_at.after(n),
+            (ItemTtl::Millis(m), DefaultMillis::NoDefault | DefaultMillis::Millis(_)) => {
+                header.written_at.after(m)
+            }
+            _ => Timestamp::MAX,
+        }
+    }
+}
+
+/// One reading of the clock and the settings that go with it: a job, or one step of an iterator, judges by one such pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judge {
+    /// Settings and floors, read as one value.
+    pub settings: Settings,
+    /// The moment.
+    pub now: Timestamp,
+}
+
+impl Judge {
+    /// The record shows nothing: a tombstone, or a put that is gone.
+    #[inline]
+    pub fn dead(&self, header: &Header) -> bool {
+        header.is_tombstone() || self.settings.gone(header, self.now)
+    }
+}
+
+/// Resolves the ttl of a write at the moment of its stamp.
+pub fn stored_ttl_until(until: Timestamp, written_at: Timestamp) -> ItemTtl {
+    ItemTtl::Millis(until.since(written_at).min(MAX_TTL_MILLIS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Kind;
+    use proptest::prelude::*;
+
+    fn put(seq: u64, written_at: u64, ttl: ItemTtl) -> Header {
+        Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(written_at),
+            ttl,
+        }
+    }
+
+    #[test]
+    fn lifetimes_are_rounded_up_and_bounded() {
+        assert_eq!(ttl_millis(Duration::from_nanos(1)).unwrap(), 1);
+        assert_eq!(ttl_millis(Duration::from_micros(1_001)).unwrap(), 2);
+        assert_eq!(
+            ttl_millis(Duration::from_secs(2_147_483_647)).unwrap(),
+            MAX_TTL_MILLIS
+        );
+        assert!(ttl_millis(Duration::ZERO).is_err());
+        assert!(ttl_millis(Duration::from_secs(2_147_483_648)).is_err());
+        assert!(ttl_millis(Duration::MAX).is_err());
+    }
+
+    #[test]
+    fn every_cell_of_the_table() {
+        let at =
+            |default, ttl, now| Settings::new(default).gone(&put(1, 1_000, ttl), Timestamp(now));
+        let far = u64::MAX;
+        for (default, ttl, first_gone) in [
+            (DefaultMillis::Off, ItemTtl::Absent, None),
+            (DefaultMillis::Off, ItemTtl::Never, None),
+            (DefaultMillis::Off, ItemTtl::Millis(50), None),
+            (DefaultMillis::NoDefault, ItemTtl::Absent, None),
+            (DefaultMillis::NoDefault, ItemTtl::Never, None),
+            (DefaultMillis::NoDefault, ItemTtl::Millis(50), Some(1_050)),
+            (DefaultMillis::Millis(20), ItemTtl::Absent, Some(1_020)),
+            (DefaultMillis::Millis(20), ItemTtl::Never, None),
+            (DefaultMillis::Millis(20), ItemTtl::Millis(50), Some(1_050)),
+            (DefaultMillis::Millis(20), ItemTtl::Millis(0), Some(1_000)),
+        ] {
+            match first_gone {
+                None => assert!(!at(default, ttl, far), "{default:?} {ttl:?}"),
+                Some(moment) => {
+                    assert!(
+                        !at(default, ttl, moment - 1),
+                        "{default:?} {ttl:?} too early"
+                    );
+                    assert!(
+                        at(default, ttl, moment),
+                        "{default:?} {ttl:?} equality counts"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn trust_follows_the_strictness_of_settings() {
+        use DefaultMillis::{Millis, NoDefault, Off};
+        for (now, then, trusted) in [
+            (Off, Off, true),
+            (Off, NoDefault, false),
+            (Off, Millis(5), false),
+            (NoDefault, Off, true),
+            (NoDefault, Millis(5), false),
+            (Millis(5), Off, true),
+            (Millis(5), NoDefault, true),
+            (Millis(5), Millis(5), true),
+            (Millis(6), Millis(5), false),
+            (Millis(4), Millis(5), true),
+        ] {
+            assert_eq!(
+                now.is_as_strict_as(then),
+                trusted,
+                "{now:?} against {then:?}"
+            );
+            let both = now.strictest(then);
+            assert!(both.is_as_strict_as(now) && both.is_as_strict_as(then));
+        }
+    }
+
+    /// Every step of a history: time passes, the default changes, an item is written.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Pass(u64),
+        Change(DefaultMillis),
+        Write(ItemTtl),
+    }
+
+    fn any_default() -> impl Strategy<Value = DefaultMillis> {
+        prop_oneof![
+            Just(DefaultMillis::Off),
+            Just(DefaultMillis::NoDefault),
+            (1u64..12).prop_map(DefaultMillis::Millis)
+        ]
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0u64..6).prop_map(Step::Pass),
+            any_default().prop_map(Step::Change),
+            prop_oneof![
+                Just(ItemTtl::Absent),
+                Just(ItemTtl::Never),
+                (0u64..12).prop_map(ItemTtl::Millis)
+            ]
+            .prop_map(Step::Write),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+        /// Goal: expiry is final, and nothing else is gone. Method: the definition, millisecond by millisecond, under
+        /// the plain rule without floors, remembered for ever; `gone` must answer the same at every moment.
+        #[test]
+        fn floors_are_the_definition(start in any_default(), steps in prop::collection::vec(any_step(), 1..40)) {
+            let plain = |default: DefaultMillis, item: &Header, now: u64| Settings::new(default).gone(item, Timestamp(now));
+            let (mut now, mut seq, mut settings) = (20u64, 0u64, Settings::new(start));
+            let mut items: Vec<(Header, bool)> = vec![];
+            for step in steps {
+                seq += 1;
+                match step {
+                    Step::Pass(millis) => for _ in 0..millis {
+                        now += 1;
+                        for (item, gone) in &mut items { *gone |= plain(settings.default, item, now) }
+                    },
+                    Step::Change(to) => {
+                        settings = settings.change(to, Timestamp(now), Seq(seq));
+                        for (item, gone) in &mut items { *gone |= plain(settings.default, item, now) }
+                    }
+                    Step::Write(ttl) => {
+                        let item = put(seq, now, ttl);
+                        let gone = plain(settings.default, &item, now);
+                        items.push((item, gone));
+                    }
+                }
+                for (item, gone) in &items {
+                    prop_assert_eq!(settings.gone(item, Timestamp(now)), *gone, "{:?} under {:?} at {}", item, settings, now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Looking at a database from outside: every byte that counts, read and checked.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::env::{Disk, Fs, LockKind};
+use crate::error::{Error, Result};
+use crate::table::BlockCache;
+use crate::types::ContainerId;
+use crate::types::file_name;
+use crate::version::{Loaded, Pins, Placed, TableRecord, load};
+use crate::wal::replay;
+
+/// What [`verify`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Records in tables and in the log.
+    pub records: u64,
+    /// What is damaged, each with file and offset; empty when all is well.
+    pub faults: Vec<Error>,
+}
+
+/// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
+/// how many bytes are done, of how many. Writes nothing.
+///
+/// # Errors
+/// When the database cannot be read at all: it is open elsewhere, or there is none, or its manifest is damaged. Damage of
+/// tables and log is in the report.
+pub fn verify(path: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+    verify_in(Arc::new(Disk), path.as_ref(), progress)
+}
+
+pub(crate) fn verify_in(
+    fs: Arc<dyn Fs>,
+    path: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport> {
+    let not_found = || Error::NotFound { path: path.into() };
+    if !fs.is_dir(path) {
+        return Err(not_found());
+    }
+    let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
+    let loaded = load(fs.as_ref(), path)?.ok_or_else(not_found)?;
+    let mut check = Check {
+        fs: fs.as_ref(),
+        path,
+        progress,
+        total: 0,
+        report: VerifyReport::default(),
+    };
+    check.whole(&loaded)?;
+    Ok(check.report)
+}
+
+struct Check<'a> {
+    fs: &'a dyn Fs,
+    path: &'a Path,
+    progress: &'a mut dyn FnMut(u64, u64),
+    total: u64,
+    report: VerifyReport,
+}
+
+impl Check<'_> {
+    fn whole(&mut self, loaded: &Loaded) -> Result<()> {
+        let manifest = self.path.join(file_name::manifest(loaded.number));
+        let tables: Vec<(ContainerId, TableRecord)> = loaded
+            .catalogue
+            .containers
+            .values()
+            .flat_map(|container| container.runs.iter().map(move |run| (container.id, run)))
+            .flat_map(|(id, run)| run.tables.iter().map(move |table| (id, *table)))
+            .collect();
+        let wal_dir = self.path.join(file_name::WAL_DIR);
+        let segments = self.segments(&wal_dir, loaded.catalogue.log)?;
+        let manifest_len = self.fs.len(&manifest)?.unwrap_or(0);
+        let log_len: u64 = segments.iter().map(|segment| segment.1).sum();
+        self.total = manifest_len + log_len + tables.iter().map(|table| table.1.len).sum::<u64>();
+        self.done(1, manifest_len);
+        for (container, table) in tables {
+            self.table(container, table);
+        }
+        self.log(&wal_dir, loaded);
+        self.done(segments.len() as u64, log_len);
+        Ok(())
+    }
+
+    fn done(&mut self, files: u64, bytes: u64) {
+        self.report.files += files;
+        self.report.bytes += bytes;
+        (self.progress)(self.report.bytes, self.total);
+    }
+
+    fn segments(&self, wal_dir: &Path, first: u64) -> Result<Vec<(PathBuf, u64)>> {
+        let mut segments = vec![];
+        for name in self.fs.list(wal_dir)? {
+            if file_name::parse_segment(&name).is_some_and(|number| number >= first) {
+                let path = wal_dir.join(name);
+                let len = self.fs.len(&path)?.unwrap_or(0);
+                segments.push((path, len));
+            }
+        }
+        Ok(segments)
+    }
+
+    fn table(&mut self, container: ContainerId, record: TableRecord) {
+        let cache = Arc::new(BlockCache::new(0));
+        let dir = self.path.join(file_name::TABLES_DIR);
+        let placed = Placed::open(
+            self.fs,
+            &dir,
+            container,
+            record,
+            &cache,
+            &Arc::new(Pins::default()),
+        );
+        match placed.and_then(|placed| placed.table.verify()) {
+            Ok(report) => self.report.records += report.records,
+            Err(error) => self.report.faults.push(error),
+        }
+        self.done(1, record.len);
+    }
+
+    fn log(&mut self, wal_dir: &Path, loaded: &Loaded) {
+        let mut records = 0;
+        let replayed = replay(self.fs, wal_dir, loaded.catalogue.log, &mut |frame| {
+            use crate::batch::{Ops, relogged};
+            use crate::wal::FrameKind;
+            let malformed = |what| frame.corruption(&what);
+            match frame.head.kind {
+                FrameKind::Batch => {
+                    Ops::new(frame.payload).try_for_each(|op| op.map(|_| records += 1))
+                }
+                FrameKind::Relog => {
+                    relogged(frame.payload).try_for_each(|entry| entry.map(|_| records += 1))
+                }
+                FrameKind::End => Ok(()),
+            }
+            .map_err(malformed)
+        });
+        self.report.records += records;
+        match replayed {
+            Ok(replayed) if replayed.edit > loaded.catalogue.edit => {
+                let manifest = self.path.join(file_name::manifest(loaded.number));
+                let what = format!(
+                    "it ends before edit {}, which the log has seen",
+                    replayed.edit
+                );
+                self.report
+                    .faults
+                    .push(Error::corruption(manifest, 0, what));
+            }
+            Ok(_) => {}
+            Err(error) => self.report.faults.push(error),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which keys are certainly not in a memtable: a bloom filter that grows.
+//!
+//! ```text
+//! stage    0: 2 KiB | 1: 16 KiB | 2: 128 KiB | 3: 1 MiB | ...       each eight times the one before
+//! block    four words of 64 bits, half a cache line; a key sets one bit in each word of one block of one stage
+//! hash     high bits: which block | four times six low bits: which bit in each word
+//! ```
+//!
+//! A stage that has taken one key for every 16 of its bits is full, and the next one begins; so the filter grows without
+//! moving anything, and all stages but the last stay in the nearest caches. A full stage says "maybe" to 0.4 % of the
+//! keys it does not hold, all stages together to about 1 %. A key that the filter already answers with "maybe" sets
+//! nothing: many versions of few keys keep it small.
+//!
+//! Everything is relaxed: who learns of a record, from the tree or by a published sequence number, learns of the bits
+//! that were set before it was inserted. Only one thread adds at a time.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::arena::prefetch;
+
+/// With eight times as much in each, the last holds more than two thousand million keys.
+const STAGES: usize = 8;
+/// Blocks of the first stage.
+const FIRST_BLOCKS: usize = 64;
+/// As a power of two, how much larger each stage is than the one before.
+const GROWTH_SHIFT: usize = 3;
+/// 256 bits of a block, 16 for each key.
+const KEYS_PER_BLOCK: usize = 16;
+
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct Block([AtomicU64; 4]);
+
+impl Block {
+    fn bits(hash: u64) -> [u64; 4] {
+        [0, 6, 12, 18].map(|shift| 1 << (hash >> shift & 63))
+    }
+
+    fn may_contain(&self, hash: u64) -> bool {
+        let missing = |(word, bit): (&AtomicU64, u64)| bit & !word.load(Ordering::Relaxed);
+        self.0
+            .iter()
+            .zip(Block::bits(hash))
+            .map(missing)
+            .fold(0, |all, missing| all | missing)
+            == 0
+    }
+
+    fn add(&self, hash: u64) {
+        for (word, bit) in self.0.iter().zip(Block::bits(hash)) {
+            word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Grows as keys are added.
+#[derive(Debug, Default)]
+pub struct Filter {
+    stages: [OnceLock<Box<[Block]>>; STAGES],
+    /// Keys that set bits in the last stage.
+    taken: AtomicUsize,
+}
+
+impl Filter {
+    fn stages(&self) -> impl Iterator<Item = &[Block]> {
+        self.stages
+            .iter()
+            .map_while(|stage| stage.get().map(|blocks| &**blocks))
+    }
+
+    /// False: no key of this hash was added.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.stages()
+            .any(|blocks| block(blocks, hash).may_contain(hash))
+    }
+
+    /// Brings into the cache what a question or an addition needs.
+    pub fn prefetch(&self, hash: u64) {
+        self.stages()
+            .for_each(|blocks| prefetch(block(blocks, hash)));
+    }
+
+    /// Adds a key. One thread at a time.
+    pub fn add(&self, hash: u64) {
+        if self.may_contain(hash) {
+            return;
+        }
+        let taken = self.taken.load(Ordering::Relaxed);
+        let last = self
+            .stages()
+            .last()
+            .filter(|blocks| taken < blocks.len() * KEYS_PER_BLOCK);
+        let blocks = match last {
+            Some(blocks) => blocks,
+            None => self.next_stage(),
+        };
+        block(blocks, hash).add(hash);
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn next_stage(&self) -> &[Block] {
+        let number = self.stages().count().min(STAGES - 1);
+        self.taken.store(0, Ordering::Relaxed);
+        self.stages[number].get_or_init(|| {
+            let blocks = FIRST_BLOCKS << (GROWTH_SHIFT * number);
+            (0..blocks).map(|_| Block::default()).collect()
+        })
+    }
+
+    /// Memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.stages().map(size_of_val).sum()
+    }
+}
+
+/// The block of a hash; a power of two of them.
+#[inline]
+fn block(blocks: &[Block], hash: u64) -> &Block {
+    &blocks[(hash >> 32) as usize & (blocks.len() - 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::hash_key;
+
+    /// Goal: nothing added is denied, and little else is admitted, at every size. Method: consecutive numbers as keys.
+    #[test]
+    fn it_denies_nothing_that_was_added_and_admits_little_else() {
+        let filter = Filter::default();
+        assert_eq!(filter.bytes(), 0);
+        assert!(!filter.may_contain(7));
+        let keys = if cfg!(miri) { 1_500u64 } else { 100_000 };
+        for key in 0..keys {
+            filter.add(hash_key(&key.to_le_bytes()));
+        }
+        assert!((0..keys).all(|key| filter.may_contain(hash_key(&key.to_le_bytes()))));
+        let admitted = (keys..2 * keys)
+            .filter(|key| filter.may_contain(hash_key(&key.to_le_bytes())))
+            .count();
+        assert!(admitted < keys as usize / 50, "{admitted} of {keys}");
+        let bytes = filter.bytes();
+        (0..keys).for_each(|key| filter.add(hash_key(&key.to_le_bytes())));
+        assert_eq!(filter.bytes(), bytes, "what is there takes no more room");
+    }
+}

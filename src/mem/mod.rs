@@ -1,0 +1,183 @@
+//! The newest writes, in memory and in order, until a flush makes runs of them.
+//!
+//! ```text
+//! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> census, length
+//! get ───────────> filter: no? nothing    ─> tree: newest version not above a number
+//! ```
+//!
+//! One writer at a time, held to it by a lock that only writers, and now and then a reader of the census, take. Readers
+//! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which numbers count is
+//! the reader's business.
+//!
+//! * `arena`: memory that only grows, and records in it
+//! * `filter`: which keys are certainly missing
+//! * `node`, `tree`: the order of records
+//! * `ranges`: range deletes
+//! * `cursor`: walking
+
+mod arena;
+// in the arena, or beside it
+mod filter;
+mod node;
+mod ranges;
+mod tree;
+// on the tree
+mod cursor;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::batch::KeyRange;
+use crate::expiry::Census;
+use crate::hash::hash_key;
+use crate::record::{Head, Header};
+use crate::types::Seq;
+
+pub use arena::Pool;
+pub use cursor::MemCursor;
+pub use ranges::RangeDelete;
+pub use tree::Entry;
+
+use filter::Filter;
+use ranges::RangeDeletes;
+use tree::{Tree, Writer};
+
+/// Records and range deletes of one container.
+#[derive(Debug)]
+pub struct Memtable {
+    tree: Arc<Tree>,
+    filter: Filter,
+    ranges: RangeDeletes,
+    len: AtomicUsize,
+    /// [`Seq::MAX`] when there is nothing.
+    seq_min: AtomicU64,
+    seq_max: AtomicU64,
+    writing: Mutex<Writing>,
+}
+
+/// What only the one who writes has.
+#[derive(Debug)]
+struct Writing {
+    tree: Writer,
+    census: Census,
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Memtable::new()
+    }
+}
+
+impl Memtable {
+    /// An empty one, which takes no memory to speak of.
+    pub fn new() -> Memtable {
+        Memtable::with_pool(Arc::new(Pool::new(0)))
+    }
+
+    /// An empty one that takes memory from a pool and gives it back there.
+    pub fn with_pool(pool: Arc<Pool>) -> Memtable {
+        let (tree, writer) = Writer::new(pool);
+        Memtable {
+            tree,
+            filter: Filter::default(),
+            ranges: RangeDeletes::default(),
+            len: AtomicUsize::new(0),
+            seq_min: AtomicU64::new(u64::MAX),
+            seq_max: AtomicU64::new(0),
+            writing: Mutex::new(Writing {
+                tree: writer,
+                census: Census::default(),
+            }),
+        }
+    }
+
+    /// Adds a record. One that is there already, by key and number, is ignored: a log may be replayed twice.
+    pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) {
+        let hash = hash_key(key);
+        self.filter.prefetch(hash);
+        let mut writing = self.writing.lock();
+        self.filter.add(hash);
+        if !writing.tree.insert(&header, key, value) {
+            return;
+        }
+        writing.census.add(&Head {
+            header,
+            key,
+            value_len: value.len(),
+        });
+        self.count(header.seq);
+        self.len.store(self.len() + 1, Ordering::Relaxed);
+    }
+
+    /// Adds a range delete; one of this number that is there already stays the only one.
+    pub fn delete_range(&self, range: KeyRange, seq: Seq) {
+        let _writing = self.writing.lock();
+        if seq > self.seq_max() || self.ranges.iter().all(|there| there.seq != seq) {
+            self.ranges.push(RangeDelete { range, seq });
+            self.count(seq);
+        }
+    }
+
+    fn count(&self, seq: Seq) {
+        self.seq_min
+            .store(seq.0.min(self.seq_min().0), Ordering::Relaxed);
+        self.seq_max
+            .store(seq.0.max(self.seq_max().0), Ordering::Relaxed);
+    }
+
+    /// The newest version of `key` that is not above `max`; `hash` is that of the key.
+    #[inline]
+    pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Option<Entry<'_>> {
+        debug_assert_eq!(hash, hash_key(key));
+        if self.filter.may_contain(hash) {
+            self.tree.get(key, max)
+        } else {
+            None
+        }
+    }
+
+    /// The range deletes that are there now, in the order in which they came.
+    #[inline]
+    pub fn range_deletes(&self) -> impl ExactSizeIterator<Item = &RangeDelete> + Clone {
+        self.ranges.iter()
+    }
+
+    /// A walk that starts nowhere and keeps what it walks on.
+    pub fn cursor(&self) -> MemCursor {
+        MemCursor::new(self.tree.clone())
+    }
+
+    /// Memory it takes, but for range deletes.
+    pub fn bytes(&self) -> usize {
+        self.tree.bytes() + self.filter.bytes()
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// There are neither records nor range deletes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.ranges.len() == 0
+    }
+
+    /// The lowest number of a record or range delete; [`Seq::MAX`] when there is none.
+    pub fn seq_min(&self) -> Seq {
+        Seq(self.seq_min.load(Ordering::Relaxed))
+    }
+
+    /// The highest number of a record or range delete; 0 when there is none.
+    pub fn seq_max(&self) -> Seq {
+        Seq(self.seq_max.load(Ordering::Relaxed))
+    }
+
+    /// The life statistics of its records.
+    pub fn census(&self) -> Census {
+        self.writing.lock().census
+    }
+}

@@ -1,0 +1,432 @@
+//! One node of the tree: what lies in it, how it is searched, how it is changed.
+//!
+//! ```text
+//! inner node   heads [ h1 | h2 | .. ]     entries [ r1 | r2 | .. ]     children [ c0 | c1 | c2 | .. ]
+//! leaf         heads [ h0 | h1 | .. ]     entries [ r0 | r1 | .. ]
+//!
+//! c0 holds the records before r1, c1 those from r1 to the one before r2, ...   (r1 itself stands first in c1's leaves)
+//! ```
+//!
+//! A node holds the records from `lower` (included) to `upper` (excluded). Both fences are records of the tree, and
+//! `upper` is the first one of the next leaf. The first node of a level lacks `lower`, the last one `upper`, the root both:
+//! these are *edge* nodes. A head is eight bytes of a key, big-endian, behind the `skip` bytes that all keys of the node
+//! share. Unused heads are `u64::MAX`, so that a search always takes the same seven steps; only equal heads send it to
+//! the keys. Invariants:
+//!
+//! * A gap is looked for only in the node that has it: behind `lower`, and not behind `upper`.
+//! * In a node with both fences, `skip` is at most what the fences share: then so does every key looked for. In an edge
+//!   node it is at most what the keys and the fence that are there share, and a search compares the skipped bytes too.
+//! * A split leaves `skip` as it was, which stays true of both halves. It is chosen anew when an insert meets an equal
+//!   head of another key or, in an edge node, brings a key that does not share the prefix.
+//! * Of a key's versions the newest stands first; it is mostly the one to be found or preceded, so it is compared first.
+//! * `version` is odd while anything else in the node changes. What was read between two looks at the same even version
+//!   was not changed in between: the writer makes the version odd, then a release fence, then the changes; a reader
+//!   reads, then an acquire fence, then the version. If one thing it read was new, it sees the odd version or a later
+//!   one. (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012.)
+//! * What a reader sees in the midst of a change may be wrong but is never wild: every address that was ever stored leads
+//!   to something that lives as long as the tree, every length is at most [`SLOTS`], every loop is bounded by lengths.
+//!   `Err(Torn)` is an early notice of it; the version is what counts.
+
+#![allow(unsafe_code)]
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crossbeam_utils::Backoff;
+
+use super::arena::{Link, Slot, Stored, prefetch};
+use crate::types::Seq;
+
+/// Records in a leaf, separators in an inner node.
+pub const SLOTS: usize = 64;
+
+/// A place between two records: just before or just after (key, seq), whether or not that is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap<'a> {
+    key: &'a [u8],
+    seq: Seq,
+    after: bool,
+}
+
+impl<'a> Gap<'a> {
+    /// In front of version `seq` of `key`.
+    pub fn before(key: &'a [u8], seq: Seq) -> Gap<'a> {
+        Gap {
+            key,
+            seq,
+            after: false,
+        }
+    }
+
+    /// Behind version `seq` of `key`.
+    pub fn after(key: &'a [u8], seq: Seq) -> Gap<'a> {
+        Gap {
+            key,
+            seq,
+            after: true,
+        }
+    }
+
+    /// `stored` lies in front of the gap; the first `skip` bytes are known to be equal.
+    #[inline]
+    fn is_behind(&self, stored: Stored<'_>, skip: usize) -> bool {
+        match tail(stored.key(), skip).cmp(tail(self.key, skip)) {
+            Order::Less => true,
+            Order::Greater => false,
+            Order::Equal => stored.seq() > self.seq || (self.after && stored.seq() == self.seq),
+        }
+    }
+}
+
+/// The key without its first bytes; nothing when it has no more, as may seem to be so in the middle of a change.
+#[inline]
+fn tail(key: &[u8], skip: usize) -> &[u8] {
+    key.get(skip..).unwrap_or_default()
+}
+
+/// Eight bytes of the key after the first `skip`, so that numbers order as keys do; a short key is filled with zeros.
+#[inline]
+fn head_of(key: &[u8], skip: usize) -> u64 {
+    let tail = tail(key, skip);
+    match tail.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => tail
+            .iter()
+            .rev()
+            .fold(0, |head, &byte| (head >> 8) | u64::from(byte) << 56),
+    }
+}
+
+/// How many bytes both keys begin with.
+fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    let differ = a.iter().zip(b).position(|(a, b)| a != b);
+    differ.unwrap_or(a.len().min(b.len()))
+}
+
+/// What was read may be half of a change.
+pub struct Torn;
+
+#[repr(C, align(64))]
+pub struct Node {
+    /// Odd while it is being changed.
+    version: AtomicU64,
+    /// How many heads and entries count.
+    len: AtomicU32,
+    /// How many bytes of the keys come before their heads.
+    skip: AtomicU32,
+    pub lower: Slot,
+    pub upper: Slot,
+    /// Nothing for a leaf. Set before the node is known to readers.
+    pub children: Link<Children>,
+    heads: [AtomicU64; SLOTS],
+    pub entries: [Slot; SLOTS],
+}
+
+pub type Children = [Link<Node>; SLOTS + 1];
+
+/// Makes a node's version odd, and even again when it drops.
+pub struct Change<'a>(&'a Node);
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let version = self.0.version.load(Ordering::Relaxed);
+        self.0.version.store(version + 1, Ordering::Release);
+    }
+}
+
+/// What readers and the writer do with one node.
+impl Node {
+    pub fn empty() -> Node {
+        Node {
+            version: AtomicU64::new(0),
+            len: AtomicU32::new(0),
+            skip: AtomicU32::new(0),
+            lower: Slot::empty(),
+            upper: Slot::empty(),
+            children: Link::empty(),
+            heads: [const { AtomicU64::new(u64::MAX) }; SLOTS],
+            entries: [const { Slot::empty() }; SLOTS],
+        }
+    }
+
+    /// An even version to read under.
+    #[inline]
+    pub fn begin(&self) -> u64 {
+        let backoff = Backoff::new();
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            if version % 2 == 0 {
+                return version;
+            }
+            backoff.snooze();
+        }
+    }
+
+    /// What was read since [`Node::begin`] gave `version` is whole.
+    #[inline]
+    pub fn check(&self, version: u64) -> Result<(), Torn> {
+        fence(Ordering::Acquire);
+        if self.version.load(Ordering::Relaxed) == version {
+            Ok(())
+        } else {
+            Err(Torn)
+        }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    fn skip(&self) -> usize {
+        self.skip.load(Ordering::Relaxed) as usize
+    }
+
+    /// Brings all heads into the cache at once: a search asks for its three or four lines one after the other.
+    #[inline]
+    pub fn prefetch(&self) {
+        prefetch(&self.version);
+        self.heads.iter().step_by(8).for_each(prefetch);
+    }
+
+    fn is_edge(&self) -> bool {
+        self.lower.is_empty() || self.upper.is_empty()
+    }
+
+    #[inline]
+    fn head(&self, at: usize) -> u64 {
+        self.heads[at].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn entry(&self, at: usize) -> Result<Stored<'_>, Torn> {
+        self.entries[at].load().ok_or(Torn)
+    }
+
+    /// How many of all heads are below `head`: six halvings without a branch and one more look.
+    #[inline]
+    fn heads_below(&self, head: u64) -> usize {
+        let mut rank = 0;
+        for step in [32, 16, 8, 4, 2, 1] {
+            rank |= usize::from(self.head(rank | (step - 1)) < head) * step;
+        }
+        rank + usize::from(self.head(rank) < head)
+    }
+
+    /// How many of the entries lie in front of the gap.
+    #[inline]
+    pub fn rank(&self, gap: &Gap<'_>) -> Result<usize, Torn> {
+        let (len, skip) = (self.len(), self.skip());
+        if skip > 0 && self.is_edge() {
+            let prefix = self.entry(0)?.key();
+            let skipped = |key: &'_ [u8]| key.len().min(skip);
+            match gap.key[..skipped(gap.key)].cmp(&prefix[..skipped(prefix)]) {
+                Order::Less => return Ok(0),
+                Order::Equal => {}
+                Order::Greater => return Ok(len),
+            }
+        }
+        let head = head_of(gap.key, skip);
+        let first = self.heads_below(head);
+        if first >= len || self.head(first) != head || !gap.is_behind(self.entry(first)?, skip) {
+            return Ok(first.min(len));
+        }
+        self.rank_among_equals(gap, skip, first + 1, len)
+    }
+
+    /// The rest of [`Node::rank`]: the heads before `low` are below the gap's or known to lie in front.
+    fn rank_among_equals(
+        &self,
+        gap: &Gap<'_>,
+        skip: usize,
+        mut low: usize,
+        len: usize,
+    ) -> Result<usize, Torn> {
+        let mut high = match head_of(gap.key, skip).checked_add(1) {
+            Some(above) => self.heads_below(above).min(len),
+            None => len,
+        };
+        while low < high {
+            let middle = (low + high) / 2;
+            if gap.is_behind(self.entry(middle)?, skip) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The record behind the first `rank` of a leaf, which may be the first of the next leaf, unless its head tells that
+    /// it is not one of `key`: then it need not be brought from far away.
+    #[inline]
+    pub fn version_behind(&self, rank: usize, key: &[u8]) -> Option<Stored<'_>> {
+        if rank >= self.len() {
+            self.upper.load()
+        } else if self.head(rank) == head_of(key, self.skip()) {
+            self.entries[rank].load()
+        } else {
+            None
+        }
+        .filter(|stored| stored.key() == key)
+    }
+}
+
+/// What only the writer does with one node. The unsafe functions store addresses.
+impl Node {
+    pub fn is_inner(&self) -> bool {
+        self.children.load().is_some()
+    }
+
+    /// The child in which a gap lies that has `rank` entries of this inner node before it.
+    pub fn child_at(&self, rank: usize) -> &Node {
+        let child = self
+            .children
+            .load()
+            .and_then(|children| children[rank].load());
+        child.expect("up to the length there are children")
+    }
+
+    pub fn change(&self) -> Change<'_> {
+        let version = self.version.load(Ordering::Relaxed);
+        debug_assert!(version % 2 == 0, "one writer");
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        Change(self)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.len() == SLOTS
+    }
+
+    /// [`Node::rank`] for the writer, whom nothing disturbs.
+    pub fn rank_of(&self, gap: &Gap<'_>) -> usize {
+        self.rank(gap)
+            .ok()
+            .expect("nobody but the writer changes nodes")
+    }
+
+    /// The entry for the writer.
+    pub fn entry_at(&self, at: usize) -> Stored<'_> {
+        self.entry(at)
+            .ok()
+            .expect("entries below the length are there")
+    }
+
+    /// How many bytes surely begin every key that is or may be looked for here; in an edge node, that is here.
+    fn shared_len(&self) -> usize {
+        let first = self.lower.load().unwrap_or_else(|| self.entry_at(0));
+        let last = self
+            .upper
+            .load()
+            .unwrap_or_else(|| self.entry_at(self.len() - 1));
+        shared_len(first.key(), last.key())
+    }
+
+    /// Chooses `skip` anew where `key`, about to be inserted at `rank`, asks for it.
+    pub fn prepare_for(&self, key: &[u8], rank: usize) {
+        let (len, skip) = (self.len(), self.skip());
+        if len == 0 {
+            return;
+        }
+        if self.is_edge() {
+            let shared = shared_len(key, self.entry_at(0).key());
+            if shared < skip {
+                return self.set_skip(shared);
+            }
+        }
+        let head = head_of(key, skip);
+        let is_equal = |at: usize| self.head(at) == head && self.entry_at(at).key() != key;
+        if (rank < len && is_equal(rank)) || (rank > 0 && is_equal(rank - 1)) {
+            let shared = self
+                .shared_len()
+                .min(shared_len(key, self.entry_at(0).key()));
+            if shared > skip {
+                self.set_skip(shared);
+            }
+        }
+    }
+
+    fn set_skip(&self, skip: usize) {
+        let mut heads = [0; SLOTS];
+        for at in 0..self.len() {
+            heads[at] = head_of(self.entry_at(at).key(), skip);
+        }
+        let _change = self.change();
+        self.skip.store(skip as u32, Ordering::Relaxed);
+        for at in 0..self.len() {
+            self.heads[at].store(heads[at], Ordering::Relaxed);
+        }
+    }
+
+    /// Inserts a record at `rank`, in an inner node with the child that starts with it. Inside a change; there is room,
+    /// and [`Node::prepare_for`] was called.
+    ///
+    /// # Safety
+    /// The record and the child lie in the arena of this node.
+    pub unsafe fn insert(&self, rank: usize, stored: Stored<'_>, child: Option<&Node>) {
+        let (len, head) = (self.len(), head_of(stored.key(), self.skip()));
+        for at in (rank..len).rev() {
+            self.heads[at + 1].store(self.head(at), Ordering::Relaxed);
+            // SAFETY: slots of one node.
+            unsafe { self.entries[at + 1].copy(&self.entries[at]) };
+        }
+        self.heads[rank].store(head, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { self.entries[rank].store(Some(stored)) };
+        if let (Some(children), Some(child)) = (self.children.load(), child) {
+            for at in (rank + 1..=len).rev() {
+                // SAFETY: links of one node.
+                unsafe { children[at + 1].copy(&children[at]) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { children[rank + 1].store(child) };
+        }
+        self.len.store(len as u32 + 1, Ordering::Relaxed);
+    }
+
+    /// Gives this empty node, unknown to readers yet, what `left` has from `from` on; its lower fence is `separator`.
+    ///
+    /// # Safety
+    /// All lie in one arena.
+    pub unsafe fn fill(&self, left: &Node, from: usize, separator: Stored<'_>) {
+        let len = left.len() - from;
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.lower.store(Some(separator));
+            self.upper.copy(&left.upper);
+        }
+        for at in 0..len {
+            self.heads[at].store(left.head(from + at), Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { self.entries[at].copy(&left.entries[from + at]) };
+        }
+        if let (Some(children), Some(old)) = (self.children.load(), left.children.load()) {
+            for (link, moved) in children.iter().zip(&old[from..=left.len()]) {
+                // SAFETY: the caller's promise.
+                unsafe { link.copy(moved) };
+            }
+        }
+        self.skip.store(
+            if len == 0 { 0 } else { left.skip() as u32 },
+            Ordering::Relaxed,
+        );
+        self.len.store(len as u32, Ordering::Relaxed);
+    }
+
+    /// Leaves the first `len` entries; what comes from `upper` on is no longer here. Inside a change.
+    ///
+    /// # Safety
+    /// `upper` lies in the arena of this node.
+    pub unsafe fn cut(&self, len: usize, upper: Stored<'_>) {
+        for at in len..self.len() {
+            self.heads[at].store(u64::MAX, Ordering::Relaxed);
+        }
+        if len == 0 {
+            self.skip.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.upper.store(Some(upper)) };
+        self.len.store(len as u32, Ordering::Relaxed);
+    }
+}

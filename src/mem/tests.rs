@@ -1,0 +1,472 @@
+//! Goal: a memtable is a sorted map from (key, number) to records, for readers in the midst of writing too. Method: the
+//! standard library's map beside it, over many shapes of keys; threads that know what they must see.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::*;
+use crate::merge::{Cursor, Position, Seek};
+use crate::record::Kind;
+use crate::types::{ItemTtl, Timestamp};
+
+/// Miri takes a thousand times as long.
+const fn scaled(count: u64) -> u64 {
+    if cfg!(miri) { count / 40 } else { count }
+}
+
+/// A small generator of numbers that look random (G. Steele and others, SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// Key up, number down.
+type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), (Header, Vec<u8>)>;
+
+fn header_of(dice: &mut Dice, seq: u64) -> Header {
+    let written_at = Timestamp(dice.next() >> dice.below(64));
+    if dice.below(5) == 0 {
+        return Header::tombstone(Seq(seq), written_at);
+    }
+    Header {
+        kind: Kind::Put,
+        seq: Seq(seq),
+        written_at,
+        ttl: match dice.below(3) {
+            0 => ItemTtl::Absent,
+            1 => ItemTtl::Never,
+            _ => ItemTtl::Millis(dice.below(1 << 40)),
+        },
+    }
+}
+
+fn value_of(header: &Header, dice: &mut Dice) -> Vec<u8> {
+    let len = match header.kind {
+        Kind::Tombstone => 0,
+        Kind::Put if dice.below(50) == 0 => 600 + dice.below(5_000),
+        Kind::Put => dice.below(40),
+    };
+    (0..len).map(|at| (at + header.seq.0) as u8).collect()
+}
+
+fn get(memtable: &Memtable, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
+    let entry = memtable.get(hash_key(key), key, Seq(max))?;
+    assert_eq!(entry.value_bytes(), entry.value);
+    Some((entry.header, entry.value.to_vec()))
+}
+
+fn model_get(model: &Model, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
+    let from = (key.to_vec(), std::cmp::Reverse(max));
+    let (found, record) = model.range(from..).next()?;
+    (found.0 == key).then(|| record.clone())
+}
+
+/// The record under the cursor, by every way to read it.
+fn here(cursor: &MemCursor) -> Option<(Vec<u8>, Header, Vec<u8>)> {
+    match cursor.position() {
+        Position::End => None,
+        Position::Ghost(_) => panic!("a memtable has no ghosts"),
+        Position::Record(head) => {
+            let value = cursor.value().unwrap().to_vec();
+            assert_eq!(head.value_len, value.len());
+            assert_eq!(cursor.key_bytes(), head.key);
+            assert_eq!(cursor.value_bytes().unwrap(), value);
+            Some((head.key.to_vec(), head.header, value))
+        }
+    }
+}
+
+fn model_seek(model: &Model, to: Seek<'_>) -> Option<(Vec<u8>, u64)> {
+    use std::cmp::Reverse;
+    let first = |key: &[u8]| (key.to_vec(), Reverse(u64::MAX));
+    let last = |key: &[u8]| (key.to_vec(), Reverse(0));
+    let found = match to {
+        Seek::First => model.first_key_value(),
+        Seek::AtOrAfter(key) => model.range(first(key)..).next(),
+        Seek::After(key) => model
+            .range((Bound::Excluded(last(key)), Bound::Unbounded))
+            .next(),
+        Seek::Last => model.last_key_value(),
+        Seek::AtOrBefore(key) => model.range(..=last(key)).next_back(),
+        Seek::Before(key) => model.range(..first(key)).next_back(),
+    };
+    found.map(|((key, seq), _)| (key.clone(), seq.0))
+}
+
+fn check_seeks(model: &Model, cursor: &mut MemCursor, key: &[u8], dice: &mut Dice) {
+    for to in [
+        Seek::First,
+        Seek::AtOrAfter(key),
+        Seek::After(key),
+        Seek::Last,
+        Seek::AtOrBefore(key),
+        Seek::Before(key),
+    ] {
+        cursor.seek(to, None).unwrap();
+        let mut expected = model_seek(model, to);
+        // A few steps from there, this way and that.
+        for _ in 0..3 {
+            let place = here(cursor).map(|(key, header, _)| (key, header.seq.0));
+            assert_eq!(place, expected, "{to:?}");
+            let Some((key, seq)) = expected else { break };
+            let at = (key, std::cmp::Reverse(seq));
+            let next = if dice.below(3) == 0 {
+                cursor.retreat(None).unwrap();
+                model.range(..at).next_back()
+            } else {
+                cursor.advance(None).unwrap();
+                model.range((Bound::Excluded(at), Bound::Unbounded)).next()
+            };
+            expected = next.map(|((key, seq), _)| (key.clone(), seq.0));
+        }
+    }
+}
+
+fn check_walks(model: &Model, cursor: &mut MemCursor) {
+    let all = || {
+        model
+            .iter()
+            .map(|((key, _), (header, value))| (key.clone(), *header, value.clone()))
+    };
+    cursor.seek(Seek::First, None).unwrap();
+    for expected in all() {
+        assert_eq!(here(cursor), Some(expected));
+        cursor.advance(None).unwrap();
+    }
+    assert_eq!(here(cursor), None);
+    cursor.seek(Seek::Last, None).unwrap();
+    for expected in all().rev() {
+        assert_eq!(here(cursor), Some(expected));
+        cursor.retreat(None).unwrap();
+    }
+    assert_eq!(here(cursor), None);
+    cursor.advance(None).unwrap();
+    cursor.retreat(None).unwrap();
+    assert_eq!(here(cursor), None, "from nowhere to nowhere");
+}
+
+/// A random history of `count` inserts with keys of one shape, held against the model all the way.
+fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) -> Vec<u8>) {
+    let mut dice = Dice(hash_key(name.as_bytes()));
+    let (memtable, mut model) = (Memtable::new(), Model::new());
+    let mut cursor = memtable.cursor();
+    let mut census = Census::default();
+    for number in 0..count {
+        let key = key_of(&mut dice, number);
+        // One in eight out of order, and some of those twice.
+        let seq = if dice.below(8) == 0 {
+            dice.below(count / 4 + 1)
+        } else {
+            count + number
+        };
+        let header = header_of(&mut dice, seq);
+        let value = value_of(&header, &mut dice);
+        memtable.insert(header, &key, &value);
+        let at = (key.clone(), std::cmp::Reverse(seq));
+        model.entry(at).or_insert_with(|| {
+            census.add(&Head {
+                header,
+                key: &key,
+                value_len: value.len(),
+            });
+            (header, value)
+        });
+        let probe = key_of(&mut dice, number / 2);
+        for max in [u64::MAX, 0, seq, seq.wrapping_sub(1), dice.below(2 * count)] {
+            assert_eq!(
+                get(&memtable, &key, max),
+                model_get(&model, &key, max),
+                "{name}"
+            );
+            assert_eq!(
+                get(&memtable, &probe, max),
+                model_get(&model, &probe, max),
+                "{name}"
+            );
+        }
+        if number % 64 == 0 {
+            check_seeks(&model, &mut cursor, &probe, &mut dice);
+        }
+    }
+    check_walks(&model, &mut cursor);
+    assert_eq!(memtable.len(), model.len());
+    assert_eq!(memtable.census(), census);
+    assert_eq!(
+        (memtable.seq_min(), memtable.seq_max()),
+        (census.seq_min, census.seq_max)
+    );
+    for ((key, seq), record) in &model {
+        assert_eq!(get(&memtable, key, seq.0).as_ref(), Some(record), "{name}");
+    }
+    drop(memtable);
+    check_walks(&model, &mut cursor);
+}
+
+#[test]
+fn random_keys() {
+    check_shape("random", scaled(20_000), |dice, _| {
+        [dice.next().to_be_bytes(), dice.next().to_be_bytes()].concat()
+    });
+}
+
+#[test]
+fn keys_with_long_shared_prefixes() {
+    check_shape("prefixes", scaled(12_000), |dice, _| {
+        let host = [
+            "https://example.com/people/of/the/north/",
+            "https://example.com/",
+            "https://example.org/a/",
+        ];
+        format!(
+            "{}{:x}/{}",
+            host[dice.below(3) as usize],
+            dice.below(50),
+            dice.below(200)
+        )
+        .into_bytes()
+    });
+}
+
+#[test]
+fn decimal_keys_in_order_backwards_and_shuffled() {
+    check_shape("ascending", scaled(10_000), |_, number| {
+        format!("sensor:{number:012}").into_bytes()
+    });
+    check_shape("descending", scaled(10_000), |_, number| {
+        format!("sensor:{:012}", 999_999 - number).into_bytes()
+    });
+    check_shape("shuffled", scaled(10_000), |dice, _| {
+        dice.below(100_000).to_string().into_bytes()
+    });
+}
+
+#[test]
+fn keys_of_one_byte_and_keys_that_begin_others() {
+    check_shape("one byte", scaled(6_000), |dice, _| vec![dice.next() as u8]);
+    check_shape("zeros", scaled(6_000), |dice, _| {
+        vec![0; 1 + dice.below(40) as usize]
+    });
+    check_shape("ones", scaled(6_000), |dice, _| {
+        vec![0xff; 1 + dice.below(40) as usize]
+    });
+    check_shape("mixed", scaled(12_000), |dice, _| {
+        let len = 1 + dice.below(12);
+        (0..len)
+            .map(|_| [0, 0xff, b'a'][dice.below(3) as usize])
+            .collect()
+    });
+}
+
+#[test]
+fn many_versions_of_few_keys() {
+    check_shape("one key", scaled(6_000), |_, _| b"the one".to_vec());
+    check_shape("few keys", scaled(12_000), |dice, _| {
+        format!("key/{}", dice.below(9)).into_bytes()
+    });
+}
+
+#[test]
+fn keys_and_values_of_the_largest_size() {
+    let (memtable, mut dice) = (Memtable::new(), Dice(1));
+    let keys: Vec<Vec<u8>> = (0..5)
+        .map(|last| [vec![b'k'; 65_534], vec![last]].concat())
+        .collect();
+    let value = vec![7; if cfg!(miri) { 1 << 16 } else { 64 << 20 }];
+    for (seq, key) in keys.iter().enumerate() {
+        let header = Header {
+            kind: Kind::Put,
+            ..header_of(&mut dice, seq as u64)
+        };
+        memtable.insert(header, key, if seq == 3 { &value } else { b"small" });
+    }
+    assert!(get(&memtable, &keys[3], 9).unwrap().1 == value);
+    assert_eq!(get(&memtable, &keys[4], 9).unwrap().1, b"small");
+    let mut cursor = memtable.cursor();
+    cursor.seek(Seek::AtOrAfter(&keys[3]), None).unwrap();
+    let kept = (cursor.key_bytes(), cursor.value_bytes().unwrap());
+    assert!(memtable.bytes() > value.len() && memtable.bytes() < value.len() + (2 << 20));
+    drop((memtable, cursor));
+    assert!(
+        kept.0 == keys[3] && kept.1 == value,
+        "bytes outlive the memtable"
+    );
+}
+
+#[test]
+fn an_empty_one_is_small_and_knows_it() {
+    let memtable = Memtable::new();
+    assert_eq!(
+        (memtable.bytes(), memtable.len(), memtable.is_empty()),
+        (0, 0, true)
+    );
+    assert_eq!((memtable.seq_min(), memtable.seq_max()), (Seq::MAX, Seq(0)));
+    assert_eq!(get(&memtable, b"k", u64::MAX), None);
+    let mut cursor = memtable.cursor();
+    check_seeks(&Model::new(), &mut cursor, b"k", &mut Dice(0));
+    memtable.insert(Header::tombstone(Seq(5), Timestamp(1)), b"k", b"");
+    assert!(memtable.bytes() < 8 << 10 && !memtable.is_empty());
+}
+
+#[test]
+fn range_deletes_are_a_list() {
+    let memtable = Memtable::new();
+    let range = |seq: u64| KeyRange {
+        from: seq.to_be_bytes().to_vec(),
+        to: None,
+    };
+    let numbers: Vec<u64> = (1..40).chain([3, 100, 50, 100]).collect();
+    numbers
+        .iter()
+        .for_each(|&seq| memtable.delete_range(range(seq), Seq(seq)));
+    assert!(!memtable.is_empty());
+    assert_eq!(
+        (memtable.seq_min(), memtable.seq_max(), memtable.len()),
+        (Seq(1), Seq(100), 0)
+    );
+    let expected: Vec<u64> = (1..40).chain([100, 50]).collect();
+    assert_eq!(memtable.range_deletes().len(), expected.len());
+    for (there, seq) in memtable.range_deletes().zip(expected) {
+        assert_eq!(
+            *there,
+            RangeDelete {
+                range: range(seq),
+                seq: Seq(seq)
+            }
+        );
+    }
+}
+
+/// Goal: whoever has seen that number n is written finds what n wrote and all before, in gets and in walks, and walks are
+/// in order. Method: write number n goes to a key that follows from n; the writer publishes n; readers take the published
+/// number first, then look.
+fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
+    let (memtable, published, done) = (Memtable::new(), AtomicU64::new(0), AtomicBool::new(false));
+    let (memtable, published, done, key_of) = (&memtable, &published, &done, &key_of);
+    thread::scope(|scope| {
+        for reader in 0..2 {
+            scope.spawn(move || {
+                let (mut dice, mut lookups) = (Dice(reader), 0);
+                while !done.load(Ordering::Acquire) || lookups < 10 {
+                    let now = published.load(Ordering::Acquire);
+                    let seq = 1 + dice.below(now + 1);
+                    let key = key_of(seq);
+                    let found = get(memtable, &key, seq);
+                    let seen = found.as_ref().is_some_and(|(header, value)| {
+                        header.seq == Seq(seq) && *value == seq.to_le_bytes()
+                    });
+                    assert!(seen || seq > now, "{seq} of {now}: {found:?}");
+                    lookups += 1;
+                }
+            });
+        }
+        for forwards in [true, false] {
+            scope.spawn(move || {
+                let (mut cursor, mut walks) = (memtable.cursor(), 0);
+                while !done.load(Ordering::Acquire) || walks < 1 {
+                    let now = published.load(Ordering::Acquire);
+                    walk(&mut cursor, now, forwards);
+                    walks += 1;
+                }
+            });
+        }
+        for seq in 1..=writes {
+            let header = Header {
+                kind: Kind::Put,
+                seq: Seq(seq),
+                written_at: Timestamp(seq),
+                ttl: ItemTtl::Never,
+            };
+            memtable.insert(header, &key_of(seq), &seq.to_le_bytes());
+            published.store(seq, Ordering::Release);
+        }
+        done.store(true, Ordering::Release);
+    });
+}
+
+/// Walks over everything and finds each number up to `now` once.
+fn walk(cursor: &mut MemCursor, now: u64, forwards: bool) {
+    let (mut found, mut before) = (0, None::<(Vec<u8>, Seq)>);
+    cursor
+        .seek(if forwards { Seek::First } else { Seek::Last }, None)
+        .unwrap();
+    while let Position::Record(head) = cursor.position() {
+        if let Some((key, seq)) = &before {
+            let order = crate::record::order(key, *seq, head.key, head.header.seq);
+            assert_eq!(order.is_lt(), forwards, "in order, nothing twice");
+            assert!(order.is_ne());
+        }
+        assert_eq!(cursor.value().unwrap(), head.header.seq.0.to_le_bytes());
+        found += u64::from(head.header.seq.0 <= now);
+        before = Some((head.key.to_vec(), head.header.seq));
+        if forwards {
+            cursor.advance(None).unwrap();
+        } else {
+            cursor.retreat(None).unwrap();
+        }
+    }
+    assert_eq!(found, now, "forwards: {forwards}");
+}
+
+#[test]
+fn readers_beside_a_writer_of_random_keys() {
+    check_concurrent(scaled(40_000), |seq| {
+        Dice(seq).next().to_be_bytes().to_vec()
+    });
+}
+
+#[test]
+fn readers_beside_a_writer_of_ordered_keys() {
+    check_concurrent(scaled(40_000), |seq| {
+        format!("a/long/prefix/{seq:09}").into_bytes()
+    });
+}
+
+#[test]
+fn readers_beside_a_writer_of_shared_prefixes() {
+    check_concurrent(scaled(40_000), |seq| {
+        let number = Dice(seq).next();
+        format!("table{:02}/row/{:07}", number % 7, number / 7 % 9_999_999).into_bytes()
+    });
+}
+
+#[test]
+fn readers_beside_a_writer_of_few_keys() {
+    check_concurrent(scaled(20_000), |seq| {
+        vec![b'k'; 1 + (Dice(seq).next() % 5) as usize]
+    });
+}
+
+/// Goal: writers that do not keep to one at a time lose nothing. Method: two of them, each its own keys.
+#[test]
+fn a_second_writer_waits() {
+    let (memtable, count) = (&Memtable::new(), scaled(4_000));
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            scope.spawn(move || {
+                for number in 0..count {
+                    let seq = 2 * number + writer;
+                    memtable.insert(
+                        Header::tombstone(Seq(seq), Timestamp(0)),
+                        &seq.to_be_bytes(),
+                        b"",
+                    );
+                }
+            });
+        }
+    });
+    assert_eq!(memtable.len() as u64, 2 * count);
+    assert!((0..2 * count).all(|seq| get(memtable, &seq.to_be_bytes(), seq).is_some()));
+}

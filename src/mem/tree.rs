@@ -1,0 +1,463 @@
+//! An ordered set of records in one arena: a B+ tree with one writer and any number of readers that take no lock.
+//!
+//! Order is that of records: key up, sequence number down. A place between two records is a [`Gap`]; its leaf is the one
+//! that has the record before it (or the first leaf), so the record behind it may be the first of the next leaf, which
+//! the leaf knows as its upper fence. Nodes are never merged nor freed, and links between leaves are not needed: a walk
+//! goes from the root to the gap at the fence, through nodes that lie in the nearest cache.
+//!
+//! **The writer** splits full inner nodes on its way down, so that a split always finds room in the parent. A split
+//! makes the parent's version odd, then the node's; moves the upper half out, hangs it into the parent; makes the node's
+//! version even, then the parent's. Above a root that is full a new root is put first, by the pointer to it. Nothing is
+//! allocated while a version is odd, so that a reader seldom has to wait, and then for nanoseconds.
+//!
+//! **A reader** goes down so: read the child's address and *then the child's version*, and *then* check that the node
+//! still has the version under which the child was chosen. Only so is the child's version one under which the child had
+//! the gap. At last the leaf is searched, and its version checked: it must be the one that was read before its parent was
+//! checked. Whatever fails, the way starts anew at the root. Why that is right:
+//!
+//! * Which gaps a node has changes only when it is split. Suppose a reader's gap leaves node N for the new half.
+//!   If the reader took N's version before the split, then the last check of N fails, for it comes after: either it sees
+//!   the changed version, or nothing that was read in N was changed yet.
+//! * If it took N's version after the split, it acquired that from the writer, who had made the parent's version odd
+//!   before. The check of the parent comes later, so it sees the odd version or a later one. It fails, unless the parent
+//!   was chosen from at that later version too: then the new half hung there already, and the gap would have led to it.
+//! * The root has the pointer to it for a parent: it is read again after the root's version was. A full root gets its
+//!   parent before it is split, so a version from after the split comes with the new pointer.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crossbeam_utils::Backoff;
+
+use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
+use super::node::{Gap, Node, SLOTS, Torn};
+use crate::record::Header;
+use crate::types::Seq;
+
+/// The tree and the memory it lies in.
+pub struct Tree {
+    /// Nothing before the first record.
+    root: Link<Node>,
+    arena: Arena,
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tree {
+    /// Memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    /// The newest version of `key` that is not above `max`.
+    pub fn get(self: &Arc<Self>, key: &[u8], max: Seq) -> Option<Entry<'_>> {
+        let gap = Gap::before(key, max);
+        let stored = self.read(
+            |node| node.rank(&gap),
+            |leaf, rank| Ok(leaf.version_behind(rank, key)),
+        )??;
+        Some(Entry {
+            header: stored.header(),
+            value: stored.value(),
+            stored,
+            tree: self,
+        })
+    }
+
+    /// Goes down by `rank` and gives what `take` makes of the leaf and the rank there. Both are called until nothing
+    /// disturbs them; nothing when there are no records.
+    #[inline]
+    fn read<'a, T>(
+        &'a self,
+        rank: impl Fn(&Node) -> Result<usize, Torn>,
+        mut take: impl FnMut(&'a Node, usize) -> Result<T, Torn>,
+    ) -> Option<T> {
+        let backoff = Backoff::new();
+        loop {
+            match self.try_read(self.root.load()?, &rank, &mut take) {
+                Ok(taken) => return Some(taken),
+                Err(Torn) => backoff.snooze(),
+            }
+        }
+    }
+
+    #[inline]
+    fn try_read<'a, T>(
+        &'a self,
+        root: &'a Node,
+        rank: impl Fn(&Node) -> Result<usize, Torn>,
+        mut take: impl FnMut(&'a Node, usize) -> Result<T, Torn>,
+    ) -> Result<T, Torn> {
+        let (mut node, mut version) = (root, root.begin());
+        if !self.root.load().is_some_and(|now| ptr::eq(now, root)) {
+            return Err(Torn);
+        }
+        while let Some(children) = node.children.load() {
+            let child = children[rank(node)?].load().ok_or(Torn)?;
+            child.prefetch();
+            // This must come before the check of the parent: see the head of this file.
+            let child_version = child.begin();
+            node.check(version)?;
+            (node, version) = (child, child_version);
+        }
+        let taken = take(node, rank(node)?)?;
+        node.check(version)?;
+        Ok(taken)
+    }
+}
+
+/// The right to insert: a tree has one.
+#[derive(Debug)]
+pub struct Writer {
+    tree: Arc<Tree>,
+    brk: Brk,
+}
+
+impl Writer {
+    /// An empty tree and its writer.
+    pub fn new(pool: Arc<Pool>) -> (Arc<Tree>, Writer) {
+        let tree = Arc::new(Tree {
+            root: Link::empty(),
+            arena: Arena::new(pool),
+        });
+        (
+            tree.clone(),
+            Writer {
+                tree,
+                brk: Brk::new(),
+            },
+        )
+    }
+
+    /// Inserts a record, and says whether it was missing: one that is there already, by key and number, stays.
+    pub fn insert(&mut self, header: &Header, key: &[u8], value: &[u8]) -> bool {
+        let gap = Gap::before(key, header.seq);
+        let (parent, leaf) = self.leaf_of(&gap);
+        let rank = leaf.rank_of(&gap);
+        if leaf
+            .version_behind(rank, key)
+            .is_some_and(|there| there.seq() == header.seq)
+        {
+            return false;
+        }
+        // SAFETY: `brk` is used with this tree's arena only.
+        let stored = unsafe { self.brk.store(&self.tree.arena, header, key, value) };
+        leaf.prepare_for(key, rank);
+        if !leaf.is_full() {
+            put(leaf, rank, stored);
+            return true;
+        }
+        // Keys that come in order leave full leaves behind.
+        let cut = if rank == SLOTS { SLOTS } else { SLOTS / 2 };
+        let separator = if cut == SLOTS {
+            stored
+        } else {
+            leaf.entry_at(cut)
+        };
+        let right = self.half(leaf, cut, separator);
+        if rank > cut || rank == SLOTS {
+            put(right, rank - cut, stored);
+            self.hang(parent, leaf, cut, separator, right);
+        } else {
+            self.hang(parent, leaf, cut, separator, right);
+            put(leaf, rank, stored);
+        }
+        true
+    }
+
+    /// The leaf of a gap and its parent, which is not full.
+    fn leaf_of(&self, gap: &Gap<'_>) -> (Option<&Node>, &Node) {
+        let mut parent = None;
+        let mut node = match self.tree.root.load() {
+            Some(root) => root,
+            None => self.plant(None),
+        };
+        while node.is_inner() {
+            let mut rank = node.rank_of(gap);
+            if node.is_full() {
+                // Separators that come in order leave full nodes behind too.
+                let cut = if rank == SLOTS { SLOTS - 1 } else { SLOTS / 2 };
+                let separator = node.entry_at(cut);
+                let right = self.half(node, cut + 1, separator);
+                self.hang(parent, node, cut, separator, right);
+                if rank > cut {
+                    (node, rank) = (right, rank - cut - 1);
+                }
+            }
+            parent = Some(node);
+            node = node.child_at(rank);
+            node.prefetch();
+        }
+        (parent, node)
+    }
+
+    /// A root: a leaf, or an inner node above the old root, which readers may go on using until that is split.
+    fn plant(&self, below: Option<&Node>) -> &Node {
+        let root = self.node(below.is_some());
+        // SAFETY: all of them lie in this tree's arena.
+        unsafe {
+            if let (Some(children), Some(below)) = (root.children.load(), below) {
+                children[0].store(below);
+            }
+            self.tree.root.store(root);
+        }
+        root
+    }
+
+    /// An empty node that nobody knows.
+    fn node(&self, is_inner: bool) -> &Node {
+        let arena = &self.tree.arena;
+        // SAFETY: `brk` is used with this tree's arena only, and what lies there may point there.
+        unsafe {
+            let node = self.brk.place(arena, Node::empty());
+            if is_inner {
+                node.children
+                    .store(self.brk.place(arena, [const { Link::empty() }; SLOTS + 1]));
+            }
+            node
+        }
+    }
+
+    /// A node, unknown to readers yet, with what `left` has from `from` on, starting at `separator`.
+    fn half(&self, left: &Node, from: usize, separator: Stored<'_>) -> &Node {
+        let right = self.node(left.is_inner());
+        // SAFETY: all of them lie in this tree's arena.
+        unsafe { right.fill(left, from, separator) };
+        right
+    }
+
+    /// Ends a split: leaves the first `cut` entries in `left`, and `right`, with the rest, becomes its neighbour.
+    fn hang(
+        &self,
+        parent: Option<&Node>,
+        left: &Node,
+        cut: usize,
+        separator: Stored<'_>,
+        right: &Node,
+    ) {
+        let parent = match parent {
+            Some(parent) => parent,
+            None => self.plant(Some(left)),
+        };
+        let rank = parent.rank_of(&Gap::before(separator.key(), separator.seq()));
+        parent.prepare_for(separator.key(), rank);
+        // In this order, and undone in the other: see the head of this file.
+        let _parent = parent.change();
+        let _left = left.change();
+        // SAFETY: all of them lie in this tree's arena.
+        unsafe {
+            left.cut(cut, separator);
+            parent.insert(rank, separator, Some(right));
+        }
+    }
+}
+
+/// Inserts a record of the leaf's arena into a leaf that has room and is prepared for it.
+fn put(leaf: &Node, rank: usize, stored: Stored<'_>) {
+    let _change = leaf.change();
+    // SAFETY: the caller, the one writer, made it in the arena of its tree.
+    unsafe { leaf.insert(rank, stored, None) };
+}
+
+/// A place in the tree: a copy of one leaf's addresses, taken at one moment, and an index there. Records that are inserted
+/// into the stretch of keys which it covers are seen when it comes by again.
+pub struct Window {
+    tree: Arc<Tree>,
+    /// Those of [`Window::tree`], kept alive by it; so are the fences.
+    entries: [Option<Stored<'static>>; SLOTS],
+    lower: Option<Stored<'static>>,
+    upper: Option<Stored<'static>>,
+    len: usize,
+    /// At or above `len`: nowhere.
+    at: usize,
+}
+
+/// How many records ahead are fetched into the cache, walking.
+const AHEAD: usize = 8;
+
+impl Window {
+    /// Nowhere in the tree.
+    pub fn new(tree: Arc<Tree>) -> Window {
+        Window {
+            tree,
+            entries: [None; SLOTS],
+            lower: None,
+            upper: None,
+            len: 0,
+            at: 0,
+        }
+    }
+
+    /// The record here.
+    #[inline]
+    pub fn stored(&self) -> Option<Stored<'_>> {
+        if self.at < self.len {
+            self.entries[self.at]
+        } else {
+            None
+        }
+    }
+
+    /// To the first record.
+    pub fn first(&mut self) {
+        self.at = self.load(|_| Ok(0));
+        self.prefetch_from(0);
+    }
+
+    /// To the last record.
+    pub fn last(&mut self) {
+        self.at = self.load(|node| Ok(node.len())).wrapping_sub(1);
+    }
+
+    /// To the record behind a gap.
+    pub fn behind(&mut self, gap: &Gap<'_>) {
+        self.at = self.load(|node| node.rank(gap));
+        if self.at == self.len {
+            self.next_leaf();
+        }
+        self.prefetch_from(self.at);
+    }
+
+    /// To the record in front of a gap.
+    pub fn in_front(&mut self, gap: &Gap<'_>) {
+        self.at = self.load(|node| node.rank(gap)).wrapping_sub(1);
+    }
+
+    /// To the next record; from nowhere to nowhere.
+    #[inline]
+    pub fn advance(&mut self) {
+        if self.at >= self.len {
+            return;
+        }
+        self.at += 1;
+        if self.at == self.len {
+            self.next_leaf();
+        } else if let Some(Some(ahead)) = self.entries[..self.len].get(self.at + AHEAD) {
+            ahead.prefetch();
+        }
+    }
+
+    /// To the record before; from nowhere to nowhere.
+    #[inline]
+    pub fn retreat(&mut self) {
+        if self.at >= self.len {
+            return;
+        }
+        match (self.at, self.lower) {
+            (0, Some(lower)) => self.in_front(&Gap::before(lower.key(), lower.seq())),
+            (at, _) => self.at = at.wrapping_sub(1),
+        }
+    }
+
+    fn next_leaf(&mut self) {
+        if let Some(upper) = self.upper {
+            // The leaf of the gap behind it starts with it, or did: then it is the one before the gap.
+            self.at = self.load(|node| node.rank(&Gap::after(upper.key(), upper.seq()))) - 1;
+            self.prefetch_from(self.at);
+        }
+    }
+
+    fn prefetch_from(&self, at: usize) {
+        self.entries[..self.len]
+            .iter()
+            .skip(at)
+            .take(AHEAD)
+            .flatten()
+            .for_each(|stored| stored.prefetch());
+    }
+
+    /// Copies the leaf to which `rank` leads and gives the rank there.
+    fn load(&mut self, rank: impl Fn(&Node) -> Result<usize, Torn>) -> usize {
+        let Window {
+            tree,
+            entries,
+            lower,
+            upper,
+            len,
+            ..
+        } = self;
+        // SAFETY: the window holds the tree as long as these, and lends them no longer than itself.
+        let keep = |slot: &Slot| slot.load().map(|stored| unsafe { stored.detach() });
+        let rank = tree.read(rank, |leaf, rank| {
+            *len = leaf.len();
+            for (entry, slot) in entries.iter_mut().zip(&leaf.entries[..*len]) {
+                *entry = keep(slot);
+            }
+            (*lower, *upper) = (keep(&leaf.lower), keep(&leaf.upper));
+            Ok(rank)
+        });
+        rank.unwrap_or(0)
+    }
+
+    /// The key here; nothing nowhere.
+    pub fn key_bytes(&self) -> Option<Bytes> {
+        self.stored()
+            .map(|stored| keep(&self.tree, stored, |stored| stored.key()))
+    }
+
+    /// The value here; nothing nowhere.
+    pub fn value_bytes(&self) -> Option<Bytes> {
+        self.stored()
+            .map(|stored| keep(&self.tree, stored, |stored| stored.value()))
+    }
+}
+
+/// What a get finds.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    /// Where it lies.
+    pub value: &'a [u8],
+    stored: Stored<'a>,
+    tree: &'a Arc<Tree>,
+}
+
+impl Entry<'_> {
+    /// The value for longer than the borrow, without a copy when it is long.
+    pub fn value_bytes(&self) -> Bytes {
+        keep(self.tree, self.stored, |stored| stored.value())
+    }
+}
+
+/// Up to here a copy costs less than keeping the tree, in time and in memory.
+const COPY_MAX: usize = 512;
+
+/// Bytes of a record that lies in `tree`: private, for it relies on that.
+fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Bytes {
+    let bytes = part(stored);
+    if bytes.len() <= COPY_MAX {
+        return Bytes::copy_from_slice(bytes);
+    }
+    // SAFETY: `Kept` holds the tree as long as the record, and lends it no longer than itself.
+    let stored = unsafe { stored.detach() };
+    Bytes::from_owner(Kept {
+        stored,
+        part,
+        _tree: tree.clone(),
+    })
+}
+
+type Part = for<'a> fn(Stored<'a>) -> &'a [u8];
+
+struct Kept {
+    stored: Stored<'static>,
+    part: Part,
+    _tree: Arc<Tree>,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        (self.part)(self.stored)
+    }
+}

@@ -1,0 +1,587 @@
+//! Some kilobytes of records.
+//!
+//! ```text
+//! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
+//! body     entry* | entry offset* | hash byte* | lowest seq u64 | earliest written_at u64 | count u32
+//!          an offset is a u16 when the body is shorter than 64 KiB, else a u32; it counts from the body's start
+//! entry    key length varint | key | header (record.rs, from the two lowest) | value length varint | value
+//! value    its bytes, or, when there are more than 16 KiB:
+//!          number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
+//! ```
+//!
+//! The hash byte is bits 32 to 39 of the key's hash, which the filter hardly uses. A get compares them, eight at a
+//! time, and looks only at the entries that match: about one, where a binary search would look at six.
+
+use std::ops::Range;
+
+use crate::coding::{Malformed, Reader, put_varint};
+use crate::expiry::Census;
+use crate::record::{Base, Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
+use crate::table::codec::{Codec, Packer};
+use crate::table::format::{LARGE_VALUE_LEN, checksum};
+use crate::types::{Compression, Seq, Timestamp};
+
+/// Bytes behind a body.
+pub const TRAILER_LEN: usize = 9;
+/// Bytes behind the hash bytes of a body.
+const TAIL_LEN: usize = 20;
+/// Bodies from this length on have u32 offsets.
+const WIDE_LEN: usize = 1 << 16;
+/// More than this, with forty bytes around each record, might not fit a u32.
+const MAX_PENDING_LEN: usize = u32::MAX as usize - (1 << 28);
+
+/// What stands behind a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    /// Bytes of the body.
+    pub body_len: usize,
+    /// How it is stored.
+    pub codec: Codec,
+    /// Of the stored body and the two fields above.
+    pub crc: u32,
+}
+
+impl Trailer {
+    /// The trailer of a stored block.
+    #[inline]
+    pub fn read(block: &[u8]) -> Result<Trailer, Malformed> {
+        let at = block.len().saturating_sub(TRAILER_LEN);
+        let trailer = block.last_chunk().and_then(Trailer::decode);
+        trailer
+            .filter(|trailer| trailer.codec.can_hold(at, trailer.body_len))
+            .ok_or(Malformed {
+                offset: at,
+                what: "a block's trailer does not fit it",
+            })
+    }
+
+    #[inline]
+    fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
+        let [a, b, c, d, codec, crc @ ..] = *bytes;
+        Some(Trailer {
+            body_len: u32::from_le_bytes([a, b, c, d]) as usize,
+            codec: Codec::from_byte(codec)?,
+            crc: u32::from_le_bytes(crc),
+        })
+    }
+}
+
+/// Where a large value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How many large values stand before it in the file.
+    pub number: u64,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes it takes there.
+    pub stored_len: u64,
+    /// How it is stored.
+    pub codec: Codec,
+    /// Of the stored bytes.
+    pub crc: u32,
+}
+
+impl Extent {
+    /// Appends the picture in this file's head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.number);
+        put_varint(out, self.offset);
+        put_varint(out, self.stored_len);
+        out.push(self.codec as u8);
+        out.extend_from_slice(&self.crc.to_le_bytes());
+    }
+
+    fn decode(reader: &mut Reader<'_>, value_len: usize) -> Result<Extent, Malformed> {
+        let at = reader.clone();
+        let (number, offset) = (reader.varint()?, reader.varint()?);
+        let stored_len = reader.varint_up_to(MAX_VALUE_LEN as u64)?;
+        match Codec::from_byte(reader.u8()?) {
+            Some(codec) if codec.can_hold(stored_len as usize, value_len) => Ok(Extent {
+                number,
+                offset,
+                stored_len,
+                codec,
+                crc: reader.u32()?,
+            }),
+            _ => Err(at.malformed("a large value's length does not fit it")),
+        }
+    }
+}
+
+/// One record as it lies in a body. Small, for a walk makes one at each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    key_at: u32,
+    key_len: u32,
+    value_at: u32,
+    value_len: u32,
+}
+
+impl Entry {
+    /// Where in the body its key is.
+    #[inline]
+    pub fn key(&self) -> Range<usize> {
+        self.key_at as usize..self.key_at as usize + self.key_len as usize
+    }
+
+    /// Bytes of the value.
+    #[inline]
+    pub fn value_len(&self) -> usize {
+        self.value_len as usize
+    }
+
+    /// Where in the body its value is; `None` when it lies outside, at its extent.
+    #[inline]
+    pub fn value(&self) -> Option<Range<usize>> {
+        let (at, len) = (self.value_at as usize, self.value_len as usize);
+        (len <= LARGE_VALUE_LEN).then_some(at..at + len)
+    }
+}
+
+/// Where things are in a body; made once, then used with the same bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    base: Base,
+    count: usize,
+    offsets_at: usize,
+    hashes_at: usize,
+    wide: bool,
+}
+
+/// A body, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl Layout {
+    /// Finds its way in `body`.
+    #[inline]
+    pub fn of(body: &[u8]) -> Result<Layout, Malformed> {
+        let malformed = |what| Malformed { offset: 0, what };
+        let Some(tail_at) = body.len().checked_sub(TAIL_LEN) else {
+            return Err(malformed("a block that is too short"));
+        };
+        let mut tail = Reader::new(&body[tail_at..]);
+        let base = Base {
+            seq: Seq(tail.u64()?),
+            written_at: Timestamp(tail.u64()?),
+        };
+        let count = tail.u32()? as usize;
+        let wide = body.len() >= WIDE_LEN;
+        let side_len = count.checked_mul(if wide { 5 } else { 3 });
+        match side_len.and_then(|side| tail_at.checked_sub(side)) {
+            Some(offsets_at) if count > 0 && u32::try_from(body.len()).is_ok() => Ok(Layout {
+                base,
+                count,
+                offsets_at,
+                hashes_at: tail_at - count,
+                wide,
+            }),
+            _ => Err(malformed("a block whose count does not fit it")),
+        }
+    }
+
+    /// How many entries there are: at least one.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The body that this is the layout of.
+    #[inline]
+    pub fn block<'a>(&self, body: &'a [u8]) -> Block<'a> {
+        Block {
+            bytes: body,
+            layout: *self,
+        }
+    }
+}
+
+impl<'a> Block<'a> {
+    /// Where entry `index` starts; `count` is where the last one ends.
+    #[inline]
+    fn offset(&self, index: usize) -> usize {
+        let Layout {
+            count,
+            offsets_at,
+            hashes_at,
+            wide,
+            ..
+        } = self.layout;
+        if index == count {
+            return offsets_at;
+        }
+        let offsets = &self.bytes[offsets_at..hashes_at];
+        if wide {
+            u32::from_le_bytes(offsets.as_chunks().0[index]) as usize
+        } else {
+            u16::from_le_bytes(offsets.as_chunks().0[index]) as usize
+        }
+    }
+
+    /// Where in the body entry `index` starts, and its bytes.
+    #[inline(always)]
+    fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
+        let (start, end) = (self.offset(index), self.offset(index + 1));
+        match self.bytes.get(start..end) {
+            Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
+            _ => Err(Malformed {
+                offset: self.layout.offsets_at,
+                what: "an entry's offset lies outside the block",
+            }),
+        }
+    }
+
+    /// The key of entry `index`.
+    #[inline]
+    pub fn key(&self, index: usize) -> Result<&'a [u8], Malformed> {
+        let (start, bytes) = self.bytes_of(index)?;
+        match bytes {
+            // Most keys are shorter than 128 bytes, and so is their length one byte.
+            [len @ ..0x80, rest @ ..] if usize::from(*len) <= rest.len() => {
+                Ok(&rest[..usize::from(*len)])
+            }
+            _ => Reader::new(bytes)
+                .prefixed()
+                .map_err(|bad| inside(start, bad)),
+        }
+    }
+
+    /// Entry `index`.
+    #[inline(always)]
+    pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
+        let (start, bytes) = self.bytes_of(index)?;
+        self.read_entry(start, bytes)
+            .map_err(|bad| inside(start, bad))
+    }
+
+    #[inline(always)]
+    fn read_entry(&self, start: usize, bytes: &'a [u8]) -> Result<Entry, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let key_len = reader.varint_up_to(MAX_KEY_LEN as u64)? as usize;
+        let key_at = start + reader.offset();
+        reader.bytes(key_len)?;
+        let header = Header::decode(self.layout.base, &mut reader)?;
+        let value_len = reader.varint_up_to(MAX_VALUE_LEN as u64)? as usize;
+        let value_at = start + reader.offset();
+        let fits = value_len == reader.remaining() || value_len > LARGE_VALUE_LEN;
+        if !fits || key_len == 0 || (header.is_tombstone() && value_len > 0) {
+            return Err(reader.malformed("an entry that does not add up"));
+        }
+        Ok(Entry {
+            header,
+            key_at: key_at as u32,
+            key_len: key_len as u32,
+            value_at: value_at as u32,
+            value_len: value_len as u32,
+        })
+    }
+
+    /// Where the large value of entry `index` lies.
+    pub fn extent(&self, index: usize) -> Result<Extent, Malformed> {
+        let (start, bytes) = self.bytes_of(index)?;
+        let entry = self.read_entry(start, bytes)?;
+        let mut reader = Reader::new(&bytes[entry.value_at as usize - start..]);
+        let extent = Extent::decode(&mut reader, entry.value_len())?;
+        match reader.is_empty() {
+            true => Ok(extent),
+            false => Err(reader.malformed("an entry that does not add up")),
+        }
+    }
+
+    /// The bytes of the hash bytes.
+    fn hashes(&self) -> &'a [u8] {
+        &self.bytes[self.layout.hashes_at..][..self.layout.count]
+    }
+
+    /// The newest version of `key` at or below `max`, and which entry it is. `hash` is the key's.
+    #[inline]
+    pub fn find(
+        &self,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
+        let mut from = 0;
+        while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
+            if self.key(index)? == key {
+                let entry = self.entry(index)?;
+                return match entry.header.seq <= max {
+                    true => Ok(Some((index, entry))),
+                    false => self.find_older(index + 1, key, max),
+                };
+            }
+            from = index + 1;
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn find_older(
+        &self,
+        from: usize,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
+        let index = self.partition_point(from, |index| {
+            let seq = self.entry(index)?.header.seq;
+            Ok(order(self.key(index)?, seq, key, max).is_lt())
+        })?;
+        if index == self.layout.count || self.key(index)? != key {
+            return Ok(None);
+        }
+        Ok(Some((index, self.entry(index)?)))
+    }
+
+    /// How many entries have a key below `key`.
+    pub fn below(&self, key: &[u8]) -> Result<usize, Malformed> {
+        self.partition_point(0, |index| Ok(self.key(index)? < key))
+    }
+
+    /// How many entries have a key at or below `key`.
+    pub fn up_to(&self, key: &[u8]) -> Result<usize, Malformed> {
+        self.partition_point(0, |index| Ok(self.key(index)? <= key))
+    }
+
+    /// The first entry from `low` on for which `before` is false, where it is true up to some entry and false from there.
+    #[inline]
+    fn partition_point(
+        &self,
+        mut low: usize,
+        before: impl Fn(usize) -> Result<bool, Malformed>,
+    ) -> Result<usize, Malformed> {
+        let mut high = self.layout.count;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match before(middle)? {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// The two lowest numbers and the hash bytes are those of the entries, and the entries fill their room: what only
+    /// a whole reading can tell. `hashes` are those of the entries' keys.
+    pub fn is_exact(&self, entries: &[Entry], hashes: &[u64]) -> bool {
+        let base = Base {
+            seq: entries
+                .iter()
+                .map(|entry| entry.header.seq)
+                .min()
+                .unwrap_or_default(),
+            written_at: entries
+                .iter()
+                .map(|entry| entry.header.written_at)
+                .min()
+                .unwrap_or_default(),
+        };
+        base == self.layout.base
+            && self.offset(0) == 0
+            && hashes
+                .iter()
+                .map(|&hash| hash_byte(hash))
+                .eq(self.hashes().iter().copied())
+    }
+}
+
+fn inside(start: usize, bad: Malformed) -> Malformed {
+    Malformed {
+        offset: start + bad.offset,
+        ..bad
+    }
+}
+
+#[inline]
+fn hash_byte(hash: u64) -> u8 {
+    (hash >> 32) as u8
+}
+
+/// The first place from `from` on that may hold `byte`: one that holds it is never passed over; one that follows such a
+/// place in its word may be named without holding it.
+#[inline]
+fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    let matches = |word: [u8; 8]| {
+        let zeros = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
+        zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut wanted = u64::MAX << (from % 8 * 8);
+    for (number, word) in words.iter().enumerate().skip(from / 8) {
+        let found = matches(*word) & wanted;
+        if found != 0 {
+            return Some(number * 8 + found.trailing_zeros() as usize / 8);
+        }
+        wanted = u64::MAX;
+    }
+    (from.max(words.len() * 8)..bytes.len()).find(|&at| rest[at % 8] == byte)
+}
+
+/// The value of a record that is added.
+pub enum Addition<'a> {
+    /// Its bytes.
+    Inline(&'a [u8]),
+    /// Where it lies.
+    Large(&'a Extent),
+}
+
+struct Pending {
+    header: Header,
+    hash_byte: u8,
+    key_len: usize,
+    value_len: usize,
+    /// Bytes of the value, or of its extent.
+    stored_len: usize,
+}
+
+/// Gathers records until their block is cut. The base of the headers is known only then, so they wait undecided.
+#[derive(Default)]
+pub struct BlockBuilder {
+    pending: Vec<Pending>,
+    /// Key, value, key, value ...
+    bytes: Vec<u8>,
+    census: Census,
+    /// Reused from block to block.
+    body: Vec<u8>,
+    offsets: Vec<usize>,
+}
+
+impl BlockBuilder {
+    /// There are no records.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// About how long the body is: a header of six bytes, two lengths of three, an offset and a hash byte for each record.
+    pub fn len(&self) -> usize {
+        TAIL_LEN + self.bytes.len() + self.pending.len() * 12
+    }
+
+    /// Another record of about `len` bytes is one too many for any block.
+    pub fn is_full(&self, len: usize) -> bool {
+        self.bytes.len() + self.pending.len() * 40 + len > MAX_PENDING_LEN
+    }
+
+    /// Of the records so far.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// The key of the first record.
+    pub fn first_key(&self) -> &[u8] {
+        &self.bytes[..self.pending.first().map_or(0, |first| first.key_len)]
+    }
+
+    /// Adds a record behind all others. `hash` is its key's.
+    pub fn push(&mut self, head: &Head<'_>, hash: u64, value: &Addition<'_>) {
+        self.bytes.extend_from_slice(head.key);
+        let value_at = self.bytes.len();
+        match value {
+            Addition::Inline(bytes) => self.bytes.extend_from_slice(bytes),
+            Addition::Large(extent) => extent.encode(&mut self.bytes),
+        }
+        self.census.add(head);
+        self.pending.push(Pending {
+            header: head.header,
+            hash_byte: hash_byte(hash),
+            key_len: head.key.len(),
+            value_len: head.value_len,
+            stored_len: self.bytes.len() - value_at,
+        });
+    }
+
+    /// Appends the block to `out`, whose end lies at `offset` in the table `identity`, and starts over.
+    pub fn cut(
+        &mut self,
+        packer: &mut Packer,
+        compression: Compression,
+        (identity, offset): (u64, u64),
+        out: &mut Vec<u8>,
+    ) {
+        self.write_body();
+        let (codec, stored) = packer.pack(compression, &self.body);
+        let start = out.len();
+        out.extend_from_slice(stored);
+        out.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+        out.push(codec as u8);
+        let crc = checksum(identity, offset, &[&out[start..]]);
+        out.extend_from_slice(&crc.to_le_bytes());
+        self.pending.clear();
+        self.bytes.clear();
+        self.census = Census::default();
+    }
+
+    fn write_body(&mut self) {
+        let headers = || self.pending.iter().map(|pending| &pending.header);
+        let base = Base {
+            seq: headers()
+                .map(|header| header.seq)
+                .min()
+                .expect("a block has a record"),
+            written_at: headers()
+                .map(|header| header.written_at)
+                .min()
+                .expect("a block has a record"),
+        };
+        let body = &mut self.body;
+        body.clear();
+        self.offsets.clear();
+        let mut rest = &self.bytes[..];
+        for pending in &self.pending {
+            self.offsets.push(body.len());
+            let (key, after) = rest.split_at(pending.key_len);
+            let (value, after) = after.split_at(pending.stored_len);
+            put_varint(body, key.len() as u64);
+            body.extend_from_slice(key);
+            pending.header.encode(base, body);
+            put_varint(body, pending.value_len as u64);
+            body.extend_from_slice(value);
+            rest = after;
+        }
+        let count = self.pending.len();
+        if body.len() + count * 3 + TAIL_LEN < WIDE_LEN {
+            body.extend(
+                self.offsets
+                    .iter()
+                    .flat_map(|&at| (at as u16).to_le_bytes()),
+            );
+        } else {
+            body.extend(
+                self.offsets
+                    .iter()
+                    .flat_map(|&at| (at as u32).to_le_bytes()),
+            );
+        }
+        body.extend(self.pending.iter().map(|pending| pending.hash_byte));
+        body.extend_from_slice(&base.seq.0.to_le_bytes());
+        body.extend_from_slice(&base.written_at.0.to_le_bytes());
+        body.extend_from_slice(&(count as u32).to_le_bytes());
+        assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matches_are_those_of_a_plain_search() {
+        let bytes: Vec<u8> = (0..200u32).map(|i| (i * i / 7 % 5) as u8).collect();
+        for len in 0..bytes.len() {
+            for byte in 0..6 {
+                let (mut from, mut found) = (0, vec![]);
+                while let Some(at) = next_match(&bytes[..len], byte, from) {
+                    found.push(at);
+                    from = at + 1;
+                }
+                found.retain(|&at| bytes[at] == byte);
+                let plain = (0..len).filter(|&at| bytes[at] == byte);
+                assert!(plain.eq(found), "byte {byte} in {len}");
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Writes a table, front to back.
+//!
+//! Records are added in their order. A large value goes to the file at once; heads and small values gather until their
+//! block is cut: before a new key that would take it beyond the target size, never between versions of one key. Writes
+//! are some 256 KiB each, at rising offsets. A table is real when `finish` has returned; after an error, or if the
+//! builder is dropped, the file holds nothing of use.
+
+use crate::env::File;
+use crate::error::{Error, Result};
+use crate::expiry::Census;
+use crate::hash::hash_key;
+use crate::record::{Head, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::table::block::{Addition, BlockBuilder, Extent};
+use crate::table::codec::Packer;
+use crate::table::filter;
+use crate::table::format::{FILTER_ALIGN, Footer, LARGE_VALUE_LEN, TableMeta, checksum};
+use crate::table::index::IndexBuilder;
+use crate::table::statistics::Collector;
+use crate::types::{Compression, ContainerId, Seq, TableId};
+
+/// Bytes gathered before a write. Writes of 64 KiB and more cost the same per byte (hotpaths.md, section B).
+const CHUNK_LEN: usize = 256 << 10;
+
+/// How tables are written.
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    /// The target size of a block before it is packed, in bytes, 64 and more. 4 KiB: larger blocks make gets that are
+    /// not in memory read more, smaller ones make the index larger.
+    pub block_bytes: usize,
+    /// How blocks and large values are stored.
+    pub compression: Compression,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions {
+            block_bytes: 4096,
+            compression: Compression::None,
+        }
+    }
+}
+
+/// A table that is whole and durable, but for its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinishedTable {
+    /// Its number.
+    pub id: TableId,
+    /// Whose records it holds.
+    pub container: ContainerId,
+    /// Bytes of the file.
+    pub len: u64,
+    /// The checksum of its footer, and so, by what the footer states, of all that is checked at opening.
+    pub crc: u32,
+    /// Of all records.
+    pub census: Census,
+}
+
+/// A table that is being written.
+pub struct TableBuilder {
+    out: Output,
+    options: TableOptions,
+    meta: TableMeta,
+    block: BlockBuilder,
+    packer: Packer,
+    index: IndexBuilder,
+    collector: Collector,
+    /// One for each distinct key.
+    hashes: Vec<u64>,
+    last_seq: Seq,
+}
+
+/// The file, and what was not written to it yet.
+struct Output {
+    file: Box<dyn File>,
+    pending: Vec<u8>,
+    written: u64,
+}
+
+impl Output {
+    /// Where the next byte goes.
+    fn end(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() >= CHUNK_LEN {
+            self.flush()?;
+            self.file.write_at(self.written, bytes)?;
+            self.written += bytes.len() as u64;
+            return Ok(());
+        }
+        self.pending.extend_from_slice(bytes);
+        self.flush_chunk()
+    }
+
+    fn flush_chunk(&mut self) -> Result<()> {
+        if self.pending.len() < CHUNK_LEN {
+            Ok(())
+        } else {
+            self.flush()
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.pending.is_empty() {
+            self.file.write_at(self.written, &self.pending)?;
+            self.written += self.pending.len() as u64;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Appends a part of the table, and says where it starts and its checksum.
+    fn append_part(&mut self, identity: u64, bytes: &[u8]) -> Result<(u64, u32)> {
+        let at = self.end();
+        self.append(bytes)?;
+        Ok((at, checksum(identity, at, &[bytes])))
+    }
+}
+
+impl TableBuilder {
+    /// A table without records, written to `file` from its start.
+    pub fn new(file: Box<dyn File>, options: TableOptions, meta: TableMeta) -> TableBuilder {
+        assert!(options.block_bytes >= 64, "blocks have 64 bytes and more");
+        TableBuilder {
+            out: Output {
+                file,
+                pending: Vec::with_capacity(CHUNK_LEN + options.block_bytes),
+                written: 0,
+            },
+            options,
+            meta,
+            block: BlockBuilder::default(),
+            packer: Packer::default(),
+            index: IndexBuilder::default(),
+            collector: Collector::default(),
+            hashes: Vec::new(),
+            last_seq: Seq(0),
+        }
+    }
+
+    /// Adds a record, which must come after all others in the order of records.
+    pub fn add(&mut self, head: &Head<'_>, value: &[u8]) -> Result<()> {
+        assert_eq!(head.value_len, value.len(), "a head is of its value");
+        let fits = head.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
+        assert!(fits, "keys and values have passed the limits of the engine");
+        let hash = self.admit(head)?;
+        if value.len() > LARGE_VALUE_LEN {
+            let extent = self.write_large(value)?;
+            self.block.push(head, hash, &Addition::Large(&extent));
+        } else {
+            self.block.push(head, hash, &Addition::Inline(value));
+        }
+        self.collector.add(head, hash);
+        self.last_seq = head.header.seq;
+        Ok(())
+    }
+
+    /// Cuts the block before a new key if it is time, and says the hash of the record's key.
+    fn admit(&mut self, head: &Head<'_>) -> Result<u64> {
+        let inline_len = if head.value_len > LARGE_VALUE_LEN {
+            0
+        } else {
+            head.value_len
+        };
+        let len = head.key.len() + inline_len;
+        match self.hashes.last() {
+            Some(&hash) if self.collector.last_key() == head.key => {
+                assert!(head.header.seq < self.last_seq, "versions of a key go down");
+                if self.block.is_full(len) {
+                    return Err(Error::invalid(
+                        "a size of all versions of one key",
+                        "over 3.7 GiB",
+                        "less in one table; drop the snapshots that keep old versions",
+                    ));
+                }
+                Ok(hash)
+            }
+            last => {
+                let rises = last.is_none() || self.collector.last_key() < head.key;
+                assert!(rises && !head.key.is_empty(), "keys rise");
+                if !self.block.is_empty() && self.block.len() + len > self.options.block_bytes {
+                    self.cut_block()?;
+                }
+                let hash = hash_key(head.key);
+                self.hashes.push(hash);
+                Ok(hash)
+            }
+        }
+    }
+
+    fn write_large(&mut self, value: &[u8]) -> Result<Extent> {
+        let (codec, stored) = self.packer.pack(self.options.compression, value);
+        let (offset, crc) = self.out.append_part(self.meta.identity, stored)?;
+        Ok(Extent {
+            number: self.collector.add_large_value(),
+            offset,
+            stored_len: stored.len() as u64,
+            codec,
+            crc,
+        })
+    }
+
+    fn cut_block(&mut self) -> Result<()> {
+        let census = *self.block.census();
+        let first_key = self.block.first_key().to_vec();
+        let at = self.out.end();
+        self.block.cut(
+            &mut self.packer,
+            self.options.compression,
+            (self.meta.identity, at),
+            &mut self.out.pending,
+        );
+        let len = (self.out.end() - at) as usize;
+        self.index
+            .push(at, len, (&first_key, self.collector.last_key()), &census);
+        self.collector.add_block(&census);
+        self.out.flush_chunk()
+    }
+
+    /// Bytes of data so far, about: what to cut tables by.
+    pub fn bytes(&self) -> u64 {
+        self.out.end() + self.block.len() as u64
+    }
+
+    /// The key of the last record; empty when there is none.
+    pub fn last_key(&self) -> &[u8] {
+        self.collector.last_key()
+    }
+
+    /// No record was added.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Writes what follows the data, and syncs the file; its name in the folder is the caller's to sync. At least one
+    /// record was added.
+    pub fn finish(mut self) -> Result<FinishedTable> {
+        assert!(!self.is_empty(), "a table has a record");
+        self.cut_block()?;
+        let TableMeta {
+            id,
+            container,
+            identity,
+            settings,
+            inputs,
+        } = self.meta;
+        let mut out = self.out;
+        let padding = out.end().next_multiple_of(FILTER_ALIGN) - out.end();
+        out.append(&[0; FILTER_ALIGN as usize][..padding as usize])?;
+
+        let (filter_at, filter_crc) = out.append_part(identity, &filter::build(&self.hashes))?;
+        let index = self.index.finish(self.collector.last_key());
+        let (index_at, index_crc) = out.append_part(identity, &index)?;
+        let statistics = self.collector.finish(settings, inputs);
+        let mut part = Vec::new();
+        statistics.encode(&mut part);
+        let (statistics_at, statistics_crc) = out.append_part(identity, &part)?;
+        let footer = Footer {
+            identity,
+            id,
+            container,
+            filter_at,
+            index_at,
+            statistics_at,
+            filter_crc,
+            index_crc,
+            statistics_crc,
+        };
+        let (bytes, crc) = footer.encode();
+        out.append(&bytes)?;
+        out.flush()?;
+        out.file.truncate(out.written)?;
+        out.file.sync()?;
+        Ok(FinishedTable {
+            id,
+            container,
+            len: out.written,
+            crc,
+            census: statistics.census,
+        })
+    }
+}

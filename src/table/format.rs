@@ -1,0 +1,192 @@
+//! What the parts of a table share: checksums, the footer, and where a table came from.
+//!
+//! ```text
+//! footer   0 identity u64 | 8 table u64 | 16 filter at u64 | 24 index at u64 | 32 statistics at u64
+//!          40 filter crc32 u32 | 44 index crc32 u32 | 48 statistics crc32 u32 | 52 container u32
+//!          56 version u32 | 60 crc32 of the 60 bytes before u32 | 64 magic, 8 bytes
+//! ```
+//!
+//! The footer keeps its length, and its last sixteen bytes their meaning, in every version of the format.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::coding::{Malformed, Reader};
+use crate::error::{Error, Result};
+use crate::expiry::Settings;
+use crate::types::{ContainerId, TableId};
+
+/// The version that this build writes and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// Ends every table.
+const MAGIC: &[u8; 8] = b"ebbtable";
+/// Bytes of the footer.
+pub const FOOTER_LEN: usize = 72;
+/// Where the filter starts is a multiple of this, so that a filter block is in one cache line.
+pub const FILTER_ALIGN: u64 = 64;
+/// Longer values stand outside their block. Four pages: from there on, reading a head without its value saves I/O.
+pub const LARGE_VALUE_LEN: usize = 16 << 10;
+
+const CRC_AT: usize = 60;
+const _: () = assert!(CRC_AT + 4 + MAGIC.len() == FOOTER_LEN);
+
+/// The checksum of a part: of the table's identity, the part's offset, and its bytes.
+pub fn checksum(identity: u64, offset: u64, parts: &[&[u8]]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    let mut place = [0; 16];
+    place[..8].copy_from_slice(&identity.to_le_bytes());
+    place[8..].copy_from_slice(&offset.to_le_bytes());
+    crc.update(&place);
+    for part in parts {
+        crc.update(part);
+    }
+    crc.finalize()
+}
+
+/// Who a table is, and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMeta {
+    /// Its number, and so its name.
+    pub id: TableId,
+    /// Whose records it holds.
+    pub container: ContainerId,
+    /// A random number that no other table has; every checksum in the file starts from it.
+    pub identity: u64,
+    /// The container's settings when the table was written.
+    pub settings: Settings,
+    /// The tables it was made from; none for a flush.
+    pub inputs: Vec<TableId>,
+}
+
+/// The end of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// As in [`TableMeta`].
+    pub identity: u64,
+    /// As in [`TableMeta`].
+    pub id: TableId,
+    /// As in [`TableMeta`].
+    pub container: ContainerId,
+    /// Where the filter starts.
+    pub filter_at: u64,
+    /// Where the filter ends and the index starts.
+    pub index_at: u64,
+    /// Where the index ends and the statistics start, which end where the footer starts.
+    pub statistics_at: u64,
+    /// Of the filter.
+    pub filter_crc: u32,
+    /// Of the index.
+    pub index_crc: u32,
+    /// Of the statistics.
+    pub statistics_crc: u32,
+}
+
+impl Footer {
+    /// The picture in this file's head, and its checksum.
+    pub fn encode(&self) -> ([u8; FOOTER_LEN], u32) {
+        let mut out = Vec::with_capacity(FOOTER_LEN);
+        for number in [
+            self.identity,
+            self.id.0,
+            self.filter_at,
+            self.index_at,
+            self.statistics_at,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [
+            self.filter_crc,
+            self.index_crc,
+            self.statistics_crc,
+            self.container.0,
+            FORMAT_VERSION,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(MAGIC);
+        (out.try_into().expect("the footer's length"), crc)
+    }
+
+    /// Reads what [`Footer::encode`] wrote, then version and checksum.
+    fn decode(reader: &mut Reader<'_>) -> std::result::Result<(Footer, u32, u32), Malformed> {
+        let (identity, id) = (reader.u64()?, TableId(reader.u64()?));
+        let (filter_at, index_at, statistics_at) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (filter_crc, index_crc, statistics_crc) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let footer = Footer {
+            identity,
+            id,
+            container: ContainerId(reader.u32()?),
+            filter_at,
+            index_at,
+            statistics_at,
+            filter_crc,
+            index_crc,
+            statistics_crc,
+        };
+        Ok((footer, reader.u32()?, reader.u32()?))
+    }
+
+    /// The footer at the end of `bytes`, with its checksum: whole, of this version, its parts inside the file.
+    pub fn read(bytes: &[u8], path: &Path) -> Result<(Footer, u32)> {
+        let at = bytes.len().saturating_sub(FOOTER_LEN);
+        let fault = |what: &str| Error::corruption(path, at as u64, what);
+        let tail = &bytes[at..];
+        if tail.len() < FOOTER_LEN || !tail.ends_with(MAGIC) {
+            return Err(fault("no table ends here"));
+        }
+        let (footer, version, crc) =
+            Footer::decode(&mut Reader::new(tail)).map_err(|bad| fault(bad.what))?;
+        if crc32fast::hash(&tail[..CRC_AT]) != crc {
+            return Err(fault("the footer's checksum does not match"));
+        }
+        if version != FORMAT_VERSION {
+            return Err(Error::UnsupportedFormat {
+                path: path.to_owned(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let ascending = footer.filter_at < footer.index_at
+            && footer.index_at < footer.statistics_at
+            && footer.statistics_at < at as u64;
+        if !ascending || !footer.filter_at.is_multiple_of(FILTER_ALIGN) {
+            return Err(fault("the footer's parts do not follow each other"));
+        }
+        Ok((footer, crc))
+    }
+}
+
+/// A table's bytes, and what it takes to check them and to say where they are wrong.
+pub struct Stored {
+    /// The whole file.
+    pub bytes: Bytes,
+    /// For errors.
+    pub path: PathBuf,
+    /// Where the checksums start from.
+    pub identity: u64,
+}
+
+impl Stored {
+    /// An error that points into the file.
+    #[cold]
+    pub fn fault(&self, offset: u64, what: impl Into<String>) -> Error {
+        Error::corruption(&self.path, offset, what)
+    }
+
+    /// The bytes of a range that was checked to lie inside the file.
+    pub fn part(&self, range: &Range<u64>) -> Bytes {
+        self.bytes.slice(range.start as usize..range.end as usize)
+    }
+
+    /// The bytes from `offset` on must have this checksum.
+    pub fn check(&self, offset: u64, bytes: &[u8], crc: u32, what: &str) -> Result<()> {
+        if checksum(self.identity, offset, &[bytes]) == crc {
+            return Ok(());
+        }
+        Err(self.fault(offset, format!("the checksum of {what} does not match")))
+    }
+}

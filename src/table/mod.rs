@@ -1,0 +1,55 @@
+//! Immutable sorted files.
+//!
+//! ```text
+//! table       (large value* block)* | zeros | filter | index | statistics | footer
+//!             the filter starts at the next multiple of 64; from there on, each part starts where the one before ends
+//!
+//! block       body, as it is or packed | body length u32 | codec u8 | crc32 u32                           block.rs
+//! body        entry* | entry offset (u16 or u32)* | hash byte* | lowest seq u64 | earliest written_at u64 | count u32
+//! entry       key length varint | key | header (record.rs) | value length varint | value, or where it lies
+//! large value a value of more than 16 KiB, as it is or packed; it stands before the block of its entry, whose
+//!             number, offset, stored length, codec and crc32 the entry states
+//! filter      32-byte blocks of eight u32 lanes                                                           filter.rs
+//! index       count u32 | shared key bytes u32 | key prefix u64 per block | row per block | details       index.rs
+//! statistics  counts, key range, census, spreads, sample, where the table came from                  statistics.rs
+//! footer      where the parts start, their crc32s, identity, table, container, version, crc32, magic     format.rs
+//! ```
+//!
+//! All integers are little-endian. Records stand in their order (key up, sequence number down).
+//!
+//! Invariants:
+//! * All versions of a key lie in one block. A block may grow beyond its target size for that. So a get looks into one
+//!   block, and a stretch of dead blocks ends between keys.
+//! * Every byte but the zeros before the filter lies under a checksum, and each checksum starts from the table's
+//!   identity and the offset of what it covers: a block of another table, or from another place, does not pass.
+//! * Opening reads footer and statistics. All else is checked when it is first touched, and a bitmap remembers; a large
+//!   value is touched by whoever asks for it, never by a walk over heads.
+//! * Lengths are checked before they are used; bytes that pass their checksum may be wrong and still cause an error
+//!   at worst.
+
+mod cache;
+mod codec;
+mod filter;
+mod format;
+mod statistics;
+// records, and which block has them
+mod block;
+mod index;
+// writing
+mod builder;
+// reading
+mod reader;
+// all of a table
+mod cursor;
+mod verify;
+
+pub use builder::{FinishedTable, TableBuilder, TableOptions};
+pub use cache::BlockCache;
+pub use cursor::{RunCursor, TableCursor};
+pub use format::TableMeta;
+pub use reader::{Expected, Found, Table, table_of};
+pub use statistics::{Sample, Sampled};
+pub use verify::TableReport;
+
+#[cfg(test)]
+mod tests;

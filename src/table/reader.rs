@@ -1,0 +1,443 @@
+//! A table, open for reading.
+//!
+//! Reading a block: its place from the index; out of the cache, if it is packed and there; else its bytes are checked
+//! if they never were, and unpacked if they have to be. Nothing is locked: the bytes never change, and what was checked
+//! is one bit in a bitmap, which two readers may set at once.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::coding::{Malformed, Reader};
+use crate::error::{Error, Result};
+use crate::expiry::{Census, Settings, Spread};
+use crate::record::Header;
+use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::cache::BlockCache;
+use crate::table::codec::{Codec, unpack};
+use crate::table::filter;
+use crate::table::format::{FOOTER_LEN, Footer, Stored};
+use crate::table::index::Index;
+use crate::table::statistics::{Sample, Statistics};
+use crate::types::{ContainerId, Seq, TableId};
+
+/// What the manifest says of a table: a file that says otherwise is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its number.
+    pub id: TableId,
+    /// Whose records it holds.
+    pub container: ContainerId,
+    /// Bytes of the file.
+    pub len: u64,
+    /// The checksum of its footer.
+    pub crc: u32,
+}
+
+/// An immutable sorted file.
+pub struct Table {
+    pub(super) stored: Stored,
+    pub(super) footer: Footer,
+    pub(super) statistics: Statistics,
+    cache: Option<Arc<BlockCache>>,
+    index: OnceLock<Index>,
+    filter_checked: AtomicBool,
+    /// A bit for each block, then one for each large value: its checksum matched.
+    checked: Box<[AtomicU64]>,
+}
+
+/// A body in hand: bytes that hold it, and where.
+pub(super) struct Body {
+    /// Of a packed block, unpacked; `None`: the file's own bytes.
+    unpacked: Option<Bytes>,
+    range: Range<usize>,
+}
+
+/// What becomes of a packed block that was not in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// It goes there: somebody asked for a key in it, and may again.
+    Cached,
+    /// It does not: a walk came by, and whole tables would push out all else.
+    Passing,
+}
+
+impl Table {
+    /// Opens the table that `bytes` are: reads its footer and its statistics.
+    pub fn open(
+        bytes: Bytes,
+        path: PathBuf,
+        expected: Expected,
+        cache: Option<Arc<BlockCache>>,
+    ) -> Result<Table> {
+        let (footer, crc) = Footer::read(&bytes, &path)?;
+        let stored = Stored {
+            bytes,
+            path,
+            identity: footer.identity,
+        };
+        let end = stored.bytes.len() as u64;
+        let found = Expected {
+            id: footer.id,
+            container: footer.container,
+            len: end,
+            crc,
+        };
+        let footer_at = end - FOOTER_LEN as u64;
+        if found != expected {
+            let what = format!("this is {found:?}, not {expected:?}");
+            return Err(stored.fault(footer_at, what));
+        }
+        let filter_len = footer.index_at - footer.filter_at;
+        if !filter_len.is_multiple_of(filter::FILTER_BLOCK_LEN as u64) {
+            return Err(stored.fault(footer_at, "the filter has part of a block"));
+        }
+        let statistics = read_statistics(&stored, &footer)?;
+        let touchable = (statistics.blocks + statistics.large_values).div_ceil(64);
+        Ok(Table {
+            stored,
+            footer,
+            statistics,
+            cache,
+            index: OnceLock::new(),
+            filter_checked: AtomicBool::new(false),
+            checked: (0..touchable).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> TableId {
+        self.footer.id
+    }
+
+    /// Whose records it holds.
+    pub fn container(&self) -> ContainerId {
+        self.footer.container
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.stored.path
+    }
+
+    /// Bytes of the file.
+    pub fn file_len(&self) -> u64 {
+        self.stored.bytes.len() as u64
+    }
+
+    /// The first record's key.
+    pub fn first_key(&self) -> &[u8] {
+        &self.statistics.first_key
+    }
+
+    /// The last record's key.
+    pub fn last_key(&self) -> &[u8] {
+        &self.statistics.last_key
+    }
+
+    /// Of all records.
+    pub fn census(&self) -> &Census {
+        &self.statistics.census
+    }
+
+    /// How the inheriting puts lie by `written_at`, and the overriding ones by expiry.
+    pub fn spreads(&self) -> (&Spread, &Spread) {
+        (&self.statistics.inheriting, &self.statistics.overriding)
+    }
+
+    /// The records of the keys with the smallest hashes.
+    pub fn sample(&self) -> &Sample {
+        &self.statistics.sample
+    }
+
+    /// The container's settings when the table was written.
+    pub fn settings(&self) -> &Settings {
+        &self.statistics.settings
+    }
+
+    /// The tables it was made from; none for a flush.
+    pub fn inputs(&self) -> &[TableId] {
+        &self.statistics.inputs
+    }
+
+    /// How many blocks were ever read through this handle.
+    pub fn blocks_read(&self) -> u64 {
+        let blocks = self.statistics.blocks;
+        (0..blocks)
+            .filter(|&number| self.is_checked(number))
+            .count() as u64
+    }
+
+    /// False: the table has no record of a key of this hash.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> Result<bool> {
+        let Footer {
+            filter_at,
+            index_at,
+            ..
+        } = self.footer;
+        let filter = &self.stored.bytes[filter_at as usize..index_at as usize];
+        if !self.filter_checked.load(Ordering::Relaxed) {
+            self.stored
+                .check(filter_at, filter, self.footer.filter_crc, "the filter")?;
+            self.filter_checked.store(true, Ordering::Relaxed);
+        }
+        Ok(filter::may_contain(filter, hash))
+    }
+
+    /// The newest version of `key` with a number of `max` at most. `hash` is the key's.
+    #[inline]
+    pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
+        if !self.may_contain(hash)? {
+            return Ok(None);
+        }
+        let Some(number) = self.index()?.find(key) else {
+            return Ok(None);
+        };
+        match self.raw_body(number)? {
+            Some(range) => self.get_in(number, &self.stored.bytes, range, (hash, key, max)),
+            None => {
+                let body = self.unpacked_body(number, Keep::Cached)?;
+                self.get_in(number, &body, 0..body.len(), (hash, key, max))
+            }
+        }
+    }
+
+    /// As [`Table::get`], in the body of block `number`, which is the `range` of `source`.
+    #[inline]
+    fn get_in(
+        self: &Arc<Self>,
+        number: usize,
+        source: &Bytes,
+        range: Range<usize>,
+        (hash, key, max): (u64, &[u8], Seq),
+    ) -> Result<Option<Found>> {
+        let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
+        let block = Layout::of(body).map_err(fault)?.block(body);
+        let Some((at, entry)) = block.find(hash, key, max).map_err(fault)? else {
+            return Ok(None);
+        };
+        Ok(Some(Found {
+            header: entry.header,
+            value_len: entry.value_len(),
+            value: match entry.value() {
+                Some(value) => {
+                    let start = range.start;
+                    FoundValue::Here(source.slice(start + value.start..start + value.end))
+                }
+                None => {
+                    let extent = block.extent(at).map_err(fault)?;
+                    FoundValue::Large(self.clone(), extent)
+                }
+            },
+        }))
+    }
+
+    /// The index, checked when it is first asked for.
+    #[inline]
+    pub(super) fn index(&self) -> Result<&Index> {
+        match self.index.get() {
+            Some(index) => Ok(index),
+            None => self.open_index(),
+        }
+    }
+
+    #[cold]
+    fn open_index(&self) -> Result<&Index> {
+        let Footer {
+            index_at,
+            statistics_at,
+            filter_at,
+            ..
+        } = self.footer;
+        let bytes = self.stored.part(&(index_at..statistics_at));
+        self.stored
+            .check(index_at, &bytes, self.footer.index_crc, "the index")?;
+        let index = Index::open(&bytes, self.statistics.blocks, filter_at)
+            .map_err(|bad| self.stored.fault(index_at + bad.offset as u64, bad.what))?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    /// The body of block `number`, checked.
+    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
+        match self.raw_body(number)? {
+            Some(range) => Ok(Body {
+                unpacked: None,
+                range,
+            }),
+            None => self.unpacked_body(number, keep).map(|body| Body {
+                range: 0..body.len(),
+                unpacked: Some(body),
+            }),
+        }
+    }
+
+    /// Where in the file the body of block `number` lies, checked; `None` when it is packed.
+    #[inline]
+    fn raw_body(&self, number: usize) -> Result<Option<Range<usize>>> {
+        let place = self.index()?.place(number);
+        let trailer = self.trailer(&place)?;
+        if trailer.codec != Codec::Raw {
+            return Ok(None);
+        }
+        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        let start = place.start as usize;
+        Ok(Some(start..start + trailer.body_len))
+    }
+
+    #[inline]
+    fn trailer(&self, place: &Range<u64>) -> Result<Trailer> {
+        let block = &self.stored.bytes[place.start as usize..place.end as usize];
+        Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
+    }
+
+    /// The body of block `number`, which is packed.
+    fn unpacked_body(&self, number: usize, keep: Keep) -> Result<Bytes> {
+        let cached = self
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.get(self.id(), number as u64));
+        if let Some(body) = cached {
+            return Ok(body);
+        }
+        let place = self.index()?.place(number);
+        let trailer = self.trailer(&place)?;
+        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        let packed = place.start as usize..place.end as usize - TRAILER_LEN;
+        let body = unpack(&self.stored.bytes[packed], trailer.body_len)
+            .map_err(|what| self.stored.fault(place.start, what))?;
+        if let (Some(cache), Keep::Cached) = (&self.cache, keep) {
+            cache.insert(self.id(), number as u64, body.clone());
+        }
+        Ok(body)
+    }
+
+    /// Block at `place` must have the checksum that its trailer states.
+    pub(super) fn check_block(&self, place: &Range<u64>, trailer: &Trailer) -> Result<()> {
+        let covered = &self.stored.bytes[place.start as usize..place.end as usize - 4];
+        self.stored
+            .check(place.start, covered, trailer.crc, "a block")
+    }
+
+    /// The bytes of a body.
+    #[inline]
+    pub(super) fn bytes_of<'a>(&'a self, body: &'a Body) -> &'a [u8] {
+        &body.unpacked.as_ref().unwrap_or(&self.stored.bytes)[body.range.clone()]
+    }
+
+    /// Some bytes of a body, which keep what they lie in.
+    #[inline]
+    pub(super) fn share(&self, body: &Body, part: Range<usize>) -> Bytes {
+        let start = body.range.start;
+        let source = body.unpacked.as_ref().unwrap_or(&self.stored.bytes);
+        source.slice(start + part.start..start + part.end)
+    }
+
+    /// The stored bytes of a large value, checked when they are first asked for.
+    pub(super) fn stored_value(&self, extent: &Extent) -> Result<&[u8]> {
+        let end = extent.offset.checked_add(extent.stored_len);
+        let fits = end.is_some_and(|end| end <= self.footer.filter_at)
+            && extent.number < self.statistics.large_values;
+        if !fits {
+            return Err(self
+                .stored
+                .fault(extent.offset, "a large value lies outside the data"));
+        }
+        let stored = &self.stored.bytes[extent.offset as usize..][..extent.stored_len as usize];
+        self.check_once(self.statistics.blocks + extent.number, || {
+            self.stored
+                .check(extent.offset, stored, extent.crc, "a large value")
+        })?;
+        Ok(stored)
+    }
+
+    /// A large value of `len` bytes.
+    pub(super) fn large_value(&self, extent: &Extent, len: usize) -> Result<Bytes> {
+        let stored = self.stored_value(extent)?;
+        match extent.codec {
+            Codec::Raw => Ok(self.stored.bytes.slice_ref(stored)),
+            Codec::Lz4 => {
+                unpack(stored, len).map_err(|what| self.stored.fault(extent.offset, what))
+            }
+        }
+    }
+
+    #[inline]
+    fn is_checked(&self, bit: u64) -> bool {
+        self.checked[bit as usize / 64].load(Ordering::Relaxed) & 1 << (bit % 64) != 0
+    }
+
+    /// Checks what `bit` stands for, unless that was done.
+    #[inline]
+    fn check_once(&self, bit: u64, check: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.is_checked(bit) {
+            check()?;
+            self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What was wrong in the body of block `number`.
+    #[cold]
+    pub(super) fn block_fault(&self, number: usize, bad: Malformed) -> Error {
+        match self.index() {
+            Ok(index) => self.fault_in(&index.place(number), bad),
+            Err(error) => error,
+        }
+    }
+
+    #[cold]
+    fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
+        self.stored
+            .fault(place.start, format!("{bad} of the block there"))
+    }
+}
+
+fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
+    let at = footer.statistics_at;
+    let part = stored.part(&(at..stored.bytes.len() as u64 - FOOTER_LEN as u64));
+    stored.check(at, &part, footer.statistics_crc, "the statistics")?;
+    let statistics = Statistics::decode(&mut Reader::new(&part))
+        .map_err(|bad| stored.fault(at + bad.offset as u64, bad.what))?;
+    let (blocks, large) = (statistics.blocks, statistics.large_values);
+    let fit =
+        blocks > 0 && blocks <= footer.filter_at / TRAILER_LEN as u64 && large <= footer.filter_at;
+    if !fit {
+        return Err(stored.fault(at, "more blocks than there is room for"));
+    }
+    Ok(statistics)
+}
+
+/// A record that a get found. Its value is not touched before it is asked for.
+pub struct Found {
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    /// Bytes of the value.
+    pub value_len: usize,
+    value: FoundValue,
+}
+
+enum FoundValue {
+    Here(Bytes),
+    Large(Arc<Table>, Extent),
+}
+
+impl Found {
+    /// The value, keeping alive what it lies in: the file's bytes, or those of an unpacked block.
+    pub fn value(self) -> Result<Bytes> {
+        match self.value {
+            FoundValue::Here(bytes) => Ok(bytes),
+            FoundValue::Large(table, extent) => table.large_value(&extent, self.value_len),
+        }
+    }
+}
+
+/// The one table of a run that can hold `key`.
+#[inline]
+pub fn table_of<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
+    let table = run.get(run.partition_point(|table| table.last_key() < key))?;
+    (table.first_key() <= key).then_some(table)
+}

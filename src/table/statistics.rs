@@ -1,0 +1,374 @@
+//! What a table says about all its records at once; read when it is opened.
+//!
+//! ```text
+//! statistics  records varint | keys varint | raw bytes varint | blocks varint | large values varint
+//!             first key prefixed | last key prefixed | census | spread of inheriting | spread of overriding
+//!             sample | settings as JSON prefixed | inputs varint | (table varint)*
+//! sample      threshold u64 | count varint | lowest seq varint | earliest written_at varint | sampled*
+//! sampled     key hash u64 | header (record.rs) | weight varint                        hash up, sequence number down
+//! ```
+//!
+//! The sample is bottom-k: all versions of the keys with the k smallest hashes. Since the hash is the same everywhere,
+//! the samples of several tables tell of the same keys: what lies below the lowest of their thresholds is complete in
+//! each, and so shows who supersedes whom.
+
+use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::expiry::{Census, Settings, Spread, Tally};
+use crate::record::{Base, Head, Header, MAX_KEY_LEN};
+use crate::types::{ItemTtl, Seq, TableId, Timestamp};
+
+/// Keys in a full sample.
+const SAMPLE_KEYS: usize = 1024;
+
+/// One record of the sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Of its key.
+    pub hash: u64,
+    /// Kind, number, time, ttl.
+    pub header: Header,
+    /// As [`Head::weight`] counts.
+    pub weight: u64,
+}
+
+/// Every record whose key's hash is below the threshold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The lowest hash of a key that was left out; `u64::MAX` when none was.
+    pub threshold: u64,
+    /// Hash up, then key up, then sequence number down.
+    pub records: Vec<Sampled>,
+}
+
+/// The part, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// All records.
+    pub records: u64,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Bytes of all keys and values.
+    pub raw_bytes: u64,
+    /// Data blocks.
+    pub blocks: u64,
+    /// Values that stand outside their block.
+    pub large_values: u64,
+    /// The first record's key.
+    pub first_key: Box<[u8]>,
+    /// The last record's key.
+    pub last_key: Box<[u8]>,
+    /// Of all records.
+    pub census: Census,
+    /// The inheriting puts, by `written_at`.
+    pub inheriting: Spread,
+    /// The overriding puts, by expiry.
+    pub overriding: Spread,
+    /// The records of the keys with the smallest hashes.
+    pub sample: Sample,
+    /// The container's settings when the table was written.
+    pub settings: Settings,
+    /// The tables it was made from.
+    pub inputs: Vec<TableId>,
+}
+
+impl Statistics {
+    /// Appends the picture in this file's head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for number in [
+            self.records,
+            self.keys,
+            self.raw_bytes,
+            self.blocks,
+            self.large_values,
+        ] {
+            put_varint(out, number);
+        }
+        put_prefixed(out, &self.first_key);
+        put_prefixed(out, &self.last_key);
+        self.census.encode(out);
+        self.inheriting.encode(out);
+        self.overriding.encode(out);
+        self.sample.encode(out);
+        let settings = serde_json::to_vec(&self.settings).expect("settings are plain numbers");
+        put_prefixed(out, &settings);
+        put_varint(out, self.inputs.len() as u64);
+        for input in &self.inputs {
+            put_varint(out, input.0);
+        }
+    }
+
+    /// Reads what [`Statistics::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Statistics, Malformed> {
+        let at = reader.clone();
+        let statistics = Statistics {
+            records: reader.varint()?,
+            keys: reader.varint()?,
+            raw_bytes: reader.varint()?,
+            blocks: reader.varint()?,
+            large_values: reader.varint()?,
+            first_key: read_key(reader)?,
+            last_key: read_key(reader)?,
+            census: Census::decode(reader)?,
+            inheriting: Spread::decode(reader)?,
+            overriding: Spread::decode(reader)?,
+            sample: Sample::decode(reader)?,
+            settings: read_settings(reader)?,
+            inputs: read_inputs(reader)?,
+        };
+        if !reader.is_empty() {
+            return Err(reader.malformed("bytes behind the statistics"));
+        }
+        let (keys, records) = (statistics.keys, statistics.records);
+        let counted = keys > 0 && keys <= records && statistics.census.total().count == records;
+        if !counted || statistics.first_key > statistics.last_key {
+            return Err(at.malformed("statistics that contradict themselves"));
+        }
+        Ok(statistics)
+    }
+}
+
+fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
+    let at = reader.clone();
+    let key = reader.prefixed()?;
+    if key.is_empty() || key.len() > MAX_KEY_LEN {
+        return Err(at.malformed("a key of a length that cannot be"));
+    }
+    Ok(key.into())
+}
+
+fn read_settings(reader: &mut Reader<'_>) -> Result<Settings, Malformed> {
+    let at = reader.clone();
+    serde_json::from_slice(reader.prefixed()?)
+        .map_err(|_| at.malformed("settings that cannot be read"))
+}
+
+fn read_inputs(reader: &mut Reader<'_>) -> Result<Vec<TableId>, Malformed> {
+    let count = reader.varint_up_to(reader.remaining() as u64)?;
+    (0..count).map(|_| Ok(TableId(reader.varint()?))).collect()
+}
+
+impl Sample {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let headers = || self.records.iter().map(|sampled| &sampled.header);
+        let base = Base {
+            seq: headers().map(|header| header.seq).min().unwrap_or_default(),
+            written_at: headers()
+                .map(|header| header.written_at)
+                .min()
+                .unwrap_or_default(),
+        };
+        out.extend_from_slice(&self.threshold.to_le_bytes());
+        put_varint(out, self.records.len() as u64);
+        put_varint(out, base.seq.0);
+        put_varint(out, base.written_at.0);
+        for sampled in &self.records {
+            out.extend_from_slice(&sampled.hash.to_le_bytes());
+            sampled.header.encode(base, out);
+            put_varint(out, sampled.weight);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Sample, Malformed> {
+        let threshold = reader.u64()?;
+        let count = reader.varint_up_to(reader.remaining() as u64)?;
+        let base = Base {
+            seq: Seq(reader.varint()?),
+            written_at: Timestamp(reader.varint()?),
+        };
+        let mut records: Vec<Sampled> = Vec::new();
+        for _ in 0..count {
+            let at = reader.clone();
+            let sampled = Sampled {
+                hash: reader.u64()?,
+                header: Header::decode(base, reader)?,
+                weight: reader.varint()?,
+            };
+            let ordered = records.last().is_none_or(|last| last.hash <= sampled.hash);
+            if !ordered || (threshold != u64::MAX && sampled.hash >= threshold) {
+                return Err(at.malformed("a sampled record out of place"));
+            }
+            records.push(sampled);
+        }
+        Ok(Sample { threshold, records })
+    }
+}
+
+/// Gathers the statistics while a table is written, or read through to be verified.
+#[derive(Default)]
+pub struct Collector {
+    keys: u64,
+    raw_bytes: u64,
+    blocks: u64,
+    large_values: u64,
+    census: Census,
+    inheriting: Spread,
+    overriding: Spread,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    /// Sorted, and cut to the sample, whenever there are many.
+    sampled: Vec<Sampled>,
+    cut_at: usize,
+    threshold: Option<u64>,
+}
+
+impl Collector {
+    /// The key of the record before.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Counts one record; they come in their order. `hash` is its key's.
+    pub fn add(&mut self, head: &Head<'_>, hash: u64) {
+        if self.keys == 0 || self.last_key != head.key {
+            self.keys += 1;
+            if self.keys == 1 {
+                self.first_key = head.key.to_vec();
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(head.key);
+        }
+        self.raw_bytes += (head.key.len() + head.value_len) as u64;
+        let (header, weight) = (head.header, head.weight());
+        let tally = Tally {
+            count: 1,
+            bytes: weight,
+        };
+        match header.ttl {
+            _ if header.is_tombstone() => {}
+            ItemTtl::Never => {}
+            ItemTtl::Absent => self.inheriting.add(header.written_at, tally),
+            ItemTtl::Millis(millis) => self.overriding.add(header.written_at.after(millis), tally),
+        }
+        if self.threshold.is_none_or(|threshold| hash < threshold) {
+            self.sample(Sampled {
+                hash,
+                header,
+                weight,
+            });
+        }
+    }
+
+    fn sample(&mut self, sampled: Sampled) {
+        self.sampled.push(sampled);
+        if self.sampled.len() > self.cut_at.max(4 * SAMPLE_KEYS) {
+            self.cut_sample();
+            self.cut_at = 2 * self.sampled.len();
+        }
+    }
+
+    /// Keeps the keys with the smallest hashes. The sort is stable, so records of equal hashes stay in their order.
+    fn cut_sample(&mut self) {
+        self.sampled.sort_by_key(|sampled| sampled.hash);
+        let (mut keys, mut last) = (0, None);
+        let excess = self.sampled.iter().position(|sampled| {
+            keys += usize::from(last != Some(sampled.hash));
+            last = Some(sampled.hash);
+            keys > SAMPLE_KEYS
+        });
+        if let Some(excess) = excess {
+            self.threshold = Some(self.sampled[excess].hash);
+            self.sampled.truncate(excess);
+        }
+    }
+
+    /// Counts a block, whose records were added.
+    pub fn add_block(&mut self, census: &Census) {
+        self.census.merge(census);
+        self.blocks += 1;
+    }
+
+    /// Counts a large value, and says its number.
+    pub fn add_large_value(&mut self) -> u64 {
+        self.large_values += 1;
+        self.large_values - 1
+    }
+
+    /// All that was counted; `settings` and `inputs` go with it.
+    pub fn finish(mut self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
+        self.cut_sample();
+        Statistics {
+            records: self.census.total().count,
+            keys: self.keys,
+            raw_bytes: self.raw_bytes,
+            blocks: self.blocks,
+            large_values: self.large_values,
+            first_key: self.first_key.into(),
+            last_key: self.last_key.into(),
+            census: self.census,
+            inheriting: self.inheriting,
+            overriding: self.overriding,
+            sample: Sample {
+                threshold: self.threshold.unwrap_or(u64::MAX),
+                records: self.sampled,
+            },
+            settings,
+            inputs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::hash_key;
+    use crate::record::Kind;
+
+    fn statistics_of(keys: std::ops::Range<u32>, versions: u64) -> Statistics {
+        let (mut collector, mut census) = (Collector::default(), Census::default());
+        for number in keys {
+            let key = number.to_be_bytes();
+            for seq in (1..=versions).rev() {
+                let head = Head {
+                    header: Header {
+                        kind: Kind::Put,
+                        seq: Seq(seq),
+                        written_at: Timestamp(u64::from(number)),
+                        ttl: [ItemTtl::Absent, ItemTtl::Never, ItemTtl::Millis(9)]
+                            [number as usize % 3],
+                    },
+                    key: &key,
+                    value_len: 100,
+                };
+                collector.add(&head, hash_key(&key));
+                census.add(&head);
+            }
+        }
+        collector.add_block(&census);
+        collector.finish(Settings::default(), vec![TableId(4), TableId(5)])
+    }
+
+    #[test]
+    fn statistics_read_back_and_nothing_less_does() {
+        let statistics = statistics_of(0..50, 2);
+        assert_eq!((statistics.records, statistics.keys), (100, 50));
+        assert_eq!(statistics.sample.threshold, u64::MAX);
+        assert_eq!(statistics.sample.records.len(), 100);
+        let mut out = vec![];
+        statistics.encode(&mut out);
+        assert_eq!(Statistics::decode(&mut Reader::new(&out)), Ok(statistics));
+        for len in 0..out.len() {
+            assert!(Statistics::decode(&mut Reader::new(&out[..len])).is_err());
+        }
+        out.push(0);
+        assert!(Statistics::decode(&mut Reader::new(&out)).is_err());
+    }
+
+    #[test]
+    fn samples_are_complete_below_their_threshold() {
+        let sample = statistics_of(0..5_000, 3).sample;
+        assert_eq!(sample.records.len(), 3 * SAMPLE_KEYS);
+        let mut hashes: Vec<u64> = (0..5_000u32)
+            .map(|key| hash_key(&key.to_be_bytes()))
+            .collect();
+        hashes.sort_unstable();
+        assert_eq!(sample.threshold, hashes[SAMPLE_KEYS]);
+        for (trio, hash) in sample.records.chunks(3).zip(&hashes) {
+            assert!(trio.iter().all(|sampled| sampled.hash == *hash));
+            assert!(
+                trio.iter()
+                    .map(|sampled| sampled.header.seq.0)
+                    .eq([3, 2, 1])
+            );
+        }
+    }
+}

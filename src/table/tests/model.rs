@@ -1,0 +1,520 @@
+//! Tables against a sorted list: gets at every number, and cursors in every direction.
+
+use std::ops::Range;
+
+use super::*;
+use crate::expiry::Judge;
+use crate::merge::{Cursor, Ghost, Position, Seek};
+use crate::record::order;
+use crate::table::{RunCursor, table_of};
+
+/// Sorted records with stretches that are dead under [`judge`], keys that share much and little, and now and then many
+/// versions, a long key or a large value.
+fn records(random: &mut Random, keys: usize) -> Vec<Record> {
+    let mut all: Vec<Vec<u8>> = (0..keys).map(|_| key(random)).collect();
+    all.sort();
+    all.dedup();
+    let (mut records, mut dead) = (vec![], false);
+    for key in all {
+        if random.one_in(12) {
+            dead = !dead;
+        }
+        let versions = if random.one_in(60) {
+            60
+        } else {
+            1 + random.below(5) / 3
+        };
+        let mut seq = 1_000 + random.below(50) as u64;
+        for _ in 0..versions {
+            records.push(record(random, &key, seq, dead));
+            seq -= 1 + random.below(9) as u64;
+        }
+    }
+    records
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    let front: &[u8] = [&b""[..], b"a", b"user/", b"a rather long front/"][random.below(4)];
+    let len = match random.below(400) {
+        0 => 65_535 - front.len(),
+        1 => 2_000,
+        n => 1 + n % 11,
+    };
+    let tail = (0..len).map(|_| b"abcd\0\xff"[random.below(6)]);
+    front.iter().copied().chain(tail).collect()
+}
+
+fn record(random: &mut Random, key: &[u8], seq: u64, dead: bool) -> Record {
+    let len = match random.below(300) {
+        0 => 16_384 + random.below(3),
+        1 => 50_000,
+        n => n % 90,
+    };
+    let noise = random.one_in(3);
+    let value: Vec<u8> = (0..len)
+        .map(|i| {
+            if noise {
+                random.next() as u8
+            } else {
+                (i / 9) as u8
+            }
+        })
+        .collect();
+    let (written_at, ttl) = match (dead, random.below(3)) {
+        (true, 0) => return tombstone(key, seq, 500),
+        (true, 1) => (random.below(900) as u64, ItemTtl::Absent),
+        (true, _) => (random.below(500) as u64, ItemTtl::Millis(400)),
+        (false, 0) => (1_000, ItemTtl::Never),
+        (false, 1) => (950, ItemTtl::Absent),
+        (false, _) => (random.below(500) as u64, ItemTtl::Millis(900_000)),
+    };
+    put(key, seq, written_at, ttl, &value)
+}
+
+/// Under it, exactly the records made as dead ones are dead.
+fn judge() -> Judge {
+    Judge {
+        settings: Settings::new(DefaultMillis::Millis(100)),
+        now: Timestamp(1_000),
+    }
+}
+
+/// A run, restated: all its records, and which of them make a block, which blocks a table.
+struct Model {
+    records: Vec<Record>,
+    blocks: Vec<Range<usize>>,
+    tables: Vec<Range<usize>>,
+    /// Dead tables are ghosts as a whole.
+    table_ghosts: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stop {
+    End,
+    Table(usize),
+    Block(usize),
+    Record(usize),
+}
+
+fn admits(to: Seek<'_>, key: &[u8]) -> bool {
+    match to {
+        Seek::First | Seek::Last => true,
+        Seek::AtOrAfter(bound) => key >= bound,
+        Seek::After(bound) => key > bound,
+        Seek::AtOrBefore(bound) => key <= bound,
+        Seek::Before(bound) => key < bound,
+    }
+}
+
+impl Model {
+    fn new(tables: &[Arc<Table>], records: Vec<Record>, table_ghosts: bool) -> Model {
+        let mut model = Model {
+            records,
+            blocks: vec![],
+            tables: vec![],
+            table_ghosts,
+        };
+        for table in tables {
+            let index = table.index().unwrap();
+            let first_block = model.blocks.len();
+            for number in 0..index.len() {
+                let keys = index.first_key(number)..=index.last_key(number);
+                let start = model.blocks.last().map_or(0, |block| block.end);
+                let len = model.records[start..]
+                    .iter()
+                    .take_while(|record| keys.contains(&&record.key[..]))
+                    .count();
+                model.blocks.push(start..start + len);
+            }
+            model.tables.push(first_block..model.blocks.len());
+        }
+        assert_eq!(model.blocks.last().unwrap().end, model.records.len());
+        model
+    }
+
+    fn records_of(&self, blocks: Range<usize>) -> &[Record] {
+        &self.records[self.blocks[blocks.start].start..self.blocks[blocks.end - 1].end]
+    }
+
+    fn dead(&self, blocks: Range<usize>, judge: Option<&Judge>) -> bool {
+        judge.is_some_and(|judge| {
+            self.records_of(blocks)
+                .iter()
+                .all(|record| judge.dead(&record.header))
+        })
+    }
+
+    fn admits(&self, to: Seek<'_>, blocks: Range<usize>) -> bool {
+        let records = self.records_of(blocks);
+        let nearest = if to.is_forward() {
+            records.last()
+        } else {
+            records.first()
+        };
+        admits(to, &nearest.unwrap().key)
+    }
+
+    fn in_direction(forward: bool, range: Range<usize>) -> Vec<usize> {
+        if forward {
+            range.collect()
+        } else {
+            range.rev().collect()
+        }
+    }
+
+    fn table_of(&self, block: usize) -> usize {
+        self.tables.partition_point(|table| table.end <= block)
+    }
+
+    fn seek(&self, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        self.seek_from(
+            Self::in_direction(to.is_forward(), 0..self.tables.len()),
+            to,
+            judge,
+        )
+    }
+
+    fn seek_from(&self, tables: Vec<usize>, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        for number in tables {
+            let blocks = self.tables[number].clone();
+            if self.admits(to, blocks.clone()) {
+                if self.table_ghosts && self.dead(blocks, judge) {
+                    return Stop::Table(number);
+                }
+                return self.seek_in_table(number, to, judge);
+            }
+        }
+        Stop::End
+    }
+
+    fn seek_in_table(&self, number: usize, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        for block in Self::in_direction(to.is_forward(), self.tables[number].clone()) {
+            if self.admits(to, block..block + 1) {
+                if self.dead(block..block + 1, judge) {
+                    return Stop::Block(block);
+                }
+                return self.seek_in_block(block, to, judge);
+            }
+        }
+        self.beyond_table(number, to.is_forward(), judge)
+    }
+
+    fn seek_in_block(&self, block: usize, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        Self::in_direction(to.is_forward(), self.blocks[block].clone())
+            .into_iter()
+            .find(|&at| admits(to, &self.records[at].key))
+            .map_or_else(
+                || self.beyond_block(block, to.is_forward(), judge),
+                Stop::Record,
+            )
+    }
+
+    fn beyond_block(&self, block: usize, forward: bool, judge: Option<&Judge>) -> Stop {
+        let next = if forward {
+            Some(block + 1)
+        } else {
+            block.checked_sub(1)
+        };
+        let number = self.table_of(block);
+        match next.filter(|next| self.tables[number].contains(next)) {
+            Some(next) if self.dead(next..next + 1, judge) => Stop::Block(next),
+            Some(next) if forward => Stop::Record(self.blocks[next].start),
+            Some(next) => Stop::Record(self.blocks[next].end - 1),
+            None => self.beyond_table(number, forward, judge),
+        }
+    }
+
+    fn beyond_table(&self, number: usize, forward: bool, judge: Option<&Judge>) -> Stop {
+        if forward {
+            self.seek_from(
+                (number + 1..self.tables.len()).collect(),
+                Seek::First,
+                judge,
+            )
+        } else {
+            self.seek_from((0..number).rev().collect(), Seek::Last, judge)
+        }
+    }
+
+    fn step(&self, from: Stop, forward: bool, judge: Option<&Judge>) -> Stop {
+        match from {
+            Stop::End => Stop::End,
+            Stop::Table(number) => self.beyond_table(number, forward, judge),
+            Stop::Block(block) => self.beyond_block(block, forward, judge),
+            Stop::Record(at) => {
+                let block = self.blocks.partition_point(|block| block.end <= at);
+                let next = if forward {
+                    Some(at + 1)
+                } else {
+                    at.checked_sub(1)
+                };
+                match next.filter(|next| self.blocks[block].contains(next)) {
+                    Some(next) => Stop::Record(next),
+                    None => self.beyond_block(block, forward, judge),
+                }
+            }
+        }
+    }
+
+    fn enter(&self, ghost: Stop, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        match ghost {
+            Stop::Table(number) => self.seek_in_table(number, to, judge),
+            Stop::Block(block) => self.seek_in_block(block, to, judge),
+            _ => unreachable!("only a ghost is entered"),
+        }
+    }
+
+    fn check(&self, cursor: &impl Cursor, stop: Stop) {
+        let ghost = |records: &[Record]| match cursor.position() {
+            Position::Ghost(Ghost {
+                first,
+                last,
+                seq_max,
+            }) => {
+                assert_eq!(first, records[0].key);
+                assert_eq!(last, records.last().unwrap().key);
+                let highest = records.iter().map(|record| record.header.seq).max();
+                assert_eq!(Some(seq_max), highest);
+            }
+            other => panic!("{other:?} instead of a ghost"),
+        };
+        match stop {
+            Stop::End => assert_eq!(cursor.position(), Position::End),
+            Stop::Table(number) => ghost(self.records_of(self.tables[number].clone())),
+            Stop::Block(block) => ghost(self.records_of(block..block + 1)),
+            Stop::Record(at) => {
+                let record = &self.records[at];
+                assert_eq!(cursor.position(), Position::Record(head(record)));
+                assert_eq!(cursor.value().unwrap(), record.value);
+                assert_eq!(cursor.value_bytes().unwrap(), record.value);
+                assert_eq!(cursor.key_bytes(), record.key);
+            }
+        }
+    }
+
+    fn is_ghost(stop: Stop) -> bool {
+        matches!(stop, Stop::Table(_) | Stop::Block(_))
+    }
+
+    /// Seeks and walks at random, and compares after each step; whole walks first.
+    fn drive(&self, cursor: &mut impl Cursor, random: &mut Random, rounds: usize) {
+        for judge in [None, Some(&judge())] {
+            for (to, forward) in [(Seek::First, true), (Seek::Last, false)] {
+                cursor.seek(to, judge).unwrap();
+                let mut stop = self.seek(to, judge);
+                self.check(cursor, stop);
+                while stop != Stop::End {
+                    stop = self.step(stop, forward, judge);
+                    step(cursor, forward, judge);
+                    self.check(cursor, stop);
+                }
+            }
+        }
+        for _ in 0..rounds {
+            let judge = if random.one_in(3) {
+                None
+            } else {
+                Some(&judge())
+            };
+            let bound = self.bound(random);
+            let to = seek(random, &bound);
+            cursor.seek(to, judge).unwrap();
+            let mut stop = self.seek(to, judge);
+            self.check(cursor, stop);
+            for _ in 0..random.below(12) {
+                if Self::is_ghost(stop) && random.one_in(2) {
+                    let bound = self.bound(random);
+                    let to = seek(random, &bound);
+                    stop = self.enter(stop, to, judge);
+                    cursor.enter(to, judge).unwrap();
+                } else {
+                    let forward = random.one_in(2) || to.is_forward();
+                    stop = self.step(stop, forward, judge);
+                    step(cursor, forward, judge);
+                }
+                self.check(cursor, stop);
+            }
+        }
+    }
+
+    /// A key that is there, or one just beside it.
+    fn bound(&self, random: &mut Random) -> Vec<u8> {
+        let mut bound = self.records[random.below(self.records.len())].key.to_vec();
+        match random.below(4) {
+            0 => bound.push(0),
+            1 => {
+                bound.pop();
+            }
+            _ => {}
+        }
+        bound
+    }
+}
+
+fn step(cursor: &mut impl Cursor, forward: bool, judge: Option<&Judge>) {
+    if forward {
+        cursor.advance(judge).unwrap()
+    } else {
+        cursor.retreat(judge).unwrap()
+    }
+}
+
+fn seek<'a>(random: &mut Random, bound: &'a [u8]) -> Seek<'a> {
+    match random.below(14) {
+        0 => Seek::First,
+        1 => Seek::Last,
+        2..5 => Seek::AtOrAfter(bound),
+        5..8 => Seek::After(bound),
+        8..11 => Seek::AtOrBefore(bound),
+        _ => Seek::Before(bound),
+    }
+}
+
+const SHAPES: [(usize, Compression); 6] = [
+    (64, Compression::None),
+    (64, Compression::Lz4),
+    (256, Compression::None),
+    (256, Compression::Lz4),
+    (4096, Compression::None),
+    (4096, Compression::Lz4),
+];
+
+/// Goal: a get finds the newest version at or below a number, and its value. Method: every record's number, and those
+/// beside it, of every key; keys that are not there.
+#[test]
+fn gets_are_those_of_the_model() {
+    for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
+        let random = &mut Random(seed as u64);
+        let records = records(random, 600);
+        let table = table(9, &records, options(block_bytes, compression));
+        let check = |key: &[u8], max: Seq| {
+            let at = records
+                .partition_point(|record| order(&record.key, record.header.seq, key, max).is_lt());
+            let expected = records.get(at).filter(|record| record.key == key);
+            let found = table.get(hash_key(key), key, max).unwrap();
+            assert_eq!(found.is_some(), expected.is_some());
+            if let (Some(found), Some(expected)) = (found, expected) {
+                assert_eq!(found.header, expected.header);
+                assert_eq!(found.value_len, expected.value.len());
+                assert_eq!(found.value().unwrap(), expected.value);
+            }
+        };
+        for record in &records {
+            let seq = record.header.seq;
+            for max in [Seq(0), Seq(seq.0 - 1), seq, seq.next(), Seq::MAX] {
+                check(&record.key, max);
+            }
+            check(&[&record.key[..], b"\0"].concat(), Seq::MAX);
+            check(&record.key[1..], Seq::MAX);
+        }
+        let report = table.verify().unwrap();
+        assert_eq!(report.records, records.len() as u64);
+        assert!(report.large_values > 0 && report.blocks > 3, "{report:?}");
+    }
+}
+
+/// Goal: a table's cursor stops where its contract says.
+#[test]
+fn walks_through_a_table_are_those_of_the_model() {
+    for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
+        let random = &mut Random(100 + seed as u64);
+        let records = records(random, 400);
+        let table = table(9, &records, options(block_bytes, compression));
+        let model = Model::new(std::slice::from_ref(&table), records, false);
+        model.drive(&mut table.cursor(), random, 1_500);
+    }
+}
+
+/// Goal: a run's cursor too, over tables that are dead as a whole and others. Method: the same, cut into tables.
+#[test]
+fn walks_through_a_run_are_those_of_the_model() {
+    for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
+        let random = &mut Random(200 + seed as u64);
+        let records = records(random, 400);
+        let run = run(&records, random, options(block_bytes, compression));
+        for record in &records {
+            let table = table_of(&run, &record.key).unwrap();
+            assert!(table.first_key() <= &record.key[..] && table.last_key() >= &record.key[..]);
+        }
+        assert!(table_of(&run, b"").is_none() && table_of(&run, &[0xff; 90]).is_none());
+        let model = Model::new(&run, records, true);
+        let dead = |table: &Range<usize>| model.dead(table.clone(), Some(&judge()));
+        assert!(model.tables.iter().any(dead) && !model.tables.iter().all(dead));
+        model.drive(&mut RunCursor::new(run), random, 1_500);
+    }
+}
+
+/// Tables of some keys each.
+fn run(records: &[Record], random: &mut Random, options: TableOptions) -> Arc<[Arc<Table>]> {
+    let mut tables = vec![];
+    let mut rest = records;
+    while !rest.is_empty() {
+        let mut len = (1 + random.below(30)).min(rest.len());
+        while len < rest.len() && rest[len].key == rest[len - 1].key {
+            len += 1;
+        }
+        tables.push(table(tables.len() as u64, &rest[..len], options));
+        rest = &rest[len..];
+    }
+    tables.into()
+}
+
+/// Goal: what is dead is not read. Method: a dead run, walked both ways and sought in; then one ghost is entered.
+#[test]
+fn ghosts_stay_unread() {
+    let key = |i: u32| format!("{i:05}").into_bytes();
+    let records: Vec<Record> = (0..300)
+        .map(|i| put(&key(i), 1, 10, ItemTtl::Absent, b"value"))
+        .collect();
+    let run: Arc<[Arc<Table>]> = records
+        .chunks(100)
+        .enumerate()
+        .map(|(number, records)| table(number as u64, records, options(256, Compression::None)))
+        .collect();
+    let read = || run.iter().map(|table| table.blocks_read()).sum::<u64>();
+    let judge = Some(&judge());
+    let mut cursor = RunCursor::new(run.clone());
+    for (to, forward) in [(Seek::First, true), (Seek::Last, false)] {
+        cursor.seek(to, judge).unwrap();
+        for _ in 0..3 {
+            assert!(matches!(cursor.position(), Position::Ghost(_)));
+            step(&mut cursor, forward, judge);
+        }
+        assert_eq!(cursor.position(), Position::End);
+    }
+    assert_eq!(read(), 0);
+    let bound = key(150);
+    let to = Seek::AtOrAfter(&bound);
+    cursor.seek(to, judge).unwrap();
+    cursor.enter(to, judge).unwrap();
+    assert!(
+        matches!(cursor.position(), Position::Ghost(_)),
+        "a block of it"
+    );
+    assert_eq!(read(), 0);
+    cursor.enter(to, judge).unwrap();
+    assert_eq!(cursor.position(), Position::Record(head(&records[150])));
+    assert_eq!(read(), 1);
+}
+
+/// Goal: all versions of a key lie in one block, however many, and offsets of both widths work.
+#[test]
+fn a_block_grows_for_the_versions_of_a_key() {
+    let mut records = vec![put(b"a", 1, 10, ItemTtl::Never, b"first")];
+    records.extend(
+        (1..=3_000)
+            .rev()
+            .map(|seq| put(b"k", seq, 10, ItemTtl::Never, &[seq as u8; 40])),
+    );
+    records.push(put(b"z", 1, 10, ItemTtl::Never, b"last"));
+    for compression in [Compression::None, Compression::Lz4] {
+        let table = table(1, &records, options(64, compression));
+        assert_eq!(table.verify().unwrap().blocks, 3);
+        for seq in [1, 2, 1_499, 2_999, 3_000] {
+            let found = table.get(hash_key(b"k"), b"k", Seq(seq)).unwrap().unwrap();
+            assert_eq!(found.header.seq, Seq(seq));
+            assert_eq!(found.value().unwrap(), vec![seq as u8; 40]);
+        }
+        assert!(table.get(hash_key(b"k"), b"k", Seq(0)).unwrap().is_none());
+    }
+}

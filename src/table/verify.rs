@@ -1,0 +1,220 @@
+//! Reads every byte of a table and holds it to all that it says of itself.
+//!
+//! What is remembered of earlier checks, and the cache, are passed by: the file's bytes are asked, not what was once
+//! known of them. Large values and blocks must follow each other from the first byte to the filter, so nothing lies
+//! between them unseen.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::coding::Malformed;
+use crate::error::{Error, Result};
+use crate::expiry::Census;
+use crate::hash::hash_key;
+use crate::record::{Head, order};
+use crate::table::block::{Block, Entry, Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::codec::{Codec, unpack};
+use crate::table::filter;
+use crate::table::format::{FILTER_ALIGN, Footer};
+use crate::table::reader::Table;
+use crate::table::statistics::Collector;
+use crate::types::Seq;
+
+/// What a table was found to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableReport {
+    /// All records.
+    pub records: u64,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Data blocks.
+    pub blocks: u64,
+    /// Values that stand outside their block.
+    pub large_values: u64,
+    /// Bytes of the file, all of them read.
+    pub bytes: u64,
+}
+
+impl Table {
+    /// Reads and checks everything; the first fault is the error.
+    pub fn verify(&self) -> Result<TableReport> {
+        let Footer {
+            filter_at,
+            index_at,
+            statistics_at,
+            filter_crc,
+            index_crc,
+            statistics_crc,
+            ..
+        } = Footer::read(&self.stored.bytes, &self.stored.path)?.0;
+        let footer_at = self.file_len() - crate::table::format::FOOTER_LEN as u64;
+        for (part, crc, what) in [
+            (filter_at..index_at, filter_crc, "the filter"),
+            (index_at..statistics_at, index_crc, "the index"),
+            (statistics_at..footer_at, statistics_crc, "the statistics"),
+        ] {
+            self.stored
+                .check(part.start, &self.stored.part(&part), crc, what)?;
+        }
+        let mut walk = Walk {
+            table: self,
+            filter: &self.stored.part(&(filter_at..index_at)),
+            at: 0,
+            collector: Collector::default(),
+            last_seq: Seq(0),
+            large_values: 0,
+        };
+        for number in 0..self.index()?.len() {
+            walk.block(number)?;
+        }
+        walk.finish()
+    }
+}
+
+/// How far a verification has come.
+struct Walk<'a> {
+    table: &'a Table,
+    filter: &'a [u8],
+    /// Everything before this was read.
+    at: u64,
+    collector: Collector,
+    last_seq: Seq,
+    large_values: u64,
+}
+
+impl Walk<'_> {
+    fn fault(&self, offset: u64, what: &str) -> Error {
+        self.table.stored.fault(offset, what)
+    }
+
+    fn block(&mut self, number: usize) -> Result<()> {
+        let table = self.table;
+        let index = table.index()?;
+        let place = index.place(number);
+        let bad = |bad| table.block_fault(number, bad);
+        let stored = table.stored.part(&place);
+        let trailer = Trailer::read(&stored).map_err(bad)?;
+        table.check_block(&place, &trailer)?;
+        let body = stored.slice(..stored.len() - TRAILER_LEN);
+        let body = match trailer.codec {
+            Codec::Raw => body,
+            Codec::Lz4 => {
+                unpack(&body, trailer.body_len).map_err(|what| self.fault(place.start, what))?
+            }
+        };
+        let layout = Layout::of(&body).map_err(bad)?;
+        let census = self.entries(&layout.block(&body), layout.count(), &place, bad)?;
+        if self.at != place.start {
+            return Err(self.fault(self.at, "bytes that belong to nothing"));
+        }
+        self.at = place.end;
+        let block = layout.block(&body);
+        let first = block.key(0).map_err(bad)?;
+        let keys_match =
+            index.first_key(number) == first && index.last_key(number) == self.collector.last_key();
+        if !keys_match || index.census(number) != census {
+            return Err(self.fault(place.start, "the index says otherwise of this block"));
+        }
+        self.collector.add_block(&census);
+        Ok(())
+    }
+
+    /// Reads the entries of a block, and the large values before it.
+    fn entries(
+        &mut self,
+        block: &Block<'_>,
+        count: usize,
+        place: &Range<u64>,
+        bad: impl Fn(Malformed) -> Error + Copy,
+    ) -> Result<Census> {
+        let (mut census, mut entries, mut hashes) = (Census::default(), vec![], vec![]);
+        for number in 0..count {
+            let entry = block.entry(number).map_err(bad)?;
+            let head = Head {
+                header: entry.header,
+                key: block.key(number).map_err(bad)?,
+                value_len: entry.value_len(),
+            };
+            let hash = hash_key(head.key);
+            self.record(&head, hash, number, place)?;
+            if entry.value().is_none() {
+                self.large_value(&block.extent(number).map_err(bad)?, entry.value_len())?;
+            }
+            self.collector.add(&head, hash);
+            census.add(&head);
+            entries.push(entry);
+            hashes.push(hash);
+        }
+        if !block.is_exact(&entries, &hashes) {
+            return Err(self.fault(place.start, "a block says otherwise of its entries"));
+        }
+        Ok(census)
+    }
+
+    /// A record comes after the one before it, in another block only with another key, and the filter knows it.
+    fn record(
+        &mut self,
+        head: &Head<'_>,
+        hash: u64,
+        number: usize,
+        place: &Range<u64>,
+    ) -> Result<()> {
+        let last_key = self.collector.last_key();
+        let rises = order(last_key, self.last_seq, head.key, head.header.seq).is_lt();
+        if !rises || (number == 0 && last_key == head.key) {
+            return Err(self.fault(place.start, "records are out of order"));
+        }
+        if !filter::may_contain(self.filter, hash) {
+            return Err(self.fault(self.table.footer.filter_at, "the filter lacks a key"));
+        }
+        self.last_seq = head.header.seq;
+        Ok(())
+    }
+
+    fn large_value(&mut self, extent: &Extent, len: usize) -> Result<()> {
+        if extent.offset != self.at || extent.number != self.large_values {
+            return Err(self.fault(self.at, "a large value lies elsewhere"));
+        }
+        let end = extent.offset + extent.stored_len;
+        if end > self.table.footer.filter_at {
+            return Err(self.fault(self.at, "a large value lies outside the data"));
+        }
+        let stored = self.table.stored.part(&(extent.offset..end));
+        self.table
+            .stored
+            .check(extent.offset, &stored, extent.crc, "a large value")?;
+        if extent.codec == Codec::Lz4 {
+            unpack(&stored, len).map_err(|what| self.fault(extent.offset, what))?;
+        }
+        self.collector.add_large_value();
+        self.large_values += 1;
+        self.at = end;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TableReport> {
+        let table = self.table;
+        let filter_at = table.footer.filter_at;
+        let padding = table.stored.part(&(self.at..filter_at));
+        if self.at.next_multiple_of(FILTER_ALIGN) != filter_at || padding.iter().any(|&b| b != 0) {
+            return Err(self.fault(self.at, "bytes that belong to nothing"));
+        }
+        let stated = &table.statistics;
+        let statistics = self
+            .collector
+            .finish(stated.settings, stated.inputs.clone());
+        if statistics != *stated {
+            return Err(table.stored.fault(
+                table.footer.statistics_at,
+                "the statistics are not those of the records",
+            ));
+        }
+        Ok(TableReport {
+            records: statistics.records,
+            keys: statistics.keys,
+            blocks: statistics.blocks,
+            large_values: statistics.large_values,
+            bytes: table.file_len(),
+        })
+    }
+}

@@ -1,0 +1,480 @@
+//! Edits of the catalogue, and the catalogue that they add up to.
+//!
+//! An edit is one step of what the database *is*: containers, settings, floors, runs, tables, range deletes, where the
+//! log starts. It takes effect as a whole. Edits are JSON, so that a person can read a manifest; they hold no keys but
+//! those of range deletes, and no statistics, which lie in the tables.
+//!
+//! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and number are unique; a table is
+//! in one run; numbers (edit, table, run, container) never repeat; `flushed` never falls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::KeyRange;
+use crate::expiry::{DefaultMillis, Settings};
+use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
+
+/// Names a run; never reused within a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunId(pub u64);
+
+/// One step, numbered without gaps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edit {
+    /// One more than the edit before.
+    pub number: u64,
+    /// The highest settled time on which anything that is durable has relied.
+    pub mark: Timestamp,
+    /// What changes, in order.
+    pub changes: Vec<Change>,
+}
+
+/// One change of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A new container.
+    CreateContainer(ContainerRecord),
+    /// A container and all that is in it goes.
+    DropContainer(ContainerId),
+    /// Settings and floors of a container.
+    Settings(ContainerId, Settings),
+    /// Everything of a container up to this number is in runs, or was judged not to be needed.
+    Flushed(ContainerId, Seq),
+    /// A new run.
+    AddRun(ContainerId, RunRecord),
+    /// A run goes.
+    RemoveRun(ContainerId, RunId),
+    /// A range delete that is no longer in the log.
+    AddRangeDelete(ContainerId, RangeDelete),
+    /// A range delete that has nothing left to hide.
+    RemoveRangeDelete(ContainerId, Seq),
+    /// Where the log starts; older segments are not needed.
+    Log(u64),
+    /// Every number up to these may have been used, also by what is gone since.
+    Used {
+        /// Sequence numbers.
+        seq: Seq,
+        /// One more than the highest table.
+        table: u64,
+        /// One more than the highest run.
+        run: u64,
+        /// One more than the highest container.
+        container: u32,
+    },
+}
+
+impl Change {
+    /// Every sequence number up to this one may have been used.
+    pub fn used(seq: Seq) -> Change {
+        Change::Used {
+            seq,
+            table: 0,
+            run: 0,
+            container: 0,
+        }
+    }
+}
+
+/// A container in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerRecord {
+    /// Its number.
+    pub id: ContainerId,
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// The number of its creation: snapshots from before do not know it.
+    pub created: Seq,
+    /// How its tables are compressed.
+    pub compression: Compression,
+    /// Settings and floors.
+    pub settings: Settings,
+    /// See [`Change::Flushed`].
+    #[serde(default)]
+    pub flushed: Seq,
+    /// Its runs, in no particular order.
+    #[serde(default)]
+    pub runs: Vec<RunRecord>,
+    /// Its range deletes.
+    #[serde(default)]
+    pub range_deletes: Vec<RangeDelete>,
+}
+
+/// A run in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Its number.
+    pub id: RunId,
+    /// The latest moment at which one of its records stops mattering; absent for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+    /// The default under which `end` was found.
+    pub placed: DefaultMillis,
+    /// Every range delete up to this number has been applied to it: no record that one covers is in it.
+    #[serde(default)]
+    pub applied: Seq,
+    /// In the order of keys.
+    pub tables: Vec<TableRecord>,
+}
+
+/// A table in the catalogue: enough to know a stale or damaged file of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRecord {
+    /// Its number, which is its file's name.
+    pub id: TableId,
+    /// The file's size in bytes.
+    pub len: u64,
+    /// The checksum of its footer.
+    pub crc: u32,
+}
+
+/// Records in a range that are older than this are gone for every reader at or above its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeDelete {
+    /// Its number.
+    pub seq: Seq,
+    /// The first key.
+    #[serde(with = "hex")]
+    pub from: Vec<u8>,
+    /// The first key behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "hex_option")]
+    pub to: Option<Vec<u8>>,
+}
+
+impl RangeDelete {
+    /// A range and its number.
+    pub fn new(range: KeyRange, seq: Seq) -> Self {
+        RangeDelete {
+            seq,
+            from: range.from,
+            to: range.to,
+        }
+    }
+
+    /// `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.from.as_slice() <= key && self.to.as_ref().is_none_or(|to| key < to.as_slice())
+    }
+
+    /// The range.
+    pub fn range(&self) -> KeyRange {
+        KeyRange {
+            from: self.from.clone(),
+            to: self.to.clone(),
+        }
+    }
+}
+
+/// Bytes in JSON.
+mod hex {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn encode(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub fn decode(text: &str) -> Option<Vec<u8>> {
+        let digits: Vec<u8> = text
+            .chars()
+            .map(|c| c.to_digit(16).map(|d| d as u8))
+            .collect::<Option<_>>()?;
+        (digits.len() % 2 == 0).then(|| {
+            digits
+                .chunks(2)
+                .map(|pair| pair[0] << 4 | pair[1])
+                .collect()
+        })
+    }
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        decode(&String::deserialize(deserializer)?)
+            .ok_or_else(|| D::Error::custom("not hexadecimal"))
+    }
+}
+
+mod hex_option {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(
+        bytes: &Option<Vec<u8>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match bytes {
+            Some(bytes) => serializer.serialize_some(&super::hex::encode(bytes)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<u8>>, D::Error> {
+        match Option::<String>::deserialize(deserializer)? {
+            Some(text) => match super::hex::decode(&text) {
+                Some(bytes) => Ok(Some(bytes)),
+                None => Err(D::Error::custom("not hexadecimal")),
+            },
+            None => Ok(None),
+        }
+    }
+}
+
+/// What all edits so far add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Catalogue {
+    /// The number of the last edit.
+    pub edit: u64,
+    /// See [`Edit::mark`].
+    pub mark: Timestamp,
+    /// Every container.
+    pub containers: BTreeMap<ContainerId, ContainerRecord>,
+    /// The first log segment that is needed.
+    pub log: u64,
+    /// The highest sequence number that any edit has named.
+    pub used: Seq,
+    /// Above every number of a table so far.
+    pub next_table: u64,
+    /// Above every number of a run so far.
+    pub next_run: u64,
+    /// Above every number of a container so far.
+    pub next_container: u32,
+}
+
+impl Catalogue {
+    /// Applies an edit; says what does not fit. After an error the catalogue is not to be used.
+    pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+        if self.edit != 0 && edit.number != self.edit + 1 {
+            return Err(format!("edit {} follows edit {}", edit.number, self.edit));
+        }
+        self.edit = edit.number;
+        self.mark = self.mark.max(edit.mark);
+        edit.changes
+            .iter()
+            .try_for_each(|change| self.change(change))
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::CreateContainer(record) => self.create(record)?,
+            Change::DropContainer(id) => {
+                self.containers.remove(id).ok_or_else(|| unknown(*id))?;
+            }
+            Change::Settings(id, settings) => {
+                self.used = self.used.max(settings.floor_seq);
+                self.container(*id)?.settings = *settings;
+            }
+            Change::Flushed(id, seq) => {
+                self.used = self.used.max(*seq);
+                let container = self.container(*id)?;
+                if *seq < container.flushed {
+                    return Err(format!("container {} is flushed backwards", id.0));
+                }
+                container.flushed = *seq;
+            }
+            Change::AddRun(id, run) => {
+                self.note_run(run);
+                let container = self.container(*id)?;
+                if container.runs.iter().any(|there| there.id == run.id) {
+                    return Err(format!("run {} is added twice", run.id.0));
+                }
+                container.runs.push(run.clone());
+            }
+            Change::RemoveRun(id, run) => {
+                let runs = &mut self.container(*id)?.runs;
+                let Some(at) = runs.iter().position(|there| there.id == *run) else {
+                    return Err(format!("run {} is removed but not there", run.0));
+                };
+                runs.remove(at);
+            }
+            Change::AddRangeDelete(id, range) => {
+                self.used = self.used.max(range.seq);
+                self.container(*id)?.range_deletes.push(range.clone());
+            }
+            Change::RemoveRangeDelete(id, seq) => {
+                self.container(*id)?
+                    .range_deletes
+                    .retain(|range| range.seq != *seq);
+            }
+            Change::Log(first) => self.log = *first,
+            Change::Used {
+                seq,
+                table,
+                run,
+                container,
+            } => {
+                self.used = self.used.max(*seq);
+                self.next_table = self.next_table.max(*table);
+                self.next_run = self.next_run.max(*run);
+                self.next_container = self.next_container.max(*container);
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, record: &ContainerRecord) -> Result<(), String> {
+        if self
+            .containers
+            .values()
+            .any(|there| there.name == record.name || there.id == record.id)
+        {
+            return Err(format!("container {:?} is created twice", record.name));
+        }
+        record.runs.iter().for_each(|run| self.note_run(run));
+        self.next_container = self.next_container.max(record.id.0.saturating_add(1));
+        self.used = self
+            .used
+            .max(record.created)
+            .max(record.settings.floor_seq)
+            .max(record.flushed);
+        self.containers.insert(record.id, record.clone());
+        Ok(())
+    }
+
+    fn note_run(&mut self, run: &RunRecord) {
+        self.next_run = self.next_run.max(run.id.0.saturating_add(1));
+        for table in &run.tables {
+            self.next_table = self.next_table.max(table.id.0.saturating_add(1));
+        }
+    }
+
+    fn container(&mut self, id: ContainerId) -> Result<&mut ContainerRecord, String> {
+        self.containers.get_mut(&id).ok_or_else(|| unknown(id))
+    }
+
+    /// The one edit that says all of this again, for the head of a new manifest.
+    pub fn to_edit(&self) -> Edit {
+        let mut changes: Vec<Change> = self
+            .containers
+            .values()
+            .cloned()
+            .map(Change::CreateContainer)
+            .collect();
+        changes.push(Change::Log(self.log));
+        changes.push(Change::Used {
+            seq: self.used,
+            table: self.next_table,
+            run: self.next_run,
+            container: self.next_container,
+        });
+        Edit {
+            number: self.edit,
+            mark: self.mark,
+            changes,
+        }
+    }
+
+    /// Every table that is named.
+    pub fn tables(&self) -> BTreeSet<TableId> {
+        let runs = self
+            .containers
+            .values()
+            .flat_map(|container| &container.runs);
+        runs.flat_map(|run| &run.tables)
+            .map(|table| table.id)
+            .collect()
+    }
+}
+
+fn unknown(id: ContainerId) -> String {
+    format!("there is no container {}", id.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container(id: u32, name: &str) -> ContainerRecord {
+        ContainerRecord {
+            id: ContainerId(id),
+            name: name.to_owned(),
+            created: Seq(1),
+            compression: Compression::None,
+            settings: Settings::default(),
+            flushed: Seq(0),
+            runs: vec![],
+            range_deletes: vec![],
+        }
+    }
+
+    fn edit(number: u64, changes: Vec<Change>) -> Edit {
+        Edit {
+            number,
+            mark: Timestamp(number),
+            changes,
+        }
+    }
+
+    #[test]
+    fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
+        let id = ContainerId(3);
+        let run = RunRecord {
+            id: RunId(8),
+            end: Some(Timestamp(99)),
+            placed: DefaultMillis::Millis(5),
+            applied: Seq(0),
+            tables: vec![TableRecord {
+                id: TableId(4),
+                len: 10,
+                crc: 7,
+            }],
+        };
+        let range = RangeDelete {
+            seq: Seq(30),
+            from: b"a".to_vec(),
+            to: None,
+        };
+        let mut catalogue = Catalogue::default();
+        catalogue
+            .apply(&edit(1, vec![Change::CreateContainer(container(3, "a"))]))
+            .unwrap();
+        catalogue
+            .apply(&edit(
+                2,
+                vec![
+                    Change::AddRun(id, run.clone()),
+                    Change::Flushed(id, Seq(20)),
+                    Change::AddRangeDelete(id, range),
+                    Change::Log(5),
+                ],
+            ))
+            .unwrap();
+        assert_eq!(
+            (
+                catalogue.next_table,
+                catalogue.next_run,
+                catalogue.next_container
+            ),
+            (5, 9, 4)
+        );
+        assert_eq!(catalogue.used, Seq(30));
+        let json = serde_json::to_string(&catalogue.to_edit()).unwrap();
+        let mut again = Catalogue::default();
+        again.apply(&serde_json::from_str(&json).unwrap()).unwrap();
+        assert_eq!(again, catalogue);
+        catalogue
+            .apply(&edit(3, vec![Change::RemoveRun(id, run.id)]))
+            .unwrap();
+        assert!(catalogue.tables().is_empty());
+    }
+
+    #[test]
+    fn edits_that_do_not_fit_are_refused() {
+        let mut catalogue = Catalogue::default();
+        catalogue
+            .apply(&edit(1, vec![Change::CreateContainer(container(3, "a"))]))
+            .unwrap();
+        for bad in [
+            edit(1, vec![]),
+            edit(3, vec![]),
+            edit(2, vec![Change::DropContainer(ContainerId(9))]),
+            edit(2, vec![Change::CreateContainer(container(4, "a"))]),
+            edit(2, vec![Change::RemoveRun(ContainerId(3), RunId(1))]),
+        ] {
+            assert!(catalogue.clone().apply(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The catalogue: an immutable picture of a container's runs, the edits that lead from one to the next, and their log.
+//!
+//! Invariants of a [`Run`]: its tables are in key order and do not overlap; all versions of a key lie in one of them.
+//! When its `end` has passed (and the end can be trusted under the settings of today), no record in it matters any more:
+//! each is a tombstone or gone, and every older version that it hid is gone too. "Gone" is final, so that stays true,
+//! whatever other runs are merged meanwhile.
+
+mod edit;
+mod manifest;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+pub use edit::{
+    Catalogue, Change, ContainerRecord, Edit, RangeDelete, RunId, RunRecord, TableRecord,
+};
+pub use manifest::{Loaded, Manifest, load, parse, write_whole};
+
+use crate::env::Fs;
+use crate::error::Result;
+use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread};
+use crate::table::{BlockCache, Expected, Found, Table};
+use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
+
+/// How many bytes of removed tables somebody still holds.
+#[derive(Debug, Default)]
+pub struct Pins {
+    bytes: AtomicU64,
+}
+
+impl Pins {
+    /// Bytes on disk that no catalogue names any more.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The bytes of a table's file: every value and iterator that lies in it holds this.
+struct Mapping {
+    bytes: Bytes,
+    residence: Arc<Residence>,
+}
+
+struct Residence {
+    removed: AtomicBool,
+    len: u64,
+    pins: Arc<Pins>,
+}
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.residence.removed.load(Ordering::Acquire) {
+            self.residence
+                .pins
+                .bytes
+                .fetch_sub(self.residence.len, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A table with its place on disk.
+#[derive(Clone)]
+pub struct Placed {
+    /// The table.
+    pub table: Arc<Table>,
+    /// How the catalogue names it.
+    pub record: TableRecord,
+    residence: Arc<Residence>,
+}
+
+impl Placed {
+    /// Opens the table that `record` names.
+    pub fn open(
+        fs: &dyn Fs,
+        tables_dir: &Path,
+        container: ContainerId,
+        record: TableRecord,
+        cache: &Arc<BlockCache>,
+        pins: &Arc<Pins>,
+    ) -> Result<Placed> {
+        let path = tables_dir.join(file_name::table(record.id));
+        let residence = Arc::new(Residence {
+            removed: AtomicBool::new(false),
+            len: record.len,
+            pins: pins.clone(),
+        });
+        let mapping = Mapping {
+            bytes: fs.map(&path)?,
+            residence: residence.clone(),
+        };
+        let expected = Expected {
+            id: record.id,
+            container,
+            len: record.len,
+            crc: record.crc,
+        };
+        let table = Table::open(
+            Bytes::from_owner(mapping),
+            path,
+            expected,
+            Some(cache.clone()),
+        )?;
+        Ok(Placed {
+            table: Arc::new(table),
+            record,
+            residence,
+        })
+    }
+
+    /// Removes the file; the bytes stay readable to those who hold them, and are counted as pinned until they let go.
+    pub fn remove(&self, fs: &dyn Fs, tables_dir: &Path) -> Result<()> {
+        self.residence
+            .pins
+            .bytes
+            .fetch_add(self.residence.len, Ordering::Relaxed);
+        self.residence.removed.store(true, Ordering::Release);
+        fs.remove(&tables_dir.join(file_name::table(self.record.id)))
+    }
+}
+
+/// Tables that follow each other in key order.
+pub struct Run {
+    /// Its number.
+    pub id: RunId,
+    /// The latest moment at which one of its records stops mattering; [`Timestamp::MAX`] for never.
+    pub end: Timestamp,
+    /// The default under which `end` was found.
+    pub placed: DefaultMillis,
+    /// Every range delete up to this number has been applied to it.
+    pub applied: Seq,
+    /// In key order, at least one.
+    pub tables: Vec<Placed>,
+    /// The same tables, as cursors take them.
+    pub shared: Arc<[Arc<Table>]>,
+    /// Of all its tables.
+    pub census: Census,
+    /// Bytes of all its files.
+    pub bytes: u64,
+}
+
+impl Run {
+    /// A run of these tables.
+    pub fn new(record: &RunRecord, tables: Vec<Placed>) -> Run {
+        assert!(!tables.is_empty(), "a run has a table");
+        let mut census = Census::default();
+        tables
+            .iter()
+            .for_each(|placed| census.merge(placed.table.census()));
+        let bytes = tables.iter().map(|placed| placed.record.len).sum();
+        let shared = tables.iter().map(|placed| placed.table.clone()).collect();
+        Run {
+            id: record.id,
+            end: record.end.unwrap_or(Timestamp::MAX),
+            placed: record.placed,
+            applied: record.applied,
+            tables,
+            shared,
+            census,
+            bytes,
+        }
+    }
+
+    /// How the catalogue names it.
+    pub fn record(&self) -> RunRecord {
+        RunRecord {
+            id: self.id,
+            end: (self.end != Timestamp::MAX).then_some(self.end),
+            placed: self.placed,
+            applied: self.applied,
+            tables: self.tables.iter().map(|placed| placed.record).collect(),
+        }
+    }
+
+    /// The same run under another number, without some of its tables; `None` when nothing is left.
+    pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
+        let stays = |placed: &&Placed| !gone.contains(&placed.record.id);
+        let tables: Vec<Placed> = self.tables.iter().filter(stays).cloned().collect();
+        (!tables.is_empty()).then(|| {
+            Run::new(
+                &RunRecord {
+                    id,
+                    ..self.record()
+                },
+                tables,
+            )
+        })
+    }
+
+    /// Its first key.
+    pub fn first_key(&self) -> &[u8] {
+        self.shared[0].first_key()
+    }
+
+    /// Its last key.
+    pub fn last_key(&self) -> &[u8] {
+        self.shared[self.shared.len() - 1].last_key()
+    }
+
+    /// Some key may lie in both.
+    pub fn overlaps(&self, other: &Run) -> bool {
+        self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
+    }
+
+    /// The table that would hold the key.
+    #[inline]
+    pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        let at = match self.shared.len() {
+            1 => 0,
+            _ => self.shared.partition_point(|table| table.last_key() < key),
+        };
+        let table = self.shared.get(at)?;
+        (table.first_key() <= key && key <= table.last_key()).then_some(table)
+    }
+
+    /// The newest version of a key up to a sequence number.
+    #[inline]
+    pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
+        match self.table_for(key) {
+            Some(table) => table.get(hash, key, max),
+            None => Ok(None),
+        }
+    }
+
+    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was placed.
+    pub fn end_is_trusted(&self, settings: &Settings) -> bool {
+        settings.default.is_as_strict_as(self.placed)
+    }
+
+    /// No record in it matters any more.
+    pub fn has_ended(&self, judge: &Judge) -> bool {
+        self.end <= judge.now && self.end_is_trusted(&judge.settings)
+    }
+
+    /// How its records lie in time: inheriting ones by `written_at`, overriding ones by expiry.
+    pub fn spreads(&self) -> impl Iterator<Item = (&Spread, &Spread)> {
+        self.shared.iter().map(|table| table.spreads())
+    }
+}
+
+/// The runs of a container at one moment, and what its range deletes hide.
+#[derive(Default)]
+pub struct Version {
+    /// Highest sequence number first: the order in which a get asks them.
+    pub runs: Vec<Arc<Run>>,
+    /// Lowest sequence number first.
+    pub range_deletes: Arc<[RangeDelete]>,
+}
+
+impl Version {
+    /// A picture of these runs and range deletes.
+    pub fn new(mut runs: Vec<Arc<Run>>, mut range_deletes: Vec<RangeDelete>) -> Version {
+        runs.sort_by_key(|run| std::cmp::Reverse((run.census.seq_max, run.id)));
+        range_deletes.sort_by_key(|range| range.seq);
+        Version {
+            runs,
+            range_deletes: range_deletes.into(),
+        }
+    }
+
+    /// The range delete may still hide something: an older run overlaps it and has not had it applied.
+    pub fn needs(&self, range: &RangeDelete) -> bool {
+        let key_range = range.range();
+        self.runs.iter().any(|run| {
+            run.applied < range.seq
+                && run.census.seq_min < range.seq
+                && key_range.overlaps(run.first_key(), run.last_key())
+        })
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// Of the runs and their tables.
+    pub fn tables(&self) -> usize {
+        self.runs.iter().map(|run| run.tables.len()).sum()
+    }
+
+    /// The number of the newest range delete up to `max` that covers the key: records below it are gone.
+    #[inline]
+    pub fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
+        let mut newest_first = self.range_deletes.iter().rev();
+        newest_first
+            .find(|range| range.seq <= max && range.contains(key))
+            .map_or(Seq(0), |range| range.seq)
+    }
+
+    /// The number of the oldest range delete above `seq` that covers the key.
+    pub fn covered_above(&self, key: &[u8], seq: Seq) -> Option<Seq> {
+        self.range_deletes
+            .iter()
+            .find(|range| range.seq > seq && range.contains(key))
+            .map(|range| range.seq)
+    }
+}
+
+/// Names of the tables in a folder that `named` does not hold.
+pub fn unnamed_tables(
+    fs: &dyn Fs,
+    tables_dir: &Path,
+    named: &std::collections::BTreeSet<TableId>,
+) -> Result<Vec<String>> {
+    let mut names = fs.list(tables_dir)?;
+    names.retain(|name| match file_name::parse_table(name) {
+        Some(id) => !named.contains(&id),
+        None => name.ends_with(file_name::TEMPORARY),
+    });
+    Ok(names)
+}

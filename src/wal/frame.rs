@@ -1,0 +1,497 @@
+//! How segments and frames are written.
+//!
+//! ```text
+//! segment  0  magic "ebbtwal\0"
+//!          8  format version u32
+//!         12  crc32 u32            of the other 60 bytes
+//!         16  identity u64         of the chain
+//!         24  number u64           the file's; another one says that the file was recycled and not begun anew
+//!         32  start u64            position of the first frame
+//!         40  base seq u64
+//!         48  base written_at u64
+//!         56  edit u64             the manifest's last durable edit
+//!         64  frame*
+//!
+//! frame    kind u8                 1 batch, 2 relog, 3 end mark; 0 is never written
+//!          payload length varint
+//!          first_seq - base        these five are zigzag varints of wrapping differences: small in the usual case,
+//!          last_seq - first_seq    and right in every other
+//!          written_at - base
+//!          written_at - settled
+//!          edit - segment's edit
+//!          position - watermark    varint: how far behind this frame the log was known to be synced
+//!          payload crc32 u32
+//!          head crc32 u32          of identity, number, position (u64 each) and the frame up to here
+//!          payload
+//! ```
+//!
+//! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
+//! so binds the payload to its place.
+
+use crate::coding::{Malformed, Reader};
+use crate::types::{Seq, Timestamp};
+
+/// Bytes of a segment's header.
+pub const HEADER_LEN: usize = 64;
+/// The version that this build writes and reads.
+pub const FORMAT_VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"ebbtwal\0";
+const CRC_AT: usize = 12;
+const IDENTITY_AT: usize = 16;
+const _: () = assert!(IDENTITY_AT + 6 * size_of::<u64>() == HEADER_LEN);
+
+/// A place in the log: how many bytes of frames come before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(pub u64);
+
+/// No log becomes as long, so that a position and a file's length can be added.
+const POSITION_MAX: u64 = u64::MAX / 2;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// Writes of one commit turn, as `batch.rs` spells them.
+    Batch = 1,
+    /// Records that keep their numbers, as `batch.rs` spells them.
+    Relog = 2,
+    /// Nothing: the log was closed here. Replay does not show it.
+    End = 3,
+}
+
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
+        [FrameKind::Batch, FrameKind::Relog, FrameKind::End]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// Everything about a frame but its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// What it holds.
+    pub kind: FrameKind,
+    /// The lowest sequence number in it.
+    pub first_seq: Seq,
+    /// The highest sequence number in it.
+    pub last_seq: Seq,
+    /// The time of the write.
+    pub written_at: Timestamp,
+    /// Settled time at the write; the highest of all frames is the log's part of the mark.
+    pub settled: Timestamp,
+    /// The last edit of the manifest that was durable then.
+    pub edit: u64,
+}
+
+/// The checksum of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadCrc(u32);
+
+impl PayloadCrc {
+    /// To be called outside the commit turn.
+    pub fn of(payload: &[u8]) -> PayloadCrc {
+        PayloadCrc(crc32fast::hash(payload))
+    }
+}
+
+/// The start of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The chain's.
+    pub identity: u64,
+    /// The file's.
+    pub number: u64,
+    /// The position of the first frame.
+    pub start: u64,
+    /// What sequence numbers are counted from.
+    pub base_seq: Seq,
+    /// What times are counted from.
+    pub base_written_at: Timestamp,
+    /// What edits are counted from.
+    pub edit: u64,
+}
+
+/// Why a file does not start with a segment's header.
+#[derive(Debug)]
+pub enum HeaderFault {
+    /// Not what a header looks like.
+    Malformed(Malformed),
+    /// A whole header of another version.
+    Version(u32),
+}
+
+impl From<Malformed> for HeaderFault {
+    fn from(malformed: Malformed) -> Self {
+        HeaderFault::Malformed(malformed)
+    }
+}
+
+fn header_crc(bytes: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..CRC_AT]);
+    crc.update(&bytes[IDENTITY_AT..HEADER_LEN]);
+    crc.finalize()
+}
+
+impl SegmentHeader {
+    /// The picture in this file's head.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..CRC_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let fields = [
+            self.identity,
+            self.number,
+            self.start,
+            self.base_seq.0,
+            self.base_written_at.0,
+            self.edit,
+        ];
+        for (place, field) in out[IDENTITY_AT..].chunks_exact_mut(8).zip(fields) {
+            place.copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = header_crc(&out);
+        out[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads what [`SegmentHeader::encode`] wrote from the front of a file.
+    pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
+        let reader = &mut Reader::new(bytes);
+        let whole = reader.clone().bytes(HEADER_LEN)?;
+        if reader.bytes(MAGIC.len())? != MAGIC {
+            return Err(Reader::new(bytes).malformed("not a log segment").into());
+        }
+        let version = reader.u32()?;
+        if reader.u32()? != header_crc(whole) {
+            let malformed =
+                Reader::new(bytes).malformed("the segment's header does not match its checksum");
+            return Err(malformed.into());
+        }
+        if version != FORMAT_VERSION {
+            return Err(HeaderFault::Version(version));
+        }
+        let (identity, number, start) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        if start > POSITION_MAX {
+            return Err(reader.malformed("number out of range").into());
+        }
+        Ok(SegmentHeader {
+            identity,
+            number,
+            start,
+            base_seq: Seq(reader.u64()?),
+            base_written_at: Timestamp(reader.u64()?),
+            edit: reader.u64()?,
+        })
+    }
+}
+
+/// `to - from` as a number that is small when the two are close, whichever is greater.
+fn zigzag(from: u64, to: u64) -> u64 {
+    let difference = to.wrapping_sub(from) as i64;
+    (difference << 1 ^ difference >> 63) as u64
+}
+
+fn unzigzag(from: u64, zigzag: u64) -> u64 {
+    from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
+}
+
+/// The fewest bytes of a frame: its kind, seven varints of one byte, two checksums.
+pub const FRAME_LEN_MIN: usize = 1 + 7 + 8;
+/// The most bytes before a payload: seven varints of ten.
+const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
+
+/// The checksum of a head begins with the place of its frame: what identity and number make of it, ...
+fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&segment.identity.to_le_bytes());
+    crc.update(&segment.number.to_le_bytes());
+    crc
+}
+
+/// ... then the position, which stands here before the head, so that the rest is one stretch.
+const POSITION_LEN: usize = 8;
+
+/// Up to this size a payload is copied behind its head, so that a frame is one piece: a write costs more than the copy.
+const COPY_MAX: usize = 64 << 10;
+
+/// Makes the frames of a segment, in a buffer that it keeps.
+pub struct Encoder {
+    segment: SegmentHeader,
+    segment_crc: crc32fast::Hasher,
+    buffer: Vec<u8>,
+}
+
+impl Encoder {
+    /// For frames of this segment.
+    pub fn new(segment: SegmentHeader) -> Encoder {
+        Encoder {
+            segment_crc: segment_crc(&segment),
+            segment,
+            buffer: vec![],
+        }
+    }
+
+    /// A frame in two pieces that belong together; the second may be empty.
+    #[inline]
+    pub fn frame<'a>(
+        &'a mut self,
+        position: u64,
+        watermark: u64,
+        head: &FrameHead,
+        payload: &'a [u8],
+        payload_crc: PayloadCrc,
+    ) -> [&'a [u8]; 2] {
+        let segment = &self.segment;
+        let numbers = [
+            payload.len() as u64,
+            zigzag(segment.base_seq.0, head.first_seq.0),
+            zigzag(head.first_seq.0, head.last_seq.0),
+            zigzag(segment.base_written_at.0, head.written_at.0),
+            zigzag(head.settled.0, head.written_at.0),
+            zigzag(segment.edit, head.edit),
+            position - watermark,
+        ];
+        let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
+        bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
+        bytes[POSITION_LEN] = head.kind as u8;
+        let mut len = POSITION_LEN + 1;
+        for mut number in numbers {
+            while number >= 0x80 {
+                bytes[len] = number as u8 | 0x80;
+                number >>= 7;
+                len += 1;
+            }
+            bytes[len] = number as u8;
+            len += 1;
+        }
+        bytes[len..len + 4].copy_from_slice(&payload_crc.0.to_le_bytes());
+        len += 4;
+        let mut crc = self.segment_crc.clone();
+        crc.update(&bytes[..len]);
+        bytes[len..len + 4].copy_from_slice(&crc.finalize().to_le_bytes());
+        len += 4;
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&bytes[POSITION_LEN..len]);
+        if payload.len() > COPY_MAX {
+            return [&self.buffer, payload];
+        }
+        self.buffer.extend_from_slice(payload);
+        [&self.buffer, &[]]
+    }
+}
+
+/// A frame as it lies in a segment or in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// Everything but the payload.
+    pub head: FrameHead,
+    /// Up to where the log was known to be synced.
+    pub watermark: u64,
+    /// What the caller put in.
+    pub payload: &'a [u8],
+    /// Bytes of the whole frame.
+    pub len: usize,
+}
+
+/// Why there is no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoFrame {
+    /// No frame was begun here, or no more of it than a part of its head is there.
+    Nothing,
+    /// A frame was begun here: its head is whole, its payload is not.
+    Unfinished,
+}
+
+/// The frame at the front of `bytes`, if it was appended at `position` of `segment`. Of the segment, the checksum needs
+/// identity and number alone.
+pub fn decode<'a>(
+    segment: &SegmentHeader,
+    position: u64,
+    bytes: &'a [u8],
+) -> Result<Decoded<'a>, NoFrame> {
+    let reader = &mut Reader::new(bytes);
+    let (mut decoded, payload_len, payload_crc) =
+        decode_head(segment, position, reader).ok_or(NoFrame::Nothing)?;
+    let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
+    decoded.payload = reader.bytes(payload_len).map_err(|_| NoFrame::Unfinished)?;
+    decoded.len = reader.offset();
+    if crc32fast::hash(decoded.payload) != payload_crc {
+        return Err(NoFrame::Unfinished);
+    }
+    Ok(decoded)
+}
+
+/// A head with an empty payload, and length and checksum of the payload to come.
+fn decode_head<'a>(
+    segment: &SegmentHeader,
+    position: u64,
+    reader: &mut Reader<'a>,
+) -> Option<(Decoded<'a>, u64, u32)> {
+    let mut whole = reader.clone();
+    let kind = FrameKind::from_byte(reader.u8().ok()?)?;
+    let mut number = || reader.varint().ok();
+    let payload_len = number()?;
+    let first_seq = unzigzag(segment.base_seq.0, number()?);
+    let last_seq = unzigzag(first_seq, number()?);
+    let written_at = unzigzag(segment.base_written_at.0, number()?);
+    let behind = unzigzag(0, number()?);
+    let edit = unzigzag(segment.edit, number()?);
+    let watermark = position.checked_sub(number()?)?;
+    let payload_crc = reader.u32().ok()?;
+    let covered = whole.bytes(reader.offset() - whole.offset()).ok()?;
+    let mut crc = segment_crc(segment);
+    crc.update(&position.to_le_bytes());
+    crc.update(covered);
+    if reader.u32().ok()? != crc.finalize() {
+        return None;
+    }
+    let head = FrameHead {
+        kind,
+        first_seq: Seq(first_seq),
+        last_seq: Seq(last_seq),
+        written_at: Timestamp(written_at),
+        settled: Timestamp(written_at.wrapping_sub(behind)),
+        edit,
+    };
+    let decoded = Decoded {
+        head,
+        watermark,
+        payload: &[],
+        len: 0,
+    };
+    Some((decoded, payload_len, payload_crc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment() -> SegmentHeader {
+        SegmentHeader {
+            identity: 0x1122_3344_5566_7788,
+            number: 7,
+            start: 1_000,
+            base_seq: Seq(500),
+            base_written_at: Timestamp(1_772_366_400_000),
+            edit: 12,
+        }
+    }
+
+    fn head() -> FrameHead {
+        FrameHead {
+            kind: FrameKind::Batch,
+            first_seq: Seq(501),
+            last_seq: Seq(503),
+            written_at: Timestamp(1_772_366_400_250),
+            settled: Timestamp(1_772_366_400_240),
+            edit: 13,
+        }
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_bytes_are_the_format() {
+        let header = segment().encode();
+        let expected = concat!(
+            "6562627477616c00",
+            "01000000aba486b6",
+            "8877665544332211",
+            "0700000000000000",
+            "e803000000000000",
+            "f401000000000000",
+            "000a45a99c010000",
+            "0c00000000000000",
+        );
+        assert_eq!(hex(&header), expected);
+        let mut encoder = Encoder::new(segment());
+        let crc = PayloadCrc::of(b"payload");
+        let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
+        let expected = "01070204f40314028601156a2c42d796f0607061796c6f6164";
+        assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
+    }
+
+    #[test]
+    fn every_number_reads_back() {
+        let extremes = [0, 1, 499, 500, 501, u64::MAX / 2, u64::MAX - 1, u64::MAX];
+        let mut encoder = Encoder::new(segment());
+        for a in extremes {
+            for b in extremes {
+                let head = FrameHead {
+                    kind: FrameKind::Relog,
+                    first_seq: Seq(a),
+                    last_seq: Seq(b),
+                    written_at: Timestamp(a),
+                    settled: Timestamp(b),
+                    edit: a,
+                };
+                let crc = PayloadCrc::of(b"");
+                let [bytes, _] = encoder.frame(a, a.min(b), &head, b"", crc);
+                let decoded = decode(&segment(), a, bytes).unwrap();
+                assert_eq!((decoded.head, decoded.watermark), (head, a.min(b)));
+                assert_eq!((decoded.len, decoded.payload), (bytes.len(), &b""[..]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_is_whole_and_in_its_place_or_refused() {
+        let mut encoder = Encoder::new(segment());
+        let crc = PayloadCrc::of(b"payload");
+        let frame = encoder
+            .frame(1_234, 1_100, &head(), b"payload", crc)
+            .concat();
+        let head_len = frame.len() - b"payload".len();
+        assert_eq!(decode(&segment(), 1_234, &frame).unwrap().head, head());
+        let refusal = |at: usize| match at {
+            at if at < head_len => NoFrame::Nothing,
+            _ => NoFrame::Unfinished,
+        };
+        for at in 0..frame.len() {
+            assert_eq!(decode(&segment(), 1_234, &frame[..at]), Err(refusal(at)));
+            for bit in 0..8 {
+                let mut bad = frame.clone();
+                bad[at] ^= 1 << bit;
+                assert_eq!(decode(&segment(), 1_234, &bad), Err(refusal(at)));
+            }
+        }
+        let other = |change: fn(&mut SegmentHeader)| {
+            let mut header = segment();
+            change(&mut header);
+            header
+        };
+        for header in [
+            other(|header| header.identity += 1),
+            other(|header| header.number += 1),
+        ] {
+            assert_eq!(decode(&header, 1_234, &frame), Err(NoFrame::Nothing));
+        }
+        for position in [1_233, 1_235, 1_234 + (1 << 32)] {
+            assert_eq!(decode(&segment(), position, &frame), Err(NoFrame::Nothing));
+        }
+    }
+
+    #[test]
+    fn a_header_is_whole_or_refused() {
+        let bytes = segment().encode();
+        assert_eq!(SegmentHeader::decode(&bytes).unwrap(), segment());
+        for at in 0..HEADER_LEN {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert!(SegmentHeader::decode(&bad).is_err(), "flipped byte {at}");
+            assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
+        }
+        let mut newer = bytes;
+        newer[8] = 2;
+        let crc = header_crc(&newer);
+        newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(
+            SegmentHeader::decode(&newer),
+            Err(HeaderFault::Version(2))
+        ));
+    }
+}

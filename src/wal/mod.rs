@@ -1,0 +1,39 @@
+//! The write-ahead log: what was acknowledged and is not in a table yet.
+//!
+//! A *log* is a chain of segment files, `NNNNNN.wal`, whose numbers rise by one. Every opening of the database starts a
+//! new chain, above every number in the folder; the manifest names the segment at which replay starts.
+//!
+//! ```text
+//! position   0 ............ s1 ................. s2 ........ end
+//! chain      | segment 7    | segment 8          | segment 9      a segment says where it starts, and so where the one
+//!                                                                 before it ends; what lies behind is no part of it
+//! ```
+//!
+//! A *position* counts the bytes of all frames of the chain before it. It only rises, and with the chain's identity and
+//! the segment's number it is part of every frame's checksum: bytes left over from an earlier use of a recycled file, or
+//! of an earlier lap of the ring, are never taken for a frame.
+//!
+//! **Order.** A frame is acknowledged only when every earlier one is complete: an [`Appender`] has one owner, the commit
+//! turn. Acknowledged means: survives a killed process. [`Log::sync_to`] makes it survive a power cut.
+//!
+//! **The end.** The first byte that is no frame ends the log, over all later segments. Every frame carries a *watermark*,
+//! up to where the log was known to be synced when it was written. Recovery searches what lies behind the end for a frame
+//! whose watermark is beyond it: found, something that was durable is damaged, and that is an error; not found, it is the
+//! torn tail of a power cut, and nobody was promised what is missing. [`Appender::close`] syncs, then writes and syncs an
+//! end mark. Without one, damage in the group of frames synced last cannot be told from a torn tail.
+//!
+//! **Full disks.** A segment's blocks are reserved before its first frame; no room is an error of that one append.
+
+mod frame;
+mod segments;
+mod store;
+mod writer;
+mod replay;
+
+pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position};
+pub use replay::{Frame, Replayed, SegmentSummary, replay};
+pub use segments::SegmentInfo;
+pub use writer::{Appender, Log, LogOptions};
+
+#[cfg(test)]
+mod tests;

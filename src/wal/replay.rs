@@ -1,0 +1,368 @@
+//! Reading a chain back. Nothing is written, appended or repaired.
+//!
+//! The frames are walked from the first segment on. At every position the next frame is looked for in the segment's
+//! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
+//! goes on in it. Else the log ends here, and all that lies behind is searched for a *witness*: a whole frame whose
+//! watermark is beyond the end.
+
+use std::path::{Path, PathBuf};
+
+use crate::coding::Malformed;
+use bytes::Bytes;
+
+use crate::env::Fs;
+use crate::error::{Error, Result};
+use crate::types::{Seq, Timestamp, file_name};
+use crate::wal::frame::{
+    Decoded, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault, NoFrame,
+    SegmentHeader, decode,
+};
+use crate::wal::segments::{parse_ring, ring_name};
+
+/// A frame, as replay shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Everything but the payload.
+    pub head: FrameHead,
+    /// What was appended.
+    pub payload: &'a [u8],
+    /// The segment to which it belongs.
+    pub path: &'a Path,
+    /// Where it starts there.
+    pub offset: u64,
+}
+
+impl Frame<'_> {
+    /// What to say of a payload that is whole and makes no sense.
+    pub fn corruption(&self, malformed: &Malformed) -> Error {
+        let what = format!("in the log frame that starts here, {malformed}");
+        Error::corruption(self.path, self.offset, what)
+    }
+}
+
+/// What a segment held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    /// In the file's name.
+    pub number: u64,
+    /// The highest sequence number in it; 0 when it has no frame.
+    pub last_seq: Seq,
+    /// Bytes of its frames.
+    pub bytes: u64,
+}
+
+/// What replay found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// The highest sequence number; 0 when there was no frame.
+    pub last_seq: Seq,
+    /// The highest settled time.
+    pub mark: Timestamp,
+    /// The highest edit number: a manifest that ends before it is damaged.
+    pub edit: u64,
+    /// The log was closed, and is whole.
+    pub clean: bool,
+    /// Where more was begun than is there: the tail of a power cut.
+    pub torn: Option<(PathBuf, u64)>,
+    /// Above every number in the folder: where the next chain may start.
+    pub next_segment: u64,
+    /// The segments of the chain up to its end.
+    pub segments: Vec<SegmentSummary>,
+}
+
+/// Shows every frame of the chain, from segment `first_segment` to the chain's end, in order. The frames shown before an
+/// error count for nothing.
+pub fn replay(
+    fs: &dyn Fs,
+    dir: &Path,
+    first_segment: u64,
+    visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+) -> Result<Replayed> {
+    let names = fs.list(dir)?;
+    let mut numbers: Vec<u64> = names
+        .iter()
+        .filter_map(|name| file_name::parse_segment(name))
+        .collect();
+    numbers.sort_unstable();
+    let rings = names.iter().filter_map(|name| parse_ring(name));
+    let highest = numbers.iter().copied().chain(rings).max();
+    let Some(next_segment) = highest.unwrap_or(0).max(first_segment).checked_add(1) else {
+        let what = "the numbers of log segments are used up";
+        return Err(Error::corruption(dir, 0, what));
+    };
+    let mut walk = Walk {
+        folder: Folder { fs, dir },
+        ring: Ring::of_chain(fs, dir, &names, first_segment)?,
+        out: Replayed {
+            next_segment,
+            ..Replayed::default()
+        },
+    };
+    let mut segment = walk.folder.first(first_segment)?;
+    loop {
+        let end = walk.segment(&segment, visit)?;
+        if walk.out.clean {
+            break;
+        }
+        let next = walk.folder.next(&segment.header)?;
+        match next {
+            Some(next) if next.header.start == end => segment = next,
+            _ => {
+                let later = numbers.partition_point(|&number| number <= segment.header.number);
+                walk.judge_end(&segment, end, &numbers[later..])?;
+                break;
+            }
+        }
+    }
+    Ok(walk.out)
+}
+
+/// A segment's file, mapped: of the room that was reserved, only what holds frames is read.
+struct Loaded {
+    header: SegmentHeader,
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+impl Loaded {
+    fn offset_of(&self, position: u64) -> u64 {
+        HEADER_LEN as u64 + (position - self.header.start)
+    }
+
+    /// The bytes from a position on; none when that is behind the file's end.
+    fn from(&self, position: u64) -> &[u8] {
+        let offset = usize::try_from(self.offset_of(position)).unwrap_or(usize::MAX);
+        self.bytes.get(offset..).unwrap_or(&[])
+    }
+}
+
+struct Folder<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+}
+
+impl Folder<'_> {
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(file_name::segment(number))
+    }
+
+    /// The bytes of a segment's file, when there is one.
+    fn bytes(&self, number: u64) -> Result<Option<Bytes>> {
+        let path = self.path(number);
+        match self.fs.len(&path)? {
+            Some(_) => self.fs.map(&path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The segment that the manifest names. It was durable, so that nothing excuses its absence.
+    fn first(&self, number: u64) -> Result<Loaded> {
+        let path = self.path(number);
+        let Some(bytes) = self.bytes(number)? else {
+            return Err(Error::corruption(path, 0, "the log segment is missing"));
+        };
+        let header = match SegmentHeader::decode(&bytes) {
+            Ok(header) if header.number == number => header,
+            Ok(_) => return Err(Error::corruption(path, 0, "this is another log segment")),
+            Err(HeaderFault::Malformed(fault)) => {
+                return Err(Error::corruption(path, fault.offset as u64, fault.what));
+            }
+            Err(HeaderFault::Version(found)) => return Err(unsupported(path, found)),
+        };
+        Ok(Loaded {
+            header,
+            path,
+            bytes,
+        })
+    }
+
+    /// The segment after this one, when it was begun and its header is whole.
+    fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
+        self.of_chain(header.identity, header.number + 1)
+    }
+
+    fn of_chain(&self, identity: u64, number: u64) -> Result<Option<Loaded>> {
+        let path = self.path(number);
+        let Some(bytes) = self.bytes(number)? else {
+            return Ok(None);
+        };
+        match SegmentHeader::decode(&bytes) {
+            Ok(header) if header.number == number && header.identity == identity => {
+                Ok(Some(Loaded {
+                    header,
+                    path,
+                    bytes,
+                }))
+            }
+            Err(HeaderFault::Version(found)) => Err(unsupported(path, found)),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn unsupported(path: PathBuf, found: u32) -> Error {
+    Error::UnsupportedFormat {
+        path,
+        found,
+        supported: FORMAT_VERSION,
+    }
+}
+
+/// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
+struct Ring {
+    len: usize,
+    twice: Vec<u8>,
+}
+
+impl Ring {
+    /// The newest ring that is not of a later chain. If it is of an earlier one, no frame in it will fit.
+    fn of_chain(fs: &dyn Fs, dir: &Path, names: &[String], first_segment: u64) -> Result<Ring> {
+        let rings = names.iter().filter_map(|name| parse_ring(name));
+        let mut twice = match rings.filter(|&number| number <= first_segment).max() {
+            Some(number) => fs.read(&dir.join(ring_name(number)))?,
+            None => vec![],
+        };
+        let len = twice.len();
+        twice.extend_from_within(..);
+        Ok(Ring { len, twice })
+    }
+
+    /// One lap, from a position on.
+    fn from(&self, position: u64) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        let at = (position % self.len as u64) as usize;
+        &self.twice[at..at + self.len]
+    }
+}
+
+struct Walk<'a> {
+    folder: Folder<'a>,
+    ring: Ring,
+    out: Replayed,
+}
+
+impl Walk<'_> {
+    /// Shows the frames of a segment; returns the position at which they end.
+    fn segment(
+        &mut self,
+        segment: &Loaded,
+        visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+    ) -> Result<u64> {
+        let header = &segment.header;
+        let (mut position, mut last_seq) = (header.start, Seq(0));
+        self.out.edit = self.out.edit.max(header.edit);
+        while let Some(found) = frame_at(segment, &self.ring, position) {
+            let head = found.head;
+            self.out.mark = self.out.mark.max(head.settled);
+            self.out.edit = self.out.edit.max(head.edit);
+            last_seq = last_seq.max(head.last_seq);
+            let offset = segment.offset_of(position);
+            position += found.len as u64;
+            if head.kind == FrameKind::End {
+                self.out.clean = true;
+                break;
+            }
+            visit(&Frame {
+                head,
+                payload: found.payload,
+                path: &segment.path,
+                offset,
+            })?;
+        }
+        self.out.last_seq = self.out.last_seq.max(last_seq);
+        self.out.segments.push(SegmentSummary {
+            number: header.number,
+            last_seq,
+            bytes: position - header.start,
+        });
+        Ok(position)
+    }
+
+    /// The log ends at position `end` of `segment`: a torn tail, if no witness says otherwise.
+    fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<()> {
+        let mut search = Search {
+            end,
+            behind: end,
+            witness: false,
+            begun: decode(&segment.header, end, segment.from(end)) == Err(NoFrame::Unfinished),
+        };
+        let mut newest = segment.header;
+        search.scan(&segment.header, end, segment.from(end));
+        for &number in later {
+            if let Some(later) = self.folder.of_chain(segment.header.identity, number)? {
+                search.begun = true;
+                search.scan(
+                    &later.header,
+                    later.header.start,
+                    later.from(later.header.start),
+                );
+                newest = later.header;
+            } else if number == segment.header.number + 1 {
+                // A damaged header does not hide the frames of the segment that may start here.
+                let header = SegmentHeader {
+                    number,
+                    start: end,
+                    ..segment.header
+                };
+                let bytes = self.folder.bytes(number)?.unwrap_or_default();
+                search.scan(&header, end, bytes.get(HEADER_LEN..).unwrap_or(&[]));
+            }
+        }
+        search.walk(&newest, &self.ring);
+        let offset = segment.offset_of(end);
+        if search.witness {
+            let what = "the log is damaged here: a later part of it says that this was synced";
+            return Err(Error::corruption(&segment.path, offset, what));
+        }
+        self.out.torn = search.begun.then(|| (segment.path.clone(), offset));
+        Ok(())
+    }
+}
+
+fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<Decoded<'a>> {
+    let in_file = decode(&segment.header, position, segment.from(position)).ok();
+    in_file.or_else(|| decode(&segment.header, position, ring.from(position)).ok())
+}
+
+/// What lies behind the end of the log.
+struct Search {
+    end: u64,
+    /// The end of the last frame found behind it.
+    behind: u64,
+    /// A frame was found that knew the log synced beyond its end.
+    witness: bool,
+    /// Something was begun behind the end.
+    begun: bool,
+}
+
+impl Search {
+    fn note(&mut self, position: u64, found: &Decoded<'_>) {
+        self.begun = true;
+        self.witness |= found.watermark > self.end;
+        self.behind = self.behind.max(position + found.len as u64);
+    }
+
+    /// Looks for frames at every byte: `bytes` start at `position`.
+    fn scan(&mut self, header: &SegmentHeader, position: u64, bytes: &[u8]) {
+        let mut at = 0;
+        while at + FRAME_LEN_MIN <= bytes.len() {
+            let here = position + at as u64;
+            match decode(header, here, &bytes[at..]) {
+                Ok(found) => {
+                    self.note(here, &found);
+                    at += found.len;
+                }
+                Err(_) => at += 1,
+            }
+        }
+    }
+
+    /// Follows the frames that were not brought into the segments yet.
+    fn walk(&mut self, header: &SegmentHeader, ring: &Ring) {
+        while let Ok(found) = decode(header, self.behind, ring.from(self.behind)) {
+            self.note(self.behind, &found);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The files of one chain: prepared ahead, begun, written, synced, and given back or used again.
+//!
+//! ```text
+//! released, recycled        live                        prepared
+//! 000004.wal 000005.wal     000006.wal 000007.wal       000008.wal
+//! wait to be renamed        the last one grows          blocks reserved, not begun: not yet of the chain
+//! ```
+//!
+//! A file's name is made durable by the first sync that concerns it, and not before: until then nothing in it was
+//! promised. A segment is released only when all of it is synced.
+//!
+//! Locks: `pool`, then `live`. `pool` is held while blocks are reserved, `live` only to look and to change the list.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::env::{File, Fs};
+use crate::error::Result;
+use crate::types::{Seq, file_name};
+use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
+
+/// How many released files wait to be used again: what is written at full speed between two releases.
+const SPARE_MAX: usize = 2;
+
+/// The ring of the chain that begins with this segment.
+pub fn ring_name(first_segment: u64) -> String {
+    format!("{first_segment:06}.ring")
+}
+
+/// The number in a ring's name.
+pub fn parse_ring(name: &str) -> Option<u64> {
+    file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
+}
+
+/// A segment of the chain.
+pub struct Segment {
+    pub header: SegmentHeader,
+    /// The size of the file.
+    file_len: u64,
+    file: Box<dyn File>,
+    path: PathBuf,
+    last_seq: AtomicU64,
+    /// Header and name are.
+    durable: AtomicBool,
+}
+
+impl Segment {
+    /// The position at which the file is full.
+    pub fn full_at(&self) -> u64 {
+        self.header.start + self.file_len - HEADER_LEN as u64
+    }
+
+    /// The file's name, for errors.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A frame up to this number was appended. Only the appender calls it.
+    #[inline]
+    pub fn note(&self, last_seq: Seq) {
+        if last_seq.0 > self.last_seq.load(Ordering::Relaxed) {
+            self.last_seq.store(last_seq.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes bytes of the log from `position` on, all of which belong to this segment.
+    pub fn write(&self, position: u64, bytes: &[u8]) -> Result<()> {
+        let offset = HEADER_LEN as u64 + position - self.header.start;
+        self.file.write_at(offset, bytes)
+    }
+}
+
+/// What a live segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// In the file's name.
+    pub number: u64,
+    /// The highest sequence number in it; 0 when it has no frame.
+    pub last_seq: Seq,
+    /// The size of the file.
+    pub bytes: u64,
+    /// Its header and its name are durable, so that a manifest may name it as the first one.
+    pub durable: bool,
+    /// The position of its first frame.
+    pub start: Position,
+}
+
+struct Prepared {
+    path: PathBuf,
+    file: Box<dyn File>,
+    len: u64,
+}
+
+struct Pool {
+    /// The number of the file that is prepared, or is to be.
+    next: u64,
+    prepared: Option<Prepared>,
+    /// Released files of this chain, of the usual size.
+    spare: Vec<u64>,
+    /// Names of files from before this chain.
+    older: Vec<String>,
+}
+
+/// All segments of one chain.
+pub struct Segments {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    first: u64,
+    /// Copy of `pool.prepared.is_some()`, to look at without waiting.
+    is_prepared: AtomicBool,
+    pool: Mutex<Pool>,
+    live: Mutex<VecDeque<Arc<Segment>>>,
+}
+
+impl Segments {
+    /// The chain that begins with file `first`, which is not there yet.
+    pub fn new(fs: Arc<dyn Fs>, dir: &Path, segment_bytes: u64, first: u64) -> Result<Segments> {
+        let older = |name: &String| {
+            let number = file_name::parse_segment(name).or_else(|| parse_ring(name));
+            number.is_some_and(|number| number < first)
+        };
+        let older = fs.list(dir)?.into_iter().filter(older).collect();
+        let pool = Pool {
+            next: first,
+            prepared: None,
+            spare: vec![],
+            older,
+        };
+        Ok(Segments {
+            fs,
+            dir: dir.to_owned(),
+            segment_bytes,
+            first,
+            is_prepared: AtomicBool::new(false),
+            pool: Mutex::new(pool),
+            live: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// Reserves the file of the next segment, so that beginning it need not wait for that.
+    pub fn prepare(&self) -> Result<()> {
+        let mut pool = self.pool.lock();
+        if pool.prepared.is_none() {
+            pool.prepared = Some(self.make(&mut pool, self.segment_bytes)?);
+            self.is_prepared.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Nothing is left for [`Segments::prepare`] to do.
+    pub fn is_prepared(&self) -> bool {
+        self.is_prepared.load(Ordering::Relaxed)
+    }
+
+    /// A file of the next number, recycled if possible, with blocks for `len` bytes.
+    fn make(&self, pool: &mut Pool, len: u64) -> Result<Prepared> {
+        let path = self.dir.join(file_name::segment(pool.next));
+        // What an attempt before this one left is taken up.
+        let there = self.fs.len(&path)?.is_some();
+        let recycled = match pool.spare.last() {
+            Some(&spare) if !there && len == self.segment_bytes => {
+                let from = self.dir.join(file_name::segment(spare));
+                self.fs.rename(&from, &path)?;
+                pool.spare.pop();
+                true
+            }
+            _ => false,
+        };
+        let file = if there || recycled {
+            self.fs.open(&path)?
+        } else {
+            self.fs.create(&path)?
+        };
+        if let Err(error) = file.allocate(len) {
+            // Gives back what was reserved before the room ran out. If that fails too, the next attempt finds the file.
+            let _ = self.fs.remove(&path);
+            return Err(error);
+        }
+        Ok(Prepared { path, file, len })
+    }
+
+    /// Begins the next segment: for a first frame of `frame_len` bytes. Its number is put into `header`.
+    pub fn begin(&self, mut header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
+        let mut pool = self.pool.lock();
+        let needed = HEADER_LEN as u64 + frame_len;
+        let len = needed.max(self.segment_bytes);
+        let mut prepared = match pool.prepared.take() {
+            Some(prepared) => prepared,
+            None => self.make(&mut pool, len)?,
+        };
+        header.number = pool.next;
+        let grown = if prepared.len < len {
+            prepared.file.allocate(len)
+        } else {
+            Ok(())
+        };
+        if let Err(error) = grown.and_then(|()| prepared.file.write_at(0, &header.encode())) {
+            pool.prepared = Some(prepared);
+            self.is_prepared.store(true, Ordering::Relaxed);
+            return Err(error);
+        }
+        prepared.len = prepared.len.max(len);
+        pool.next += 1;
+        self.is_prepared.store(false, Ordering::Relaxed);
+        let segment = Arc::new(Segment {
+            header,
+            file_len: prepared.len,
+            file: prepared.file,
+            path: prepared.path,
+            last_seq: AtomicU64::new(0),
+            durable: AtomicBool::new(false),
+        });
+        self.live.lock().push_back(Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    /// Writes bytes of the log from `position` on, over as many segments as they belong to.
+    pub fn write(&self, mut position: u64, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let (segment, end) = self.holding(position);
+            let here = end.map_or(bytes.len(), |end| {
+                bytes.len().min((end - position) as usize)
+            });
+            segment.write(position, &bytes[..here])?;
+            position += here as u64;
+            bytes = &bytes[here..];
+        }
+        Ok(())
+    }
+
+    /// The segment of a position, and where the next one starts.
+    fn holding(&self, position: u64) -> (Arc<Segment>, Option<u64>) {
+        let live = self.live.lock();
+        let after = live.partition_point(|segment| segment.header.start <= position);
+        let segment = &live[after.checked_sub(1).expect("a position of the chain")];
+        (
+            Arc::clone(segment),
+            live.get(after).map(|next| next.header.start),
+        )
+    }
+
+    /// Makes the log durable from `from`, up to where it is already, to `to`.
+    pub fn sync(&self, from: u64, to: u64) -> Result<()> {
+        let live: Vec<Arc<Segment>> = self.live.lock().iter().cloned().collect();
+        let mut new = vec![];
+        for (index, segment) in live.iter().enumerate() {
+            let end = live.get(index + 1).map(|next| next.header.start);
+            let durable = segment.durable.load(Ordering::Acquire);
+            let concerned = !durable || end.is_none_or(|end| from < end);
+            if segment.header.start < to && concerned {
+                segment.file.sync()?;
+                new.extend((!durable).then_some(segment));
+            }
+        }
+        self.sync_names(&new)
+    }
+
+    /// The files of these segments are synced: now their names.
+    fn sync_names(&self, segments: &[&Arc<Segment>]) -> Result<()> {
+        if !segments.is_empty() {
+            self.fs.sync_dir(&self.dir)?;
+        }
+        for segment in segments {
+            segment.durable.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Makes the newest segment durable though it has no frame yet.
+    pub fn sync_newest(&self) -> Result<()> {
+        let newest = self.live.lock().back().cloned().expect("one was begun");
+        newest.file.sync()?;
+        self.sync_names(&[&newest])
+    }
+
+    /// The live segments, oldest first.
+    pub fn info(&self) -> Vec<SegmentInfo> {
+        let live = self.live.lock();
+        let info = |segment: &Arc<Segment>| SegmentInfo {
+            number: segment.header.number,
+            last_seq: Seq(segment.last_seq.load(Ordering::Relaxed)),
+            bytes: segment.file_len,
+            durable: segment.durable.load(Ordering::Acquire),
+            start: Position(segment.header.start),
+        };
+        live.iter().map(info).collect()
+    }
+
+    /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of
+    /// this chain, all files from before it. Stops at the first failure; what it missed goes with the next call.
+    pub fn release_before(&self, number: u64, synced: u64) -> Result<()> {
+        let mut pool = self.pool.lock();
+        while number >= self.first
+            && let Some(name) = pool.older.last()
+        {
+            self.fs.remove(&self.dir.join(name))?;
+            pool.older.pop();
+        }
+        loop {
+            let oldest = {
+                let live = self.live.lock();
+                match (live.front(), live.get(1)) {
+                    (Some(oldest), Some(next))
+                        if oldest.header.number < number && next.header.start <= synced =>
+                    {
+                        Arc::clone(oldest)
+                    }
+                    _ => return Ok(()),
+                }
+            };
+            if pool.spare.len() < SPARE_MAX && oldest.file_len == self.segment_bytes {
+                pool.spare.push(oldest.header.number);
+            } else {
+                self.fs.remove(&oldest.path)?;
+            }
+            self.live.lock().pop_front();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Goal: damage to what was synced is an error that says where, and all else a shorter log. Method: every byte of a chain
+//! is flipped and every file cut off at every length; the places and watermarks of the frames that are whole say what
+//! must come of it.
+
+use super::*;
+
+fn rewrite(sim: &Sim, path: &Path, bytes: &[u8]) {
+    let file = sim.open(path).unwrap();
+    file.truncate(0).unwrap();
+    file.write_at(0, bytes).unwrap();
+}
+
+/// A place of a frame, and what it says of those before it.
+struct Placed {
+    segment: u64,
+    offset: u64,
+    len: u64,
+    position: u64,
+    watermark: u64,
+}
+
+/// A chain of some segments, synced here and there, and where its frames lie. Its last frames are not synced, so that
+/// the watermark of one proves all that is synced.
+fn chain(sim: &Sim) -> Vec<Placed> {
+    let (log, mut appender) = create(sim, &options(None), 1).unwrap();
+    let (mut placed, mut segment, mut start) = (vec![], 1, 0);
+    for index in 0..30 {
+        let (position, watermark) = (log.end().0, log.synced().0);
+        let end = append(&mut appender, index).unwrap();
+        if log.current_segment() != segment {
+            (segment, start) = (log.current_segment(), position);
+        }
+        placed.push(Placed {
+            segment,
+            offset: HEADER_LEN as u64 + position - start,
+            len: end.0 - position,
+            position,
+            watermark,
+        });
+        if [3, 4, 11, 20, 26].contains(&index) {
+            log.sync_to(end).unwrap();
+        }
+    }
+    placed
+}
+
+/// Replays after damage, and compares with what the frames that are whole allow. `harmed` says which bytes, by segment
+/// and from where to where, are not what was written.
+fn check_damage(sim: &Sim, placed: &[Placed], segment: u64, from: u64, to: u64, gone: bool) {
+    let what = format!("segment {segment}, bytes {from} to {to}");
+    let header_harmed = from < HEADER_LEN as u64;
+    let whole = |frame: &Placed| {
+        frame.segment != segment || frame.offset + frame.len <= from || to <= frame.offset
+    };
+    let outcome = replayed(sim, 1);
+    if header_harmed && segment == 1 {
+        assert!(outcome.unwrap_err().is_corruption(), "{what}");
+        return;
+    }
+    let shown = placed
+        .iter()
+        .position(|frame| !whole(frame) || header_harmed && frame.segment == segment)
+        .unwrap_or(placed.len());
+    let end = placed.get(shown).map_or(u64::MAX, |frame| frame.position);
+    let witness = placed[shown..]
+        .iter()
+        .filter(|frame| whole(frame) && !(gone && frame.segment == segment))
+        .any(|frame| frame.watermark > end);
+    match outcome {
+        Ok((indexes, found)) => {
+            assert!(!witness, "{what}: damage to synced frames went unnoticed");
+            assert_eq!(indexes, (0..shown as u64).collect::<Vec<_>>(), "{what}");
+            assert!(!found.clean);
+        }
+        Err(Error::Corruption { path, offset, .. }) => {
+            assert!(witness, "{what}: a torn tail was taken for damage");
+            let at = &placed[shown];
+            let there = (dir().join(file_name::segment(at.segment)), at.offset);
+            // Where a segment does not begin, it is the one before it that ends too early.
+            let behind = shown.checked_sub(1).map(|before| {
+                let before = &placed[before];
+                let path = dir().join(file_name::segment(before.segment));
+                (path, before.offset + before.len)
+            });
+            let found = Some((path, offset));
+            assert!([Some(there), behind].contains(&found), "{what}");
+        }
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+fn segments_of(placed: &[Placed]) -> Vec<(u64, PathBuf)> {
+    let last = placed.last().unwrap().segment;
+    let path = |number| (number, dir().join(file_name::segment(number)));
+    (1..=last).map(path).collect()
+}
+
+#[test]
+fn every_flipped_byte_is_noticed_or_a_torn_tail() {
+    let sim = world(3);
+    let placed = chain(&sim);
+    for (number, path) in segments_of(&placed) {
+        let bytes = sim.read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x10;
+            rewrite(&sim, &path, &bad);
+            check_damage(&sim, &placed, number, at as u64, at as u64 + 1, false);
+        }
+        rewrite(&sim, &path, &bytes);
+    }
+}
+
+#[test]
+fn every_lost_end_is_noticed_or_a_torn_tail() {
+    let sim = world(4);
+    let placed = chain(&sim);
+    for (number, path) in segments_of(&placed) {
+        let bytes = sim.read(&path).unwrap();
+        for len in 0..bytes.len() {
+            rewrite(&sim, &path, &bytes[..len]);
+            let gone = len < HEADER_LEN;
+            check_damage(&sim, &placed, number, len as u64, u64::MAX, gone);
+        }
+        sim.remove(&path).unwrap();
+        check_damage(&sim, &placed, number, 0, u64::MAX, true);
+        sim.create(&path).unwrap().write_at(0, &bytes).unwrap();
+    }
+    assert_eq!(replayed(&sim, 1).unwrap().0.len(), placed.len());
+}
+
+#[test]
+fn a_damaged_ring_costs_only_what_was_not_synced() {
+    let sim = world(12);
+    let (log, mut appender) = create(&sim, &options(Some(4_096)), 1).unwrap();
+    for index in 0..6 {
+        append(&mut appender, index).unwrap();
+    }
+    log.sync_to(log.end()).unwrap();
+    for index in 6..7 {
+        append(&mut appender, index).unwrap();
+    }
+    let ring = dir().join("000001.ring");
+    let bytes = sim.read(&ring).unwrap();
+    for at in 0..bytes.len() {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        rewrite(&sim, &ring, &bad);
+        let (indexes, _) = replayed(&sim, 1).unwrap();
+        assert!(indexes == (0..6).collect::<Vec<_>>() || indexes == (0..7).collect::<Vec<_>>());
+    }
+    // The frame in the ring bears witness of what lies in the segment.
+    rewrite(&sim, &ring, &bytes);
+    let segment = dir().join("000001.wal");
+    sim.open(&segment)
+        .unwrap()
+        .write_at(HEADER_LEN as u64 + 3, &[0xff; 4])
+        .unwrap();
+    let zeroed = vec![0; bytes.len()];
+    assert_eq!(
+        replayed(&sim, 1).unwrap().0.len(),
+        7,
+        "the ring still has it"
+    );
+    rewrite(&sim, &ring, &zeroed);
+    assert!(
+        replayed(&sim, 1).unwrap().0.is_empty(),
+        "no witness is left"
+    );
+    let mut bad = bytes.clone();
+    bad[3..7].fill(0xff);
+    rewrite(&sim, &ring, &bad);
+    assert!(replayed(&sim, 1).unwrap_err().is_corruption());
+}

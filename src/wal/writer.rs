@@ -1,0 +1,310 @@
+//! Appending, and syncing for many at once.
+//!
+//! One [`Appender`] belongs to the commit turn. The [`Log`] beside it is shared: any thread asks it to sync, and one of
+//! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
+//!
+//! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
+//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless there was no room. A
+//! segment that cannot be begun refuses one append.
+//!
+//! Locks: `syncing` is let go before files are touched. A drain holds the ring's buffer, and takes the locks of
+//! `Segments` after it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::env::Fs;
+use crate::error::{Error, Result};
+use crate::types::{Seq, Timestamp};
+use crate::wal::frame::{Encoder, FrameHead, FrameKind, PayloadCrc, Position, SegmentHeader};
+use crate::wal::segments::{Segment, SegmentInfo, Segments, ring_name};
+use crate::wal::store::{Buffered, Direct, Store, frame_len};
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The folder of the segments, which exists.
+    pub dir: PathBuf,
+    /// The size of a segment's file, in bytes; a frame that is larger gets a file of its own size.
+    pub segment_bytes: u64,
+    /// The size of the ring that takes frames, in bytes; `None` writes each frame to its segment.
+    pub ring_bytes: Option<usize>,
+    /// The chain's identity: another one at every opening.
+    pub identity: u64,
+}
+
+impl LogOptions {
+    /// The defaults, and an identity by chance.
+    pub fn new(dir: &Path) -> LogOptions {
+        LogOptions {
+            dir: dir.to_owned(),
+            segment_bytes: 64 << 20,
+            ring_bytes: Some(4 << 20),
+            identity: RandomState::new().hash_one(dir),
+        }
+    }
+}
+
+/// The shared side of the log.
+pub struct Log {
+    segments: Segments,
+    store: Box<dyn Store>,
+    end: AtomicU64,
+    synced: AtomicU64,
+    /// From this position on, in the middle of the newest segment, the next one should be prepared.
+    prepare_from: AtomicU64,
+    failure: OnceLock<Arc<Error>>,
+    /// Somebody syncs. `synced` is moved by that one alone.
+    syncing: Mutex<bool>,
+    sync_done: Condvar,
+}
+
+impl Log {
+    /// Starts a new chain with segment `first_segment`, above every number in the folder. When it returns, that segment
+    /// is durable; a manifest may name it. Sequence numbers and times close to `base_seq` and `written_at` are short.
+    pub fn create(
+        fs: Arc<dyn Fs>,
+        options: &LogOptions,
+        first_segment: u64,
+        base_seq: Seq,
+        written_at: Timestamp,
+        edit: u64,
+    ) -> Result<(Arc<Log>, Appender)> {
+        let segments = Segments::new(
+            Arc::clone(&fs),
+            &options.dir,
+            options.segment_bytes,
+            first_segment,
+        )?;
+        let store: Box<dyn Store> = match options.ring_bytes {
+            None => Box::new(Direct),
+            Some(len) => {
+                let path = options.dir.join(ring_name(first_segment));
+                Box::new(Buffered::new(fs.ring(&path, len)?, len))
+            }
+        };
+        let header = SegmentHeader {
+            identity: options.identity,
+            number: first_segment,
+            start: 0,
+            base_seq,
+            base_written_at: written_at,
+            edit,
+        };
+        let segment = segments.begin(header, 0)?;
+        segments.sync_newest()?;
+        let log = Arc::new(Log {
+            segments,
+            store,
+            end: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            prepare_from: AtomicU64::new(segment.full_at() / 2),
+            failure: OnceLock::new(),
+            syncing: Mutex::new(false),
+            sync_done: Condvar::new(),
+        });
+        let appender = Appender {
+            log: Arc::clone(&log),
+            encoder: Encoder::new(segment.header),
+            segment,
+            end: 0,
+        };
+        Ok((log, appender))
+    }
+
+    /// The end of the last frame.
+    pub fn end(&self) -> Position {
+        Position(self.end.load(Ordering::Acquire))
+    }
+
+    /// Up to here the log survives a power cut.
+    pub fn synced(&self) -> Position {
+        Position(self.synced.load(Ordering::Acquire))
+    }
+
+    /// The failure that ended this log, if one did.
+    pub fn failure(&self) -> Option<Error> {
+        let cause = Arc::clone(self.failure.get()?);
+        Some(Error::Poisoned { cause })
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.failure() {
+            None => Ok(()),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Keeps a failure for good.
+    fn latch(&self, error: Error) -> Error {
+        let _ = self.failure.set(Arc::new(error.clone()));
+        error
+    }
+
+    /// A full disk may have room later, and a frame that did not fit was not written whole; all else is final.
+    fn latch_unless_full(&self, error: Error) -> Error {
+        if error.is_full() {
+            return error;
+        }
+        self.latch(error)
+    }
+
+    /// The next segment, begun at `position` for a frame with this head.
+    fn roll(
+        &self,
+        before: &SegmentHeader,
+        position: u64,
+        head: &FrameHead,
+        frame_len: u64,
+    ) -> Result<Arc<Segment>> {
+        let header = SegmentHeader {
+            start: position,
+            base_seq: head.first_seq,
+            base_written_at: head.written_at,
+            edit: head.edit,
+            ..*before
+        };
+        let segment = self.segments.begin(header, frame_len)?;
+        let half = position + (segment.full_at() - position) / 2;
+        self.prepare_from.store(half, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// Makes the log durable up to `position`, or further. Waits for a sync that another thread has begun.
+    pub fn sync_to(&self, position: Position) -> Result<()> {
+        assert!(position <= self.end(), "only what was appended is synced");
+        let mut syncing = self.syncing.lock();
+        loop {
+            if self.synced() >= position {
+                return Ok(());
+            }
+            self.check()?;
+            if !*syncing {
+                break;
+            }
+            self.sync_done.wait(&mut syncing);
+        }
+        *syncing = true;
+        drop(syncing);
+        let target = self.end().0;
+        let done = self.sync_all(target);
+        let mut syncing = self.syncing.lock();
+        *syncing = false;
+        if done.is_ok() {
+            self.synced.store(target, Ordering::Release);
+        }
+        self.sync_done.notify_all();
+        done
+    }
+
+    fn sync_all(&self, target: u64) -> Result<()> {
+        self.drain()?;
+        self.segments
+            .sync(self.synced().0, target)
+            .map_err(|error| self.latch(error))
+    }
+
+    /// Brings what was appended into the segments' files. For a thread in the background, when
+    /// [`Log::wants_upkeep`] says so.
+    pub fn drain(&self) -> Result<()> {
+        self.check()?;
+        self.store
+            .drain(&self.segments)
+            .map_err(|error| self.latch_unless_full(error))
+    }
+
+    /// Reserves the file of the next segment. For a thread in the background, when [`Log::wants_upkeep`] says so. When
+    /// it fails, the append that needs the file tries again.
+    pub fn prepare_next(&self) -> Result<()> {
+        self.check()?;
+        self.segments.prepare()
+    }
+
+    /// [`Log::drain`] and [`Log::prepare_next`] would spare an append some waiting.
+    pub fn wants_upkeep(&self) -> bool {
+        let half_full =
+            self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
+        half_full && !self.segments.is_prepared() || self.store.wants_drain()
+    }
+
+    /// The live segments of this chain, oldest first; the last one is being written.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        self.segments.info()
+    }
+
+    /// The number of the segment that is being written.
+    pub fn current_segment(&self) -> u64 {
+        let segments = self.segments.info();
+        segments.last().expect("a log has a segment").number
+    }
+
+    /// Gives up every older file than segment `number`, which the manifest durably names as the first one. Segments that
+    /// are not synced to their end stay.
+    pub fn release_before(&self, number: u64) -> Result<()> {
+        self.segments.release_before(number, self.synced().0)
+    }
+}
+
+/// The side of the log that the commit turn owns.
+pub struct Appender {
+    log: Arc<Log>,
+    segment: Arc<Segment>,
+    end: u64,
+    encoder: Encoder,
+}
+
+impl Appender {
+    /// The number of the segment that holds the last frame.
+    pub fn segment(&self) -> u64 {
+        self.segment.header.number
+    }
+
+    /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, to be given to
+    /// [`Log::sync_to`]. After an error the frame is not in the log, but for one case: when a write has failed, recovery
+    /// may find it, and the log takes no other.
+    pub fn append(
+        &mut self,
+        head: &FrameHead,
+        payload: &[u8],
+        payload_crc: PayloadCrc,
+    ) -> Result<Position> {
+        let log = &*self.log;
+        log.check()?;
+        let (position, watermark) = (self.end, log.synced().0);
+        let mut frame = self
+            .encoder
+            .frame(position, watermark, head, payload, payload_crc);
+        if position + frame_len(frame) > self.segment.full_at() {
+            // Counted from the new segment's header, the head is no longer than it was.
+            let room = frame_len(frame);
+            self.segment = log.roll(&self.segment.header, position, head, room)?;
+            self.encoder = Encoder::new(self.segment.header);
+            frame = self
+                .encoder
+                .frame(position, watermark, head, payload, payload_crc);
+        }
+        log.store
+            .append(&log.segments, &self.segment, position, frame)
+            .map_err(|error| log.latch_unless_full(error))?;
+        self.end = position + frame_len(frame);
+        self.segment.note(head.last_seq);
+        log.end.store(self.end, Ordering::Release);
+        Ok(Position(self.end))
+    }
+
+    /// Syncs all, then writes an end mark and syncs it. `head` tells the last sequence number and the times.
+    pub fn close(mut self, head: &FrameHead) -> Result<()> {
+        let log = Arc::clone(&self.log);
+        log.sync_to(log.end())?;
+        let head = FrameHead {
+            kind: FrameKind::End,
+            ..*head
+        };
+        let end = self.append(&head, &[], PayloadCrc::of(&[]))?;
+        log.sync_to(end)
+    }
+}
