@@ -321,7 +321,7 @@ impl Engine {
                 let cuts = if cut {
                     self.cuts(picture, &inputs, &judge)
                 } else {
-                    vec![Timestamp::MAX]
+                    vec![]
                 };
                 let ranges = picture.version.range_deletes.to_vec();
                 let job = self.job(state, picture, &inputs, judge, ranges, cuts);
