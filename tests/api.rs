@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{
-    Batch, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, Error, Item, Iter, ManualClock,
-    Options, Snapshot, Stats, SystemClock, Ttl, Update, Value, View,
+    Batch, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, Error,
+    Item, Iter, ManualClock, Options, Snapshot, Stats, SystemClock, Ttl, Update, Value, View,
 };
 use tempfile::TempDir;
 
@@ -33,7 +33,12 @@ fn fixture() -> Fixture {
     let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
     let db = options(&clock).open(folder.path()).unwrap();
     let c = db.container("c").unwrap();
-    Fixture { folder, clock, db, c }
+    Fixture {
+        folder,
+        clock,
+        db,
+        c,
+    }
 }
 
 fn keys(c: &Container) -> Vec<Vec<u8>> {
@@ -50,7 +55,12 @@ fn refused<T: std::fmt::Debug>(result: ebbtide::Result<T>, what: &str, words: &[
             for word in words {
                 assert!(text.contains(word), "{text:?} does not say {word:?}");
             }
-            assert!(!error.is_corruption() && !error.is_full() && !error.is_retryable() && !error.is_closed());
+            assert!(
+                !error.is_corruption()
+                    && !error.is_full()
+                    && !error.is_retryable()
+                    && !error.is_closed()
+            );
         }
         other => panic!("{other:?} where {what} is out of range"),
     }
@@ -102,8 +112,16 @@ fn values_have_up_to_64_mib() {
     refused(f.c.put("k", &big), "value", &words);
     refused(f.c.create("n", &big, Ttl::Inherit), "value", &words);
     refused(f.c.replace("k", &big, Ttl::Inherit), "value", &words);
-    refused(f.c.update("k", |_| Update::Put(big.clone(), Ttl::Inherit)), "value", &words);
-    refused(f.db.write(Batch::new().put(&f.c, "k", &big)), "value", &words);
+    refused(
+        f.c.update("k", |_| Update::Put(big.clone(), Ttl::Inherit)),
+        "value",
+        &words,
+    );
+    refused(
+        f.db.write(Batch::new().put(&f.c, "k", &big)),
+        "value",
+        &words,
+    );
     assert_eq!(f.c.get("k").unwrap().unwrap(), "old");
     assert_eq!(keys(&f.c), [b"k"]);
     big.pop();
@@ -125,10 +143,21 @@ fn names_have_1_to_255_bytes_without_slash_and_nul() {
     let f = fixture();
     for bad in ["", "a/b", "/", "a\0b", &"n".repeat(256), &"ü".repeat(128)] {
         refused(f.db.container(bad), "container name", &["1 to 255 bytes"]);
-        refused(f.db.container_with(bad, ContainerOptions::new()), "container name", &[]);
+        refused(
+            f.db.container_with(bad, ContainerOptions::new()),
+            "container name",
+            &[],
+        );
     }
     assert_eq!(f.db.containers(), ["c"]);
-    let names = ["n".repeat(255), "ü".repeat(127), " ".into(), "..".into(), "Größe 1".into(), "\n".into()];
+    let names = [
+        "n".repeat(255),
+        "ü".repeat(127),
+        " ".into(),
+        "..".into(),
+        "Größe 1".into(),
+        "\n".into(),
+    ];
     for name in &names {
         f.db.container(name).unwrap().put("k", name).unwrap();
     }
@@ -147,13 +176,20 @@ fn names_have_1_to_255_bytes_without_slash_and_nul() {
 #[test]
 fn lifetimes_out_of_range_are_refused() {
     let f = fixture();
-    f.c.put_with_ttl("k", "old", Ttl::After(Duration::from_secs(60))).unwrap();
+    f.c.put_with_ttl("k", "old", Ttl::After(Duration::from_secs(60)))
+        .unwrap();
     let before = f.c.item("k").unwrap();
     let far = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL + Duration::from_millis(1);
     for (bad, given) in [
         (Ttl::After(Duration::ZERO), "ttl 0 s"),
-        (Ttl::After(MAX_TTL + Duration::from_nanos(1)), "ttl 2147483647"),
-        (Ttl::After(Duration::from_secs(2_147_483_648)), "ttl 2147483648 s"),
+        (
+            Ttl::After(MAX_TTL + Duration::from_nanos(1)),
+            "ttl 2147483647",
+        ),
+        (
+            Ttl::After(Duration::from_secs(2_147_483_648)),
+            "ttl 2147483648 s",
+        ),
         (Ttl::After(Duration::MAX), "ttl 18446744073709"),
         (Ttl::Until(far), "ttl "),
     ] {
@@ -163,18 +199,32 @@ fn lifetimes_out_of_range_are_refused() {
         refused(f.c.create("n", "new", bad), "ttl", &words);
         refused(f.c.create("k", "new", bad), "ttl", &words);
         refused(f.c.replace("k", "new", bad), "ttl", &words);
-        refused(f.c.update("k", |_| Update::Put(b"new".to_vec(), bad)), "ttl", &words);
+        refused(
+            f.c.update("k", |_| Update::Put(b"new".to_vec(), bad)),
+            "ttl",
+            &words,
+        );
         let mut batch = Batch::new();
-        batch.put(&f.c, "fine", "v").put_with_ttl(&f.c, "k", "new", bad);
+        batch
+            .put(&f.c, "fine", "v")
+            .put_with_ttl(&f.c, "k", "new", bad);
         refused(f.db.write(&batch), "ttl", &words);
         assert_eq!(batch.len(), 1);
         assert_eq!(f.c.item("k").unwrap(), before);
         assert_eq!(keys(&f.c), [b"k"]);
     }
     for bad in [Duration::ZERO, Duration::from_secs(2_147_483_648)] {
-        refused(f.c.set_default_ttl(DefaultTtl::After(bad)), "ttl", &["2147483647 seconds"]);
+        refused(
+            f.c.set_default_ttl(DefaultTtl::After(bad)),
+            "ttl",
+            &["2147483647 seconds"],
+        );
         let options = ContainerOptions::new().default_ttl(DefaultTtl::After(bad));
-        refused(f.db.container_with("d", options), "ttl", &["2147483647 seconds"]);
+        refused(
+            f.db.container_with("d", options),
+            "ttl",
+            &["2147483647 seconds"],
+        );
     }
     assert_eq!(f.c.default_ttl(), DefaultTtl::Off);
     assert_eq!(f.db.containers(), ["c"]);
@@ -189,8 +239,14 @@ fn lifetimes_at_the_edges_are_kept() {
     for (given, stored) in [
         (Ttl::Inherit, Ttl::Inherit),
         (Ttl::Never, Ttl::Never),
-        (Ttl::After(Duration::from_nanos(1)), Ttl::After(Duration::from_millis(1))),
-        (Ttl::After(Duration::from_micros(1_500)), Ttl::After(Duration::from_millis(2))),
+        (
+            Ttl::After(Duration::from_nanos(1)),
+            Ttl::After(Duration::from_millis(1)),
+        ),
+        (
+            Ttl::After(Duration::from_micros(1_500)),
+            Ttl::After(Duration::from_millis(2)),
+        ),
         (Ttl::After(MAX_TTL), Ttl::After(MAX_TTL)),
         (Ttl::Until(until), Ttl::After(MAX_TTL)),
     ] {
@@ -199,10 +255,17 @@ fn lifetimes_at_the_edges_are_kept() {
     }
     assert_eq!(f.c.item("k").unwrap().unwrap().expires_at(), Some(until));
     f.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    for past in [UNIX_EPOCH, UNIX_EPOCH - Duration::from_secs(9), UNIX_EPOCH + Duration::from_millis(NOW)] {
+    for past in [
+        UNIX_EPOCH,
+        UNIX_EPOCH - Duration::from_secs(9),
+        UNIX_EPOCH + Duration::from_millis(NOW),
+    ] {
         f.c.put_with_ttl("past", "v", Ttl::Until(past)).unwrap();
         let item = f.c.item("past").unwrap().expect("off: it does not count");
-        assert_eq!((item.ttl(), item.expires_at()), (Ttl::After(Duration::ZERO), None));
+        assert_eq!(
+            (item.ttl(), item.expires_at()),
+            (Ttl::After(Duration::ZERO), None)
+        );
     }
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     assert!(!f.c.contains("past").unwrap());
@@ -213,11 +276,31 @@ fn options_out_of_range_are_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("db");
     let open = |options: Options| options.open(&path).map(drop);
-    refused(open(Options::new().sync_interval(Duration::ZERO)), "sync_interval", &["1 ms"]);
-    refused(open(Options::new().memtable_bytes(4_095)), "memtable_bytes", &["4095", "4096"]);
-    refused(open(Options::new().background_rate(0)), "background_rate", &["0"]);
-    refused(open(Options::new().reclaim_within(Duration::from_micros(999))), "reclaim_within", &["1 ms"]);
-    refused(open(Options::new().max_runs(1)), "max_runs", &["1", "2 to 1000"]);
+    refused(
+        open(Options::new().sync_interval(Duration::ZERO)),
+        "sync_interval",
+        &["1 ms"],
+    );
+    refused(
+        open(Options::new().memtable_bytes(4_095)),
+        "memtable_bytes",
+        &["4095", "4096"],
+    );
+    refused(
+        open(Options::new().background_rate(0)),
+        "background_rate",
+        &["0"],
+    );
+    refused(
+        open(Options::new().reclaim_within(Duration::from_micros(999))),
+        "reclaim_within",
+        &["1 ms"],
+    );
+    refused(
+        open(Options::new().max_runs(1)),
+        "max_runs",
+        &["1", "2 to 1000"],
+    );
     refused(open(Options::new().max_runs(1_001)), "max_runs", &["1001"]);
     assert!(!path.exists(), "nothing was created");
 }
@@ -227,11 +310,15 @@ fn an_item_tells_all_that_is_known_of_it() {
     let f = fixture();
     f.clock.advance(Duration::from_millis(123));
     let written = UNIX_EPOCH + Duration::from_millis(NOW + 123);
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(5))).unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
+        .unwrap();
     f.c.put("k", "value").unwrap();
     f.clock.advance(Duration::from_secs(1));
     let item = f.c.item("k").unwrap().unwrap();
-    assert_eq!((item.key(), item.value()), (&b"k"[..], &f.c.get("k").unwrap().unwrap()));
+    assert_eq!(
+        (item.key(), item.value()),
+        (&b"k"[..], &f.c.get("k").unwrap().unwrap())
+    );
     assert_eq!((item.written_at(), item.ttl()), (written, Ttl::Inherit));
     assert_eq!(item.expires_at(), Some(written + Duration::from_secs(5)));
     assert_eq!(f.c.iter().next().unwrap().unwrap(), item);
@@ -294,7 +381,8 @@ fn handles_of_a_dropped_container_say_so() {
     let snapshot = f.db.snapshot();
     let (view, clone) = (snapshot.container("c").unwrap(), f.c.clone());
     let mut late = Batch::new();
-    late.put(&f.db.container("other").unwrap(), "k", "v").put(&f.c, "k", "w");
+    late.put(&f.db.container("other").unwrap(), "k", "v")
+        .put(&f.c, "k", "w");
     assert!(f.db.drop_container("c").unwrap());
     assert!(!f.db.drop_container("c").unwrap());
     for _ in 0..2 {
@@ -314,13 +402,19 @@ fn handles_of_a_dropped_container_say_so() {
         closed(view.iter().next().unwrap());
         closed(f.db.write(&late));
         assert!(snapshot.container("c").is_err());
-        assert!(!f.db.container("other").unwrap().contains("k").unwrap(), "all of a batch or nothing");
+        assert!(
+            !f.db.container("other").unwrap().contains("k").unwrap(),
+            "all of a batch or nothing"
+        );
         // The second time there is one of the same name, which is another one.
         f.db.container("c").unwrap().put("k", "new").unwrap();
     }
     let error = f.c.get("k").unwrap_err().to_string();
     assert!(error.contains("\"c\""), "{error}");
-    assert_eq!(f.db.container("c").unwrap().get("k").unwrap().unwrap(), "new");
+    assert_eq!(
+        f.db.container("c").unwrap().get("k").unwrap().unwrap(),
+        "new"
+    );
 }
 
 #[test]
@@ -329,16 +423,32 @@ fn a_second_open_is_locked_out() {
     for error in [
         options(&f.clock).open(f.folder.path()).unwrap_err(),
         Database::open(f.folder.path()).unwrap_err(),
-        options(&f.clock).read_only(true).open(f.folder.path()).unwrap_err(),
+        options(&f.clock)
+            .read_only(true)
+            .open(f.folder.path())
+            .unwrap_err(),
     ] {
-        assert!(matches!(error, Error::Locked { .. }) && error.is_retryable(), "{error}");
-        assert!(error.to_string().contains(&*f.folder.path().to_string_lossy()), "{error}");
+        assert!(
+            matches!(error, Error::Locked { .. }) && error.is_retryable(),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&*f.folder.path().to_string_lossy()),
+            "{error}"
+        );
     }
     let clone = f.db.clone();
     drop(f.db);
-    assert!(options(&f.clock).open(f.folder.path()).is_err(), "a clone holds it open");
+    assert!(
+        options(&f.clock).open(f.folder.path()).is_err(),
+        "a clone holds it open"
+    );
     drop(clone);
-    options(&f.clock).open(f.folder.path()).expect("the last clone dropped closes it, containers or not");
+    options(&f.clock)
+        .open(f.folder.path())
+        .expect("the last clone dropped closes it, containers or not");
     closed(f.c.get("k"));
 }
 
@@ -359,7 +469,8 @@ fn read_only_opens_share_and_write_nothing() {
     f.c.put("table", "1").unwrap();
     f.db.flush().unwrap();
     f.c.put("log", "2").unwrap();
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(10))).unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(10)))
+        .unwrap();
     f.db.close().unwrap();
     let mut before = BTreeMap::new();
     listing(f.folder.path(), "", &mut before);
@@ -370,11 +481,15 @@ fn read_only_opens_share_and_write_nothing() {
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     let c = db.container("c").unwrap();
     assert_eq!(c.get("table").unwrap().unwrap(), "1");
-    assert_eq!(other.container("c").unwrap().get("log").unwrap().unwrap(), "2");
+    assert_eq!(
+        other.container("c").unwrap().get("log").unwrap().unwrap(),
+        "2"
+    );
     assert_eq!(keys(&c), [b"log".to_vec(), b"table".to_vec()]);
     assert_eq!(c.default_ttl(), DefaultTtl::After(Duration::from_secs(10)));
 
-    let read_only = |result: ebbtide::Result<()>| assert!(matches!(result, Err(Error::ReadOnly)), "{result:?}");
+    let read_only =
+        |result: ebbtide::Result<()>| assert!(matches!(result, Err(Error::ReadOnly)), "{result:?}");
     read_only(c.put("k", "v"));
     read_only(c.create("k", "v", Ttl::Inherit).map(drop));
     read_only(c.replace("log", "v", Ttl::Inherit).map(drop));
@@ -392,7 +507,12 @@ fn read_only_opens_share_and_write_nothing() {
     other.close().unwrap();
     let mut after = BTreeMap::new();
     listing(f.folder.path(), "", &mut after);
-    assert!(before == after, "files changed: {:?} and {:?}", before.keys(), after.keys());
+    assert!(
+        before == after,
+        "files changed: {:?} and {:?}",
+        before.keys(),
+        after.keys()
+    );
 }
 
 #[test]
@@ -401,7 +521,10 @@ fn a_read_only_open_creates_nothing() {
     for path in [folder.path().to_owned(), folder.path().join("missing")] {
         let error = Options::new().read_only(true).open(&path).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{error}");
-        assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+        assert!(
+            error.to_string().contains(&*path.to_string_lossy()),
+            "{error}"
+        );
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -413,7 +536,16 @@ fn a_folder_is_created_with_those_above_it() {
     let db = Database::open(&path).unwrap();
     db.container("c").unwrap().put("k", "v").unwrap();
     drop(db);
-    assert_eq!(Database::open(&path).unwrap().container("c").unwrap().get("k").unwrap().unwrap(), "v");
+    assert_eq!(
+        Database::open(&path)
+            .unwrap()
+            .container("c")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap(),
+        "v"
+    );
 }
 
 /// Runs a test of this file alone, in a process of its own.
@@ -423,8 +555,17 @@ fn in_a_process_of_its_own(name: &str) -> bool {
         return true;
     }
     let exe = std::env::current_exe().unwrap();
-    let child = std::process::Command::new(exe).args(["--exact", name, "--test-threads=1"]).env(CHILD, "1").output().unwrap();
-    assert!(child.status.success(), "{}{}", String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
+    let child = std::process::Command::new(exe)
+        .args(["--exact", name, "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(
+        child.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&child.stdout),
+        String::from_utf8_lossy(&child.stderr)
+    );
     false
 }
 
@@ -478,12 +619,19 @@ fn values_outlive_everything() {
     let f = fixture();
     let text = |n: u32| format!("value {n} ").repeat(50);
     for n in 0..100 {
-        f.c.put_with_ttl(format!("k{n}"), text(n), Ttl::After(Duration::from_secs(10))).unwrap();
+        f.c.put_with_ttl(
+            format!("k{n}"),
+            text(n),
+            Ttl::After(Duration::from_secs(10)),
+        )
+        .unwrap();
     }
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let from_memory = f.c.get("k7").unwrap().unwrap();
     f.db.flush().unwrap();
-    let from_table: Vec<Value> = (0..100).map(|n| f.c.get(format!("k{n}")).unwrap().unwrap()).collect();
+    let from_table: Vec<Value> = (0..100)
+        .map(|n| f.c.get(format!("k{n}")).unwrap().unwrap())
+        .collect();
     let item: Item = f.c.iter().nth(3).unwrap().unwrap();
     let again = item.clone();
     f.c.put("k7", "changed").unwrap();
@@ -514,14 +662,19 @@ fn iterators_and_snapshots_outlive_the_handle() {
     let mut iter = f.c.iter();
     drop(f.c);
     assert_eq!(iter.next().unwrap().unwrap().key(), b"k00");
-    f.db.container("c").unwrap().delete_range::<&str>(..).unwrap();
+    f.db.container("c")
+        .unwrap()
+        .delete_range::<&str>(..)
+        .unwrap();
     f.db.compact().unwrap();
     assert_eq!(iter.count(), 49);
     assert_eq!(view.iter().rev().count(), 50);
     assert_eq!(view.prefix("k1").count(), 10);
     assert_eq!(view.range("k10"..="k12").count(), 3);
     assert_eq!(view.item("k01").unwrap().unwrap().value().len(), 100);
-    assert!(view.contains("k49").unwrap() && !f.db.container("c").unwrap().contains("k49").unwrap());
+    assert!(
+        view.contains("k49").unwrap() && !f.db.container("c").unwrap().contains("k49").unwrap()
+    );
 }
 
 #[test]
@@ -531,25 +684,35 @@ fn update_is_atomic_and_is_called_again_on_conflict() {
     let mut calls = 0;
     let changed = f.c.update("k", |item| {
         calls += 1;
-        let before = item.map(|item| String::from_utf8_lossy(item.value()).into_owned()).unwrap_or_default();
+        let before = item
+            .map(|item| String::from_utf8_lossy(item.value()).into_owned())
+            .unwrap_or_default();
         if calls == 1 {
             f.c.put("k", "between").unwrap();
         }
         Update::Put(format!("{before}+").into_bytes(), Ttl::Inherit)
     });
     assert!(changed.unwrap());
-    assert_eq!((calls, f.c.get("k").unwrap().unwrap()), (2, f.c.get("k").unwrap().unwrap()));
+    assert_eq!(
+        (calls, f.c.get("k").unwrap().unwrap()),
+        (2, f.c.get("k").unwrap().unwrap())
+    );
     assert_eq!(f.c.get("k").unwrap().unwrap(), "between+");
 
     // Expired between the look and the stamp: it is looked at again.
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1))).unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1)))
+        .unwrap();
     let mut seen = vec![];
     let changed = f.c.update("k", |item| {
         seen.push(item.is_some());
         if seen.len() == 1 {
             f.clock.advance(Duration::from_secs(1));
         }
-        if item.is_some() { Update::Put(b"late".to_vec(), Ttl::Inherit) } else { Update::Keep }
+        if item.is_some() {
+            Update::Put(b"late".to_vec(), Ttl::Inherit)
+        } else {
+            Update::Keep
+        }
     });
     assert_eq!((changed.unwrap(), seen), (false, vec![true, false]));
     assert!(!f.c.contains("k").unwrap());
@@ -577,7 +740,10 @@ fn batches_count_clear_and_are_used_again() {
     let mut batch = Batch::new();
     assert!(batch.is_empty());
     f.db.write(&batch).expect("an empty one is no error");
-    batch.put(&f.c, "a", "1").put_with_ttl(&d, "b", "2", Ttl::Never).delete(&f.c, "x");
+    batch
+        .put(&f.c, "a", "1")
+        .put_with_ttl(&d, "b", "2", Ttl::Never)
+        .delete(&f.c, "x");
     assert_eq!((batch.len(), batch.is_empty()), (3, false));
     f.db.write(&batch).unwrap();
     f.c.delete("a").unwrap();
@@ -602,18 +768,37 @@ fn batches_count_clear_and_are_used_again() {
 fn container_options_count_at_creation() {
     let f = fixture();
     let hour = DefaultTtl::After(Duration::from_secs(3_600));
-    let options = ContainerOptions::new().default_ttl(hour).compression(Compression::Lz4);
+    let options = ContainerOptions::new()
+        .default_ttl(hour)
+        .compression(Compression::Lz4);
     let c = f.db.container_with("hourly", options).unwrap();
     assert_eq!(c.default_ttl(), hour);
-    let again = f.db.container_with("hourly", ContainerOptions::new().default_ttl(DefaultTtl::NoDefault)).unwrap();
+    let again =
+        f.db.container_with(
+            "hourly",
+            ContainerOptions::new().default_ttl(DefaultTtl::NoDefault),
+        )
+        .unwrap();
     assert_eq!(again.default_ttl(), hour);
     for n in 0..200 {
-        c.put(format!("k{n:03}"), "the same text over and over, ".repeat(10)).unwrap();
+        c.put(
+            format!("k{n:03}"),
+            "the same text over and over, ".repeat(10),
+        )
+        .unwrap();
     }
     f.db.flush().unwrap();
-    assert_eq!(c.iter().filter(|item| item.as_ref().unwrap().value().len() == 290).count(), 200);
+    assert_eq!(
+        c.iter()
+            .filter(|item| item.as_ref().unwrap().value().len() == 290)
+            .count(),
+        200
+    );
     let disk = c.stats().disk_bytes;
-    assert!(disk > 0 && disk < 200 * 290 / 2, "{disk} bytes are not compressed");
+    assert!(
+        disk > 0 && disk < 200 * 290 / 2,
+        "{disk} bytes are not compressed"
+    );
 }
 
 #[test]
@@ -696,7 +881,8 @@ fn the_system_clock_is_the_default() {
 #[test]
 fn stats_count_what_is_there() {
     let f = fixture();
-    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60))).unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
     for n in 0..500 {
         f.c.put(format!("k{n:03}"), vec![1; 84]).unwrap();
     }
@@ -704,17 +890,39 @@ fn stats_count_what_is_there() {
     assert!(memory.memtable_bytes > 0 && memory.runs == 0, "{memory:?}");
     f.db.flush().unwrap();
     let live = f.c.stats();
-    assert!(live.runs >= 1 && live.tables >= 1 && live.disk_bytes > 40_000, "{live:?}");
+    assert!(
+        live.runs >= 1 && live.tables >= 1 && live.disk_bytes > 40_000,
+        "{live:?}"
+    );
     let weight = 500 * (4 + 84 + 16);
-    assert!(live.live_bytes.abs_diff(weight) * 20 <= weight && live.live_items.abs_diff(500) <= 25, "{live:?}");
+    assert!(
+        live.live_bytes.abs_diff(weight) * 20 <= weight && live.live_items.abs_diff(500) <= 25,
+        "{live:?}"
+    );
     assert_eq!((live.expired_bytes, live.oldest_unreclaimed), (0, None));
     f.clock.advance(Duration::from_secs(61));
     f.db.compact().unwrap();
     let empty = f.c.stats();
-    assert_eq!((empty.live_items, empty.live_bytes, empty.expired_bytes, empty.runs), (0, 0, 0, 0), "{empty:?}");
+    assert_eq!(
+        (
+            empty.live_items,
+            empty.live_bytes,
+            empty.expired_bytes,
+            empty.runs
+        ),
+        (0, 0, 0, 0),
+        "{empty:?}"
+    );
     assert_eq!(empty.oldest_unreclaimed, None);
     let all = f.db.stats();
-    assert_eq!((all.containers, all.runs, all.tables, all.table_bytes), (1, 0, 0, 0), "{all:?}");
-    assert!(all.bytes_put >= 500 * 88 && all.bytes_logged >= all.bytes_put && all.flushes >= 1, "{all:?}");
+    assert_eq!(
+        (all.containers, all.runs, all.tables, all.table_bytes),
+        (1, 0, 0, 0),
+        "{all:?}"
+    );
+    assert!(
+        all.bytes_put >= 500 * 88 && all.bytes_logged >= all.bytes_put && all.flushes >= 1,
+        "{all:?}"
+    );
     assert!(all.disk_bytes >= all.log_bytes + all.table_bytes, "{all:?}");
 }

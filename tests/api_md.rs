@@ -6,8 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use ebbtide::{
-    Batch, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl,
-    Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall, Stats, Ttl, Update, Value,
+    Batch, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats, Database,
+    DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall, Stats, Ttl,
+    Update, Value,
 };
 
 /// A clock of one's own.
@@ -51,12 +52,17 @@ fn a_program_uses_all_of_it() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let plain: Database = Database::open(folder.path().join("plain"))?;
     plain.close()?;
-    Options::new().clock(Fixed).open(folder.path().join("fixed"))?.close()?;
+    Options::new()
+        .clock(Fixed)
+        .open(folder.path().join("fixed"))?
+        .close()?;
 
     let clock = ManualClock::new(1_800_000_000_000);
     let db: Database = open_with_everything(&folder.path().join("db"), clock.clone())?;
     let c: Container = db.container("sessions")?;
-    let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault).compression(Compression::None);
+    let options = ContainerOptions::new()
+        .default_ttl(DefaultTtl::NoDefault)
+        .compression(Compression::None);
     let other: Container = db.container_with("other", options)?;
     let names: Vec<String> = db.containers();
     assert_eq!(names, ["other", "sessions"]);
@@ -69,7 +75,9 @@ fn a_program_uses_all_of_it() -> Result<()> {
     let dropped: bool = db.drop_container("other")?;
     assert!(dropped);
     let error: Error = other.get("k").unwrap_err();
-    assert!(error.is_closed() && !error.is_corruption() && !error.is_full() && !error.is_retryable());
+    assert!(
+        error.is_closed() && !error.is_corruption() && !error.is_full() && !error.is_retryable()
+    );
     let _: &dyn std::error::Error = &error;
     clock.set(1_900_000_000_000);
     clock.jump(1_800_000_000_000);
@@ -88,7 +96,11 @@ fn use_container(c: &Container, clock: &ManualClock) -> Result<()> {
     c.put_with_ttl("d", "4", Ttl::Inherit)?;
     c.put_with_ttl("e", "5", Ttl::Never)?;
     c.put_with_ttl("f", "6", Ttl::After(Duration::from_secs(5)))?;
-    c.put_with_ttl("g", "7", Ttl::Until(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_009)))?;
+    c.put_with_ttl(
+        "g",
+        "7",
+        Ttl::Until(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_009)),
+    )?;
     let created: bool = c.create("a", "x", Ttl::Inherit)?;
     let replaced: bool = c.replace("nothing", "x", Ttl::Inherit)?;
     let touched: bool = c.touch("a")?;
@@ -109,8 +121,12 @@ fn use_container(c: &Container, clock: &ManualClock) -> Result<()> {
     let bytes: &[u8] = &value;
     assert_eq!(bytes, b"1");
     let item: Item = c.item("f")?.unwrap();
-    assert_eq!((item.key(), item.value().len(), item.ttl()), (&b"f"[..], 1, Ttl::After(Duration::from_secs(5))));
-    let (written, expires): (SystemTime, Option<SystemTime>) = (item.written_at(), item.expires_at());
+    assert_eq!(
+        (item.key(), item.value().len(), item.ttl()),
+        (&b"f"[..], 1, Ttl::After(Duration::from_secs(5)))
+    );
+    let (written, expires): (SystemTime, Option<SystemTime>) =
+        (item.written_at(), item.expires_at());
     assert_eq!(expires, Some(written + Duration::from_secs(5)));
     let there: bool = c.contains("e")?;
     assert!(there);
@@ -138,7 +154,12 @@ fn use_batch(db: &Database, c: &Container, other: &Container) -> Result<()> {
     batch.put(c, "forgotten", "1");
     batch.clear();
     db.write(batch)?;
-    assert!(c.contains("batch")? && other.contains("batch")? && !c.contains("a")? && !c.contains("forgotten")?);
+    assert!(
+        c.contains("batch")?
+            && other.contains("batch")?
+            && !c.contains("a")?
+            && !c.contains("forgotten")?
+    );
     Ok(())
 }
 
@@ -147,7 +168,14 @@ fn use_snapshot(db: &Database, c: &Container) -> Result<()> {
     c.put("later", "1")?;
     let view = snapshot.container("sessions")?;
     assert!(view.get("later")?.is_none() && view.item("batch")?.is_some() && view.contains("e")?);
-    assert_eq!((view.iter().count(), view.range("a".."c").count(), view.prefix("bat").count()), (4, 1, 1));
+    assert_eq!(
+        (
+            view.iter().count(),
+            view.range("a".."c").count(),
+            view.prefix("bat").count()
+        ),
+        (4, 1, 1)
+    );
     Ok(())
 }
 
@@ -159,7 +187,12 @@ fn use_maintenance(db: &Database, c: &Container, copy: &std::path::Path) -> Resu
     let stats: Stats = db.stats();
     assert!(stats.disk_bytes > 0);
     let stats: ContainerStats = c.stats();
-    let (_live, _expired, disk, _runs) = (stats.live_bytes, stats.expired_bytes, stats.disk_bytes, stats.runs);
+    let (_live, _expired, disk, _runs) = (
+        stats.live_bytes,
+        stats.expired_bytes,
+        stats.disk_bytes,
+        stats.runs,
+    );
     let _oldest: Option<SystemTime> = stats.oldest_unreclaimed;
     assert!(disk > 0);
     db.confirm_clock();

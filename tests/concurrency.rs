@@ -13,7 +13,9 @@ mod support;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{Batch, Compression, Container, Database, DefaultTtl, Durability, Item, Options, Ttl, Update};
+use ebbtide::{
+    Batch, Compression, Container, Database, DefaultTtl, Durability, Item, Options, Ttl, Update,
+};
 use support::random::Random;
 
 const KEYS: usize = 400;
@@ -71,10 +73,17 @@ fn raise(stage: &Stage, writer: u64) {
         n += 1;
         let key = format!("{writer}-{:03}", random.below(KEYS));
         match n % 50 {
-            0 => drop(rising.update(&key, |_| Update::Put(value(n), Ttl::Never)).unwrap()),
+            0 => drop(
+                rising
+                    .update(&key, |_| Update::Put(value(n), Ttl::Never))
+                    .unwrap(),
+            ),
             _ => rising.put(&key, value(n)).unwrap(),
         }
-        let found = rising.get(&key).unwrap().expect("a writer reads its own write");
+        let found = rising
+            .get(&key)
+            .unwrap()
+            .expect("a writer reads its own write");
         assert_eq!(whole(&found), n, "a writer reads its own write");
         stage.wrote();
     }
@@ -89,22 +98,40 @@ fn see_rising(stage: &Stage, seed: u64) {
         let mut see = |key: &[u8], bytes: &[u8]| {
             let n = whole(bytes);
             let before = highest.insert(key.to_vec(), n).unwrap_or(0);
-            assert!(n >= before, "{} fell from {before} to {n}", String::from_utf8_lossy(key));
+            assert!(
+                n >= before,
+                "{} fell from {before} to {n}",
+                String::from_utf8_lossy(key)
+            );
         };
         if random.one_in(100) {
             let items: Vec<Item> = rising.iter().map(Result::unwrap).collect();
-            assert!(items.is_sorted_by(|a, b| a.key() < b.key()), "out of order, or twice");
+            assert!(
+                items.is_sorted_by(|a, b| a.key() < b.key()),
+                "out of order, or twice"
+            );
             items.iter().for_each(|item| see(item.key(), item.value()));
             stage.read(items.len());
             let found: Vec<&[u8]> = items.iter().map(Item::key).collect();
-            let missing = highest.keys().find(|key| found.binary_search(&key.as_slice()).is_err());
+            let missing = highest
+                .keys()
+                .find(|key| found.binary_search(&key.as_slice()).is_err());
             assert_eq!(missing, None, "a scan misses what was there before it");
             continue;
         }
-        let key = format!("{}-{:03}", random.below(WRITERS as usize), random.below(KEYS)).into_bytes();
+        let key = format!(
+            "{}-{:03}",
+            random.below(WRITERS as usize),
+            random.below(KEYS)
+        )
+        .into_bytes();
         match rising.get(&key).unwrap() {
             Some(bytes) => see(&key, &bytes),
-            None => assert!(!highest.contains_key(&key), "{} is gone", String::from_utf8_lossy(&key)),
+            None => assert!(
+                !highest.contains_key(&key),
+                "{} is gone",
+                String::from_utf8_lossy(&key)
+            ),
         }
         stage.read(1);
     }
@@ -118,7 +145,9 @@ fn write_pairs(stage: &Stage) {
         n += 1;
         let mut batch = Batch::new();
         for key in 0..4u8 {
-            batch.put(&left, [key], value(n)).put(&right, [key], value(n));
+            batch
+                .put(&left, [key], value(n))
+                .put(&right, [key], value(n));
         }
         stage.db.write(batch).unwrap();
         stage.wrote();
@@ -131,21 +160,39 @@ fn see_pairs(stage: &Stage) {
     let mut before = 0;
     while stage.goes_on() {
         let snapshot = stage.db.snapshot();
-        let (l, r) = (snapshot.container("left").unwrap(), snapshot.container("right").unwrap());
+        let (l, r) = (
+            snapshot.container("left").unwrap(),
+            snapshot.container("right").unwrap(),
+        );
         let all = || {
-            let items = l.iter().chain(r.iter().rev()).map(|item| whole(item.unwrap().value()));
+            let items = l
+                .iter()
+                .chain(r.iter().rev())
+                .map(|item| whole(item.unwrap().value()));
             items.collect::<Vec<u64>>()
         };
         let first = all();
-        assert!(first.iter().all(|&n| n == first[0]), "a snapshot halves a batch: {first:?}");
+        assert!(
+            first.iter().all(|&n| n == first[0]),
+            "a snapshot halves a batch: {first:?}"
+        );
         assert!(first.is_empty() || first.len() == 8, "{first:?}");
         let n = first.first().copied().unwrap_or(0);
         assert!(n >= before, "snapshots go back from {before} to {n}");
         before = n;
-        let scanned: Vec<u64> = left.iter().map(|item| whole(item.unwrap().value())).collect();
-        assert!(scanned.iter().all(|&n| n == scanned[0] && n >= before), "a scan halves a batch: {scanned:?}");
+        let scanned: Vec<u64> = left
+            .iter()
+            .map(|item| whole(item.unwrap().value()))
+            .collect();
+        assert!(
+            scanned.iter().all(|&n| n == scanned[0] && n >= before),
+            "a scan halves a batch: {scanned:?}"
+        );
         for key in 0..4u8 {
-            assert_eq!(r.get([key]).unwrap().map(|bytes| whole(&bytes)), first.first().copied());
+            assert_eq!(
+                r.get([key]).unwrap().map(|bytes| whole(&bytes)),
+                first.first().copied()
+            );
         }
         assert_eq!(all(), first, "a snapshot moves");
         stage.read(28);
@@ -153,7 +200,10 @@ fn see_pairs(stage: &Stage) {
 }
 
 fn millis() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 /// Writes items that live for some milliseconds; the value tells the latest moment at which they end.
@@ -163,7 +213,9 @@ fn write_brief(stage: &Stage) {
     while stage.goes_on() {
         let life = 1 + random.below(60) as u64;
         let key = format!("b{:03}", random.below(KEYS));
-        brief.put_with_ttl(&key, value(0), Ttl::After(Duration::from_millis(life))).unwrap();
+        brief
+            .put_with_ttl(&key, value(0), Ttl::After(Duration::from_millis(life)))
+            .unwrap();
         stage.wrote();
     }
 }
@@ -173,13 +225,25 @@ fn see_brief(stage: &Stage) {
     let brief = stage.container("brief");
     let mut random = Random(78);
     let check = |item: &Item, began: u64| {
-        let ends = item.expires_at().expect("each has a lifetime").duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
-        assert!(ends > began, "an item that ended at {ends} is seen by a read that began at {began}");
+        let ends = item
+            .expires_at()
+            .expect("each has a lifetime")
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis() as u64;
+        assert!(
+            ends > began,
+            "an item that ended at {ends} is seen by a read that began at {began}"
+        );
     };
     while stage.goes_on() {
         if random.one_in(20) {
             let snapshot = stage.db.snapshot();
-            let mut iter = if random.one_in(2) { brief.iter() } else { snapshot.container("brief").unwrap().iter() };
+            let mut iter = if random.one_in(2) {
+                brief.iter()
+            } else {
+                snapshot.container("brief").unwrap().iter()
+            };
             loop {
                 // Judged when it is reached, not when the iterator was made.
                 let began = millis();
@@ -230,7 +294,9 @@ fn claim(stage: &Stage, claims: &AtomicU64) {
 fn change_settings(stage: &Stage) {
     let settings = stage.container("settings");
     for n in 0..100u64 {
-        settings.put_with_ttl(format!("n{n:02}"), value(n), Ttl::Never).unwrap();
+        settings
+            .put_with_ttl(format!("n{n:02}"), value(n), Ttl::Never)
+            .unwrap();
     }
     let mut random = Random(5);
     while stage.goes_on() {
@@ -243,12 +309,19 @@ fn change_settings(stage: &Stage) {
         settings.set_default_ttl(standard).unwrap();
         assert_eq!(settings.default_ttl(), standard);
         settings.put("inherits", value(1)).unwrap();
-        settings.put_with_ttl("short", value(2), Ttl::After(Duration::from_millis(1))).unwrap();
+        settings
+            .put_with_ttl("short", value(2), Ttl::After(Duration::from_millis(1)))
+            .unwrap();
         std::thread::sleep(Duration::from_millis(3));
         if standard == DefaultTtl::After(Duration::from_millis(1)) {
-            assert!(!settings.contains("inherits").unwrap() && !settings.contains("short").unwrap());
+            assert!(
+                !settings.contains("inherits").unwrap() && !settings.contains("short").unwrap()
+            );
             settings.set_default_ttl(DefaultTtl::Off).unwrap();
-            assert!(!settings.contains("inherits").unwrap() && !settings.contains("short").unwrap(), "came back");
+            assert!(
+                !settings.contains("inherits").unwrap() && !settings.contains("short").unwrap(),
+                "came back"
+            );
         }
         assert_eq!(settings.prefix("n").count(), 100);
         stage.wrote();
@@ -287,11 +360,18 @@ fn maintain(stage: &Stage, folder: &std::path::Path) {
 fn see_checkpoint(path: &std::path::Path) {
     let copy = Database::open(path).unwrap();
     let numbers = |name| {
-        let items = copy.container(name).unwrap().iter().map(|item| whole(item.unwrap().value()));
+        let items = copy
+            .container(name)
+            .unwrap()
+            .iter()
+            .map(|item| whole(item.unwrap().value()));
         items.collect::<Vec<u64>>()
     };
     let all = [numbers("left"), numbers("right")].concat();
-    assert!(all.iter().all(|&n| n == all[0]), "a checkpoint halves a batch: {all:?}");
+    assert!(
+        all.iter().all(|&n| n == all[0]),
+        "a checkpoint halves a batch: {all:?}"
+    );
 }
 
 fn play(options: Options, seconds: u64) {
@@ -301,8 +381,16 @@ fn play(options: Options, seconds: u64) {
     for name in ["rising", "left", "right", "counters", "claimed", "settings"] {
         db.container(name).unwrap();
     }
-    db.container("brief").unwrap().set_default_ttl(DefaultTtl::NoDefault).unwrap();
-    let stage = Stage { db, stop: AtomicBool::new(false), reads: AtomicU64::new(0), writes: AtomicU64::new(0) };
+    db.container("brief")
+        .unwrap()
+        .set_default_ttl(DefaultTtl::NoDefault)
+        .unwrap();
+    let stage = Stage {
+        db,
+        stop: AtomicBool::new(false),
+        reads: AtomicU64::new(0),
+        writes: AtomicU64::new(0),
+    };
     let claims = AtomicU64::new(0);
     let copies = folder.path();
     let (shared, shared_claims) = (&stage, &claims);
@@ -334,7 +422,10 @@ fn play(options: Options, seconds: u64) {
             std::thread::sleep(Duration::from_millis(10));
         }
         shared.stop.store(true, Ordering::Relaxed);
-        counters.into_iter().map(|counter| counter.join().unwrap()).sum()
+        counters
+            .into_iter()
+            .map(|counter| counter.join().unwrap())
+            .sum()
     });
     let claims = claims.into_inner();
     check_totals(&stage.db, counted, claims);
@@ -342,7 +433,10 @@ fn play(options: Options, seconds: u64) {
     let (reads, writes) = (stage.reads.into_inner(), stage.writes.into_inner());
     drop(stage.db);
     check_totals(&Database::open(&path).unwrap(), counted, claims);
-    assert!(reads > 100 && writes > 100, "{reads} reads and {writes} writes are no load");
+    assert!(
+        reads > 100 && writes > 100,
+        "{reads} reads and {writes} writes are no load"
+    );
 }
 
 /// One thread's failure ends the others.
@@ -356,9 +450,17 @@ impl Drop for StopOnDrop<'_> {
 
 fn check_totals(db: &Database, counted: u64, claims: u64) {
     let value = db.container("counters").unwrap().get("n").unwrap();
-    assert_eq!(value.map_or(0, |bytes| number(&bytes)), counted, "updates were lost");
+    assert_eq!(
+        value.map_or(0, |bytes| number(&bytes)),
+        counted,
+        "updates were lost"
+    );
     let claimed = db.container("claimed").unwrap();
-    assert_eq!(claimed.iter().map(Result::unwrap).count() as u64, claims, "a key was created twice, or lost");
+    assert_eq!(
+        claimed.iter().map(Result::unwrap).count() as u64,
+        claims,
+        "a key was created twice, or lost"
+    );
 }
 
 #[test]

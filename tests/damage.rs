@@ -15,7 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ebbtide::{Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
+use ebbtide::{
+    Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl,
+};
 use support::random::Random;
 use tempfile::TempDir;
 
@@ -35,7 +37,11 @@ struct Original {
 }
 
 fn options() -> Options {
-    Options::new().clock(ManualClock::new(NOW)).memtable_bytes(64 << 10).sizes(256, 4 << 10, 16 << 10).stepped()
+    Options::new()
+        .clock(ManualClock::new(NOW))
+        .memtable_bytes(64 << 10)
+        .sizes(256, 4 << 10, 16 << 10)
+        .stepped()
 }
 
 struct Author {
@@ -45,15 +51,26 @@ struct Author {
 
 impl Author {
     fn put(&mut self, container: &str, key: &str, value: &str) {
-        self.db.container(container).unwrap().put_with_ttl(key, value, Ttl::After(Duration::from_secs(60))).unwrap();
+        self.db
+            .container(container)
+            .unwrap()
+            .put_with_ttl(key, value, Ttl::After(Duration::from_secs(60)))
+            .unwrap();
         let mut state = self.states.last().unwrap().clone();
-        state.items.insert((container.to_owned(), key.as_bytes().to_vec()), value.as_bytes().to_vec());
+        state.items.insert(
+            (container.to_owned(), key.as_bytes().to_vec()),
+            value.as_bytes().to_vec(),
+        );
         self.states.push(state);
     }
 
     fn fill(&mut self, container: &str, prefix: &str, count: usize) {
         for n in 0..count {
-            self.put(container, &format!("{prefix}{n:03}"), &format!("{prefix} {n} ").repeat(1 + n % 9));
+            self.put(
+                container,
+                &format!("{prefix}{n:03}"),
+                &format!("{prefix} {n} ").repeat(1 + n % 9),
+            );
         }
     }
 
@@ -67,13 +84,28 @@ impl Author {
 fn make(end: impl FnOnce(&mut Author, &Path) -> Option<TempDir>) -> Original {
     let folder = TempDir::new().unwrap();
     let db = options().open(folder.path()).unwrap();
-    let mut author = Author { db, states: vec![State::default()] };
+    let mut author = Author {
+        db,
+        states: vec![State::default()],
+    };
     for (name, compression, standard) in [
         ("plain", Compression::None, DefaultTtl::NoDefault),
-        ("packed", Compression::Lz4, DefaultTtl::After(Duration::from_secs(60))),
+        (
+            "packed",
+            Compression::Lz4,
+            DefaultTtl::After(Duration::from_secs(60)),
+        ),
         ("small", Compression::None, DefaultTtl::Off),
     ] {
-        author.db.container_with(name, ContainerOptions::new().default_ttl(standard).compression(compression)).unwrap();
+        author
+            .db
+            .container_with(
+                name,
+                ContainerOptions::new()
+                    .default_ttl(standard)
+                    .compression(compression),
+            )
+            .unwrap();
         author.states[0].defaults.insert(name.to_owned(), standard);
     }
     author.fill("plain", "a", 60);
@@ -82,9 +114,16 @@ fn make(end: impl FnOnce(&mut Author, &Path) -> Option<TempDir>) -> Original {
     author.fill("plain", "b", 40);
     author.fill("small", "b", 3);
     author.db.flush().unwrap();
-    author.db.container("plain").unwrap().delete_range("a010".."a020").unwrap();
+    author
+        .db
+        .container("plain")
+        .unwrap()
+        .delete_range("a010".."a020")
+        .unwrap();
     let mut state = author.states.pop().unwrap();
-    state.items.retain(|(name, key), _| name != "plain" || !(b"a010"[..].to_vec()..b"a020".to_vec()).contains(key));
+    state.items.retain(|(name, key), _| {
+        name != "plain" || !(b"a010"[..].to_vec()..b"a020".to_vec()).contains(key)
+    });
     author.states.push(state);
     author.fill("plain", "c", 30);
     author.fill("packed", "a", 20);
@@ -93,7 +132,10 @@ fn make(end: impl FnOnce(&mut Author, &Path) -> Option<TempDir>) -> Original {
     let copied = end(&mut author, folder.path());
     let states = author.states.clone();
     drop(author);
-    Original { folder: copied.unwrap_or(folder), states }
+    Original {
+        folder: copied.unwrap_or(folder),
+        states,
+    }
 }
 
 fn closed_cleanly() -> Original {
@@ -140,7 +182,9 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 
 fn files(original: &Original, part: &str) -> Vec<PathBuf> {
     let all = names(original.folder.path()).into_iter();
-    let found: Vec<PathBuf> = all.filter(|name| name.to_string_lossy().contains(part)).collect();
+    let found: Vec<PathBuf> = all
+        .filter(|name| name.to_string_lossy().contains(part))
+        .collect();
     assert!(!found.is_empty(), "there is no file like {part}");
     found
 }
@@ -154,7 +198,9 @@ fn read(path: &Path) -> Result<State, Error> {
         state.defaults.insert(name.clone(), c.default_ttl());
         for item in c.iter() {
             let item = item?;
-            state.items.insert((name.clone(), item.key().to_vec()), item.value().to_vec());
+            state
+                .items
+                .insert((name.clone(), item.key().to_vec()), item.value().to_vec());
         }
     }
     db.close()?;
@@ -163,16 +209,25 @@ fn read(path: &Path) -> Result<State, Error> {
 
 /// Each key on its own, and backwards: none may answer wrong, whatever the others do.
 fn probe(path: &Path, states: &[State]) -> Result<(), String> {
-    let Ok(db) = options().open(path) else { return Ok(()) };
+    let Ok(db) = options().open(path) else {
+        return Ok(());
+    };
     let may_be = |name: &str, key: &[u8], value: Option<&[u8]>| {
         let place = (name.to_owned(), key.to_vec());
-        states.iter().any(|state| state.items.get(&place).map(Vec::as_slice) == value)
+        states
+            .iter()
+            .any(|state| state.items.get(&place).map(Vec::as_slice) == value)
     };
     for (name, key) in states.iter().flat_map(|state| state.items.keys()) {
         match db.container(name).and_then(|c| c.get(key)) {
             Err(error) => names_the_damage(&error, path)?,
             Ok(value) if may_be(name, key, value.as_deref()) => {}
-            Ok(value) => return Err(format!("get {} answers {value:?}", String::from_utf8_lossy(key))),
+            Ok(value) => {
+                return Err(format!(
+                    "get {} answers {value:?}",
+                    String::from_utf8_lossy(key)
+                ));
+            }
         }
     }
     for name in db.containers() {
@@ -195,7 +250,11 @@ fn probe(path: &Path, states: &[State]) -> Result<(), String> {
 
 fn names_the_damage(error: &Error, folder: &Path) -> Result<(), String> {
     match error {
-        Error::Corruption { path, .. } | Error::UnsupportedFormat { path, .. } if path.starts_with(folder) => Ok(()),
+        Error::Corruption { path, .. } | Error::UnsupportedFormat { path, .. }
+            if path.starts_with(folder) =>
+        {
+            Ok(())
+        }
         Error::Poisoned { cause } => names_the_damage(cause, folder),
         other => Err(format!("the error does not name the damage: {other}")),
     }
@@ -206,7 +265,10 @@ fn judge(path: &Path, states: &[State]) -> Result<(), String> {
     for round in ["at first", "the second time"] {
         let outcome = catch_unwind(AssertUnwindSafe(|| match read(path) {
             Ok(state) if states.contains(&state) => Ok(()),
-            Ok(state) => Err(format!("wrong data: {}", differences(&state, states.last().unwrap()))),
+            Ok(state) => Err(format!(
+                "wrong data: {}",
+                differences(&state, states.last().unwrap())
+            )),
             Err(error) => names_the_damage(&error, path),
         }));
         match outcome {
@@ -222,10 +284,25 @@ fn judge(path: &Path, states: &[State]) -> Result<(), String> {
 }
 
 fn differences(found: &State, whole: &State) -> String {
-    let lost = whole.items.keys().filter(|key| !found.items.contains_key(key)).count();
-    let new = found.items.keys().filter(|key| !whole.items.contains_key(key)).count();
-    let other = found.items.iter().filter(|(key, value)| whole.items.get(key).is_some_and(|v| v != *value)).count();
-    format!("{lost} lost, {new} too many, {other} with another value; defaults {:?}", found.defaults)
+    let lost = whole
+        .items
+        .keys()
+        .filter(|key| !found.items.contains_key(key))
+        .count();
+    let new = found
+        .items
+        .keys()
+        .filter(|key| !whole.items.contains_key(key))
+        .count();
+    let other = found
+        .items
+        .iter()
+        .filter(|(key, value)| whole.items.get(key).is_some_and(|v| v != *value))
+        .count();
+    format!(
+        "{lost} lost, {new} too many, {other} with another value; defaults {:?}",
+        found.defaults
+    )
 }
 
 /// Damages copies of the database, one at a time; names all that went wrong.
@@ -238,8 +315,18 @@ fn try_all<T: std::fmt::Debug>(original: &Original, damages: Vec<T>, apply: impl
             faults.push(format!("{damage:?}: {fault}"));
         }
     }
-    let shown = faults.iter().take(12).cloned().collect::<Vec<_>>().join("\n");
-    assert!(faults.is_empty(), "{} of {} damages:\n{shown}", faults.len(), damages.len());
+    let shown = faults
+        .iter()
+        .take(12)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        faults.is_empty(),
+        "{} of {} damages:\n{shown}",
+        faults.len(),
+        damages.len()
+    );
 }
 
 #[derive(Debug)]
@@ -262,10 +349,20 @@ fn flips(original: &Original, part: &str) -> Vec<Flip> {
     let mut random = Random(9);
     let mut flips = vec![];
     for file in files(original, part) {
-        let len = fs::metadata(original.folder.path().join(&file)).unwrap().len();
+        let len = fs::metadata(original.folder.path().join(&file))
+            .unwrap()
+            .len();
         for at in places(len, &mut random) {
-            let mask = if random.one_in(2) { 1 << random.below(8) } else { 0xff };
-            flips.push(Flip { file: file.clone(), at, mask });
+            let mask = if random.one_in(2) {
+                1 << random.below(8)
+            } else {
+                0xff
+            };
+            flips.push(Flip {
+                file: file.clone(),
+                at,
+                mask,
+            });
         }
     }
     flips
@@ -288,21 +385,35 @@ fn cuts(original: &Original, part: &str) -> Vec<Cut> {
     let mut random = Random(10);
     let mut cuts = vec![];
     for file in files(original, part) {
-        let len = fs::metadata(original.folder.path().join(&file)).unwrap().len();
-        cuts.extend(places(len, &mut random).into_iter().map(|len| Cut { file: file.clone(), len }));
+        let len = fs::metadata(original.folder.path().join(&file))
+            .unwrap()
+            .len();
+        cuts.extend(places(len, &mut random).into_iter().map(|len| Cut {
+            file: file.clone(),
+            len,
+        }));
     }
     cuts
 }
 
 fn cut(folder: &Path, cut: &Cut) {
-    fs::File::options().write(true).open(folder.join(&cut.file)).unwrap().set_len(cut.len).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(folder.join(&cut.file))
+        .unwrap()
+        .set_len(cut.len)
+        .unwrap();
 }
 
 #[test]
 fn the_undamaged_database_is_right() {
     for original in [closed_cleanly(), killed()] {
         let found = read(original.folder.path()).unwrap();
-        assert!(found == *original.states.last().unwrap(), "{}", differences(&found, original.states.last().unwrap()));
+        assert!(
+            found == *original.states.last().unwrap(),
+            "{}",
+            differences(&found, original.states.last().unwrap())
+        );
         judge(original.folder.path(), &original.states).unwrap();
     }
 }
@@ -352,8 +463,13 @@ fn a_log_cut_short_after_a_kill() {
 #[test]
 fn removed_files() {
     let original = closed_cleanly();
-    let damages = files(&original, "").into_iter().filter(|name| !name.ends_with("LOCK")).collect();
-    try_all(&original, damages, |folder, name: &PathBuf| fs::remove_file(folder.join(name)).unwrap());
+    let damages = files(&original, "")
+        .into_iter()
+        .filter(|name| !name.ends_with("LOCK"))
+        .collect();
+    try_all(&original, damages, |folder, name: &PathBuf| {
+        fs::remove_file(folder.join(name)).unwrap()
+    });
 }
 
 #[test]
@@ -368,7 +484,10 @@ fn swapped_files() {
     }
     assert!(!pairs.is_empty());
     try_all(&original, pairs, |folder, (a, b)| {
-        let (x, y) = (fs::read(folder.join(a)).unwrap(), fs::read(folder.join(b)).unwrap());
+        let (x, y) = (
+            fs::read(folder.join(a)).unwrap(),
+            fs::read(folder.join(b)).unwrap(),
+        );
         fs::write(folder.join(a), y).unwrap();
         fs::write(folder.join(b), x).unwrap();
     });
@@ -393,14 +512,30 @@ fn files_emptied_or_replaced_by_noise() {
     let original = closed_cleanly();
     let mut random = Random(11);
     let mut damages = vec![];
-    for name in files(&original, "").into_iter().filter(|name| !name.ends_with("LOCK")) {
-        let len = fs::metadata(original.folder.path().join(&name)).unwrap().len() as usize;
+    for name in files(&original, "")
+        .into_iter()
+        .filter(|name| !name.ends_with("LOCK"))
+    {
+        let len = fs::metadata(original.folder.path().join(&name))
+            .unwrap()
+            .len() as usize;
         let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
-        damages.extend([(name.clone(), vec![]), (name.clone(), vec![0; len]), (name.clone(), vec![0xff; len]), (name, noise)]);
+        damages.extend([
+            (name.clone(), vec![]),
+            (name.clone(), vec![0; len]),
+            (name.clone(), vec![0xff; len]),
+            (name, noise),
+        ]);
     }
-    let applied = damages.iter().map(|(name, bytes)| (name.clone(), bytes.first().copied(), bytes.clone()));
-    let applied: Vec<Shown> = applied.map(|(name, first, bytes)| Shown { name, first, bytes }).collect();
-    try_all(&original, applied, |folder, shown| fs::write(folder.join(&shown.name), &shown.bytes).unwrap());
+    let applied = damages
+        .iter()
+        .map(|(name, bytes)| (name.clone(), bytes.first().copied(), bytes.clone()));
+    let applied: Vec<Shown> = applied
+        .map(|(name, first, bytes)| Shown { name, first, bytes })
+        .collect();
+    try_all(&original, applied, |folder, shown| {
+        fs::write(folder.join(&shown.name), &shown.bytes).unwrap()
+    });
 }
 
 struct Shown {
@@ -411,7 +546,13 @@ struct Shown {
 
 impl std::fmt::Debug for Shown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} bytes from {:?}", self.name.display(), self.bytes.len(), self.first)
+        write!(
+            f,
+            "{} of {} bytes from {:?}",
+            self.name.display(),
+            self.bytes.len(),
+            self.first
+        )
     }
 }
 
@@ -440,9 +581,22 @@ fn stale_and_foreign_files_do_no_harm() {
     }
     for _ in 0..2 {
         let found = read(folder.path()).unwrap();
-        assert!(found == *original.states.last().unwrap(), "{}", differences(&found, original.states.last().unwrap()));
+        assert!(
+            found == *original.states.last().unwrap(),
+            "{}",
+            differences(&found, original.states.last().unwrap())
+        );
     }
-    for name in ["notes.txt", "tables/notes.txt", "wal/notes.txt", "manifest-notes"] {
-        assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"mine", "{name}");
+    for name in [
+        "notes.txt",
+        "tables/notes.txt",
+        "wal/notes.txt",
+        "manifest-notes",
+    ] {
+        assert_eq!(
+            fs::read(folder.path().join(name)).unwrap(),
+            b"mine",
+            "{name}"
+        );
     }
 }

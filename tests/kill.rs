@@ -25,7 +25,11 @@ const CHILD: &str = "EBBTIDE_KILL_CHILD";
 const SEED: &str = "EBBTIDE_KILL_SEED";
 
 fn open(path: &Path, sync: bool) -> ebbtide::Result<Database> {
-    let durability = if sync { Durability::Sync } else { Durability::Buffered };
+    let durability = if sync {
+        Durability::Sync
+    } else {
+        Durability::Buffered
+    };
     Options::new()
         .durability(durability)
         .sync_interval(Duration::from_millis(5))
@@ -46,10 +50,19 @@ struct Step {
 fn step(n: u64) -> Step {
     let mut random = Random(n);
     let key = format!("key-{:03}", random.below(300));
-    let len = if random.one_in(50) { 20_000 } else { random.below(300) };
+    let len = if random.one_in(50) {
+        20_000
+    } else {
+        random.below(300)
+    };
     let mut value = format!("{n}|").into_bytes();
     value.resize(value.len() + len, b'a' + (n % 26) as u8);
-    Step { n, key, value, kind: random.next() % 10 }
+    Step {
+        n,
+        key,
+        value,
+        kind: random.next() % 10,
+    }
 }
 
 /// Writes step by step, from the first that is not there, until it is killed.
@@ -70,7 +83,9 @@ fn write_until_killed(path: &Path) {
             0 => db.flush().unwrap(),
             1 => db.compact().unwrap(),
             2 => db.sync().unwrap(),
-            3 => data.set_default_ttl(DefaultTtl::After(Duration::from_secs(86_400 * (1 + n % 3)))).unwrap(),
+            3 => data
+                .set_default_ttl(DefaultTtl::After(Duration::from_secs(86_400 * (1 + n % 3))))
+                .unwrap(),
             _ => {}
         }
         n += 1;
@@ -87,7 +102,13 @@ fn latest(log: &Container) -> u64 {
     last.map_or(0, |item| u64::from_be_bytes(item.key().try_into().unwrap()))
 }
 
-fn take(db: &Database, data: &Container, mirror: &Container, log: &Container, step: &Step) -> ebbtide::Result<()> {
+fn take(
+    db: &Database,
+    data: &Container,
+    mirror: &Container,
+    log: &Container,
+    step: &Step,
+) -> ebbtide::Result<()> {
     let mut batch = Batch::new();
     match step.kind {
         0 => {
@@ -96,10 +117,17 @@ fn take(db: &Database, data: &Container, mirror: &Container, log: &Container, st
         1 => {
             // Expired at once wherever it counts: it hides what was there.
             let past = Ttl::Until(std::time::SystemTime::UNIX_EPOCH);
-            batch.put_with_ttl(data, &step.key, "", past).delete(mirror, &step.key);
+            batch
+                .put_with_ttl(data, &step.key, "", past)
+                .delete(mirror, &step.key);
         }
         _ => {
-            batch.put(data, &step.key, &step.value).put_with_ttl(mirror, &step.key, &step.value, Ttl::Never);
+            batch.put(data, &step.key, &step.value).put_with_ttl(
+                mirror,
+                &step.key,
+                &step.value,
+                Ttl::Never,
+            );
         }
     }
     batch.put(log, step.n.to_be_bytes(), "");
@@ -139,32 +167,59 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
         let (data, mirror, log) = containers(&db);
         let found = latest(&log);
         // One write may have been done and not yet been told of.
-        assert!(found == told.max(written) || found == told.max(written) + 1, "kill {kill}: {found} is there, {told} was told");
+        assert!(
+            found == told.max(written) || found == told.max(written) + 1,
+            "kill {kill}: {found} is there, {told} was told"
+        );
         let new = log.range((written + 1).to_be_bytes().to_vec()..).count() as u64;
-        assert_eq!(new, found - written, "kill {kill}: the log of writes has gaps");
+        assert_eq!(
+            new,
+            found - written,
+            "kill {kill}: the log of writes has gaps"
+        );
         expected(&mut state, written, found);
         written = found;
         if data.default_ttl() == DefaultTtl::Off {
             data.set_default_ttl(DefaultTtl::NoDefault).unwrap();
         }
         for container in [&data, &mirror] {
-            let found = container.iter().map(|item| item.map(|item| (item.key().to_vec(), item.value().to_vec())));
-            let found: Vec<_> = found.collect::<ebbtide::Result<_>>().unwrap_or_else(|error| panic!("kill {kill}: {error}"));
-            let expected: Vec<_> = state.iter().map(|(key, value)| (key.clone().into_bytes(), value.clone())).collect();
-            assert!(found == expected, "kill {kill}: {} differs", container.name());
+            let found = container
+                .iter()
+                .map(|item| item.map(|item| (item.key().to_vec(), item.value().to_vec())));
+            let found: Vec<_> = found
+                .collect::<ebbtide::Result<_>>()
+                .unwrap_or_else(|error| panic!("kill {kill}: {error}"));
+            let expected: Vec<_> = state
+                .iter()
+                .map(|(key, value)| (key.clone().into_bytes(), value.clone()))
+                .collect();
+            assert!(
+                found == expected,
+                "kill {kill}: {} differs",
+                container.name()
+            );
         }
         if random.one_in(2) {
             // Else the handle is just dropped: both ways of ending are there for the next child to open.
             db.close().unwrap();
         }
     }
-    assert!(total > kills, "{total} writes in {kills} lives: the children do not get to write");
+    assert!(
+        total > kills,
+        "{total} writes in {kills} lives: the children do not get to write"
+    );
 }
 
 /// Lets a child live for some milliseconds; answers the last write it told of.
 fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "nothing_acknowledged_is_lost_by_a_kill", "--nocapture", "--test-threads=1", "-q"])
+        .args([
+            "--exact",
+            "nothing_acknowledged_is_lost_by_a_kill",
+            "--nocapture",
+            "--test-threads=1",
+            "-q",
+        ])
         .env(CHILD, path)
         .env(SEED, (seed % 1_000_000).to_string())
         .stdout(Stdio::piped())
@@ -185,11 +240,19 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
     if status.signal() != Some(9) {
         let mut text = String::new();
         stderr.read_to_string(&mut text).unwrap();
-        panic!("the child ended by itself: {status}\n{}{text}", String::from_utf8_lossy(&told));
+        panic!(
+            "the child ended by itself: {status}\n{}{text}",
+            String::from_utf8_lossy(&told)
+        );
     }
     // The test harness prints a few lines of its own first.
-    let header = told.windows(TELLS.len()).position(|window| window == TELLS).map_or(told.len(), |at| at + TELLS.len());
-    let numbers = told[header..].chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+    let header = told
+        .windows(TELLS.len())
+        .position(|window| window == TELLS)
+        .map_or(told.len(), |at| at + TELLS.len());
+    let numbers = told[header..]
+        .chunks_exact(8)
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
     numbers.last().unwrap_or(0)
 }
 

@@ -28,7 +28,11 @@ fn read_blocks(text: &str) -> Vec<Block> {
     let mut blocks = vec![];
     let mut lines = text.lines().peekable();
     while lines.peek().is_some() {
-        let mut block = Block { lead: String::new(), commands: vec![], expected: vec![] };
+        let mut block = Block {
+            lead: String::new(),
+            commands: vec![],
+            expected: vec![],
+        };
         while let Some(line) = lines.next_if(|line| line.is_empty() || line.starts_with('#')) {
             block.lead += &format!("{line}\n");
         }
@@ -49,7 +53,9 @@ fn read_blocks(text: &str) -> Vec<Block> {
 fn play(world: &mut World, block: &Block) -> Result<Vec<String>, String> {
     let mut shown = vec![];
     for line in block.commands.iter().filter(|line| !line.starts_with('#')) {
-        let outcome = parse(line).and_then(|op| world.run(&op)).map_err(|error| format!("{line}: {error}"))?;
+        let outcome = parse(line)
+            .and_then(|op| world.run(&op))
+            .map_err(|error| format!("{line}: {error}"))?;
         shown.extend(outcome.lines().map(str::to_owned));
     }
     Ok(shown)
@@ -61,19 +67,29 @@ fn run(text: &str) -> (Vec<String>, String) {
     let (mut faults, mut rewritten) = (vec![], String::new());
     for block in read_blocks(text) {
         rewritten += &block.lead;
-        block.commands.iter().for_each(|line| rewritten += &format!("{line}\n"));
+        block
+            .commands
+            .iter()
+            .for_each(|line| rewritten += &format!("{line}\n"));
         match play(&mut world, &block) {
             Ok(shown) => {
                 if shown != block.expected {
-                    let (at, expected) = (block.commands.join("\n    "), block.expected.join("\n    "));
-                    faults.push(format!("    {at}\n  shows\n    {}\n  and should\n    {expected}", shown.join("\n    ")));
+                    let (at, expected) =
+                        (block.commands.join("\n    "), block.expected.join("\n    "));
+                    faults.push(format!(
+                        "    {at}\n  shows\n    {}\n  and should\n    {expected}",
+                        shown.join("\n    ")
+                    ));
                 }
                 if !shown.is_empty() {
                     rewritten += &format!("{DASHES}\n{}\n", shown.join("\n"));
                 }
             }
             Err(difference) => {
-                return ([faults, vec![format!("  {difference}")]].concat(), text.to_owned());
+                return (
+                    [faults, vec![format!("  {difference}")]].concat(),
+                    text.to_owned(),
+                );
             }
         }
     }
@@ -85,7 +101,10 @@ fn run(text: &str) -> (Vec<String>, String) {
 
 fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     paths.sort();
     paths
@@ -104,7 +123,10 @@ fn every_script_shows_what_it_says() {
         let text = fs::read_to_string(&path).unwrap();
         let (found, rewritten) = match std::panic::catch_unwind(|| run(&text)) {
             Ok(outcome) => outcome,
-            Err(panic) => (vec![format!("  panic: {}", support::panic_text(&*panic))], text.clone()),
+            Err(panic) => (
+                vec![format!("  panic: {}", support::panic_text(&*panic))],
+                text.clone(),
+            ),
         };
         if rewrite {
             fs::write(&path, rewritten).unwrap();
@@ -113,5 +135,10 @@ fn every_script_shows_what_it_says() {
         faults.extend(found.into_iter().map(|fault| format!("{name}:\n{fault}\n")));
     }
     assert!(ran > 0, "no script was found");
-    assert!(faults.is_empty(), "{} of {ran} scripts:\n\n{}", faults.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} of {ran} scripts:\n\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }

@@ -76,7 +76,7 @@ pub enum Choice {
     Merge {
         /// Which.
         runs: Vec<RunId>,
-        /// Whether the output is cut into slots; otherwise it is one dated and one never-ending run.
+        /// Whether the output is cut into slots; otherwise it is one run.
         cut: bool,
         /// For those who ask.
         why: Why,
@@ -159,7 +159,7 @@ pub fn pick(version: &Version, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
     few_range_deletes(version, snapshots)
         .or_else(|| on_time(version, judge, goals))
         .or_else(|| few_runs(version, judge, goals))
-        .or_else(|| little_garbage(version, judge))
+        .or_else(|| little_garbage(version, snapshots, judge))
         .unwrap_or_else(|| Choice::Rest {
             until: next_due(version, judge, goals),
         })
@@ -291,7 +291,7 @@ fn price(group: &[&Run], now: Timestamp) -> f64 {
         .sum()
 }
 
-fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
+fn little_garbage(version: &Version, snapshots: &[Seq], judge: &Judge) -> Option<Choice> {
     let total: u64 = version
         .runs
         .iter()
@@ -323,7 +323,7 @@ fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
             }
         }
     }
-    if let Some((worth, runs)) = most_superseded(version, judge, enough)
+    if let Some((worth, runs)) = most_superseded(version, snapshots, judge, enough)
         && best.as_ref().is_none_or(|(most, _)| worth > *most)
     {
         best = Some((
@@ -338,23 +338,43 @@ fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
     best.map(|(_, choice)| choice)
 }
 
-/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample.
-fn most_superseded(version: &Version, judge: &Judge, enough: f64) -> Option<(f64, Vec<RunId>)> {
+/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Only what a merge of
+/// them would really free is counted: no open snapshot needs it, and what is dead has nothing left to hide elsewhere.
+fn most_superseded(
+    version: &Version,
+    snapshots: &[Seq],
+    judge: &Judge,
+    enough: f64,
+) -> Option<(f64, Vec<RunId>)> {
     let sample = Sample::of(version);
-    let mut newest: HashMap<u64, ()> = HashMap::new();
-    let (mut best, mut bytes, mut freed) = (None::<(f64, usize)>, 0.0, 0.0);
+    let mut oldest: HashMap<u64, usize> = HashMap::new();
     for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |entry| {
-            let weight = entry.weight as f64 * sample.scale;
-            bytes += weight;
-            let hidden = newest.insert(entry.hash, ()).is_some();
-            if hidden || judge.dead(&entry.header) {
-                freed += weight;
+        sample.each_in(run, |record| {
+            oldest.insert(record.hash, at);
+        });
+    }
+    let mut newer: HashMap<u64, Seq> = HashMap::new();
+    let mut freed = vec![0.0; version.runs.len()];
+    let mut bytes = vec![0.0; version.runs.len()];
+    for (at, run) in version.runs.iter().enumerate() {
+        sample.each_in(run, |record| {
+            let weight = record.weight as f64 * sample.scale;
+            bytes[at] += weight;
+            let hidden_by = newer.insert(record.hash, record.header.seq);
+            if hidden_by.is_some_and(|newer| !seen_between(snapshots, record.header.seq, newer)) {
+                freed[at] += weight;
+            } else if judge.dead(&record.header) {
+                freed[oldest[&record.hash]] += weight;
             }
         });
-        let worth = freed / (bytes - freed).max(1.0);
+    }
+    let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
+    for at in 0..version.runs.len() {
+        all_bytes += bytes[at];
+        all_freed += freed[at];
+        let worth = all_freed / f64::max(all_bytes - all_freed, 1.0);
         if at > 0
-            && freed > enough
+            && all_freed > enough
             && worth > SUPERSEDED_WORTH
             && best.is_none_or(|(most, _)| worth > most)
         {
@@ -366,6 +386,12 @@ fn most_superseded(version: &Version, judge: &Judge, enough: f64) -> Option<(f64
         worth,
         version.runs[..=at].iter().map(|run| run.id).collect(),
     ))
+}
+
+/// An open snapshot sees what `from` wrote and not what `to` wrote.
+fn seen_between(snapshots: &[Seq], from: Seq, to: Seq) -> bool {
+    let at = snapshots.partition_point(|snapshot| *snapshot < from);
+    snapshots.get(at).is_some_and(|snapshot| *snapshot < to)
 }
 
 /// The coordinated sample of a container: of every table, the records whose key hash lies below one threshold, so that

@@ -4,10 +4,10 @@
 //! test, step by step. A job pins a picture, then reads the clock, then the settings, then the open snapshots; every
 //! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
 
+use crate::env::JoinHandle;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::compact::{
@@ -321,7 +321,7 @@ impl Engine {
                 let cuts = if cut {
                     self.cuts(picture, &inputs, &judge)
                 } else {
-                    vec![Timestamp::MAX]
+                    vec![]
                 };
                 let ranges = picture.version.range_deletes.to_vec();
                 let job = self.job(state, picture, &inputs, judge, ranges, cuts);

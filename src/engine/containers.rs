@@ -91,13 +91,8 @@ impl Engine {
         state.dropped.store(true, Ordering::Release);
         self.note_unlogged(seq);
         let picture = state.pin();
-        turn.active_bytes = turn
-            .active_bytes
-            .saturating_sub(picture.active.memtable.bytes());
-        let freed: usize = picture
-            .buffers()
-            .map(|buffer| buffer.memtable.bytes())
-            .sum();
+        turn.active_bytes -= picture.active.counted();
+        let freed: usize = picture.buffers().map(|buffer| buffer.counted()).sum();
         self.unflushed.fetch_sub(freed, Ordering::Relaxed);
         state.install(|_| Picture {
             active: Buffer::new(),

@@ -1,10 +1,10 @@
 //! The engine's own state, and what every part of it asks: what is published, what is durable, may this be written?
 
+use crate::env::JoinHandle;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 use parking_lot::{Mutex, RwLock};
 

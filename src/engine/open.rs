@@ -73,7 +73,7 @@ impl Engine {
         } = found;
         let unflushed = states
             .values()
-            .map(|state| state.picture().active.memtable.bytes())
+            .map(|state| state.picture().active.count_growth())
             .sum();
         let engine = Arc::new(Engine {
             path: path.into(),

@@ -94,7 +94,15 @@ impl Setup {
     /// The step that opens a database so.
     pub fn step(&self) -> Op {
         let options = [
-            ("durability", if self.durability == Durability::Sync { "sync" } else { "buffered" }.to_owned()),
+            (
+                "durability",
+                if self.durability == Durability::Sync {
+                    "sync"
+                } else {
+                    "buffered"
+                }
+                .to_owned(),
+            ),
             ("memtable", self.memtable.to_string()),
             ("block", self.block.to_string()),
             ("table", self.table.to_string()),
@@ -103,9 +111,21 @@ impl Setup {
             ("reclaim-within", show_duration(self.reclaim_within)),
             ("strict", self.strict.to_string()),
             ("skew", show_duration(self.skew)),
-            ("compression", if self.compression == Compression::Lz4 { "lz4" } else { "none" }.to_owned()),
+            (
+                "compression",
+                if self.compression == Compression::Lz4 {
+                    "lz4"
+                } else {
+                    "none"
+                }
+                .to_owned(),
+            ),
         ];
-        Op::Reopen(options.map(|(name, value)| (name.to_owned(), value)).to_vec())
+        Op::Reopen(
+            options
+                .map(|(name, value)| (name.to_owned(), value))
+                .to_vec(),
+        )
     }
 
     pub fn options(&self, sim: &Sim, clock: &ManualClock) -> Options {
@@ -273,13 +293,18 @@ impl World {
         let probing = bounds.start() != bounds.end() || !own.contains("probe").map_err(failed)?;
         let now = if probing {
             own.put_with_ttl("probe", "", Ttl::Never).map_err(failed)?;
-            let probe = own.item("probe").map_err(failed)?.ok_or("the probe is not there")?;
+            let probe = own
+                .item("probe")
+                .map_err(failed)?
+                .ok_or("the probe is not there")?;
             millis(probe.written_at())
         } else {
             *bounds.start()
         };
         if !bounds.contains(&now) {
-            return Err(format!("time starts at {now}, and should start within {bounds:?}"));
+            return Err(format!(
+                "time starts at {now}, and should start within {bounds:?}"
+            ));
         }
         self.model.time.restart(now);
         self.containers = [(OWN.to_owned(), own)].into();
@@ -1193,10 +1218,21 @@ fn same_items(what: &str, found: &[Seen], expected: &[Seen]) -> Result<(), Strin
     if found == expected {
         return Ok(());
     }
-    let only = |a: &[Seen], b: &[Seen]| a.iter().filter(|item| !b.contains(item)).cloned().collect::<Vec<_>>();
+    let only = |a: &[Seen], b: &[Seen]| {
+        a.iter()
+            .filter(|item| !b.contains(item))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     let (engine, model) = (only(found, expected), only(expected, found));
-    let order = if engine.is_empty() && model.is_empty() { "\n   in another order, or twice" } else { "" };
-    Err(format!("{what}:\n   only the engine {engine:?}\n   only the model  {model:?}{order}"))
+    let order = if engine.is_empty() && model.is_empty() {
+        "\n   in another order, or twice"
+    } else {
+        ""
+    };
+    Err(format!(
+        "{what}:\n   only the engine {engine:?}\n   only the model  {model:?}{order}"
+    ))
 }
 
 /// The path of the database on its simulated disk.
