@@ -5,7 +5,7 @@
 //! For each damage the folder is copied, one file of it is changed, and the copy is opened, read in every way, and
 //! opened again. Whatever it answers is held against the states that the database went through.
 //!
-//! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 60, beside its first and last ones).
+//! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 12, beside its first and last ones).
 
 mod support;
 
@@ -337,8 +337,8 @@ struct Flip {
 }
 
 fn places(len: u64, random: &mut Random) -> Vec<u64> {
-    let edges = (0..len.min(40)).chain(len.saturating_sub(60)..len);
-    let within = (0..support::env("EBBTIDE_FLIPS", 60)).map(|_| random.next() % len.max(1));
+    let edges = (0..len.min(24)).chain(len.saturating_sub(32)..len);
+    let within = (0..support::env("EBBTIDE_FLIPS", 12)).map(|_| random.next() % len.max(1));
     let mut places: Vec<u64> = edges.chain(within).filter(|&at| at < len).collect();
     places.sort_unstable();
     places.dedup();

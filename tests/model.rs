@@ -58,13 +58,15 @@ fn every_history_is_seen_as_the_model_says() {
         let Err((at, difference)) = play(&setup, seed, &ops) else {
             continue;
         };
+        eprintln!("seed {seed}, step {at}: {difference}\nmaking it short ...");
         let short = shrink(ops[..(at + 1).min(ops.len())].to_vec(), |ops| {
             play(&setup, seed, ops).is_err()
         });
         let (_, shortest) = play(&setup, seed, &short).expect_err("it went on failing");
         let script: String = short.iter().map(|op| format!("{op}\n")).collect();
         panic!(
-            "seed {seed}, step {at}: {difference}\n\n{setup:?}\n\n{script}check\n\nfails so: {shortest}"
+            "seed {seed}, step {at}: {difference}\n\n{}\n{script}check\n\nfails so: {shortest}",
+            setup.step()
         );
     }
 }

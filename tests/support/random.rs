@@ -36,7 +36,7 @@ impl Random {
 pub fn setup(random: &mut Random) -> Setup {
     Setup {
         durability: random.pick(&[Durability::Buffered, Durability::Buffered, Durability::Sync]),
-        memtable: 4 << 10,
+        memtable: random.pick(&[8 << 10, 16 << 10, 32 << 10]),
         block: random.pick(&[64, 128, 256]),
         table: random.pick(&[1 << 10, 2 << 10, 4 << 10]),
         segment: random.pick(&[4 << 10, 8 << 10, 16 << 10]),

@@ -49,7 +49,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             durability: Durability::Buffered,
-            memtable: 4 << 10,
+            memtable: 16 << 10,
             block: 128,
             table: 2 << 10,
             segment: 8 << 10,
