@@ -363,18 +363,24 @@ fn most_superseded(
             oldest.insert(record.hash, at);
         });
     }
-    let mut newer: HashMap<u64, Seq> = HashMap::new();
+    let mut newest: HashMap<u64, Seq> = HashMap::new();
     let mut freed = vec![0.0; version.runs.len()];
     let mut bytes = vec![0.0; version.runs.len()];
     for (at, run) in version.runs.iter().enumerate() {
         sample.each_in(run, |record| {
             let weight = record.weight as f64 * sample.scale;
             bytes[at] += weight;
-            let hidden_by = newer.insert(record.hash, record.header.seq);
-            if hidden_by.is_some_and(|newer| !seen_between(snapshots, record.header.seq, newer)) {
-                freed[at] += weight;
-            } else if judge.dead(&record.header) {
-                freed[oldest[&record.hash]] += weight;
+            let (header, newest) = (&record.header, newest.entry(record.hash).or_default());
+            if header.seq < *newest {
+                let needed = seen_between(snapshots, header.seq, *newest);
+                freed[at] += if needed { 0.0 } else { weight };
+            } else {
+                *newest = header.seq;
+                // Under an older snapshot it may have to go on hiding what is kept for that.
+                let hides = snapshots.first().is_some_and(|oldest| *oldest < header.seq);
+                if judge.dead(header) && !hides {
+                    freed[oldest[&record.hash]] += weight;
+                }
             }
         });
     }
