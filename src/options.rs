@@ -73,7 +73,8 @@ pub struct Options {
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
-    pub(crate) segment_bytes: u64,
+    /// `None`: a memtable's size, from 4 KiB to 64 MiB.
+    pub(crate) segment_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -104,7 +105,7 @@ impl Options {
             background: Background::Threads,
             block_bytes: 4 << 10,
             table_bytes: 64 << 20,
-            segment_bytes: 64 << 20,
+            segment_bytes: None,
         }
     }
 
@@ -197,6 +198,12 @@ impl Options {
         self
     }
 
+    /// The size of a log segment.
+    pub(crate) fn segment_len(&self) -> u64 {
+        let usual = (self.memtable_bytes as u64).clamp(4 << 10, 64 << 20);
+        self.segment_bytes.unwrap_or(usual)
+    }
+
     /// Every setting lies in its range.
     pub(crate) fn check(&self) -> Result<()> {
         let at_least = |what, given: u128, least: u128, allowed| {
@@ -256,8 +263,8 @@ impl Options {
     }
 
     pub fn sizes(mut self, block_bytes: usize, table_bytes: u64, segment_bytes: u64) -> Self {
-        (self.block_bytes, self.table_bytes, self.segment_bytes) =
-            (block_bytes, table_bytes, segment_bytes);
+        (self.block_bytes, self.table_bytes) = (block_bytes, table_bytes);
+        self.segment_bytes = Some(segment_bytes);
         self
     }
 }

@@ -39,7 +39,8 @@ pub struct Job {
     pub elsewhere: Vec<Arc<Run>>,
     /// Range deletes that are durable, or become so with the job; lowest number first.
     pub range_deletes: Vec<RangeDelete>,
-    /// Where the dated output is cut, ascending; the last one is [`Timestamp::MAX`].
+    /// Where the dated output is cut, ascending; the last one is [`Timestamp::MAX`]. Empty: all goes to one run, dated or
+    /// not.
     pub cuts: Vec<Timestamp>,
     /// How tables are built.
     pub options: TableOptions,
@@ -85,7 +86,7 @@ pub fn run<C: Cursor>(
     host: &mut dyn Host,
 ) -> Result<Vec<Output>> {
     let mut slots: Vec<Slot> = job.cuts.iter().map(|_| Slot::default()).collect();
-    slots.push(Slot::default());
+    slots.push(Slot::default()); // for what never stops mattering
     let (mut group, mut sentences) = (Group::default(), vec![]);
     let mut elsewhere = Outside::new(job);
     while group.collect(&mut sources, job)? {

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::expiry::{Census, DefaultMillis, Judge, Spread};
+use crate::expiry::{Census, Judge};
 use crate::record::Header;
 use crate::table::Table;
 use crate::types::{Seq, TableId, Timestamp};
@@ -76,7 +76,7 @@ pub enum Choice {
     Merge {
         /// Which.
         runs: Vec<RunId>,
-        /// Whether the output is cut into slots; otherwise it is one dated and one never-ending run.
+        /// Whether the output is cut into slots; otherwise it is one run.
         cut: bool,
         /// For those who ask.
         why: Why,
@@ -89,19 +89,29 @@ pub enum Choice {
 }
 
 /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-/// change that set it.
-pub fn oldest_dead(census: &Census, judge: &Judge) -> Option<Timestamp> {
+/// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
+/// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
+pub fn oldest_dead(census: &Census, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
     let settings = &judge.settings;
     let by_clock = census
         .first_expiry(settings)
         .filter(|expiry| *expiry <= judge.now);
-    let by_floor = census.seq_min < settings.floor_seq
+    let by_floor = floor_seen < settings.floor_seq
+        && census.seq_min < settings.floor_seq
         && ((census.inheriting.tally.count > 0 && census.inheriting.min < settings.inherit_floor)
             || (census.overriding.tally.count > 0
                 && census.overriding.min < settings.override_floor));
     by_clock
         .into_iter()
         .chain(by_floor.then(|| settings.override_floor.before(1)))
+        .min()
+}
+
+/// The same of a run; its tables were cleared of what the floors held down when they were written.
+pub fn oldest_dead_in_run(run: &Run, judge: &Judge) -> Option<Timestamp> {
+    let tables = run.shared.iter();
+    tables
+        .filter_map(|table| oldest_dead(table.census(), table.settings().floor_seq, judge))
         .min()
 }
 
@@ -115,39 +125,39 @@ fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) ->
     expiry.after(goals.reclaim_within.max(eighth))
 }
 
-/// About how many bytes of these spreads are dead.
-pub fn expired_bytes(
-    inheriting: &Spread,
-    overriding: &Spread,
-    census: &Census,
-    judge: &Judge,
-) -> u64 {
-    let settings = &judge.settings;
-    let floors = census.seq_max < settings.floor_seq;
-    let mut written_up_to = match settings.default {
-        DefaultMillis::Millis(n) if judge.now.0 >= n => Some(judge.now.before(n)),
-        _ => None,
-    };
-    let mut ended_up_to = settings.default.is_on().then_some(judge.now);
-    if floors {
-        let below = |floor: Timestamp| (floor.0 > 0).then(|| floor.before(1));
-        written_up_to = written_up_to.max(below(settings.inherit_floor));
-        ended_up_to = ended_up_to.max(below(settings.override_floor));
-    }
-    let up_to =
-        |spread: &Spread, moment: Option<Timestamp>| moment.map_or(0, |at| spread.up_to(at).bytes);
-    up_to(inheriting, written_up_to) + up_to(overriding, ended_up_to)
+/// About how many bytes of a run are expired, by the samples of its tables: exact for a table whose sample is all of it,
+/// within a few hundredths of the table for others.
+pub fn expired_in_run(run: &Run, judge: &Judge) -> u64 {
+    run.shared
+        .iter()
+        .map(|table| expired_in_table(table, judge))
+        .sum()
 }
 
-/// About how many bytes of a run are dead.
-pub fn expired_in_run(run: &Run, judge: &Judge) -> u64 {
-    let tables = run.shared.iter();
-    tables
-        .map(|table| {
-            let (inheriting, overriding) = table.spreads();
-            expired_bytes(inheriting, overriding, table.census(), judge)
-        })
-        .sum()
+fn expired_in_table(table: &Table, judge: &Judge) -> u64 {
+    let census = table.census();
+    if !census.any_dead(judge) {
+        return 0;
+    }
+    let puts = census.total().bytes - census.tombstones.bytes;
+    if census.all_dead(judge) {
+        return puts;
+    }
+    let (mut sampled, mut expired) = (0u64, 0u64);
+    for record in table
+        .sample()
+        .records
+        .iter()
+        .filter(|record| !record.header.is_tombstone())
+    {
+        sampled += record.weight;
+        expired += if judge.dead(&record.header) {
+            record.weight
+        } else {
+            0
+        };
+    }
+    (puts as f64 * expired as f64 / sampled.max(1) as f64) as u64
 }
 
 /// The next job for one container. `snapshots` are the numbers of the open ones, ascending.
@@ -159,7 +169,7 @@ pub fn pick(version: &Version, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
     few_range_deletes(version, snapshots)
         .or_else(|| on_time(version, judge, goals))
         .or_else(|| few_runs(version, judge, goals))
-        .or_else(|| little_garbage(version, judge))
+        .or_else(|| little_garbage(version, snapshots, judge))
         .unwrap_or_else(|| Choice::Rest {
             until: next_due(version, judge, goals),
         })
@@ -231,7 +241,7 @@ fn few_range_deletes(version: &Version, snapshots: &[Seq]) -> Option<Choice> {
 
 fn on_time(version: &Version, judge: &Judge, goals: &Goals) -> Option<Choice> {
     let due = version.runs.iter().filter_map(|run| {
-        let expiry = oldest_dead(&run.census, judge)?;
+        let expiry = oldest_dead_in_run(run, judge)?;
         let deadline = deadline(expiry, &run.census, judge, goals);
         // A run that ends before its deadline is dropped for nothing then.
         let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
@@ -291,7 +301,7 @@ fn price(group: &[&Run], now: Timestamp) -> f64 {
         .sum()
 }
 
-fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
+fn little_garbage(version: &Version, snapshots: &[Seq], judge: &Judge) -> Option<Choice> {
     let total: u64 = version
         .runs
         .iter()
@@ -323,7 +333,7 @@ fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
             }
         }
     }
-    if let Some((worth, runs)) = most_superseded(version, judge, enough)
+    if let Some((worth, runs)) = most_superseded(version, snapshots, judge, enough)
         && best.as_ref().is_none_or(|(most, _)| worth > *most)
     {
         best = Some((
@@ -338,23 +348,43 @@ fn little_garbage(version: &Version, judge: &Judge) -> Option<Choice> {
     best.map(|(_, choice)| choice)
 }
 
-/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample.
-fn most_superseded(version: &Version, judge: &Judge, enough: f64) -> Option<(f64, Vec<RunId>)> {
+/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Only what a merge of
+/// them would really free is counted: no open snapshot needs it, and what is dead has nothing left to hide elsewhere.
+fn most_superseded(
+    version: &Version,
+    snapshots: &[Seq],
+    judge: &Judge,
+    enough: f64,
+) -> Option<(f64, Vec<RunId>)> {
     let sample = Sample::of(version);
-    let mut newest: HashMap<u64, ()> = HashMap::new();
-    let (mut best, mut bytes, mut freed) = (None::<(f64, usize)>, 0.0, 0.0);
+    let mut oldest: HashMap<u64, usize> = HashMap::new();
     for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |entry| {
-            let weight = entry.weight as f64 * sample.scale;
-            bytes += weight;
-            let hidden = newest.insert(entry.hash, ()).is_some();
-            if hidden || judge.dead(&entry.header) {
-                freed += weight;
+        sample.each_in(run, |record| {
+            oldest.insert(record.hash, at);
+        });
+    }
+    let mut newer: HashMap<u64, Seq> = HashMap::new();
+    let mut freed = vec![0.0; version.runs.len()];
+    let mut bytes = vec![0.0; version.runs.len()];
+    for (at, run) in version.runs.iter().enumerate() {
+        sample.each_in(run, |record| {
+            let weight = record.weight as f64 * sample.scale;
+            bytes[at] += weight;
+            let hidden_by = newer.insert(record.hash, record.header.seq);
+            if hidden_by.is_some_and(|newer| !seen_between(snapshots, record.header.seq, newer)) {
+                freed[at] += weight;
+            } else if judge.dead(&record.header) {
+                freed[oldest[&record.hash]] += weight;
             }
         });
-        let worth = freed / (bytes - freed).max(1.0);
+    }
+    let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
+    for at in 0..version.runs.len() {
+        all_bytes += bytes[at];
+        all_freed += freed[at];
+        let worth = all_freed / f64::max(all_bytes - all_freed, 1.0);
         if at > 0
-            && freed > enough
+            && all_freed > enough
             && worth > SUPERSEDED_WORTH
             && best.is_none_or(|(most, _)| worth > most)
         {
@@ -366,6 +396,12 @@ fn most_superseded(version: &Version, judge: &Judge, enough: f64) -> Option<(f64
         worth,
         version.runs[..=at].iter().map(|run| run.id).collect(),
     ))
+}
+
+/// An open snapshot sees what `from` wrote and not what `to` wrote.
+fn seen_between(snapshots: &[Seq], from: Seq, to: Seq) -> bool {
+    let at = snapshots.partition_point(|snapshot| *snapshot < from);
+    snapshots.get(at).is_some_and(|snapshot| *snapshot < to)
 }
 
 /// The coordinated sample of a container: of every table, the records whose key hash lies below one threshold, so that

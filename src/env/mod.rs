@@ -10,4 +10,4 @@ pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemCl
 pub use disk::Disk;
 pub use fs::{File, Fs, Lock, LockKind, Ring};
 pub use sim::{FaultPlan, Sim};
-pub use tasks::{Signal, sleep, spawn};
+pub use tasks::{JoinHandle, Signal, sleep, spawn};

@@ -1,7 +1,7 @@
 //! Threads and waiting.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+pub use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};

@@ -20,7 +20,7 @@ pub use edit::{
 pub use manifest::{Loaded, Manifest, load, parse, write_whole};
 
 use crate::env::Fs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread};
 use crate::table::{BlockCache, Expected, Found, Table};
 use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
@@ -88,6 +88,13 @@ impl Placed {
         pins: &Arc<Pins>,
     ) -> Result<Placed> {
         let path = tables_dir.join(file_name::table(record.id));
+        if fs.len(&path)?.is_none() {
+            return Err(Error::corruption(
+                path,
+                0,
+                "the manifest names this table, but it is missing",
+            ));
+        }
         let residence = Arc::new(Residence {
             removed: AtomicBool::new(false),
             len: record.len,

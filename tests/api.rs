@@ -1,0 +1,928 @@
+//! Goal: the library's face keeps to its limits: what is out of range is refused with an error that says what and how,
+//! and nothing is stored; handles of what is closed or dropped say so; nothing outlives what it must not, and values
+//! outlive everything.
+//!
+//! Method: one small test for each promise, on a real disk with a manual clock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::{
+    Batch, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, Error,
+    Item, Iter, ManualClock, Options, Snapshot, Stats, SystemClock, Ttl, Update, Value, View,
+};
+use tempfile::TempDir;
+
+const NOW: u64 = 1_767_225_600_000;
+const MAX_TTL: Duration = Duration::from_secs(2_147_483_647);
+
+struct Fixture {
+    folder: TempDir,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+}
+
+fn options(clock: &ManualClock) -> Options {
+    Options::new().clock(clock.clone()).memtable_bytes(1 << 20)
+}
+
+fn fixture() -> Fixture {
+    let (folder, clock) = (TempDir::new().unwrap(), ManualClock::new(NOW));
+    let db = options(&clock).open(folder.path()).unwrap();
+    let c = db.container("c").unwrap();
+    Fixture {
+        folder,
+        clock,
+        db,
+        c,
+    }
+}
+
+fn keys(c: &Container) -> Vec<Vec<u8>> {
+    c.iter().map(|item| item.unwrap().key().to_vec()).collect()
+}
+
+/// The error is about an argument, and says what was given and what is allowed.
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: ebbtide::Result<T>, what: &str, words: &[&str]) {
+    match result {
+        Err(error @ Error::InvalidArgument { what: found, .. }) => {
+            assert_eq!(found, what);
+            let text = error.to_string();
+            for word in words {
+                assert!(text.contains(word), "{text:?} does not say {word:?}");
+            }
+            assert!(
+                !error.is_corruption()
+                    && !error.is_full()
+                    && !error.is_retryable()
+                    && !error.is_closed()
+            );
+        }
+        other => panic!("{other:?} where {what} is out of range"),
+    }
+}
+
+#[track_caller]
+fn closed<T: std::fmt::Debug>(result: ebbtide::Result<T>) {
+    let error = result.expect_err("the handle is closed");
+    assert!(error.is_closed(), "{error}");
+}
+
+#[test]
+fn keys_have_1_to_65535_bytes() {
+    let f = fixture();
+    let (longest, over) = (vec![b'x'; 65_535], vec![b'x'; 65_536]);
+    for (bad, len) in [(&b""[..], "0 bytes"), (&over[..], "65536 bytes")] {
+        let words = [len, "1 to 65535 bytes"];
+        refused(f.c.put(bad, "v"), "key", &words);
+        refused(f.c.create(bad, "v", Ttl::Inherit), "key", &words);
+        refused(f.c.replace(bad, "v", Ttl::Inherit), "key", &words);
+        refused(f.c.touch(bad), "key", &words);
+        refused(f.c.update(bad, |_| Update::Delete), "key", &words);
+        refused(f.c.delete(bad), "key", &words);
+        refused(f.c.get(bad), "key", &words);
+        refused(f.c.item(bad), "key", &words);
+        refused(f.c.contains(bad), "key", &words);
+        let mut batch = Batch::new();
+        batch.put(&f.c, "fine", "v").put(&f.c, bad, "v");
+        refused(f.db.write(&batch), "key", &words);
+    }
+    assert!(keys(&f.c).is_empty());
+    f.c.put(&longest, "long").unwrap();
+    f.c.put("k", "short").unwrap();
+    for round in ["memory", "table", "reopened"] {
+        assert_eq!(f.c.get(&longest).unwrap().unwrap(), "long", "{round}");
+        assert_eq!(keys(&f.c), [b"k".to_vec(), longest.clone()], "{round}");
+        f.db.flush().unwrap();
+    }
+    f.c.delete(&longest).unwrap();
+    assert!(!f.c.contains(&longest).unwrap());
+}
+
+#[test]
+fn values_have_up_to_64_mib() {
+    let f = fixture();
+    let mut big = vec![7u8; (64 << 20) + 1];
+    let words = ["67108865 bytes", "64 MiB"];
+    f.c.put("k", "old").unwrap();
+    refused(f.c.put("k", &big), "value", &words);
+    refused(f.c.create("n", &big, Ttl::Inherit), "value", &words);
+    refused(f.c.replace("k", &big, Ttl::Inherit), "value", &words);
+    refused(
+        f.c.update("k", |_| Update::Put(big.clone(), Ttl::Inherit)),
+        "value",
+        &words,
+    );
+    refused(
+        f.db.write(Batch::new().put(&f.c, "k", &big)),
+        "value",
+        &words,
+    );
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "old");
+    assert_eq!(keys(&f.c), [b"k"]);
+    big.pop();
+    f.c.put("k", &big).unwrap();
+    f.c.put("empty", "").unwrap();
+    f.db.flush().unwrap();
+    f.c.put("behind", "it").unwrap();
+    f.db.close().unwrap();
+    let db = options(&f.clock).open(f.folder.path()).unwrap();
+    let c = db.container("c").unwrap();
+    assert_eq!(c.get("k").unwrap().unwrap().len(), 64 << 20);
+    assert!(c.get("k").unwrap().unwrap().iter().all(|&byte| byte == 7));
+    assert_eq!(c.get("empty").unwrap().unwrap(), "");
+    assert_eq!(c.get("behind").unwrap().unwrap(), "it");
+}
+
+#[test]
+fn names_have_1_to_255_bytes_without_slash_and_nul() {
+    let f = fixture();
+    for bad in ["", "a/b", "/", "a\0b", &"n".repeat(256), &"ü".repeat(128)] {
+        refused(f.db.container(bad), "container name", &["1 to 255 bytes"]);
+        refused(
+            f.db.container_with(bad, ContainerOptions::new()),
+            "container name",
+            &[],
+        );
+    }
+    assert_eq!(f.db.containers(), ["c"]);
+    let names = [
+        "n".repeat(255),
+        "ü".repeat(127),
+        " ".into(),
+        "..".into(),
+        "Größe 1".into(),
+        "\n".into(),
+    ];
+    for name in &names {
+        f.db.container(name).unwrap().put("k", name).unwrap();
+    }
+    let mut expected: Vec<String> = names.iter().cloned().chain(["c".to_owned()]).collect();
+    expected.sort();
+    assert_eq!(f.db.containers(), expected);
+    f.db.close().unwrap();
+    let db = options(&f.clock).open(f.folder.path()).unwrap();
+    assert_eq!(db.containers(), expected);
+    for name in &names {
+        assert_eq!(db.container(name).unwrap().get("k").unwrap().unwrap(), name);
+        assert_eq!(db.container(name).unwrap().name(), name);
+    }
+}
+
+#[test]
+fn lifetimes_out_of_range_are_refused() {
+    let f = fixture();
+    f.c.put_with_ttl("k", "old", Ttl::After(Duration::from_secs(60)))
+        .unwrap();
+    let before = f.c.item("k").unwrap();
+    let far = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL + Duration::from_millis(1);
+    for (bad, given) in [
+        (Ttl::After(Duration::ZERO), "ttl 0 s"),
+        (
+            Ttl::After(MAX_TTL + Duration::from_nanos(1)),
+            "ttl 2147483647",
+        ),
+        (
+            Ttl::After(Duration::from_secs(2_147_483_648)),
+            "ttl 2147483648 s",
+        ),
+        (Ttl::After(Duration::MAX), "ttl 18446744073709"),
+        (Ttl::Until(far), "ttl "),
+    ] {
+        let words = [given, "-1", "more than 0", "2147483647 seconds"];
+        f.clock.advance(Duration::from_millis(0));
+        refused(f.c.put_with_ttl("k", "new", bad), "ttl", &words);
+        refused(f.c.create("n", "new", bad), "ttl", &words);
+        refused(f.c.create("k", "new", bad), "ttl", &words);
+        refused(f.c.replace("k", "new", bad), "ttl", &words);
+        refused(
+            f.c.update("k", |_| Update::Put(b"new".to_vec(), bad)),
+            "ttl",
+            &words,
+        );
+        let mut batch = Batch::new();
+        batch
+            .put(&f.c, "fine", "v")
+            .put_with_ttl(&f.c, "k", "new", bad);
+        refused(f.db.write(&batch), "ttl", &words);
+        assert_eq!(batch.len(), 1);
+        assert_eq!(f.c.item("k").unwrap(), before);
+        assert_eq!(keys(&f.c), [b"k"]);
+    }
+    for bad in [Duration::ZERO, Duration::from_secs(2_147_483_648)] {
+        refused(
+            f.c.set_default_ttl(DefaultTtl::After(bad)),
+            "ttl",
+            &["2147483647 seconds"],
+        );
+        let options = ContainerOptions::new().default_ttl(DefaultTtl::After(bad));
+        refused(
+            f.db.container_with("d", options),
+            "ttl",
+            &["2147483647 seconds"],
+        );
+    }
+    assert_eq!(f.c.default_ttl(), DefaultTtl::Off);
+    assert_eq!(f.db.containers(), ["c"]);
+}
+
+#[test]
+fn lifetimes_at_the_edges_are_kept() {
+    let f = fixture();
+    f.c.set_default_ttl(DefaultTtl::After(MAX_TTL)).unwrap();
+    assert_eq!(f.c.default_ttl(), DefaultTtl::After(MAX_TTL));
+    let until = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL;
+    for (given, stored) in [
+        (Ttl::Inherit, Ttl::Inherit),
+        (Ttl::Never, Ttl::Never),
+        (
+            Ttl::After(Duration::from_nanos(1)),
+            Ttl::After(Duration::from_millis(1)),
+        ),
+        (
+            Ttl::After(Duration::from_micros(1_500)),
+            Ttl::After(Duration::from_millis(2)),
+        ),
+        (Ttl::After(MAX_TTL), Ttl::After(MAX_TTL)),
+        (Ttl::Until(until), Ttl::After(MAX_TTL)),
+    ] {
+        f.c.put_with_ttl("k", "v", given).unwrap();
+        assert_eq!(f.c.item("k").unwrap().unwrap().ttl(), stored);
+    }
+    assert_eq!(f.c.item("k").unwrap().unwrap().expires_at(), Some(until));
+    f.c.set_default_ttl(DefaultTtl::Off).unwrap();
+    for past in [
+        UNIX_EPOCH,
+        UNIX_EPOCH - Duration::from_secs(9),
+        UNIX_EPOCH + Duration::from_millis(NOW),
+    ] {
+        f.c.put_with_ttl("past", "v", Ttl::Until(past)).unwrap();
+        let item = f.c.item("past").unwrap().expect("off: it does not count");
+        assert_eq!(
+            (item.ttl(), item.expires_at()),
+            (Ttl::After(Duration::ZERO), None)
+        );
+    }
+    f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    assert!(!f.c.contains("past").unwrap());
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("db");
+    let open = |options: Options| options.open(&path).map(drop);
+    refused(
+        open(Options::new().sync_interval(Duration::ZERO)),
+        "sync_interval",
+        &["1 ms"],
+    );
+    refused(
+        open(Options::new().memtable_bytes(4_095)),
+        "memtable_bytes",
+        &["4095", "4096"],
+    );
+    refused(
+        open(Options::new().background_rate(0)),
+        "background_rate",
+        &["0"],
+    );
+    refused(
+        open(Options::new().reclaim_within(Duration::from_micros(999))),
+        "reclaim_within",
+        &["1 ms"],
+    );
+    refused(
+        open(Options::new().max_runs(1)),
+        "max_runs",
+        &["1", "2 to 1000"],
+    );
+    refused(open(Options::new().max_runs(1_001)), "max_runs", &["1001"]);
+    assert!(!path.exists(), "nothing was created");
+}
+
+#[test]
+fn an_item_tells_all_that_is_known_of_it() {
+    let f = fixture();
+    f.clock.advance(Duration::from_millis(123));
+    let written = UNIX_EPOCH + Duration::from_millis(NOW + 123);
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
+        .unwrap();
+    f.c.put("k", "value").unwrap();
+    f.clock.advance(Duration::from_secs(1));
+    let item = f.c.item("k").unwrap().unwrap();
+    assert_eq!(
+        (item.key(), item.value()),
+        (&b"k"[..], &f.c.get("k").unwrap().unwrap())
+    );
+    assert_eq!((item.written_at(), item.ttl()), (written, Ttl::Inherit));
+    assert_eq!(item.expires_at(), Some(written + Duration::from_secs(5)));
+    assert_eq!(f.c.iter().next().unwrap().unwrap(), item);
+    assert_eq!(*item.value(), "value");
+    assert_eq!(&**item.value(), b"value");
+    assert_eq!(Vec::from(item.value().clone()), b"value");
+}
+
+#[test]
+fn handles_of_a_closed_database_say_so() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    let snapshot = f.db.snapshot();
+    let view = snapshot.container("c").unwrap();
+    let (clone, mut iter) = (f.db.clone(), f.c.iter());
+    f.db.close().unwrap();
+    f.db.close().expect("closing again is no error");
+    clone.close().expect("nor through a clone");
+    closed(f.c.put("k", "w"));
+    closed(f.c.create("n", "w", Ttl::Inherit));
+    closed(f.c.replace("k", "w", Ttl::Inherit));
+    closed(f.c.touch("k"));
+    closed(f.c.update("k", |_| Update::Delete));
+    closed(f.c.delete("k"));
+    closed(f.c.delete_range("a".."z"));
+    closed(f.c.delete_range("z".."a"));
+    closed(f.c.get("k"));
+    closed(f.c.item("k"));
+    closed(f.c.contains("k"));
+    closed(f.c.set_default_ttl(DefaultTtl::Off));
+    closed(f.c.iter().next().unwrap());
+    closed(f.c.prefix("k").next_back().unwrap());
+    closed(iter.next().unwrap());
+    assert!(iter.next().is_none(), "an iterator ends behind an error");
+    closed(view.get("k"));
+    closed(view.iter().next().unwrap());
+    closed(snapshot.container("c").map(drop));
+    closed(clone.container("c"));
+    closed(clone.container("new"));
+    closed(clone.drop_container("c"));
+    closed(clone.write(Batch::new().put(&f.c, "k", "w")));
+    closed(clone.sync());
+    closed(clone.flush());
+    closed(clone.compact());
+    closed(clone.checkpoint(f.folder.path().join("copy")));
+    drop(clone.stats());
+    drop(f.c.stats());
+    drop(clone.snapshot());
+    clone.confirm_clock();
+    clone.set_background_rate(1);
+    let db = options(&f.clock).open(f.folder.path()).unwrap();
+    assert_eq!(db.container("c").unwrap().get("k").unwrap().unwrap(), "v");
+    closed(f.c.get("k"));
+}
+
+#[test]
+fn handles_of_a_dropped_container_say_so() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    let snapshot = f.db.snapshot();
+    let (view, clone) = (snapshot.container("c").unwrap(), f.c.clone());
+    let mut late = Batch::new();
+    late.put(&f.db.container("other").unwrap(), "k", "v")
+        .put(&f.c, "k", "w");
+    assert!(f.db.drop_container("c").unwrap());
+    assert!(!f.db.drop_container("c").unwrap());
+    for _ in 0..2 {
+        closed(f.c.put("k", "w"));
+        closed(f.c.create("n", "w", Ttl::Inherit));
+        closed(f.c.replace("k", "w", Ttl::Inherit));
+        closed(f.c.touch("k"));
+        closed(f.c.update("k", |_| Update::Delete));
+        closed(f.c.delete("k"));
+        closed(f.c.delete_range("a".."z"));
+        closed(clone.get("k"));
+        closed(clone.item("k"));
+        closed(clone.contains("k"));
+        closed(clone.set_default_ttl(DefaultTtl::NoDefault));
+        closed(clone.iter().next().unwrap());
+        closed(view.get("k"));
+        closed(view.iter().next().unwrap());
+        closed(f.db.write(&late));
+        assert!(snapshot.container("c").is_err());
+        assert!(
+            !f.db.container("other").unwrap().contains("k").unwrap(),
+            "all of a batch or nothing"
+        );
+        // The second time there is one of the same name, which is another one.
+        f.db.container("c").unwrap().put("k", "new").unwrap();
+    }
+    let error = f.c.get("k").unwrap_err().to_string();
+    assert!(error.contains("\"c\""), "{error}");
+    assert_eq!(
+        f.db.container("c").unwrap().get("k").unwrap().unwrap(),
+        "new"
+    );
+}
+
+#[test]
+fn a_second_open_is_locked_out() {
+    let f = fixture();
+    for error in [
+        options(&f.clock).open(f.folder.path()).unwrap_err(),
+        Database::open(f.folder.path()).unwrap_err(),
+        options(&f.clock)
+            .read_only(true)
+            .open(f.folder.path())
+            .unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, Error::Locked { .. }) && error.is_retryable(),
+            "{error}"
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&*f.folder.path().to_string_lossy()),
+            "{error}"
+        );
+    }
+    let clone = f.db.clone();
+    drop(f.db);
+    assert!(
+        options(&f.clock).open(f.folder.path()).is_err(),
+        "a clone holds it open"
+    );
+    drop(clone);
+    options(&f.clock)
+        .open(f.folder.path())
+        .expect("the last clone dropped closes it, containers or not");
+    closed(f.c.get("k"));
+}
+
+fn listing(folder: &Path, prefix: &str, out: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            listing(&entry.path(), &format!("{name}/"), out);
+        } else {
+            out.insert(name, fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn read_only_opens_share_and_write_nothing() {
+    let f = fixture();
+    f.c.put("table", "1").unwrap();
+    f.db.flush().unwrap();
+    f.c.put("log", "2").unwrap();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(10)))
+        .unwrap();
+    f.db.close().unwrap();
+    let mut before = BTreeMap::new();
+    listing(f.folder.path(), "", &mut before);
+
+    let read = || options(&f.clock).read_only(true).open(f.folder.path());
+    let (db, other) = (read().unwrap(), read().expect("readers share"));
+    let error = options(&f.clock).open(f.folder.path()).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    let c = db.container("c").unwrap();
+    assert_eq!(c.get("table").unwrap().unwrap(), "1");
+    assert_eq!(
+        other.container("c").unwrap().get("log").unwrap().unwrap(),
+        "2"
+    );
+    assert_eq!(keys(&c), [b"log".to_vec(), b"table".to_vec()]);
+    assert_eq!(c.default_ttl(), DefaultTtl::After(Duration::from_secs(10)));
+
+    let read_only =
+        |result: ebbtide::Result<()>| assert!(matches!(result, Err(Error::ReadOnly)), "{result:?}");
+    read_only(c.put("k", "v"));
+    read_only(c.create("k", "v", Ttl::Inherit).map(drop));
+    read_only(c.replace("log", "v", Ttl::Inherit).map(drop));
+    read_only(c.touch("log").map(drop));
+    read_only(c.update("log", |_| Update::Delete).map(drop));
+    read_only(c.delete("log"));
+    read_only(c.delete_range("a".."z"));
+    read_only(c.set_default_ttl(DefaultTtl::Off));
+    read_only(db.container("new").map(drop));
+    read_only(db.drop_container("c").map(drop));
+    read_only(db.write(Batch::new().put(&c, "k", "v")));
+    f.clock.advance(Duration::from_secs(10));
+    assert!(keys(&c).is_empty(), "what expires is gone for a reader too");
+    db.close().unwrap();
+    other.close().unwrap();
+    let mut after = BTreeMap::new();
+    listing(f.folder.path(), "", &mut after);
+    assert!(
+        before == after,
+        "files changed: {:?} and {:?}",
+        before.keys(),
+        after.keys()
+    );
+}
+
+#[test]
+fn a_read_only_open_creates_nothing() {
+    let folder = TempDir::new().unwrap();
+    for path in [folder.path().to_owned(), folder.path().join("missing")] {
+        let error = Options::new().read_only(true).open(&path).unwrap_err();
+        assert!(matches!(error, Error::NotFound { .. }), "{error}");
+        assert!(
+            error.to_string().contains(&*path.to_string_lossy()),
+            "{error}"
+        );
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_is_created_with_those_above_it() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a/b/c");
+    let db = Database::open(&path).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    drop(db);
+    assert_eq!(
+        Database::open(&path)
+            .unwrap()
+            .container("c")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap(),
+        "v"
+    );
+}
+
+/// Runs a test of this file alone, in a process of its own.
+fn in_a_process_of_its_own(name: &str) -> bool {
+    const CHILD: &str = "EBBTIDE_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let exe = std::env::current_exe().unwrap();
+    let child = std::process::Command::new(exe)
+        .args(["--exact", name, "--test-threads=1"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(
+        child.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&child.stdout),
+        String::from_utf8_lossy(&child.stderr)
+    );
+    false
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn close_joins_its_threads() {
+    if !in_a_process_of_its_own("close_joins_its_threads") {
+        return;
+    }
+    let threads = || fs::read_dir("/proc/self/task").unwrap().count();
+    let before = threads();
+    for by_drop in [false, true] {
+        let folder = TempDir::new().unwrap();
+        let db = Database::open(folder.path()).unwrap();
+        db.container("c").unwrap().put("k", "v").unwrap();
+        assert!(threads() > before, "background work has threads");
+        if !by_drop {
+            db.close().unwrap();
+            assert_eq!(threads(), before);
+        }
+        drop(db);
+        assert_eq!(threads(), before);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn closing_gives_back_every_file() {
+    if !in_a_process_of_its_own("closing_gives_back_every_file") {
+        return;
+    }
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for _ in 0..3 {
+        let f = fixture();
+        for n in 0..2_000 {
+            f.c.put(format!("k{n}"), vec![1; 1_000]).unwrap();
+        }
+        f.db.flush().unwrap();
+        assert_eq!(f.c.iter().count(), 2_000);
+        f.db.compact().unwrap();
+        f.db.close().unwrap();
+    }
+    assert_eq!(open(), before);
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(".table"), "{maps}");
+}
+
+#[test]
+fn values_outlive_everything() {
+    let f = fixture();
+    let text = |n: u32| format!("value {n} ").repeat(50);
+    for n in 0..100 {
+        f.c.put_with_ttl(
+            format!("k{n}"),
+            text(n),
+            Ttl::After(Duration::from_secs(10)),
+        )
+        .unwrap();
+    }
+    f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let from_memory = f.c.get("k7").unwrap().unwrap();
+    f.db.flush().unwrap();
+    let from_table: Vec<Value> = (0..100)
+        .map(|n| f.c.get(format!("k{n}")).unwrap().unwrap())
+        .collect();
+    let item: Item = f.c.iter().nth(3).unwrap().unwrap();
+    let again = item.clone();
+    f.c.put("k7", "changed").unwrap();
+    f.clock.advance(Duration::from_secs(10));
+    f.db.compact().unwrap();
+    assert_eq!(keys(&f.c), [b"k7"]);
+    f.db.drop_container("c").unwrap();
+    f.db.compact().unwrap();
+    f.db.close().unwrap();
+    drop((f.db, f.c));
+    f.folder.close().unwrap();
+    assert_eq!(from_memory, text(7));
+    for (n, value) in (0..).zip(&from_table) {
+        assert_eq!(*value, text(n));
+    }
+    assert_eq!(item, again);
+    assert_eq!(from_table[9].clone().into_bytes(), text(9).into_bytes());
+}
+
+#[test]
+fn iterators_and_snapshots_outlive_the_handle() {
+    let f = fixture();
+    for n in 0..50 {
+        f.c.put(format!("k{n:02}"), vec![n; 100]).unwrap();
+    }
+    f.db.flush().unwrap();
+    let view = f.db.snapshot().container("c").unwrap();
+    let mut iter = f.c.iter();
+    drop(f.c);
+    assert_eq!(iter.next().unwrap().unwrap().key(), b"k00");
+    f.db.container("c")
+        .unwrap()
+        .delete_range::<&str>(..)
+        .unwrap();
+    f.db.compact().unwrap();
+    assert_eq!(iter.count(), 49);
+    assert_eq!(view.iter().rev().count(), 50);
+    assert_eq!(view.prefix("k1").count(), 10);
+    assert_eq!(view.range("k10"..="k12").count(), 3);
+    assert_eq!(view.item("k01").unwrap().unwrap().value().len(), 100);
+    assert!(
+        view.contains("k49").unwrap() && !f.db.container("c").unwrap().contains("k49").unwrap()
+    );
+}
+
+#[test]
+fn update_is_atomic_and_is_called_again_on_conflict() {
+    let f = fixture();
+    f.c.put("k", "0").unwrap();
+    let mut calls = 0;
+    let changed = f.c.update("k", |item| {
+        calls += 1;
+        let before = item
+            .map(|item| String::from_utf8_lossy(item.value()).into_owned())
+            .unwrap_or_default();
+        if calls == 1 {
+            f.c.put("k", "between").unwrap();
+        }
+        Update::Put(format!("{before}+").into_bytes(), Ttl::Inherit)
+    });
+    assert!(changed.unwrap());
+    assert_eq!(
+        (calls, f.c.get("k").unwrap().unwrap()),
+        (2, f.c.get("k").unwrap().unwrap())
+    );
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "between+");
+
+    // Expired between the look and the stamp: it is looked at again.
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1)))
+        .unwrap();
+    let mut seen = vec![];
+    let changed = f.c.update("k", |item| {
+        seen.push(item.is_some());
+        if seen.len() == 1 {
+            f.clock.advance(Duration::from_secs(1));
+        }
+        if item.is_some() {
+            Update::Put(b"late".to_vec(), Ttl::Inherit)
+        } else {
+            Update::Keep
+        }
+    });
+    assert_eq!((changed.unwrap(), seen), (false, vec![true, false]));
+    assert!(!f.c.contains("k").unwrap());
+}
+
+#[test]
+fn a_closure_may_use_the_database() {
+    let f = fixture();
+    let other = f.db.container("other").unwrap();
+    f.c.put("k", "v").unwrap();
+    let changed = f.c.update("k", |_| {
+        other.put("seen", "1").unwrap();
+        f.db.flush().unwrap();
+        assert_eq!(f.c.iter().count(), 1);
+        Update::Delete
+    });
+    assert!(changed.unwrap());
+    assert!(!f.c.contains("k").unwrap() && other.contains("seen").unwrap());
+}
+
+#[test]
+fn batches_count_clear_and_are_used_again() {
+    let f = fixture();
+    let d = f.db.container("d").unwrap();
+    let mut batch = Batch::new();
+    assert!(batch.is_empty());
+    f.db.write(&batch).expect("an empty one is no error");
+    batch
+        .put(&f.c, "a", "1")
+        .put_with_ttl(&d, "b", "2", Ttl::Never)
+        .delete(&f.c, "x");
+    assert_eq!((batch.len(), batch.is_empty()), (3, false));
+    f.db.write(&batch).unwrap();
+    f.c.delete("a").unwrap();
+    f.db.write(batch.clone()).unwrap();
+    assert_eq!(f.c.get("a").unwrap().unwrap(), "1");
+    batch.put(&f.c, "", "bad");
+    assert!(f.db.write(&batch).is_err());
+    batch.clear();
+    assert_eq!(batch.len(), 0);
+    f.db.write(&batch).expect("what was refused is forgotten");
+
+    let elsewhere = fixture();
+    let mut mixed = Batch::new();
+    mixed.put(&f.c, "mine", "1").put(&elsewhere.c, "yours", "2");
+    assert!(f.db.write(&mixed).is_err(), "a batch is for one database");
+    assert!(elsewhere.db.write(&mixed).is_err());
+    assert!(!f.c.contains("mine").unwrap() && !elsewhere.c.contains("yours").unwrap());
+    assert!(!f.c.contains("yours").unwrap() && !elsewhere.c.contains("mine").unwrap());
+}
+
+#[test]
+fn container_options_count_at_creation() {
+    let f = fixture();
+    let hour = DefaultTtl::After(Duration::from_secs(3_600));
+    let options = ContainerOptions::new()
+        .default_ttl(hour)
+        .compression(Compression::Lz4);
+    let c = f.db.container_with("hourly", options).unwrap();
+    assert_eq!(c.default_ttl(), hour);
+    let again =
+        f.db.container_with(
+            "hourly",
+            ContainerOptions::new().default_ttl(DefaultTtl::NoDefault),
+        )
+        .unwrap();
+    assert_eq!(again.default_ttl(), hour);
+    for n in 0..200 {
+        c.put(
+            format!("k{n:03}"),
+            "the same text over and over, ".repeat(10),
+        )
+        .unwrap();
+    }
+    f.db.flush().unwrap();
+    assert_eq!(
+        c.iter()
+            .filter(|item| item.as_ref().unwrap().value().len() == 290)
+            .count(),
+        200
+    );
+    let disk = c.stats().disk_bytes;
+    assert!(
+        disk > 0 && disk < 200 * 290 / 2,
+        "{disk} bytes are not compressed"
+    );
+}
+
+#[test]
+fn a_checkpoint_opens_and_stands_alone() {
+    let f = fixture();
+    for n in 0..300 {
+        f.c.put(format!("k{n:03}"), vec![1; 100]).unwrap();
+    }
+    f.db.flush().unwrap();
+    f.c.put("log", "1").unwrap();
+    let folder = TempDir::new().unwrap();
+    let to = folder.path().join("copy");
+    f.db.checkpoint(&to).unwrap();
+    assert!(f.db.checkpoint(&to).is_err(), "the folder is not empty");
+    f.c.delete_range::<&str>(..).unwrap();
+    f.db.compact().unwrap();
+    f.db.close().unwrap();
+    drop((f.db, f.c));
+    f.folder.close().unwrap();
+    let copy = options(&f.clock).open(&to).unwrap();
+    let c = copy.container("c").unwrap();
+    assert_eq!(c.iter().count(), 301);
+    assert_eq!(c.get("log").unwrap().unwrap(), "1");
+    c.put("more", "2").unwrap();
+    copy.compact().unwrap();
+    assert_eq!(c.iter().rev().map(Result::unwrap).count(), 302);
+}
+
+#[test]
+fn everything_may_cross_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn cloned<T: Clone + Send + Sync>() {}
+    fn moved<T: Send>() {}
+    cloned::<Database>();
+    cloned::<Container>();
+    cloned::<Snapshot>();
+    cloned::<View>();
+    cloned::<Value>();
+    cloned::<Item>();
+    cloned::<Batch>();
+    cloned::<Options>();
+    cloned::<ContainerOptions>();
+    cloned::<Error>();
+    cloned::<ManualClock>();
+    cloned::<SystemClock>();
+    cloned::<Stats>();
+    cloned::<ContainerStats>();
+    cloned::<Ttl>();
+    cloned::<DefaultTtl>();
+    shared::<Update>();
+    moved::<Iter>();
+    fn is_error<T: std::error::Error + 'static>() {}
+    is_error::<Error>();
+}
+
+#[test]
+fn a_manual_clock_shares_its_time() {
+    let clock = ManualClock::new(NOW);
+    let other = clock.clone();
+    let read = |clock: &ManualClock| (ebbtide::Clock::wall(clock), ebbtide::Clock::uptime(clock));
+    other.advance(Duration::from_secs(1));
+    assert_eq!(read(&clock), (NOW + 1_000, 1_000));
+    other.jump(NOW);
+    assert_eq!(read(&clock), (NOW, 1_000));
+    clock.set(NOW + 500);
+    assert_eq!(read(&other), (NOW + 500, 1_500));
+}
+
+#[test]
+fn the_system_clock_is_the_default() {
+    let folder = TempDir::new().unwrap();
+    let db = Database::open(folder.path()).unwrap();
+    let c = db.container("c").unwrap();
+    let before = SystemTime::now() - Duration::from_millis(1);
+    c.put("k", "v").unwrap();
+    let written = c.item("k").unwrap().unwrap().written_at();
+    assert!(before <= written && written <= SystemTime::now());
+}
+
+#[test]
+fn stats_count_what_is_there() {
+    let f = fixture();
+    f.c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
+    for n in 0..500 {
+        f.c.put(format!("k{n:03}"), vec![1; 84]).unwrap();
+    }
+    let memory = f.c.stats();
+    assert!(memory.memtable_bytes > 0 && memory.runs == 0, "{memory:?}");
+    f.db.flush().unwrap();
+    let live = f.c.stats();
+    assert!(
+        live.runs >= 1 && live.tables >= 1 && live.disk_bytes > 40_000,
+        "{live:?}"
+    );
+    let weight = 500 * (4 + 84 + 16);
+    assert!(
+        live.live_bytes.abs_diff(weight) * 20 <= weight && live.live_items.abs_diff(500) <= 25,
+        "{live:?}"
+    );
+    assert_eq!((live.expired_bytes, live.oldest_unreclaimed), (0, None));
+    f.clock.advance(Duration::from_secs(61));
+    f.db.compact().unwrap();
+    let empty = f.c.stats();
+    assert_eq!(
+        (
+            empty.live_items,
+            empty.live_bytes,
+            empty.expired_bytes,
+            empty.runs
+        ),
+        (0, 0, 0, 0),
+        "{empty:?}"
+    );
+    assert_eq!(empty.oldest_unreclaimed, None);
+    let all = f.db.stats();
+    assert_eq!(
+        (all.containers, all.runs, all.tables, all.table_bytes),
+        (1, 0, 0, 0),
+        "{all:?}"
+    );
+    assert!(
+        all.bytes_put >= 500 * 88 && all.bytes_logged >= all.bytes_put && all.flushes >= 1,
+        "{all:?}"
+    );
+    assert!(all.disk_bytes >= all.log_bytes + all.table_bytes, "{all:?}");
+}

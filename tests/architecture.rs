@@ -1,0 +1,540 @@
+//! Goal: the order of the `mod` lines is the architecture, and stays it.
+//!
+//! Method: the sources are read as text, without comments and unit tests. Every path that starts with `crate::`,
+//! `super::`, `self::` or a folder's own module is followed, name by name and through re-exports, to a module; it must be
+//! one whose `mod` line stands above that of the module it is used in (inside a folder, the folder's mod.rs gives the
+//! order). A folder's mod.rs either uses what lies in it or is used by it, never both; re-exports are no use. Beside
+//! that: who may touch files, time and threads, where `unsafe` may stand, and what must not be left behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// These shelves do not know of each other.
+const SIBLINGS: [&str; 3] = ["wal", "mem", "table"];
+const UNSAFE: [&str; 4] = ["mem/arena.rs", "mem/node.rs", "mem/tree.rs", "env/disk.rs"];
+
+struct Source {
+    /// Relative to src.
+    name: String,
+    /// Its module's path: `["env", "clock"]`; empty for lib.rs.
+    module: Vec<String>,
+    /// Without comments, strings and unit tests.
+    code: String,
+}
+
+fn files(folder: &Path, out: &mut Vec<PathBuf>) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            files(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// The library's sources: the binaries stand on the public face alone, which the compiler sees to.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = vec![];
+    files(&root, &mut paths);
+    let name = |path: &PathBuf| {
+        path.strip_prefix(&root)
+            .unwrap()
+            .to_string_lossy()
+            .replace('\\', "/")
+    };
+    let library = paths.iter().filter(|path| !name(path).starts_with("bin/"));
+    library
+        .filter(|path| !path.ends_with("tests.rs") && !name(path).contains("/tests/"))
+        .map(|path| {
+            let name = name(path);
+            let module = name
+                .trim_end_matches(".rs")
+                .trim_end_matches("/mod")
+                .split('/')
+                .map(str::to_owned);
+            let module: Vec<String> = module.filter(|part| part != "lib").collect();
+            Source {
+                code: without_tests(&without_comments(&fs::read_to_string(path).unwrap())),
+                name,
+                module,
+            }
+        })
+        .collect()
+}
+
+/// Leaves out comments and what strings say; keeps the lines.
+fn without_comments(text: &str) -> String {
+    let (bytes, mut out, mut at) = (text.as_bytes(), String::new(), 0);
+    while at < bytes.len() {
+        let rest = &text[at..];
+        if rest.starts_with("//") {
+            at += rest.find('\n').unwrap_or(rest.len());
+        } else if rest.starts_with("/*") {
+            at += rest.find("*/").map_or(rest.len(), |end| end + 2);
+        } else if let Some(len) = raw_string(rest).or_else(|| string(rest)) {
+            out.push_str("\"\"");
+            out.extend(rest[..len].chars().filter(|&c| c == '\n'));
+            at += len;
+        } else if let Some(len) = char_literal(rest) {
+            out.push_str("' '");
+            at += len;
+        } else {
+            let next = rest.chars().next().unwrap();
+            out.push(next);
+            at += next.len_utf8();
+        }
+    }
+    out
+}
+
+fn raw_string(rest: &str) -> Option<usize> {
+    let body = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
+    let hashes = body.len() - body.trim_start_matches('#').len();
+    let quoted = body[hashes..].strip_prefix('"')?;
+    let close = format!("\"{}", "#".repeat(hashes));
+    Some(rest.len() - quoted.len() + quoted.find(&close)? + close.len())
+}
+
+fn string(rest: &str) -> Option<usize> {
+    let body = rest.strip_prefix('"')?;
+    let mut escaped = false;
+    let end = body.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })?;
+    Some(end + 2)
+}
+
+fn char_literal(rest: &str) -> Option<usize> {
+    let body = rest.strip_prefix('\'')?;
+    if body.starts_with('\\') {
+        return Some(
+            body[1..]
+                .char_indices()
+                .skip(1)
+                .find(|(_, c)| *c == '\'')?
+                .0
+                + 3,
+        );
+    }
+    let first = body.chars().next()?;
+    body[first.len_utf8()..]
+        .starts_with('\'')
+        .then(|| first.len_utf8() + 2)
+}
+
+/// Leaves out whatever stands under `#[cfg(test)]`.
+fn without_tests(code: &str) -> String {
+    let (mut out, mut rest) = (String::new(), code);
+    while let Some(at) = rest.find("#[cfg(test)]") {
+        out.push_str(&rest[..at]);
+        let item = &rest[at..];
+        let mut depth = 0;
+        let end = item.char_indices().find(|&(_, c)| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            depth == 0 && (c == '}' || c == ';')
+        });
+        rest = &item[end.map_or(item.len(), |(at, c)| at + c.len_utf8())..];
+    }
+    out + rest
+}
+
+/// The names in a module's `mod` lines, in order.
+fn mod_lines(code: &str) -> Vec<String> {
+    let lines = code.lines().filter_map(|line| {
+        let line = line
+            .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub ");
+        line.strip_prefix("mod ")?.strip_suffix(';')
+    });
+    lines.map(str::to_owned).collect()
+}
+
+/// A path, as it stands in the code.
+#[derive(Debug, PartialEq)]
+struct Use {
+    path: Vec<String>,
+    /// How many inline modules it stands in.
+    inline: usize,
+    /// It is a re-export.
+    public: bool,
+}
+
+/// Every path in the code that starts at a module: `use crate::{a::b, c}` is two of them.
+fn uses(code: &str, children: &[String]) -> Vec<Use> {
+    let tokens = tokens(code);
+    let (mut found, mut depth, mut inline) = (vec![], 0, vec![]);
+    for (at, token) in tokens.iter().enumerate() {
+        match token.as_str() {
+            "{" => depth += 1,
+            "}" => {
+                depth -= 1;
+                inline.retain(|&opened| opened < depth);
+            }
+            "mod" if tokens.get(at + 2).is_some_and(|token| token == "{") => inline.push(depth),
+            _ => {}
+        }
+        let follows = at > 0 && tokens[at - 1] == "::";
+        let starts =
+            ["crate", "super", "self"].contains(&token.as_str()) || children.contains(token);
+        if starts && !follows && tokens.get(at + 1).is_some_and(|token| token == "::") {
+            let public = at > 1
+                && tokens[at - 1] == "use"
+                && (tokens[at - 2] == "pub" || tokens[at - 2] == ")");
+            let mut paths = vec![];
+            follow(&tokens, at, &mut vec![], &mut paths);
+            found.extend(paths.into_iter().map(|path| Use {
+                path,
+                inline: inline.len(),
+                public,
+            }));
+        }
+    }
+    found
+}
+
+fn tokens(code: &str) -> Vec<String> {
+    let (mut tokens, mut rest) = (vec![], code);
+    while let Some(first) = rest.chars().next() {
+        let word = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .unwrap_or(rest.len());
+        let len = match first {
+            _ if word > 0 => word,
+            ':' if rest.starts_with("::") => 2,
+            _ => first.len_utf8(),
+        };
+        if !first.is_whitespace() {
+            tokens.push(rest[..len].to_owned());
+        }
+        rest = &rest[len..];
+    }
+    tokens
+}
+
+/// Reads one path, or a group of them, from `at`; answers where it ends.
+fn follow(
+    tokens: &[String],
+    mut at: usize,
+    start: &mut Vec<String>,
+    found: &mut Vec<Vec<String>>,
+) -> usize {
+    let mut path = start.clone();
+    while let Some(token) = tokens.get(at) {
+        if token == "{" {
+            at += 1;
+            while tokens.get(at).is_some_and(|token| token != "}") {
+                at = follow(tokens, at, &mut path.clone(), found);
+                at += usize::from(tokens.get(at).is_some_and(|token| token == ","));
+            }
+            return at + 1;
+        }
+        let word = token.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '*');
+        if !word {
+            break;
+        }
+        path.push(token.clone());
+        at += 1;
+        if tokens.get(at).is_none_or(|token| token != "::") {
+            if tokens.get(at).is_some_and(|token| token == "as") {
+                at += 2;
+            }
+            break;
+        }
+        at += 1;
+    }
+    found.push(path);
+    at.max(1)
+}
+
+/// A module's `mod` lines, and where the names come from that it re-exports.
+#[derive(Default)]
+struct Face {
+    order: Vec<String>,
+    re_exports: BTreeMap<String, Vec<String>>,
+    /// The module itself uses what lies in it.
+    uses_children: bool,
+}
+
+type Faces = BTreeMap<Vec<String>, Face>;
+
+fn faces(sources: &[Source]) -> Faces {
+    let mut faces: Faces = BTreeMap::new();
+    for source in sources {
+        let order = mod_lines(&source.code);
+        faces.insert(
+            source.module.clone(),
+            Face {
+                order,
+                ..Face::default()
+            },
+        );
+    }
+    for source in sources {
+        for one in uses(&source.code, &faces[&source.module].order) {
+            let to = resolve(&source.module, &one, &faces);
+            let inside = to.len() > source.module.len() && to.starts_with(&source.module);
+            let face = faces.get_mut(&source.module).unwrap();
+            if one.public {
+                face.re_exports.insert(one.path.last().unwrap().clone(), to);
+            } else {
+                face.uses_children |= inside;
+            }
+        }
+    }
+    faces
+}
+
+/// Where a path leads, as far as modules go.
+fn resolve(from: &[String], one: &Use, faces: &Faces) -> Vec<String> {
+    let mut module = match one.path[0].as_str() {
+        "crate" => vec![],
+        _ => from.to_vec(),
+    };
+    let mut inline = one.inline;
+    for part in &one.path {
+        let face = faces.get(&module);
+        match part.as_str() {
+            "crate" | "self" => {}
+            "super" if inline > 0 => inline -= 1,
+            "super" => drop(module.pop()),
+            name if face.is_some_and(|face| face.order.iter().any(|known| known == name)) => {
+                module.push(name.to_owned());
+            }
+            name => {
+                return face
+                    .and_then(|face| face.re_exports.get(name))
+                    .unwrap_or(&module)
+                    .clone();
+            }
+        }
+    }
+    module
+}
+
+/// Says what is wrong with `from` using `to`.
+fn judge(from: &[String], to: &[String], faces: &Faces) -> Option<String> {
+    let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    if common == from.len() {
+        // Itself, or what lies in it.
+        return None;
+    }
+    if common == to.len() {
+        return match to {
+            [] => Some("reaches into lib.rs".into()),
+            _ if faces[to].uses_children => Some(format!(
+                "uses {}, the folder it lies in, which uses it",
+                to.join("::")
+            )),
+            _ => None,
+        };
+    }
+    let order = &faces[&from[..common]].order;
+    let place = |name: &String| order.iter().position(|known| known == name);
+    if place(&to[common]) > place(&from[common]) {
+        return Some(format!("uses {}, which stands below it", to.join("::")));
+    }
+    let siblings = |name: &str| SIBLINGS.contains(&name);
+    (common == 0 && siblings(&from[0]) && siblings(&to[0]))
+        .then(|| format!("uses {}, its sibling", to.join("::")))
+}
+
+fn report(faults: Vec<String>) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn imports_point_up() {
+    let sources = sources();
+    let faces = faces(&sources);
+    let (mut faults, mut followed) = (vec![], 0);
+    for source in sources.iter().filter(|source| !source.module.is_empty()) {
+        for one in uses(&source.code, &faces[&source.module].order) {
+            let to = resolve(&source.module, &one, &faces);
+            followed += 1;
+            if let Some(fault) = judge(&source.module, &to, &faces) {
+                faults.push(format!(
+                    "src/{} {fault} ({})",
+                    source.name,
+                    one.path.join("::")
+                ));
+            }
+        }
+    }
+    assert!(
+        followed > 50,
+        "only {followed} paths were found: the reader of sources is broken"
+    );
+    faults.dedup();
+    report(faults);
+}
+
+#[test]
+fn every_file_is_a_module_in_order() {
+    let sources = sources();
+    let faces = faces(&sources);
+    let mut faults = vec![];
+    for source in sources.iter().filter(|source| !source.module.is_empty()) {
+        let (name, folder) = source.module.split_last().unwrap();
+        if !faces
+            .get(folder)
+            .is_some_and(|face| face.order.contains(name))
+        {
+            faults.push(format!("src/{} has no `mod` line", source.name));
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn only_env_touches_the_world() {
+    let mut faults = vec![];
+    for source in sources()
+        .iter()
+        .filter(|source| !source.name.starts_with("env/"))
+    {
+        for world in [
+            "std::fs",
+            "fs::File",
+            "std::thread",
+            "thread::sleep",
+            "Instant",
+            "SystemTime::now",
+            "memmap2",
+            "rustix",
+        ] {
+            if source.code.contains(world) {
+                faults.push(format!("src/{} uses {world}", source.name));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn unsafe_code_is_where_it_may_be() {
+    let mut faults = vec![];
+    for source in sources() {
+        let has = tokens(&source.code).iter().any(|token| token == "unsafe");
+        if has && !UNSAFE.contains(&source.name.as_str()) {
+            faults.push(format!("src/{} has unsafe code", source.name));
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = vec![];
+    files(&root, &mut paths);
+    let mut faults = vec![];
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        for word in ["TODO", "FIXME", "XXX", "todo!", "unimplemented!", "dbg!"] {
+            for (number, _) in text
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| line.contains(word))
+            {
+                faults.push(format!("{}:{} has {word}", path.display(), number + 1));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn the_reader_of_sources_reads() {
+    let code = without_tests(&without_comments(
+        "use crate::{a::b, c as d};\n// use crate::e;\nlet x = \"crate::f\";\nlet y = 'x';\n\
+         fn g<'a>() -> super::h::I { self::j() }\n#[cfg(test)]\nmod tests { use crate::k; fn t() {} }\npub use l::*;\n\
+         mod m { use super::N; }",
+    ));
+    let names = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let found = uses(&code, &names(&["l"]));
+    let shown: Vec<String> = found.iter().map(|one| one.path.join("::")).collect();
+    assert_eq!(
+        shown,
+        [
+            "crate::a::b",
+            "crate::c",
+            "super::h::I",
+            "self::j",
+            "l::*",
+            "super::N"
+        ]
+    );
+    assert!(found[4].public && !found[0].public);
+    assert_eq!((found[5].inline, found[3].inline), (1, 0));
+}
+
+#[test]
+fn the_judge_of_imports_judges() {
+    let source = |name: &str, module: &[&str], code: &str| Source {
+        name: name.to_owned(),
+        module: module.iter().map(|part| (*part).to_owned()).collect(),
+        code: code.to_owned(),
+    };
+    let sources = [
+        source(
+            "lib",
+            &[],
+            "mod low;\nmod wal;\nmod mem;\nmod knot;\npub use mem::Thing;",
+        ),
+        source("low", &["low"], ""),
+        source("wal", &["wal"], ""),
+        source(
+            "mem",
+            &["mem"],
+            "mod first;\nmod second;\npub use second::Deep;\npub struct Own;",
+        ),
+        source("mem/first", &["mem", "first"], ""),
+        source("mem/second", &["mem", "second"], ""),
+        source("knot", &["knot"], "mod end;\nfn f() { end::g() }"),
+        source("knot/end", &["knot", "end"], ""),
+    ];
+    let faces = faces(&sources);
+    let wrong = |from: &str, path: &str| {
+        let split = |text: &str| text.split("::").map(str::to_owned).collect::<Vec<_>>();
+        let from = split(from);
+        let one = Use {
+            path: split(path),
+            inline: 0,
+            public: false,
+        };
+        judge(&from, &resolve(&from, &one, &faces), &faces).is_some()
+    };
+    assert!(!wrong("mem", "crate::low::Thing"));
+    assert!(wrong("low", "crate::mem::Thing"));
+    assert!(wrong("mem::first", "crate::wal::Thing"), "a sibling");
+    assert!(
+        wrong("mem::first", "super::second::Thing"),
+        "below it in the folder"
+    );
+    assert!(
+        wrong("mem::first", "super::Deep"),
+        "the same through a re-export"
+    );
+    assert!(!wrong("mem::second", "super::first::Thing"));
+    assert!(!wrong("mem::second", "super::Own"));
+    assert!(
+        wrong("knot::end", "super::Own"),
+        "the folder uses it in turn"
+    );
+    assert!(wrong("low", "crate::Thing"), "below it, through lib.rs");
+    assert!(!wrong("knot", "crate::Thing"));
+}

@@ -1,0 +1,602 @@
+//! Goal: damaged files give right data or an error that names the file and the place, never wrong data and never a
+//! panic; what the log lost at its end is a stretch of the latest writes that no sync had covered.
+//!
+//! Method: a small database with every kind of file (tables of several runs, a log with data, a manifest) is made once.
+//! For each damage the folder is copied, one file of it is changed, and the copy is opened, read in every way, and
+//! opened again. Whatever it answers is held against the states that the database went through.
+//!
+//! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 12, beside its first and last ones).
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ebbtide::{
+    Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl,
+};
+use support::random::Random;
+use tempfile::TempDir;
+
+const NOW: u64 = 1_767_225_600_000;
+
+/// Keys and values of all containers, and their defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct State {
+    items: BTreeMap<(String, Vec<u8>), Vec<u8>>,
+    defaults: BTreeMap<String, DefaultTtl>,
+}
+
+struct Original {
+    folder: TempDir,
+    /// Every state that a log cut short may leave, the last one whole.
+    states: Vec<State>,
+}
+
+fn options() -> Options {
+    Options::new()
+        .clock(ManualClock::new(NOW))
+        .memtable_bytes(64 << 10)
+        .sizes(256, 4 << 10, 16 << 10)
+        .stepped()
+}
+
+struct Author {
+    db: Database,
+    states: Vec<State>,
+}
+
+impl Author {
+    fn put(&mut self, container: &str, key: &str, value: &str) {
+        self.db
+            .container(container)
+            .unwrap()
+            .put_with_ttl(key, value, Ttl::After(Duration::from_secs(60)))
+            .unwrap();
+        let mut state = self.states.last().unwrap().clone();
+        state.items.insert(
+            (container.to_owned(), key.as_bytes().to_vec()),
+            value.as_bytes().to_vec(),
+        );
+        self.states.push(state);
+    }
+
+    fn fill(&mut self, container: &str, prefix: &str, count: usize) {
+        for n in 0..count {
+            self.put(
+                container,
+                &format!("{prefix}{n:03}"),
+                &format!("{prefix} {n} ").repeat(1 + n % 9),
+            );
+        }
+    }
+
+    /// What is behind it may be lost; what is before it may not.
+    fn durable(&mut self) {
+        self.states.drain(..self.states.len() - 1);
+    }
+}
+
+/// Several runs, a range delete, three containers, a log; ended as it says.
+fn make(end: impl FnOnce(&mut Author, &Path) -> Option<TempDir>) -> Original {
+    let folder = TempDir::new().unwrap();
+    let db = options().open(folder.path()).unwrap();
+    let mut author = Author {
+        db,
+        states: vec![State::default()],
+    };
+    for (name, compression, standard) in [
+        ("plain", Compression::None, DefaultTtl::NoDefault),
+        (
+            "packed",
+            Compression::Lz4,
+            DefaultTtl::After(Duration::from_secs(60)),
+        ),
+        ("small", Compression::None, DefaultTtl::Off),
+    ] {
+        author
+            .db
+            .container_with(
+                name,
+                ContainerOptions::new()
+                    .default_ttl(standard)
+                    .compression(compression),
+            )
+            .unwrap();
+        author.states[0].defaults.insert(name.to_owned(), standard);
+    }
+    author.fill("plain", "a", 60);
+    author.fill("packed", "a", 60);
+    author.db.flush().unwrap();
+    author.fill("plain", "b", 40);
+    author.fill("small", "b", 3);
+    author.db.flush().unwrap();
+    author
+        .db
+        .container("plain")
+        .unwrap()
+        .delete_range("a010".."a020")
+        .unwrap();
+    let mut state = author.states.pop().unwrap();
+    state.items.retain(|(name, key), _| {
+        name != "plain" || !(b"a010"[..].to_vec()..b"a020".to_vec()).contains(key)
+    });
+    author.states.push(state);
+    author.fill("plain", "c", 30);
+    author.fill("packed", "a", 20);
+    author.db.sync().unwrap();
+    author.durable();
+    let copied = end(&mut author, folder.path());
+    let states = author.states.clone();
+    drop(author);
+    Original {
+        folder: copied.unwrap_or(folder),
+        states,
+    }
+}
+
+fn closed_cleanly() -> Original {
+    make(|author, _| {
+        author.fill("plain", "d", 20);
+        author.db.close().unwrap();
+        author.durable();
+        None
+    })
+}
+
+/// A copy of the folder while it is open is what a killed process leaves.
+fn killed() -> Original {
+    make(|author, path| {
+        author.fill("plain", "d", 20);
+        Some(copy(path))
+    })
+}
+
+fn copy(from: &Path) -> TempDir {
+    let to = TempDir::new().unwrap();
+    for name in names(from) {
+        fs::create_dir_all(to.path().join(&name).parent().unwrap()).unwrap();
+        fs::copy(from.join(&name), to.path().join(&name)).unwrap();
+    }
+    to
+}
+
+/// All files below the folder.
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap().map(Result::unwrap) {
+            match entry.path().is_dir() {
+                true => folders.push(entry.path()),
+                false => found.push(entry.path().strip_prefix(folder).unwrap().to_owned()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn files(original: &Original, part: &str) -> Vec<PathBuf> {
+    let all = names(original.folder.path()).into_iter();
+    let found: Vec<PathBuf> = all
+        .filter(|name| name.to_string_lossy().contains(part))
+        .collect();
+    assert!(!found.is_empty(), "there is no file like {part}");
+    found
+}
+
+/// Everything that can be read; reads that fail do so with the error they give.
+fn read(path: &Path) -> Result<State, Error> {
+    let db = options().open(path)?;
+    let mut state = State::default();
+    for name in db.containers() {
+        let c = db.container(&name)?;
+        state.defaults.insert(name.clone(), c.default_ttl());
+        for item in c.iter() {
+            let item = item?;
+            state
+                .items
+                .insert((name.clone(), item.key().to_vec()), item.value().to_vec());
+        }
+    }
+    db.close()?;
+    Ok(state)
+}
+
+/// Each key on its own, and backwards: none may answer wrong, whatever the others do.
+fn probe(path: &Path, states: &[State]) -> Result<(), String> {
+    let Ok(db) = options().open(path) else {
+        return Ok(());
+    };
+    let may_be = |name: &str, key: &[u8], value: Option<&[u8]>| {
+        let place = (name.to_owned(), key.to_vec());
+        states
+            .iter()
+            .any(|state| state.items.get(&place).map(Vec::as_slice) == value)
+    };
+    for (name, key) in states.iter().flat_map(|state| state.items.keys()) {
+        match db.container(name).and_then(|c| c.get(key)) {
+            Err(error) => names_the_damage(&error, path)?,
+            Ok(value) if may_be(name, key, value.as_deref()) => {}
+            Ok(value) => {
+                return Err(format!(
+                    "get {} answers {value:?}",
+                    String::from_utf8_lossy(key)
+                ));
+            }
+        }
+    }
+    for name in db.containers() {
+        let Ok(c) = db.container(&name) else { continue };
+        for item in c.iter().rev() {
+            match item {
+                Err(error) => names_the_damage(&error, path)?,
+                Ok(item) if may_be(&name, item.key(), Some(item.value())) => {}
+                Ok(item) => return Err(format!("backwards: {item:?}")),
+            }
+        }
+    }
+    // Background work meets the damage too.
+    match db.compact() {
+        Err(error) => names_the_damage(&error, path)?,
+        Ok(()) => {}
+    }
+    Ok(())
+}
+
+fn names_the_damage(error: &Error, folder: &Path) -> Result<(), String> {
+    match error {
+        Error::Corruption { path, .. } | Error::UnsupportedFormat { path, .. }
+            if path.starts_with(folder) =>
+        {
+            Ok(())
+        }
+        Error::Poisoned { cause } => names_the_damage(cause, folder),
+        other => Err(format!("the error does not name the damage: {other}")),
+    }
+}
+
+/// Opens and reads what is in the folder, twice.
+fn judge(path: &Path, states: &[State]) -> Result<(), String> {
+    for round in ["at first", "the second time"] {
+        let outcome = catch_unwind(AssertUnwindSafe(|| match read(path) {
+            Ok(state) if states.contains(&state) => Ok(()),
+            Ok(state) => Err(format!(
+                "wrong data: {}",
+                differences(&state, states.last().unwrap())
+            )),
+            Err(error) => names_the_damage(&error, path),
+        }));
+        match outcome {
+            Ok(judged) => judged.map_err(|fault| format!("{round}: {fault}"))?,
+            Err(panic) => return Err(format!("{round}: panic: {}", support::panic_text(&*panic))),
+        }
+        match catch_unwind(AssertUnwindSafe(|| probe(path, states))) {
+            Ok(judged) => judged.map_err(|fault| format!("{round}: {fault}"))?,
+            Err(panic) => return Err(format!("{round}: panic: {}", support::panic_text(&*panic))),
+        }
+    }
+    Ok(())
+}
+
+fn differences(found: &State, whole: &State) -> String {
+    let lost = whole
+        .items
+        .keys()
+        .filter(|key| !found.items.contains_key(key))
+        .count();
+    let new = found
+        .items
+        .keys()
+        .filter(|key| !whole.items.contains_key(key))
+        .count();
+    let other = found
+        .items
+        .iter()
+        .filter(|(key, value)| whole.items.get(key).is_some_and(|v| v != *value))
+        .count();
+    format!(
+        "{lost} lost, {new} too many, {other} with another value; defaults {:?}",
+        found.defaults
+    )
+}
+
+/// Damages copies of the database, one at a time; names all that went wrong.
+fn try_all<T: std::fmt::Debug>(original: &Original, damages: Vec<T>, apply: impl Fn(&Path, &T)) {
+    let mut faults = vec![];
+    for damage in &damages {
+        let copy = copy(original.folder.path());
+        apply(copy.path(), damage);
+        if let Err(fault) = judge(copy.path(), &original.states) {
+            faults.push(format!("{damage:?}: {fault}"));
+        }
+    }
+    let shown = faults
+        .iter()
+        .take(12)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        faults.is_empty(),
+        "{} of {} damages:\n{shown}",
+        faults.len(),
+        damages.len()
+    );
+}
+
+#[derive(Debug)]
+struct Flip {
+    file: PathBuf,
+    at: u64,
+    mask: u8,
+}
+
+fn places(len: u64, random: &mut Random) -> Vec<u64> {
+    let edges = (0..len.min(24)).chain(len.saturating_sub(32)..len);
+    let within = (0..support::env("EBBTIDE_FLIPS", 12)).map(|_| random.next() % len.max(1));
+    let mut places: Vec<u64> = edges.chain(within).filter(|&at| at < len).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+fn flips(original: &Original, part: &str) -> Vec<Flip> {
+    let mut random = Random(9);
+    let mut flips = vec![];
+    for file in files(original, part) {
+        let len = fs::metadata(original.folder.path().join(&file))
+            .unwrap()
+            .len();
+        for at in places(len, &mut random) {
+            let mask = if random.one_in(2) {
+                1 << random.below(8)
+            } else {
+                0xff
+            };
+            flips.push(Flip {
+                file: file.clone(),
+                at,
+                mask,
+            });
+        }
+    }
+    flips
+}
+
+fn flip(folder: &Path, flip: &Flip) {
+    let path = folder.join(&flip.file);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[flip.at as usize] ^= flip.mask;
+    fs::write(path, bytes).unwrap();
+}
+
+#[derive(Debug)]
+struct Cut {
+    file: PathBuf,
+    len: u64,
+}
+
+fn cuts(original: &Original, part: &str) -> Vec<Cut> {
+    let mut random = Random(10);
+    let mut cuts = vec![];
+    for file in files(original, part) {
+        let len = fs::metadata(original.folder.path().join(&file))
+            .unwrap()
+            .len();
+        cuts.extend(places(len, &mut random).into_iter().map(|len| Cut {
+            file: file.clone(),
+            len,
+        }));
+    }
+    cuts
+}
+
+fn cut(folder: &Path, cut: &Cut) {
+    fs::File::options()
+        .write(true)
+        .open(folder.join(&cut.file))
+        .unwrap()
+        .set_len(cut.len)
+        .unwrap();
+}
+
+#[test]
+fn the_undamaged_database_is_right() {
+    for original in [closed_cleanly(), killed()] {
+        let found = read(original.folder.path()).unwrap();
+        assert!(
+            found == *original.states.last().unwrap(),
+            "{}",
+            differences(&found, original.states.last().unwrap())
+        );
+        judge(original.folder.path(), &original.states).unwrap();
+    }
+}
+
+#[test]
+fn flipped_bytes_in_tables() {
+    let original = closed_cleanly();
+    try_all(&original, flips(&original, ".table"), flip);
+}
+
+#[test]
+fn tables_cut_short() {
+    let original = closed_cleanly();
+    try_all(&original, cuts(&original, ".table"), cut);
+}
+
+#[test]
+fn flipped_bytes_in_the_manifest() {
+    let original = closed_cleanly();
+    try_all(&original, flips(&original, "manifest-"), flip);
+}
+
+#[test]
+fn a_manifest_cut_short() {
+    let original = closed_cleanly();
+    try_all(&original, cuts(&original, "manifest-"), cut);
+}
+
+#[test]
+fn flipped_bytes_in_the_log_after_a_clean_close() {
+    let original = closed_cleanly();
+    try_all(&original, flips(&original, ".wal"), flip);
+}
+
+#[test]
+fn flipped_bytes_in_the_log_after_a_kill() {
+    let original = killed();
+    try_all(&original, flips(&original, "wal/"), flip);
+}
+
+#[test]
+fn a_log_cut_short_after_a_kill() {
+    let original = killed();
+    try_all(&original, cuts(&original, ".wal"), cut);
+}
+
+#[test]
+fn removed_files() {
+    let original = closed_cleanly();
+    let damages = files(&original, "")
+        .into_iter()
+        .filter(|name| !name.ends_with("LOCK"))
+        .collect();
+    try_all(&original, damages, |folder, name: &PathBuf| {
+        fs::remove_file(folder.join(name)).unwrap()
+    });
+}
+
+#[test]
+fn swapped_files() {
+    let original = closed_cleanly();
+    let mut pairs = vec![];
+    for part in [".table", ".wal"] {
+        let files = files(&original, part);
+        for (n, a) in files.iter().enumerate() {
+            pairs.extend(files[n + 1..].iter().map(|b| (a.clone(), b.clone())));
+        }
+    }
+    assert!(!pairs.is_empty());
+    try_all(&original, pairs, |folder, (a, b)| {
+        let (x, y) = (
+            fs::read(folder.join(a)).unwrap(),
+            fs::read(folder.join(b)).unwrap(),
+        );
+        fs::write(folder.join(a), y).unwrap();
+        fs::write(folder.join(b), x).unwrap();
+    });
+}
+
+/// Files of another database of the same shape.
+#[test]
+fn exchanged_files() {
+    let (original, other) = (closed_cleanly(), closed_cleanly());
+    let mut damages = files(&original, ".table");
+    damages.extend(files(&original, ".wal"));
+    damages.retain(|name| other.folder.path().join(name).exists());
+    try_all(&original, damages, |folder, name: &PathBuf| {
+        // The same writes at the same times may well give the same table; a byte more tells them apart.
+        let bytes = fs::read(other.folder.path().join(name)).unwrap();
+        fs::write(folder.join(name), bytes).unwrap();
+    });
+}
+
+#[test]
+fn files_emptied_or_replaced_by_noise() {
+    let original = closed_cleanly();
+    let mut random = Random(11);
+    let mut damages = vec![];
+    for name in files(&original, "")
+        .into_iter()
+        .filter(|name| !name.ends_with("LOCK"))
+    {
+        let len = fs::metadata(original.folder.path().join(&name))
+            .unwrap()
+            .len() as usize;
+        let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        damages.extend([
+            (name.clone(), vec![]),
+            (name.clone(), vec![0; len]),
+            (name.clone(), vec![0xff; len]),
+            (name, noise),
+        ]);
+    }
+    let applied = damages
+        .iter()
+        .map(|(name, bytes)| (name.clone(), bytes.first().copied(), bytes.clone()));
+    let applied: Vec<Shown> = applied
+        .map(|(name, first, bytes)| Shown { name, first, bytes })
+        .collect();
+    try_all(&original, applied, |folder, shown| {
+        fs::write(folder.join(&shown.name), &shown.bytes).unwrap()
+    });
+}
+
+struct Shown {
+    name: PathBuf,
+    first: Option<u8>,
+    bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} of {} bytes from {:?}",
+            self.name.display(),
+            self.bytes.len(),
+            self.first
+        )
+    }
+}
+
+/// Leftovers of crashes are removed or ignored; files of others are left alone.
+#[test]
+fn stale_and_foreign_files_do_no_harm() {
+    let original = closed_cleanly();
+    let folder = copy(original.folder.path());
+    let table = fs::read(folder.path().join(&files(&original, ".table")[0])).unwrap();
+    let segment = fs::read(folder.path().join(&files(&original, ".wal")[0])).unwrap();
+    let manifest = files(&original, "manifest-").pop().unwrap();
+    let manifest = fs::read(folder.path().join(manifest)).unwrap();
+    for (name, bytes) in [
+        ("tables/999999.table", &table),
+        ("tables/888888.table.tmp", &table),
+        ("tables/777777.table", &vec![]),
+        ("manifest-999999.tmp", &manifest),
+        ("manifest-000000.tmp", &vec![]),
+        ("wal/000000.wal", &segment),
+        ("notes.txt", &b"mine".to_vec()),
+        ("tables/notes.txt", &b"mine".to_vec()),
+        ("wal/notes.txt", &b"mine".to_vec()),
+        ("manifest-notes", &b"mine".to_vec()),
+    ] {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    for _ in 0..2 {
+        let found = read(folder.path()).unwrap();
+        assert!(
+            found == *original.states.last().unwrap(),
+            "{}",
+            differences(&found, original.states.last().unwrap())
+        );
+    }
+    for name in [
+        "notes.txt",
+        "tables/notes.txt",
+        "wal/notes.txt",
+        "manifest-notes",
+    ] {
+        assert_eq!(
+            fs::read(folder.path().join(name)).unwrap(),
+            b"mine",
+            "{name}"
+        );
+    }
+}

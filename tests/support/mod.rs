@@ -1,0 +1,34 @@
+//! What the tests share.
+//!
+//! ```text
+//! model    the promises of expiry by their definition: remembers every write for ever, forgets nothing
+//! op       one step of a history, as a value and as a line of text
+//! world    a database on a simulated disk and clock, and a model beside it: each step goes to both
+//! random   a seeded generator of histories, and how a failing one is made short
+//! ```
+
+#![allow(dead_code)]
+
+pub mod model;
+pub mod op;
+pub mod random;
+pub mod world;
+
+/// A number from the environment, or its default.
+pub fn env(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(text), _) => text.clone(),
+        (None, Some(text)) => (*text).to_owned(),
+        (None, None) => "without a message".to_owned(),
+    }
+}

@@ -1,0 +1,409 @@
+//! The model: what the engine promises of expiry, by its definition.
+//!
+//! It keeps every version of every key with its place in the order of writes. The newest version that a reader may see
+//! hides all older ones for good; it is *gone* if at any moment since it was written it was expired under the settings
+//! then in force. There are no floors here: whenever a container's default changes, each version that is expired at
+//! that moment under the old default is marked as gone. Between changes the settings stand and relied-on time only
+//! grows, so the marks and the plain rule of the present answer for every moment in between.
+//!
+//! Nothing here calls the engine.
+
+use std::collections::BTreeMap;
+
+pub const MAX_TTL: u64 = 2_147_483_647_000;
+
+/// A container's setting. Milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    Off,
+    NoDefault,
+    After(u64),
+}
+
+/// The lifetime of an item. Milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Inherit,
+    Never,
+    Own(u64),
+}
+
+/// When an item expires under one setting, by the table.
+fn end(written_at: u64, life: Life, standard: Standard) -> Option<u64> {
+    match (life, standard) {
+        (_, Standard::Off) | (Life::Never, _) | (Life::Inherit, Standard::NoDefault) => None,
+        (Life::Inherit, Standard::After(n)) => Some(written_at + n),
+        (Life::Own(m), Standard::NoDefault | Standard::After(_)) => Some(written_at + m),
+    }
+}
+
+fn expired(written_at: u64, life: Life, standard: Standard, now: u64) -> bool {
+    end(written_at, life, standard).is_some_and(|end| end <= now)
+}
+
+/// The two readings of the clock, and what may be relied on of them.
+#[derive(Clone, Debug)]
+pub struct Time {
+    pub wall: u64,
+    pub uptime: u64,
+    /// Relied on; never runs backwards while the database is open.
+    pub settled: u64,
+    /// The uptime at which `settled` last moved.
+    moved: u64,
+    /// The uptime at which a lead was first seen.
+    lead_since: Option<u64>,
+    pub skew: u64,
+    /// The highest `settled` ever.
+    pub settled_most: u64,
+}
+
+impl Time {
+    pub fn new(wall: u64, skew: u64) -> Time {
+        Time {
+            wall,
+            uptime: 0,
+            settled: wall,
+            moved: 0,
+            lead_since: None,
+            skew,
+            settled_most: wall,
+        }
+    }
+
+    /// Looks at the clock: does the wall lead by more than the skew, and for less uptime than that? Otherwise settled
+    /// time follows the wall. Answers whether a lead is unsettled.
+    fn look(&mut self) -> bool {
+        let expected = self.settled + (self.uptime - self.moved);
+        if self.wall > expected + self.skew {
+            let since = *self.lead_since.get_or_insert(self.uptime);
+            if self.uptime - since < self.skew {
+                return true;
+            }
+        }
+        self.follow();
+        false
+    }
+
+    fn follow(&mut self) {
+        self.lead_since = None;
+        if self.wall > self.settled {
+            (self.settled, self.moved) = (self.wall, self.uptime);
+            self.settled_most = self.settled_most.max(self.settled);
+        }
+    }
+
+    pub fn unsettled(&mut self) -> bool {
+        self.look()
+    }
+
+    /// What reads and stamps use.
+    pub fn now(&mut self) -> u64 {
+        if self.look() { self.wall } else { self.settled }
+    }
+
+    pub fn advance(&mut self, by: u64) {
+        self.wall += by;
+        self.uptime += by;
+    }
+
+    pub fn confirm(&mut self) {
+        self.follow();
+    }
+
+    /// The database was opened again, and its time starts at `settled`.
+    pub fn restart(&mut self, settled: u64) {
+        (self.settled, self.moved, self.lead_since) = (settled, self.uptime, None);
+        self.settled_most = self.settled_most.max(settled);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    /// Its place in the order of writes.
+    order: u64,
+    written_at: u64,
+    /// Value and lifetime; none when it is a delete.
+    put: Option<(Vec<u8>, Life)>,
+    /// Seen expired when a setting ended.
+    gone: bool,
+}
+
+#[derive(Clone, Debug)]
+struct RangeDelete {
+    order: u64,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl RangeDelete {
+    fn covers(&self, key: &[u8]) -> bool {
+        self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Contents {
+    born: u64,
+    standard: Standard,
+    versions: BTreeMap<Vec<u8>, Vec<Version>>,
+    range_deletes: Vec<RangeDelete>,
+}
+
+/// An item as a reader sees it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    pub written_at: u64,
+    pub life: Life,
+    pub expires_at: Option<u64>,
+}
+
+/// A write within one commit.
+#[derive(Clone, Debug)]
+pub enum Write {
+    Put {
+        container: String,
+        key: Vec<u8>,
+        value: Vec<u8>,
+        ttl: Given,
+    },
+    Delete {
+        container: String,
+        key: Vec<u8>,
+    },
+    DeleteRange {
+        container: String,
+        from: Vec<u8>,
+        to: Option<Vec<u8>>,
+    },
+}
+
+/// A lifetime as a write gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    Life(Life),
+    Until(u64),
+}
+
+impl Given {
+    fn at(self, written_at: u64) -> Life {
+        match self {
+            Given::Life(life) => life,
+            Given::Until(moment) => Life::Own(moment.saturating_sub(written_at).min(MAX_TTL)),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub time: Time,
+    containers: BTreeMap<String, Contents>,
+    /// The place of the latest write.
+    pub order: u64,
+    /// For each commit, its last place and the settled time it relied on.
+    commits: Vec<(u64, u64)>,
+    /// The highest settled time on which a change of settings relied.
+    changed_at: u64,
+}
+
+impl Model {
+    pub fn new(time: Time) -> Model {
+        Model {
+            time,
+            containers: BTreeMap::new(),
+            order: 0,
+            commits: vec![],
+            changed_at: 0,
+        }
+    }
+
+    pub fn containers(&self) -> Vec<String> {
+        self.containers.keys().cloned().collect()
+    }
+
+    pub fn has(&self, container: &str) -> bool {
+        self.containers.contains_key(container)
+    }
+
+    pub fn create_container(&mut self, name: &str, standard: Standard) {
+        self.order += 1;
+        self.containers.entry(name.to_owned()).or_insert(Contents {
+            born: self.order,
+            standard,
+            versions: BTreeMap::new(),
+            range_deletes: vec![],
+        });
+    }
+
+    pub fn drop_container(&mut self, name: &str) -> bool {
+        self.containers.remove(name).is_some()
+    }
+
+    pub fn standard(&self, container: &str) -> Standard {
+        self.containers[container].standard
+    }
+
+    /// One commit: all its writes have one `written_at`, which is returned.
+    pub fn commit(&mut self, writes: &[Write]) -> u64 {
+        let written_at = self.time.now();
+        for write in writes {
+            self.order += 1;
+            let order = self.order;
+            let (Write::Put { container, .. }
+            | Write::Delete { container, .. }
+            | Write::DeleteRange { container, .. }) = write;
+            let contents = self
+                .containers
+                .get_mut(container)
+                .expect("the container is there");
+            let (key, put) = match write {
+                Write::Put {
+                    key, value, ttl, ..
+                } => (key, Some((value.clone(), ttl.at(written_at)))),
+                Write::Delete { key, .. } => (key, None),
+                Write::DeleteRange { from, to, .. } => {
+                    contents.range_deletes.push(RangeDelete {
+                        order,
+                        from: from.clone(),
+                        to: to.clone(),
+                    });
+                    continue;
+                }
+            };
+            let version = Version {
+                order,
+                written_at,
+                put,
+                gone: false,
+            };
+            contents
+                .versions
+                .entry(key.clone())
+                .or_default()
+                .push(version);
+        }
+        self.commits.push((self.order, self.time.settled));
+        written_at
+    }
+
+    /// Changes a default; refused while a lead is unsettled.
+    pub fn set_standard(&mut self, container: &str, to: Standard) -> bool {
+        if self.time.unsettled() {
+            return false;
+        }
+        self.order += 1;
+        let at = self.time.settled;
+        self.changed_at = self.changed_at.max(at);
+        let contents = self
+            .containers
+            .get_mut(container)
+            .expect("the container is there");
+        for version in contents.versions.values_mut().flatten() {
+            if let Some((_, life)) = version.put {
+                version.gone |= expired(version.written_at, life, contents.standard, at);
+            }
+        }
+        contents.standard = to;
+        true
+    }
+
+    /// The item under a key, as of the write `at`.
+    pub fn find(&mut self, container: &str, key: &[u8], at: u64) -> Option<Seen> {
+        let now = self.time.now();
+        let contents = &self.containers[container];
+        let newest = contents
+            .versions
+            .get(key)?
+            .iter()
+            .rev()
+            .find(|version| version.order <= at)?;
+        let mut newer = contents
+            .range_deletes
+            .iter()
+            .rev()
+            .take_while(|range| range.order > newest.order);
+        if newer.any(|range| range.order <= at && range.covers(key)) {
+            return None;
+        }
+        let (value, life) = newest.put.as_ref()?;
+        if newest.gone || expired(newest.written_at, *life, contents.standard, now) {
+            return None;
+        }
+        Some(Seen {
+            key: key.to_vec(),
+            value: value.clone(),
+            written_at: newest.written_at,
+            life: *life,
+            expires_at: end(newest.written_at, *life, contents.standard),
+        })
+    }
+
+    /// All items from `from` to `to`, exclusive, in order, as of the write `at`.
+    pub fn scan(&mut self, container: &str, from: &[u8], to: Option<&[u8]>, at: u64) -> Vec<Seen> {
+        if to.is_some_and(|to| to <= from) {
+            return vec![];
+        }
+        let keys: Vec<Vec<u8>> = self.containers[container]
+            .versions
+            .range(from.to_vec()..)
+            .map(|(key, _)| key.clone())
+            .take_while(|key| to.is_none_or(|to| key.as_slice() < to))
+            .collect();
+        keys.iter()
+            .filter_map(|key| self.find(container, key, at))
+            .collect()
+    }
+
+    /// Every key that was ever written.
+    pub fn keys(&self, container: &str) -> Vec<Vec<u8>> {
+        self.containers[container]
+            .versions
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    /// Whether the container was there at the write `at`.
+    pub fn had(&self, container: &str, at: u64) -> bool {
+        self.containers
+            .get(container)
+            .is_some_and(|contents| contents.born <= at)
+    }
+
+    /// The ends of the commits above `low`, and `low` itself, newest first: where a power cut may have cut.
+    pub fn cuts(&self, low: u64) -> Vec<u64> {
+        let mut cuts: Vec<u64> = self
+            .commits
+            .iter()
+            .map(|commit| commit.0)
+            .filter(|&end| end > low)
+            .collect();
+        cuts.insert(0, low);
+        cuts.reverse();
+        cuts
+    }
+
+    /// Forgets all writes above `order`. Settings, and which containers there are, are durable at once.
+    pub fn truncate(&mut self, order: u64) {
+        for contents in self.containers.values_mut() {
+            contents.range_deletes.retain(|range| range.order <= order);
+            contents
+                .versions
+                .values_mut()
+                .for_each(|versions| versions.retain(|version| version.order <= order));
+        }
+        self.commits.retain(|commit| commit.0 <= order);
+    }
+
+    /// The least that the recovered mark can be, when all writes up to `order` survive.
+    pub fn mark_least(&self, order: u64) -> u64 {
+        let relied = self
+            .commits
+            .iter()
+            .filter(|commit| commit.0 <= order)
+            .map(|commit| commit.1)
+            .max();
+        relied.unwrap_or(0).max(self.changed_at)
+    }
+}
