@@ -35,6 +35,8 @@ mod container;
 mod db;
 mod inspect;
 pub mod json;
+#[doc(hidden)]
+pub mod internals;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
@@ -44,12 +46,6 @@ pub use error::{Error, Result};
 pub use inspect::{VerifyReport, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Ttl};
-
-/// What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::env::{Disk, Fs, Sim};
-}
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]
