@@ -89,19 +89,29 @@ pub enum Choice {
 }
 
 /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-/// change that set it.
-pub fn oldest_dead(census: &Census, judge: &Judge) -> Option<Timestamp> {
+/// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
+/// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
+pub fn oldest_dead(census: &Census, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
     let settings = &judge.settings;
     let by_clock = census
         .first_expiry(settings)
         .filter(|expiry| *expiry <= judge.now);
-    let by_floor = census.seq_min < settings.floor_seq
+    let by_floor = floor_seen < settings.floor_seq
+        && census.seq_min < settings.floor_seq
         && ((census.inheriting.tally.count > 0 && census.inheriting.min < settings.inherit_floor)
             || (census.overriding.tally.count > 0
                 && census.overriding.min < settings.override_floor));
     by_clock
         .into_iter()
         .chain(by_floor.then(|| settings.override_floor.before(1)))
+        .min()
+}
+
+/// The same of a run; its tables were cleared of what the floors held down when they were written.
+pub fn oldest_dead_in_run(run: &Run, judge: &Judge) -> Option<Timestamp> {
+    let tables = run.shared.iter();
+    tables
+        .filter_map(|table| oldest_dead(table.census(), table.settings().floor_seq, judge))
         .min()
 }
 
@@ -231,7 +241,7 @@ fn few_range_deletes(version: &Version, snapshots: &[Seq]) -> Option<Choice> {
 
 fn on_time(version: &Version, judge: &Judge, goals: &Goals) -> Option<Choice> {
     let due = version.runs.iter().filter_map(|run| {
-        let expiry = oldest_dead(&run.census, judge)?;
+        let expiry = oldest_dead_in_run(run, judge)?;
         let deadline = deadline(expiry, &run.census, judge, goals);
         // A run that ends before its deadline is dropped for nothing then.
         let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
@@ -353,18 +363,24 @@ fn most_superseded(
             oldest.insert(record.hash, at);
         });
     }
-    let mut newer: HashMap<u64, Seq> = HashMap::new();
+    let mut newest: HashMap<u64, Seq> = HashMap::new();
     let mut freed = vec![0.0; version.runs.len()];
     let mut bytes = vec![0.0; version.runs.len()];
     for (at, run) in version.runs.iter().enumerate() {
         sample.each_in(run, |record| {
             let weight = record.weight as f64 * sample.scale;
             bytes[at] += weight;
-            let hidden_by = newer.insert(record.hash, record.header.seq);
-            if hidden_by.is_some_and(|newer| !seen_between(snapshots, record.header.seq, newer)) {
-                freed[at] += weight;
-            } else if judge.dead(&record.header) {
-                freed[oldest[&record.hash]] += weight;
+            let (header, newest) = (&record.header, newest.entry(record.hash).or_default());
+            if header.seq < *newest {
+                let needed = seen_between(snapshots, header.seq, *newest);
+                freed[at] += if needed { 0.0 } else { weight };
+            } else {
+                *newest = header.seq;
+                // Under an older snapshot it may have to go on hiding what is kept for that.
+                let hides = snapshots.first().is_some_and(|oldest| *oldest < header.seq);
+                if judge.dead(header) && !hides {
+                    freed[oldest[&record.hash]] += weight;
+                }
             }
         });
     }

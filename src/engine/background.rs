@@ -181,7 +181,7 @@ impl Engine {
         }
         let judge = self.judge_settled(state);
         let census = picture.active.memtable.census();
-        oldest_dead(&census, &judge)
+        oldest_dead(&census, Seq(0), &judge)
             .is_some_and(|expiry| start_by(expiry, &census, &judge, &self.goals()) <= judge.now)
     }
 
@@ -315,7 +315,7 @@ impl Engine {
     ) -> Result<bool> {
         match choice {
             Choice::Rest { .. } => return Ok(false),
-            Choice::Drop(tables) => self.drop_tables(state, &tables)?,
+            Choice::Drop(tables) => self.drop_tables(state, &tables, judge.now)?,
             Choice::Merge { runs, cut, .. } => {
                 let inputs = chosen(&picture.version, &runs);
                 let cuts = if cut {
@@ -338,7 +338,12 @@ impl Engine {
     }
 
     /// Tables that matter no more go, by an edit alone.
-    fn drop_tables(&self, state: &Arc<ContainerState>, gone: &[TableId]) -> Result<()> {
+    fn drop_tables(
+        &self,
+        state: &Arc<ContainerState>,
+        gone: &[TableId],
+        judged_at: Timestamp,
+    ) -> Result<()> {
         let version = state.pin().version.clone();
         let holds_one = |run: &&Arc<Run>| {
             run.tables
@@ -354,6 +359,7 @@ impl Engine {
         let dropped = bytes(&removed) - bytes(&added);
         self.install(Installation {
             state,
+            judged_at,
             removed,
             added,
             flushed: None,
@@ -435,6 +441,7 @@ impl Engine {
         let done = self.open_outputs(job, outputs).and_then(|added| {
             self.install(Installation {
                 state,
+                judged_at: job.judge.now,
                 removed,
                 added,
                 flushed,
@@ -465,6 +472,7 @@ impl Engine {
     fn install(&self, installation: Installation<'_>) -> Result<bool> {
         let Installation {
             state,
+            judged_at,
             removed,
             added,
             flushed,
@@ -493,7 +501,7 @@ impl Engine {
             changes.push(Change::Flushed(state.id(), buffer.memtable.seq_max()));
             changes.push(Change::Log(first_segment));
         }
-        self.edit_locked(&mut manifest, changes, self.clock.read().settled)?;
+        self.edit_locked(&mut manifest, changes, judged_at)?;
         let next = Arc::new(next);
         if let Some((buffer, _)) = &flushed {
             // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
@@ -610,11 +618,7 @@ impl Engine {
         self.sync_and_publish()?;
         let mut manifest = self.manifest.lock();
         let first = self.first_needed_segment(None)?;
-        self.edit_locked(
-            &mut manifest,
-            vec![Change::Log(first)],
-            self.clock.read().settled,
-        )?;
+        self.edit_locked(&mut manifest, vec![Change::Log(first)], Timestamp(0))?;
         drop(manifest);
         log.release_before(first)?;
         Ok(true)
@@ -708,6 +712,8 @@ fn next_changes(
 /// A job's result on its way to become what the container is.
 struct Installation<'a> {
     state: &'a Arc<ContainerState>,
+    /// What was dropped was dead at this moment.
+    judged_at: Timestamp,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
     flushed: Option<(Arc<Buffer>, Vec<RangeDelete>)>,

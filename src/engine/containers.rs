@@ -8,7 +8,7 @@ use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::options::ContainerOptions;
-use crate::types::{ContainerId, Seq};
+use crate::types::{ContainerId, Seq, Timestamp};
 use crate::version::{Change, ContainerRecord, Version};
 
 impl Engine {
@@ -42,7 +42,7 @@ impl Engine {
             range_deletes: vec![],
         };
         let changes = vec![Change::CreateContainer(record.clone())];
-        self.edit_locked(&mut manifest, changes, self.clock.read().settled)?;
+        self.edit_locked(&mut manifest, changes, Timestamp(0))?;
         drop(manifest);
         turn.next_seq = seq.next();
         let state = Arc::new(ContainerState::new(&record, Version::default()));
@@ -85,7 +85,7 @@ impl Engine {
         };
         let seq = turn.next_seq;
         let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
-        self.edit(changes, self.clock.read().settled)?;
+        self.edit(changes, Timestamp(0))?;
         turn.next_seq = seq.next();
         self.containers.write().remove(name);
         state.dropped.store(true, Ordering::Release);

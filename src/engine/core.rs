@@ -49,6 +49,8 @@ pub struct Engine {
     pub(super) log: Option<Arc<Log>>,
     pub(super) manifest: Mutex<Option<Manifest>>,
     pub(super) durable_edit: AtomicU64,
+    /// The highest settled time on which an acknowledged write, a floor or a purge has relied.
+    pub(super) mark: AtomicU64,
     pub(super) next_table: AtomicU64,
     pub(super) next_run: AtomicU64,
     pub(super) snapshots: Arc<Snapshots>,
@@ -103,6 +105,12 @@ impl Engine {
         self.durable_edit.load(Ordering::Acquire)
     }
 
+    /// Something that is about to be durable relies on this moment; returns the mark.
+    pub(super) fn rely_on(&self, settled: Timestamp) -> Timestamp {
+        let before = self.mark.fetch_max(settled.0, Ordering::AcqRel);
+        Timestamp(before).max(settled)
+    }
+
     pub(super) fn new_table(&self) -> TableId {
         TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
     }
@@ -149,20 +157,20 @@ impl Engine {
         let _ = self.failure.set(error.clone());
     }
 
-    /// Makes changes of the catalogue durable.
-    pub(super) fn edit(&self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
+    /// Makes changes of the catalogue durable, which rely on the moment `settled`.
+    pub(super) fn edit(&self, changes: Vec<Change>, settled: Timestamp) -> Result<()> {
         let mut manifest = self.manifest.lock();
-        self.edit_locked(&mut manifest, changes, mark)
+        self.edit_locked(&mut manifest, changes, settled)
     }
 
     pub(super) fn edit_locked(
         &self,
         manifest: &mut Option<Manifest>,
         changes: Vec<Change>,
-        mark: Timestamp,
+        settled: Timestamp,
     ) -> Result<()> {
         let manifest = manifest.as_mut().ok_or(Error::Closed)?;
-        let done = manifest.commit(changes, mark);
+        let done = manifest.commit(changes, self.rely_on(settled));
         match &done {
             Ok(()) => self
                 .durable_edit
@@ -194,10 +202,10 @@ impl Engine {
         self.snapshots.register(|| self.published())
     }
 
-    /// A frame's head for now.
+    /// A frame's head for something that is no write: it relies on no moment.
     pub(super) fn frame_head(&self, kind: FrameKind, first_seq: Seq, last_seq: Seq) -> FrameHead {
-        let reading = self.clock.read();
-        let (written_at, settled) = (reading.now, reading.settled);
+        let written_at = self.clock.now();
+        let settled = self.rely_on(Timestamp(0));
         FrameHead {
             kind,
             first_seq,

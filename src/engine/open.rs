@@ -100,6 +100,7 @@ impl Engine {
             published: AtomicU64::new(last_seq.0),
             log,
             durable_edit: AtomicU64::new(catalogue.edit),
+            mark: AtomicU64::new(catalogue.mark.0),
             next_table: AtomicU64::new(catalogue.next_table),
             next_run: AtomicU64::new(catalogue.next_run),
             manifest: Mutex::new(manifest),
@@ -206,7 +207,7 @@ fn recover(
             started_at_mark,
         });
     };
-    let catalogue = loaded.catalogue;
+    let mut catalogue = loaded.catalogue;
     let states = open_containers(fs, &tables_dir, &catalogue, cache, pins)?;
     let mut last_seq = catalogue.used;
     for state in states.values() {
@@ -220,6 +221,7 @@ fn recover(
         last_seq = last_seq.max(highest.unwrap_or_default());
     }
     let replayed = replay_into(fs, &wal_dir, &catalogue, &states)?;
+    catalogue.mark = catalogue.mark.max(replayed.mark);
     if replayed.edit > catalogue.edit {
         let what = format!(
             "it ends at edit {}, but the log has seen edit {}",
@@ -235,7 +237,7 @@ fn recover(
     let (clock, started_at_mark) = SettledClock::start(
         options.clock.clone(),
         options.max_clock_skew,
-        catalogue.mark.max(replayed.mark),
+        catalogue.mark,
         options.clock_behind,
     )?;
     Ok(Recovered {
@@ -391,7 +393,7 @@ fn write_anew(
     fs.sync_dir(path)?;
     let reading = found.clock.read();
     if found.started_at_mark {
-        restate_defaults(found, reading.settled)?;
+        restate_defaults(found)?;
     }
     let edit = found.catalogue.edit;
     let log_options = LogOptions {
@@ -412,7 +414,7 @@ fn write_anew(
         first_seq: found.last_seq,
         last_seq: found.last_seq,
         written_at: reading.now,
-        settled: reading.settled,
+        settled: found.catalogue.mark,
         edit,
     };
     for state in found.states.values() {
@@ -420,7 +422,6 @@ fn write_anew(
     }
     log.sync_to(log.end())?;
     found.catalogue.log = first;
-    found.catalogue.mark = found.catalogue.mark.max(reading.settled);
     found.catalogue.used = found.catalogue.used.max(found.last_seq);
     found.catalogue.edit += 1;
     let number = found.manifest_number + 1;
@@ -431,7 +432,8 @@ fn write_anew(
 }
 
 /// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.
-fn restate_defaults(found: &mut Recovered, at: Timestamp) -> Result<()> {
+fn restate_defaults(found: &mut Recovered) -> Result<()> {
+    let at = found.catalogue.mark;
     found.last_seq = found.last_seq.next();
     for (id, record) in &mut found.catalogue.containers {
         let settings = record.settings;

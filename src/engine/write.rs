@@ -250,7 +250,7 @@ impl Engine {
             first_seq: *next_seq,
             last_seq: Seq(next_seq.0 + writes.len - 1),
             written_at: reading.now,
-            settled: reading.settled,
+            settled: self.rely_on(reading.settled),
             edit: self.durable_edit(),
         };
         let appender = appender.as_mut().ok_or(Error::Closed)?;

@@ -64,8 +64,7 @@ fn value_of(header: &Header, dice: &mut Dice) -> Vec<u8> {
 
 fn get(memtable: &Memtable, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
     let entry = memtable.get(hash_key(key), key, Seq(max))?;
-    assert_eq!(entry.value_bytes(), entry.value);
-    Some((entry.header, entry.value.to_vec()))
+    Some((entry.header, entry.value_bytes().to_vec()))
 }
 
 fn model_get(model: &Model, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
