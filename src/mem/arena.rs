@@ -55,6 +55,11 @@ impl Pool {
         }
     }
 
+    /// Bytes that it keeps now.
+    pub fn bytes(&self) -> usize {
+        self.chunks.lock().len() * CHUNK_MAX
+    }
+
     fn give(&self, returned: &mut Vec<Chunk>) {
         let mut chunks = self.chunks.lock();
         let room = self.chunks_max.saturating_sub(chunks.len());

@@ -155,7 +155,7 @@ impl Node {
         let backoff = Backoff::new();
         loop {
             let version = self.version.load(Ordering::Acquire);
-            if version % 2 == 0 {
+            if version.is_multiple_of(2) {
                 return version;
             }
             backoff.snooze();
@@ -274,6 +274,7 @@ impl Node {
 
 /// What only the writer does with one node. The unsafe functions store addresses.
 impl Node {
+    /// It has children.
     pub fn is_inner(&self) -> bool {
         self.children.load().is_some()
     }
@@ -287,14 +288,16 @@ impl Node {
         child.expect("up to the length there are children")
     }
 
+    /// Makes the version odd until the guard drops.
     pub fn change(&self) -> Change<'_> {
         let version = self.version.load(Ordering::Relaxed);
-        debug_assert!(version % 2 == 0, "one writer");
+        debug_assert!(version.is_multiple_of(2), "one writer");
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         Change(self)
     }
 
+    /// It has no room for one more.
     pub fn is_full(&self) -> bool {
         self.len() == SLOTS
     }
@@ -347,15 +350,17 @@ impl Node {
         }
     }
 
+    /// Makes heads leave out `skip` bytes, which all keys share.
     fn set_skip(&self, skip: usize) {
         let mut heads = [0; SLOTS];
-        for at in 0..self.len() {
-            heads[at] = head_of(self.entry_at(at).key(), skip);
+        let heads = &mut heads[..self.len()];
+        for (at, head) in heads.iter_mut().enumerate() {
+            *head = head_of(self.entry_at(at).key(), skip);
         }
         let _change = self.change();
         self.skip.store(skip as u32, Ordering::Relaxed);
-        for at in 0..self.len() {
-            self.heads[at].store(heads[at], Ordering::Relaxed);
+        for (place, head) in self.heads.iter().zip(heads) {
+            place.store(*head, Ordering::Relaxed);
         }
     }
 
