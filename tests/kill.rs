@@ -250,10 +250,10 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
         .windows(TELLS.len())
         .position(|window| window == TELLS)
         .map_or(told.len(), |at| at + TELLS.len());
-    let numbers = told[header..]
+    let mut numbers = told[header..]
         .chunks_exact(8)
         .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
-    numbers.last().unwrap_or(0)
+    numbers.next_back().unwrap_or(0)
 }
 
 /// Stands before the first number.

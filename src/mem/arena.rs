@@ -56,6 +56,7 @@ impl Pool {
     }
 
     /// Bytes that it keeps now.
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.chunks.lock().len() * CHUNK_MAX
     }
