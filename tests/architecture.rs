@@ -115,15 +115,8 @@ fn string(rest: &str) -> Option<usize> {
 
 fn char_literal(rest: &str) -> Option<usize> {
     let body = rest.strip_prefix('\'')?;
-    if body.starts_with('\\') {
-        return Some(
-            body[1..]
-                .char_indices()
-                .skip(1)
-                .find(|(_, c)| *c == '\'')?
-                .0
-                + 3,
-        );
+    if let Some(escaped) = body.strip_prefix('\\') {
+        return Some(escaped.char_indices().skip(1).find(|(_, c)| *c == '\'')?.0 + 3);
     }
     let first = body.chars().next()?;
     body[first.len_utf8()..]
@@ -224,10 +217,10 @@ fn tokens(code: &str) -> Vec<String> {
 fn follow(
     tokens: &[String],
     mut at: usize,
-    start: &mut Vec<String>,
+    start: &[String],
     found: &mut Vec<Vec<String>>,
 ) -> usize {
-    let mut path = start.clone();
+    let mut path = start.to_vec();
     while let Some(token) = tokens.get(at) {
         if token == "{" {
             at += 1;
