@@ -183,7 +183,7 @@ fn uses(code: &str, children: &[String]) -> Vec<Use> {
                 && tokens[at - 1] == "use"
                 && (tokens[at - 2] == "pub" || tokens[at - 2] == ")");
             let mut paths = vec![];
-            follow(&tokens, at, &mut vec![], &mut paths);
+            follow(&tokens, at, &[], &mut paths);
             found.extend(paths.into_iter().map(|path| Use {
                 path,
                 inline: inline.len(),
@@ -225,7 +225,7 @@ fn follow(
         if token == "{" {
             at += 1;
             while tokens.get(at).is_some_and(|token| token != "}") {
-                at = follow(tokens, at, &mut path.clone(), found);
+                at = follow(tokens, at, &path, found);
                 at += usize::from(tokens.get(at).is_some_and(|token| token == ","));
             }
             return at + 1;
