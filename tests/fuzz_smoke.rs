@@ -27,11 +27,16 @@ impl Random {
 }
 
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/seeds")
+        .join(name);
     let files = std::fs::read_dir(folder).expect("every target has seeds");
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();
-    paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
 }
 
 /// A part of some seed: from anywhere, up to anywhere.
@@ -68,14 +73,21 @@ struct Culprit<'a> {
 impl Drop for Culprit<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: String = self
+                .bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             eprintln!("the input of {}, in hexadecimal: {hex}", self.name);
         }
     }
 }
 
 fn run(name: &str, mutations: usize) {
-    let (_, target) = fuzz::TARGETS.into_iter().find(|(known, _)| *known == name).unwrap();
+    let (_, target) = fuzz::TARGETS
+        .into_iter()
+        .find(|(known, _)| *known == name)
+        .unwrap();
     let (seeds, random) = (seeds(name), &mut Random(7));
     let mutated = (0..mutations).map(|_| mutate(random, &seeds));
     for bytes in seeds.iter().cloned().chain(mutated) {
@@ -109,11 +121,11 @@ smoke! {
     relog 5_000,
     header 5_000,
     census 5_000,
-    manifest 2_000,
+    manifest 3_000,
     open 50,
-    log 2_000,
-    table_file 2_000,
-    table 500,
+    log 5_000,
+    table_file 5_000,
+    table 300,
     json 2_000,
-    operations 100,
+    operations 20,
 }

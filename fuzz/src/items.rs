@@ -103,7 +103,10 @@ fn decoded_spread(bytes: &[u8], moment: Timestamp) {
     };
     let mut again = vec![];
     spread.encode(&mut again);
-    assert_eq!(Spread::decode(&mut Reader::new(&again)).as_ref(), Ok(&spread));
+    assert_eq!(
+        Spread::decode(&mut Reader::new(&again)).as_ref(),
+        Ok(&spread)
+    );
     let all = spread.up_to(Timestamp::MAX);
     let part = spread.up_to(moment);
     assert!(part.count <= all.count && part.bytes <= all.bytes);

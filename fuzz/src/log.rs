@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ebbtide::internals::{
-    Fs, FrameHead, FrameKind, Log, LogOptions, Ops, PayloadCrc, Seq, Sim, Timestamp, put_varint,
+    FrameHead, FrameKind, Fs, Log, LogOptions, Ops, PayloadCrc, Seq, Sim, Timestamp, put_varint,
     relogged, replay,
 };
 
@@ -108,7 +108,9 @@ fn appended(input: &mut Input<'_>) {
                 let head = any_head(input, kind);
                 let len = input.below(256);
                 let payload = input.take(len);
-                appender.append(&head, payload, PayloadCrc::of(payload)).unwrap();
+                appender
+                    .append(&head, payload, PayloadCrc::of(payload))
+                    .unwrap();
                 frames.push((head, payload.to_vec()));
             }
         }
@@ -117,7 +119,11 @@ fn appended(input: &mut Input<'_>) {
         appender.close(&any_head(input, FrameKind::End)).unwrap();
         synced = frames.len();
     }
-    let left = if power { sim.power_cut(seed) } else { sim.kill() };
+    let left = if power {
+        sim.power_cut(seed)
+    } else {
+        sim.kill()
+    };
     let (found, clean) = read(&left).expect("nothing is damaged yet");
     assert_eq!(clean, close);
     assert!(found.len() >= if power { synced } else { frames.len() });
@@ -168,6 +174,7 @@ fn damage_one(sim: &Sim, damage: &[u8; 4]) {
 fn folder() -> Sim {
     let sim = Sim::new(1);
     sim.create_dir_all(Path::new(DIR)).unwrap();
+    sim.sync_dir(Path::new("/")).unwrap();
     sim
 }
 

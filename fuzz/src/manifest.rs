@@ -43,11 +43,19 @@ pub fn open(data: &[u8]) {
     if input.flag() {
         let log = format!("/db/wal/{:06}.wal", catalogue.log);
         let identity = input.u64();
-        replace(&sim, Path::new(&log), &forge(&mut input, identity, catalogue.log, 0));
+        replace(
+            &sim,
+            Path::new(&log),
+            &forge(&mut input, identity, catalogue.log, 0),
+        );
     } else {
         let mark = input.any_size();
         let lines = edits(&catalogue, mark, &String::from_utf8_lossy(input.rest()));
-        replace(&sim, &path, &[bytes, seal(lines.as_bytes())[16..].to_vec()].concat());
+        replace(
+            &sim,
+            &path,
+            &[bytes, seal(lines.as_bytes())[16..].to_vec()].concat(),
+        );
     }
     match options(&sim).open("/db") {
         Ok(db) => use_all(&db),
@@ -72,7 +80,10 @@ fn replace(sim: &Sim, path: &Path, bytes: &[u8]) {
 /// Edits, one a line, that follow the last one of `catalogue`.
 fn edits(catalogue: &Catalogue, mark: u64, changes: &str) -> String {
     let mut changes = changes.to_owned();
-    let runs = catalogue.containers.values().flat_map(|container| &container.runs);
+    let runs = catalogue
+        .containers
+        .values()
+        .flat_map(|container| &container.runs);
     for (n, table) in runs.flat_map(|run| &run.tables).take(10).enumerate() {
         let table = serde_json::to_string(table).expect("plain numbers");
         changes = changes.replace(&format!("${n}"), &table);

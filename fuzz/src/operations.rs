@@ -18,7 +18,7 @@ const START: u64 = 1_772_366_400_000;
 const NAMES: [&str; 2] = ["a", "b"];
 /// More would make an input slow without making it richer.
 const MOST_OPERATIONS: usize = 200;
-const MOST_OPENS: usize = 6;
+const MOST_OPENS: usize = 4;
 
 /// A history of operations on two containers over a simulated disk, with the background work done step by step.
 pub fn operations(data: &[u8]) {
@@ -285,14 +285,24 @@ impl World {
         let (backwards, first) = (input.flag(), input.below(8));
         let container = self.containers[at].clone();
         let mut iter = container.iter();
-        let mut next = || if backwards { iter.next_back() } else { iter.next() };
+        let mut next = || {
+            if backwards {
+                iter.next_back()
+            } else {
+                iter.next()
+            }
+        };
         let mut left = self.shelves[at].clone();
         let pop = |left: &mut Shelf| match backwards {
             true => left.items.pop_last(),
             false => left.items.pop_first(),
         };
         for _ in 0..first {
-            same(next().transpose().unwrap(), pop(&mut left), self.defaults[at]);
+            same(
+                next().transpose().unwrap(),
+                pop(&mut left),
+                self.defaults[at],
+            );
         }
         self.put(at, input);
         self.delete(at, input);
@@ -302,14 +312,19 @@ impl World {
         }
         left.sweep(self.defaults[at], self.now);
         while !left.items.is_empty() {
-            same(next().transpose().unwrap(), pop(&mut left), self.defaults[at]);
+            same(
+                next().transpose().unwrap(),
+                pop(&mut left),
+                self.defaults[at],
+            );
         }
         assert!(next().is_none());
     }
 
     fn snapshot(&mut self, input: &mut Input<'_>) {
         if self.snapshots.len() < 3 {
-            self.snapshots.push((self.db.snapshot(), self.shelves.clone()));
+            self.snapshots
+                .push((self.db.snapshot(), self.shelves.clone()));
         } else {
             self.snapshots.remove(input.below(3));
         }
@@ -323,7 +338,10 @@ impl World {
             let expected = items.get(&key).cloned().map(|stored| (key.clone(), stored));
             assert_eq!(container.contains(&key).unwrap(), expected.is_some());
             let value = container.get(&key).unwrap().map(Vec::from);
-            assert_eq!(value.as_ref(), expected.as_ref().map(|(_, stored)| &stored.value));
+            assert_eq!(
+                value.as_ref(),
+                expected.as_ref().map(|(_, stored)| &stored.value)
+            );
             same(container.item(&key).unwrap(), expected, self.defaults[at]);
         } else {
             let range = range(input);
@@ -395,7 +413,9 @@ type Pair = (Vec<u8>, Stored);
 
 /// An item is as the model has it.
 fn same(found: Option<Item>, expected: Option<Pair>, default: DefaultTtl) {
-    let end = expected.as_ref().and_then(|(_, stored)| stored.end(default));
+    let end = expected
+        .as_ref()
+        .and_then(|(_, stored)| stored.end(default));
     assert_eq!(
         found.as_ref().and_then(Item::expires_at).map(millis_of),
         end

@@ -44,7 +44,10 @@ pub fn table(data: &[u8]) {
     let mut bytes = build(block_bytes, compression, &records);
     let expected = expected(&bytes);
     let whole = open_as(Bytes::from(bytes.clone()), expected).expect("it is whole");
-    assert_eq!(read_all(&whole, &records).map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(
+        read_all(&whole, &records).map_err(|error| error.to_string()),
+        Ok(())
+    );
     let report = whole.verify().expect("it is whole");
     assert_eq!(report.records, records.len() as u64);
     let footer = bytes.len() - FOOTER_LEN;
@@ -156,7 +159,8 @@ fn open(bytes: Bytes) -> Result<Arc<Table>> {
 
 fn expected(bytes: &[u8]) -> Expected {
     let footer = bytes.last_chunk::<FOOTER_LEN>().unwrap_or(&[0; FOOTER_LEN]);
-    let number = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().expect("eight bytes"));
+    let number =
+        |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().expect("eight bytes"));
     Expected {
         id: TableId(number(8)),
         container: ContainerId(number(52) as u32),
@@ -242,7 +246,11 @@ fn walk(table: &Arc<Table>, to: Seek<'_>, judge: Option<&Judge>) {
         let enter = match cursor.position() {
             Position::End => break,
             Position::Record(_) => {
-                let _ = (cursor.key_bytes(), cursor.value_bytes(), cursor.value().is_ok());
+                let _ = (
+                    cursor.key_bytes(),
+                    cursor.value_bytes(),
+                    cursor.value().is_ok(),
+                );
                 false
             }
             Position::Ghost(_) => step % 2 == 0,
@@ -277,8 +285,7 @@ fn reseal(bytes: &mut [u8]) {
             bytes[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
         }
     };
-    let (filter, index, statistics) =
-        (part_at(bytes, 16), part_at(bytes, 24), part_at(bytes, 32));
+    let (filter, index, statistics) = (part_at(bytes, 16), part_at(bytes, 24), part_at(bytes, 32));
     let count = number(bytes, index).unwrap_or(0) & 0xffff;
     for row in 0..count.min(1_000) {
         let row = index + 8 + 8 * count + 24 * row;
