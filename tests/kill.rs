@@ -240,7 +240,7 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
         told
     });
     // One in four is killed while it starts and opens, at whatever point it has come to; the others once they write.
-    if seed % 4 != 0 {
+    if !seed.is_multiple_of(4) {
         let _ = begins.recv();
     }
     std::thread::sleep(Duration::from_millis(millis));
