@@ -16,13 +16,14 @@
 //! dated run into one that never ends costs `HOLD_NEVER` more a byte. From a simulation of the whole policy, which found
 //! neighbours merged without these prices to take 1.7 times the space.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::expiry::{Census, Judge};
 use crate::record::Header;
-use crate::table::Table;
+use crate::table::{Sampled, Table};
 use crate::types::{Seq, TableId, Timestamp};
 use crate::version::{Run, RunId, Version};
 
@@ -176,7 +177,7 @@ pub fn pick(version: &Version, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
 }
 
 /// The tables that matter no more.
-fn ended(version: &Version, snapshots: &[Seq], judge: &Judge) -> Vec<TableId> {
+pub fn ended(version: &Version, snapshots: &[Seq], judge: &Judge) -> Vec<TableId> {
     let tables = || {
         version
             .runs
@@ -357,32 +358,29 @@ fn most_superseded(
     enough: f64,
 ) -> Option<(f64, Vec<RunId>)> {
     let sample = Sample::of(version);
-    let mut oldest: HashMap<u64, usize> = HashMap::new();
+    let mut records: Vec<(usize, &Sampled)> = vec![];
     for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |record| {
-            oldest.insert(record.hash, at);
-        });
+        sample.each_in(run, |record| records.push((at, record)));
     }
-    let mut newest: HashMap<u64, Seq> = HashMap::new();
+    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
     let mut freed = vec![0.0; version.runs.len()];
     let mut bytes = vec![0.0; version.runs.len()];
-    for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |record| {
-            let weight = record.weight as f64 * sample.scale;
+    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
+        let oldest = versions[versions.len() - 1].1.header.seq;
+        for (nth, &(at, record)) in versions.iter().enumerate() {
+            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
             bytes[at] += weight;
-            let (header, newest) = (&record.header, newest.entry(record.hash).or_default());
-            if header.seq < *newest {
-                let needed = seen_between(snapshots, header.seq, *newest);
-                freed[at] += if needed { 0.0 } else { weight };
-            } else {
-                *newest = header.seq;
-                // Under an older snapshot it may have to go on hiding what is kept for that.
-                let hides = snapshots.first().is_some_and(|oldest| *oldest < header.seq);
-                if judge.dead(header) && !hides {
-                    freed[oldest[&record.hash]] += weight;
+            // A merge frees it when it takes in the newer version, or all that the dead one hides.
+            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
+                Some((newer, by)) if !seen_between(snapshots, seq, by.header.seq) => newer.max(at),
+                _ if judge.dead(&record.header) && !seen_between(snapshots, oldest, seq) => {
+                    let places = versions[nth..].iter().map(|version| version.0);
+                    places.max().unwrap_or(at)
                 }
-            }
-        });
+                _ => continue,
+            };
+            freed[with] += weight;
+        }
     }
     let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
     for at in 0..version.runs.len() {
@@ -435,7 +433,7 @@ impl Sample {
     }
 
     /// Every sampled record of a run, newest version of a key first.
-    pub fn each_in(&self, run: &Run, mut visit: impl FnMut(&crate::table::Sampled)) {
+    pub fn each_in<'a>(&self, run: &'a Run, mut visit: impl FnMut(&'a Sampled)) {
         let entries = run.shared.iter().flat_map(|table| &table.sample().records);
         entries
             .filter(|entry| self.holds(entry.hash))

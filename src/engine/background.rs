@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compact::{
-    Choice, Goals, Host, Job, Output, forecast, oldest_dead, pick, pick_all, plan, run, start_by,
+    Choice, Goals, Host, Job, Output, ended, forecast, oldest_dead, pick, pick_all, plan, run,
+    start_by,
 };
 use crate::engine::core::Engine;
 use crate::engine::read::Source;
@@ -36,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest such wait.
 const RETRY_MOST: Duration = Duration::from_secs(8);
 
-/// A budget's wait is slept in pieces of this length, so that closing need not wait for it.
+/// A budget's wait is slept in pieces of this length, so that neither closing nor another rate need wait for it.
 const NAP: Duration = Duration::from_millis(20);
 
 impl Engine {
@@ -148,13 +149,18 @@ impl Engine {
         Ok(self.flush_step()? || self.merge_step()?)
     }
 
-    /// Flushes one memtable that is full or holds what is long dead, or trims the log.
+    /// Flushes one memtable that is full or holds what is long dead, or trims the log. A container whose flush fails does
+    /// not keep the others waiting.
     fn flush_step(&self) -> Result<bool> {
+        let mut done = Ok(false);
         for state in self.all_states() {
-            if self.flush_one(&state)? {
-                return Ok(true);
+            match self.flush_one(&state) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                failed => done = failed,
             }
         }
+        done?;
         for state in self.all_states() {
             if self.memory_is_due(&state) {
                 self.seal_one(&state);
@@ -291,18 +297,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges, rewrites or drops runs of one container; false when there is nothing to do in any.
+    /// Merges, rewrites or drops runs of one container; false when there is nothing to do in any. What is dropped costs
+    /// nothing and may make room, so it comes before every merge. A container in which something fails does not keep the
+    /// others waiting.
     fn merge_step(&self) -> Result<bool> {
         let _merging = self.merging.lock();
-        for state in self.all_states() {
-            let picture = state.pin();
-            let judge = self.judge_settled(&state);
-            let choice = self.pick(&picture, &judge);
-            if self.carry_out(&state, &picture, judge, choice)? {
+        let states = self.all_states();
+        for state in &states {
+            let (version, judge) = (state.pin().version.clone(), self.judge_settled(state));
+            let tables = ended(&version, &self.snapshots.list(), &judge);
+            if !tables.is_empty() {
+                self.drop_tables(state, &tables, judge.now)?;
                 return Ok(true);
             }
         }
-        Ok(false)
+        let mut done = Ok(false);
+        for state in &states {
+            let picture = state.pin();
+            let judge = self.judge_settled(state);
+            let choice = self.pick(&picture, &judge);
+            match self.carry_out(state, &picture, judge, choice) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                failed => done = failed,
+            }
+        }
+        done
     }
 
     /// Does what was chosen from `picture` by `judge`; false when that is nothing.
@@ -528,7 +548,8 @@ impl Engine {
         }
         self.remove_runs_but(&removed, &added);
         if flushed.is_some() {
-            self.log()?.release_before(first_segment)?;
+            // Installed it is in any case; what stays of the log goes with the next release.
+            let _ = self.log()?.release_before(first_segment);
         }
         Ok(true)
     }
@@ -602,7 +623,8 @@ impl Engine {
         let holds_oldest =
             |state: &Arc<ContainerState>| state.picture().active.segment() == Some(oldest);
         let Some(state) = self.all_states().into_iter().find(holds_oldest) else {
-            return Ok(false);
+            // Nobody does since its container was dropped.
+            return self.advance_log(oldest);
         };
         if state.picture().active.memtable.bytes() > self.options.memtable_bytes / 16 {
             self.seal_one(&state);
@@ -615,12 +637,21 @@ impl Engine {
             let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
             relog(&state, &head, appender)?;
         }
+        self.advance_log(oldest)?;
+        Ok(true)
+    }
+
+    /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
+    fn advance_log(&self, oldest: u64) -> Result<bool> {
         self.sync_and_publish()?;
         let mut manifest = self.manifest.lock();
         let first = self.first_needed_segment(None)?;
+        if first == oldest {
+            return Ok(false);
+        }
         self.edit_locked(&mut manifest, vec![Change::Log(first)], Timestamp(0))?;
         drop(manifest);
-        log.release_before(first)?;
+        self.log()?.release_before(first)?;
         Ok(true)
     }
 }
@@ -758,9 +789,9 @@ impl Host for Writer<'_> {
             if engine.closing.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            let nap = wait.min(NAP);
-            sleep(nap);
-            wait -= nap;
+            sleep(wait.min(NAP));
+            // Asked anew: the rate may have changed.
+            wait = engine.budget.lock().grant(0, monotonic());
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ mod clock;
 mod disk;
 mod sim;
 
-pub use clock::{Clock, ClockBehind, ManualClock, SettledClock, SystemClock, monotonic};
+pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
 pub use fs::{File, Fs, Lock, LockKind, Ring};
 pub use sim::{FaultPlan, Sim};
