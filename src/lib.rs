@@ -48,7 +48,7 @@ pub use types::{Compression, DefaultTtl, Ttl};
 /// What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::env::{Disk, Fs, Sim};
+    pub use crate::env::{Disk, FaultPlan, Fs, Sim};
 }
 
 // The examples of the README are tested like those of the documentation.
