@@ -528,7 +528,8 @@ impl Engine {
         }
         self.remove_runs_but(&removed, &added);
         if flushed.is_some() {
-            self.log()?.release_before(first_segment)?;
+            // Installed it is in any case; what stays of the log goes with the next release.
+            let _ = self.log()?.release_before(first_segment);
         }
         Ok(true)
     }
