@@ -13,9 +13,9 @@ use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::engine::core::{Engine, Turn};
 use crate::engine::read::Found;
 use crate::engine::state::{Buffer, ContainerState, Picture};
-use crate::env::sleep;
+use crate::env::{Reading, sleep};
 use crate::error::{Error, Result};
-use crate::expiry::DefaultMillis;
+use crate::expiry::{DefaultMillis, Judge};
 use crate::hash::hash_key;
 use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
@@ -118,7 +118,8 @@ impl Engine {
                 states,
             };
             let turn = self.turn.lock();
-            self.commit(turn, &prepared)
+            let reading = self.clock.read();
+            self.commit(turn, reading, &prepared)
         })
     }
 
@@ -152,7 +153,8 @@ impl Engine {
             states: &writes.states,
         };
         let turn = self.turn.lock();
-        self.commit(turn, &prepared)
+        let reading = self.clock.read();
+        self.commit(turn, reading, &prepared)
     }
 
     /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile: then again.
@@ -165,8 +167,9 @@ impl Engine {
     ) -> Result<bool> {
         loop {
             self.admit(state)?;
-            let picture = state.pin();
+            // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
             let latest = self.latest();
+            let picture = state.pin();
             let judge = self.judge(state);
             let found = self.newest_live(&picture, key, latest, &judge)?;
             let seen = found.as_ref().map(|found| found.header);
@@ -201,10 +204,11 @@ impl Engine {
                     states,
                 };
                 let turn = self.turn.lock();
-                if self.has_changed(state, key, latest, seen.as_ref()) {
+                let reading = self.clock.read();
+                if self.has_changed(state, key, latest, seen.as_ref(), reading.now) {
                     return Ok(false);
                 }
-                self.commit(turn, &prepared).map(|()| true)
+                self.commit(turn, reading, &prepared).map(|()| true)
             })?;
             if committed {
                 return Ok(true);
@@ -212,16 +216,19 @@ impl Engine {
         }
     }
 
-    /// In the turn: whether a key is no longer as it was seen: written since `latest`, or expired since.
+    /// In the turn: whether a key is no longer as it was seen: written since `latest`, or expired at `now`, the moment of
+    /// the stamp.
     fn has_changed(
         &self,
         state: &ContainerState,
         key: &[u8],
         latest: Seq,
         seen: Option<&Header>,
+        now: Timestamp,
     ) -> bool {
         let picture = state.picture();
-        let judge = self.judge(state);
+        let settings = state.settings();
+        let judge = Judge { settings, now };
         if state.flushed() > latest || seen.is_some_and(|header| judge.dead(header)) {
             return true;
         }
@@ -235,8 +242,14 @@ impl Engine {
             })
     }
 
-    /// The turn: stamps, logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
-    fn commit(&self, mut turn: MutexGuard<'_, Turn>, writes: &Prepared<'_>) -> Result<()> {
+    /// The turn: stamps with a reading taken in it, logs, inserts, publishes. Under [`Durability::Sync`] it ends before
+    /// the wait for the sync.
+    fn commit(
+        &self,
+        mut turn: MutexGuard<'_, Turn>,
+        reading: Reading,
+        writes: &Prepared<'_>,
+    ) -> Result<()> {
         self.check_writable()?;
         for state in writes.states {
             state.check()?;
@@ -244,7 +257,6 @@ impl Engine {
         let Turn {
             next_seq, appender, ..
         } = &mut *turn;
-        let reading = self.clock.read();
         let head = FrameHead {
             kind: FrameKind::Batch,
             first_seq: *next_seq,
