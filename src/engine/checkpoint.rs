@@ -30,12 +30,11 @@ impl Engine {
         let (tables, wal) = (to.join(file_name::TABLES_DIR), to.join(file_name::WAL_DIR));
         fs.create_dir_all(&tables)?;
         fs.create_dir_all(&wal)?;
+        let turn = self.turn.lock();
         let manifest = self.manifest.lock();
         let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
-        let end = {
-            let _turn = self.turn.lock();
-            log.end()
-        };
+        let end = log.end();
+        drop(turn);
         log.sync_to(end)?;
         for id in catalogue.tables() {
             let name = file_name::table(id);
