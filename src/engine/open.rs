@@ -116,6 +116,10 @@ impl Engine {
             sync_signal: Arc::default(),
             threads: Mutex::new(vec![]),
         });
+        if !options.read_only {
+            // What was recovered may be more than writers are let go beyond, and only writers seal.
+            engine.seal_when_full(&mut engine.turn.lock());
+        }
         if !options.read_only && options.background == Background::Threads {
             *engine.threads.lock() = Engine::start_threads(&engine)?;
         }

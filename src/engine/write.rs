@@ -312,7 +312,7 @@ impl Engine {
     }
 
     /// Seals the largest memtables until the active ones fit their budget again.
-    fn seal_when_full(&self, turn: &mut Turn) {
+    pub(super) fn seal_when_full(&self, turn: &mut Turn) {
         if turn.active_bytes < self.options.memtable_bytes {
             return;
         }
