@@ -293,6 +293,13 @@ fn free_segment(fs: &dyn Fs, wal_dir: &Path) -> Result<u64> {
     Ok(numbers.max().map_or(1, |highest| highest + 1))
 }
 
+/// Above every table in the folder: those that a manifest with a torn tail does not name stay for one opening more.
+fn free_table(fs: &Arc<dyn Fs>, tables_dir: &Path) -> Result<u64> {
+    let names = fs.list(tables_dir)?;
+    let tables = names.iter().filter_map(|name| file_name::parse_table(name));
+    Ok(tables.max().map_or(1, |highest| highest.0 + 1))
+}
+
 fn open_containers(
     fs: &dyn Fs,
     tables_dir: &Path,
@@ -426,6 +433,7 @@ fn write_anew(
     }
     log.sync_to(log.end())?;
     found.catalogue.log = first;
+    found.catalogue.next_table = found.catalogue.next_table.max(free_table(fs, &tables_dir)?);
     found.catalogue.used = found.catalogue.used.max(found.last_seq);
     found.catalogue.edit += 1;
     let number = found.manifest_number + 1;
