@@ -50,6 +50,10 @@ impl Engine {
             .write()
             .insert(name.to_owned(), state.clone());
         self.note_unlogged(seq);
+        drop(turn);
+        // Under Sync, writes before it may wait for their sync, and its number with them: a snapshot taken from now on is
+        // to know the container.
+        self.make_visible(seq)?;
         Ok(state)
     }
 

@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// What was read to be relied on becomes visible and durable, as far as the durability asks.
-    fn make_visible(&self, seq: Seq) -> Result<()> {
+    pub(super) fn make_visible(&self, seq: Seq) -> Result<()> {
         if self.published() < seq {
             self.sync()?;
         }
