@@ -9,9 +9,10 @@
 //! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
 //!
-//! A write that fails leaves no whole frame, so its edit never happened, and the next one takes its place. After a sync
-//! that failed nobody knows what is durable: the error is latched, nothing more is committed, and nothing that the failed
-//! edit named may be removed.
+//! A write that finds no room leaves no whole frame, so its edit never happened, and the next one takes its place. After
+//! another failure of a write, or of a sync, nobody knows what is durable: the error is latched, nothing more is
+//! committed, and nothing that the failed edit named may be removed. A new manifest that fails before it has its name is
+//! none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,7 +117,7 @@ pub struct Manifest {
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
-    /// A sync failed: what is durable is unknown.
+    /// A write or a sync failed: what is durable is unknown.
     uncertain: Option<Error>,
     catalogue: Catalogue,
 }
@@ -169,10 +170,13 @@ impl Manifest {
         next.apply(&edit)
             .expect("the engine's edits fit its catalogue");
         if self.len > ROLL_BYTES.max(4 * self.first_len) {
-            self.roll(next)
-        } else {
-            self.append(&edit, next)
+            match self.roll(next.clone()) {
+                // An edit that gives back room takes little: the manifest may as well be longer.
+                Err(error) if error.is_full() && !self.is_uncertain() => {}
+                done => return done,
+            }
         }
+        self.append(&edit, next)
     }
 
     fn append(&mut self, edit: &Edit, next: Catalogue) -> Result<()> {
@@ -184,6 +188,9 @@ impl Manifest {
         if let Err(error) = self.file.write_at(self.len, &frame) {
             // What part of it was written is overwritten next time, or is a torn tail.
             let _ = self.file.truncate(self.len);
+            if !error.is_full() {
+                self.uncertain = Some(error.clone());
+            }
             return Err(error);
         }
         self.file
@@ -195,9 +202,15 @@ impl Manifest {
     }
 
     fn roll(&mut self, next: Catalogue) -> Result<()> {
-        let number = self.number + 1;
-        let written = write_whole(self.fs.as_ref(), &self.dir, number, &next);
-        let (file, len) = written.inspect_err(|error| self.uncertain = Some(error.clone()))?;
+        let (fs, number) = (self.fs.as_ref(), self.number + 1);
+        let path = self.dir.join(file_name::manifest(number));
+        let written = write_whole(fs, &self.dir, number, &next);
+        let (file, len) = written.inspect_err(|error| {
+            // With its name it counts, durably or not; without, nothing has happened.
+            if !matches!(fs.len(&path), Ok(None)) {
+                self.uncertain = Some(error.clone());
+            }
+        })?;
         let old = self.dir.join(file_name::manifest(self.number));
         (
             self.number,
@@ -238,8 +251,9 @@ pub fn write_whole(
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
     );
     let file = fs.create(&temporary)?;
-    file.write_at(0, &bytes)?;
-    file.sync()?;
+    file.write_at(0, &bytes)
+        .and_then(|()| file.sync())
+        .inspect_err(|_| drop(fs.remove(&temporary)))?;
     fs.rename(&temporary, &path)?;
     fs.sync_dir(dir)?;
     Ok((file, bytes.len() as u64))
