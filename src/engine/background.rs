@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest such wait.
 const RETRY_MOST: Duration = Duration::from_secs(8);
 
-/// A budget's wait is slept in pieces of this length, so that closing need not wait for it.
+/// A budget's wait is slept in pieces of this length, so that neither closing nor another rate need wait for it.
 const NAP: Duration = Duration::from_millis(20);
 
 impl Engine {
@@ -759,9 +759,9 @@ impl Host for Writer<'_> {
             if engine.closing.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            let nap = wait.min(NAP);
-            sleep(nap);
-            wait -= nap;
+            sleep(wait.min(NAP));
+            // Asked anew: the rate may have changed.
+            wait = engine.budget.lock().grant(0, monotonic());
         }
         Ok(())
     }
