@@ -16,13 +16,14 @@
 //! dated run into one that never ends costs `HOLD_NEVER` more a byte. From a simulation of the whole policy, which found
 //! neighbours merged without these prices to take 1.7 times the space.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::expiry::{Census, Judge};
+use crate::expiry::{Census, Judge, Settings};
 use crate::record::Header;
-use crate::table::Table;
+use crate::table::{Sampled, Table};
 use crate::types::{Seq, TableId, Timestamp};
 use crate::version::{Run, RunId, Version};
 
@@ -103,6 +104,18 @@ pub fn oldest_dead(census: &Census, judge: &Judge) -> Option<Timestamp> {
         .into_iter()
         .chain(by_floor.then(|| settings.override_floor.before(1)))
         .min()
+}
+
+/// As [`oldest_dead`], for a run. What was written under today's floors holds nothing that they hold down, though its
+/// census may look so: it tells nothing of one record's number and end together.
+pub fn oldest_dead_in_run(run: &Run, judge: &Judge) -> Option<Timestamp> {
+    let floor_seq = judge.settings.floor_seq;
+    let is_judged = |table: &Arc<Table>| table.settings().floor_seq >= floor_seq;
+    let mut judge = *judge;
+    if run.shared.iter().all(is_judged) {
+        judge.settings = Settings::new(judge.settings.default);
+    }
+    oldest_dead(&run.census, &judge)
 }
 
 /// When the bytes of an item that expired at `expiry` beside these are to be gone.
@@ -231,7 +244,7 @@ fn few_range_deletes(version: &Version, snapshots: &[Seq]) -> Option<Choice> {
 
 fn on_time(version: &Version, judge: &Judge, goals: &Goals) -> Option<Choice> {
     let due = version.runs.iter().filter_map(|run| {
-        let expiry = oldest_dead(&run.census, judge)?;
+        let expiry = oldest_dead_in_run(run, judge)?;
         let deadline = deadline(expiry, &run.census, judge, goals);
         // A run that ends before its deadline is dropped for nothing then.
         let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
@@ -347,26 +360,29 @@ fn most_superseded(
     enough: f64,
 ) -> Option<(f64, Vec<RunId>)> {
     let sample = Sample::of(version);
-    let mut oldest: HashMap<u64, usize> = HashMap::new();
+    let mut records: Vec<(usize, &Sampled)> = vec![];
     for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |record| {
-            oldest.insert(record.hash, at);
-        });
+        sample.each_in(run, |record| records.push((at, record)));
     }
-    let mut newer: HashMap<u64, Seq> = HashMap::new();
+    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
     let mut freed = vec![0.0; version.runs.len()];
     let mut bytes = vec![0.0; version.runs.len()];
-    for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |record| {
-            let weight = record.weight as f64 * sample.scale;
+    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
+        let oldest = versions[versions.len() - 1].1.header.seq;
+        for (nth, &(at, record)) in versions.iter().enumerate() {
+            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
             bytes[at] += weight;
-            let hidden_by = newer.insert(record.hash, record.header.seq);
-            if hidden_by.is_some_and(|newer| !seen_between(snapshots, record.header.seq, newer)) {
-                freed[at] += weight;
-            } else if judge.dead(&record.header) {
-                freed[oldest[&record.hash]] += weight;
-            }
-        });
+            // A merge frees it when it takes in the newer version, or all that the dead one hides.
+            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
+                Some((newer, by)) if !seen_between(snapshots, seq, by.header.seq) => newer.max(at),
+                _ if judge.dead(&record.header) && !seen_between(snapshots, oldest, seq) => {
+                    let places = versions[nth..].iter().map(|version| version.0);
+                    places.max().unwrap_or(at)
+                }
+                _ => continue,
+            };
+            freed[with] += weight;
+        }
     }
     let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
     for at in 0..version.runs.len() {
@@ -419,7 +435,7 @@ impl Sample {
     }
 
     /// Every sampled record of a run, newest version of a key first.
-    pub fn each_in(&self, run: &Run, mut visit: impl FnMut(&crate::table::Sampled)) {
+    pub fn each_in<'a>(&self, run: &'a Run, mut visit: impl FnMut(&'a Sampled)) {
         let entries = run.shared.iter().flat_map(|table| &table.sample().records);
         entries
             .filter(|entry| self.holds(entry.hash))

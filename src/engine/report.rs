@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::compact::{Estimate, Estimator, Sample, expired_in_run, oldest_dead};
+use crate::compact::{
+    Estimate, Estimator, Sample, expired_in_run, oldest_dead, oldest_dead_in_run,
+};
 use crate::counters::{ContainerStats, Stats};
 use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
@@ -22,7 +24,7 @@ impl Engine {
         let in_runs = version
             .runs
             .iter()
-            .filter_map(|run| oldest_dead(&run.census, &judge));
+            .filter_map(|run| oldest_dead_in_run(run, &judge));
         let in_memory = picture
             .buffers()
             .filter(|buffer| !buffer.memtable.is_empty())
