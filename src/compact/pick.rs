@@ -179,7 +179,7 @@ pub fn pick(version: &Version, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
 }
 
 /// The tables that matter no more.
-fn ended(version: &Version, snapshots: &[Seq], judge: &Judge) -> Vec<TableId> {
+pub fn ended(version: &Version, snapshots: &[Seq], judge: &Judge) -> Vec<TableId> {
     let tables = || {
         version
             .runs

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compact::{
-    Choice, Goals, Host, Job, Output, forecast, oldest_dead, pick, pick_all, plan, run, start_by,
+    Choice, Goals, Host, Job, Output, ended, forecast, oldest_dead, pick, pick_all, plan, run,
+    start_by,
 };
 use crate::engine::core::Engine;
 use crate::engine::read::Source;
@@ -148,12 +149,19 @@ impl Engine {
         Ok(self.flush_step()? || self.merge_step()?)
     }
 
-    /// Flushes one memtable that is full or holds what is long dead, or trims the log.
+    /// Flushes one memtable that is full or holds what is long dead, or trims the log. A container whose flush fails does
+    /// not keep the others waiting.
     fn flush_step(&self) -> Result<bool> {
+        let mut done = Ok(false);
         for state in self.all_states() {
-            if self.flush_one(&state)? {
-                return Ok(true);
+            match self.flush_one(&state) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                failed => done = failed,
             }
+        }
+        if done.is_err() {
+            return done;
         }
         for state in self.all_states() {
             if self.memory_is_due(&state) {
@@ -291,18 +299,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges, rewrites or drops runs of one container; false when there is nothing to do in any.
+    /// Merges, rewrites or drops runs of one container; false when there is nothing to do in any. What is dropped costs
+    /// nothing and may make room, so it comes before every merge. A container in which something fails does not keep the
+    /// others waiting.
     fn merge_step(&self) -> Result<bool> {
         let _merging = self.merging.lock();
-        for state in self.all_states() {
-            let picture = state.pin();
-            let judge = self.judge_settled(&state);
-            let choice = self.pick(&picture, &judge);
-            if self.carry_out(&state, &picture, judge, choice)? {
+        let states = self.all_states();
+        for state in &states {
+            let (version, judge) = (state.pin().version.clone(), self.judge_settled(state));
+            let tables = ended(&version, &self.snapshots.list(), &judge);
+            if !tables.is_empty() {
+                self.drop_tables(state, &tables, judge.now)?;
                 return Ok(true);
             }
         }
-        Ok(false)
+        let mut done = Ok(false);
+        for state in &states {
+            let picture = state.pin();
+            let judge = self.judge_settled(state);
+            let choice = self.pick(&picture, &judge);
+            match self.carry_out(state, &picture, judge, choice) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                failed => done = failed,
+            }
+        }
+        done
     }
 
     /// Does what was chosen from `picture` by `judge`; false when that is nothing.
