@@ -625,7 +625,8 @@ impl Engine {
         let holds_oldest =
             |state: &Arc<ContainerState>| state.picture().active.segment() == Some(oldest);
         let Some(state) = self.all_states().into_iter().find(holds_oldest) else {
-            return Ok(false);
+            // Nobody does since its container was dropped.
+            return self.advance_log(oldest);
         };
         if state.picture().active.memtable.bytes() > self.options.memtable_bytes / 16 {
             self.seal_one(&state);
@@ -638,12 +639,21 @@ impl Engine {
             let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
             relog(&state, &head, appender)?;
         }
+        self.advance_log(oldest)?;
+        Ok(true)
+    }
+
+    /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
+    fn advance_log(&self, oldest: u64) -> Result<bool> {
         self.sync_and_publish()?;
         let mut manifest = self.manifest.lock();
         let first = self.first_needed_segment(None)?;
+        if first == oldest {
+            return Ok(false);
+        }
         self.edit_locked(&mut manifest, vec![Change::Log(first)], Timestamp(0))?;
         drop(manifest);
-        log.release_before(first)?;
+        self.log()?.release_before(first)?;
         Ok(true)
     }
 }
