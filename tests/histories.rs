@@ -1,0 +1,438 @@
+//! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
+
+const START: u64 = 1_800_000_000_000;
+const PATH: &str = "/db";
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .memtable_bytes(4 << 10)
+        .max_runs(2)
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .sizes(256, 4 << 10, 4 << 10)
+}
+
+fn stepped(sim: &Sim) -> (Database, ManualClock) {
+    let clock = ManualClock::new(START);
+    (
+        options(sim, &clock)
+            .memtable_bytes(64 << 10)
+            .stepped()
+            .open(PATH)
+            .unwrap(),
+        clock,
+    )
+}
+
+/// Does it on a thread of its own, and fails when it takes too long.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    let result = is_done.recv_timeout(Duration::from_secs(120));
+    if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = result {
+        panic!("it never ends");
+    }
+    thread.join().unwrap();
+}
+
+/// Background work ends when there is nothing left to gain.
+#[track_caller]
+fn comes_to_rest(db: &Database) {
+    let steps = (0..100).take_while(|_| db.step().unwrap()).count();
+    assert!(steps < 100, "it goes on for ever:\n{}", db.describe());
+}
+
+// Reading a key through a picture from before a number was published loses the write in between.
+#[test]
+fn an_update_sees_what_was_written_while_memtables_are_sealed() {
+    in_time(|| {
+        let clock = ManualClock::new(START);
+        let db = options(&Sim::new(1), &clock).open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        // Fills memtables, so that pictures change all the time.
+        let filler = std::thread::spawn({
+            let (c, stop) = (c.clone(), stop.clone());
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    c.put("filler", [0; 2_000]).unwrap();
+                }
+            }
+        });
+        let count = |c: ebbtide::Container| {
+            for _ in 0..500 {
+                let add = |item: Option<&ebbtide::Item>| {
+                    let before = item.map_or(0, |item| {
+                        u64::from_le_bytes(item.value()[..].try_into().unwrap())
+                    });
+                    Update::Put((before + 1).to_le_bytes().to_vec(), Ttl::Inherit)
+                };
+                assert!(c.update("count", add).unwrap());
+            }
+        };
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let c = c.clone();
+                std::thread::spawn(move || count(c))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        filler.join().unwrap();
+        assert_eq!(c.get("count").unwrap().unwrap(), 1_500u64.to_le_bytes());
+    });
+}
+
+/// A clock on which a millisecond passes with every look at it.
+struct Restless(AtomicU64);
+
+impl Clock for Restless {
+    fn wall(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+// What a conditional write was shown is judged again at its stamp, and not a moment before.
+#[test]
+fn a_touch_never_restarts_what_is_expired_at_its_stamp() {
+    let db = Options::new()
+        .clock(Restless(AtomicU64::new(START)))
+        .fs(Arc::new(Sim::new(1)))
+        .stepped()
+        .open(PATH)
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    for life in 1..40 {
+        c.put_with_ttl("k", "v", Ttl::After(Duration::from_millis(life)))
+            .unwrap();
+        let Some(before) = c.item("k").unwrap() else {
+            continue;
+        };
+        if c.touch("k").unwrap()
+            && let Some(after) = c.item("k").unwrap()
+        {
+            assert!(
+                after.written_at() < before.expires_at().unwrap(),
+                "with {life} ms"
+            );
+        }
+    }
+}
+
+// A checkpoint takes the locks in the order in which a change of settings does.
+#[test]
+fn checkpoints_and_changes_of_settings_do_not_wait_for_each_other() {
+    in_time(|| {
+        let clock = ManualClock::new(START);
+        let db = options(&Sim::new(1), &clock).open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let changer = std::thread::spawn({
+            let (c, stop) = (c.clone(), stop.clone());
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+                }
+            }
+        });
+        for n in 0..200 {
+            c.put("k", "v").unwrap();
+            db.checkpoint(format!("/copy-{n}")).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        changer.join().unwrap();
+    });
+}
+
+// Under Sync the number of a container stands behind writes that wait for their sync.
+#[test]
+fn a_snapshot_knows_every_container_that_was_there() {
+    in_time(|| {
+        let clock = ManualClock::new(START);
+        let options = options(&Sim::new(1), &clock).durability(Durability::Sync);
+        let db = options.open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let writer = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    c.put("k", "v").unwrap();
+                }
+            }
+        });
+        for n in 0..300 {
+            let name = format!("c-{n}");
+            db.container(&name).unwrap();
+            let known = db.snapshot().container(&name).map(drop);
+            stop.store(known.is_err() || n == 299, Ordering::Relaxed);
+            known.unwrap();
+        }
+        writer.join().unwrap();
+    });
+}
+
+// Only writers seal memtables; when a recovered one is larger than they are let go beyond, opening must.
+#[test]
+fn writing_goes_on_after_more_was_recovered_than_may_be_unflushed() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let large = options(&sim, &clock).stepped().memtable_bytes(8 << 20);
+    let db = large.open(PATH).unwrap();
+    for n in 0..60 {
+        db.container(format!("c-{n}"))
+            .unwrap()
+            .put("k", "v")
+            .unwrap();
+    }
+    let db = options(&sim.kill(), &clock)
+        .on_stall(Stall::Fail)
+        .open(PATH)
+        .unwrap();
+    let c = db.container("c-7").unwrap();
+    let started = Instant::now();
+    while let Err(error) = c.put("k", "w") {
+        assert!(started.elapsed() < Duration::from_secs(60), "{error}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// A merge that waits for a low budget asks again what the budget is.
+#[test]
+fn a_higher_background_rate_counts_at_once() {
+    in_time(|| {
+        let clock = ManualClock::new(START);
+        let db = options(&Sim::new(1), &clock)
+            .memtable_bytes(16 << 20)
+            .background_rate(1)
+            .open(PATH)
+            .unwrap();
+        let c = db.container("c").unwrap();
+        for _ in 0..2 {
+            c.put("k", vec![7; 2 << 20]).unwrap();
+            c.put("l", vec![7; 2 << 20]).unwrap();
+            db.flush().unwrap();
+        }
+        let compaction = std::thread::spawn({
+            let db = db.clone();
+            move || db.compact().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        db.set_background_rate(1 << 40);
+        compaction.join().unwrap();
+    });
+}
+
+// What is behind an edit that was made durable is never undone, whatever fails after it.
+#[test]
+fn a_flush_that_fails_to_trim_the_log_keeps_its_tables() {
+    let write = |fail_at: u64| {
+        let sim = Sim::new(1);
+        let (db, clock) = stepped(&sim);
+        let c = db.container("c").unwrap();
+        for n in 0..16u32 {
+            c.put(n.to_be_bytes(), [n as u8; 2_000]).unwrap();
+        }
+        db.sync().unwrap();
+        let before = sim.operations();
+        let (at, kind) = (before + fail_at, ErrorKind::Other);
+        sim.fail(FaultPlan {
+            at,
+            kind,
+            lasting: false,
+        });
+        let _ = db.flush();
+        let is_over = sim.operations() < at;
+        sim.heal();
+        for sim in [sim.kill(), sim.power_cut(fail_at)] {
+            let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+            let c = db.container("c").unwrap();
+            let found = c.iter().map(|item| item.unwrap()).count();
+            assert_eq!(found, 16, "after a failure at {fail_at}");
+        }
+        for n in 0..16u32 {
+            assert!(c.contains(n.to_be_bytes()).unwrap());
+        }
+        is_over
+    };
+    let mut fail_at = 1;
+    while !write(fail_at) {
+        fail_at += 1;
+    }
+    assert!(fail_at > 10, "a flush takes some operations");
+}
+
+/// The name of the newest file in a folder that ends so.
+fn newest(sim: &Sim, dir: &str, start: &str) -> String {
+    let names = sim.list(Path::new(dir)).unwrap();
+    let name = names
+        .into_iter()
+        .filter(|name| name.starts_with(start))
+        .max();
+    format!("{dir}/{}", name.expect("there is one"))
+}
+
+// After a manifest with a torn tail unnamed tables stay for a while, and their numbers are taken.
+#[test]
+fn a_flush_does_not_meet_a_table_that_was_left_behind() {
+    let sim = Sim::new(1);
+    let (db, clock) = stepped(&sim);
+    db.container("c").unwrap().put("k", "v").unwrap();
+    db.flush().unwrap();
+    let sim = sim.kill();
+    let last = newest(&sim, "/db/tables", "0");
+    let number: u64 = last["/db/tables/".len()..][..6].parse().unwrap();
+    let next = format!("/db/tables/{:06}.table", number + 1);
+    drop(sim.create(Path::new(&next)).unwrap());
+    let manifest = newest(&sim, "/db", "manifest-");
+    let file = sim.open(Path::new(&manifest)).unwrap();
+    file.write_at(file.len().unwrap(), b"torn").unwrap();
+    drop(file);
+    let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+    db.container("c").unwrap().put("k", "w").unwrap();
+    db.flush().unwrap();
+}
+
+// No room for a new manifest is no reason to end: the old one grows on.
+#[test]
+fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
+    let sim = Sim::new(1);
+    let (db, _) = stepped(&sim);
+    let c = db.container("c").unwrap();
+    let change = |n: u64| c.set_default_ttl(DefaultTtl::After(Duration::from_secs(1 + n % 9)));
+    let manifest = newest(&sim, PATH, "manifest-");
+    let len = || sim.len(Path::new(&manifest)).unwrap().unwrap();
+    let mut n = 0;
+    while len() <= 1 << 20 {
+        change(n).unwrap();
+        n += 1;
+    }
+    for fail_at in 1..3 {
+        let (at, kind) = (sim.operations() + fail_at, ErrorKind::StorageFull);
+        sim.fail(FaultPlan {
+            at,
+            kind,
+            lasting: false,
+        });
+        change(n).unwrap();
+    }
+    let left = sim.list(Path::new(PATH)).unwrap();
+    assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
+    change(n).unwrap();
+    assert_ne!(
+        newest(&sim, PATH, "manifest-"),
+        manifest,
+        "with room it is written anew"
+    );
+}
+
+// A run's census tells nothing of one record's number and end together.
+#[test]
+fn what_only_seems_to_be_held_down_by_a_floor_is_not_rewritten_for_ever() {
+    let (db, clock) = stepped(&Sim::new(1));
+    let c = db.container("c").unwrap();
+    c.put_with_ttl("before", "v", Ttl::Never).unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    c.put_with_ttl("after", "v", Ttl::Until(UNIX_EPOCH))
+        .unwrap();
+    db.flush().unwrap();
+    clock.advance(Duration::from_secs(100_000));
+    db.confirm_clock();
+    comes_to_rest(&db);
+    assert!(c.contains("after").unwrap());
+    assert_eq!(c.stats().oldest_unreclaimed, None);
+}
+
+// A snapshot keeps what tombstones hide, and so the tombstones.
+#[test]
+fn tombstones_that_a_snapshot_keeps_are_not_rewritten_for_ever() {
+    let (db, _) = stepped(&Sim::new(1));
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let key = |n: u32| format!("{n:0>200}");
+    for n in 0..40 {
+        let ttl = [Ttl::Never, Ttl::After(Duration::from_secs(86_400))][n as usize % 2];
+        c.put_with_ttl(key(n), "", ttl).unwrap();
+    }
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    (0..40).for_each(|n| c.delete(key(n)).unwrap());
+    db.flush().unwrap();
+    comes_to_rest(&db);
+    assert_eq!(snapshot.container("c").unwrap().iter().count(), 40);
+    drop(snapshot);
+    db.compact().unwrap();
+    assert_eq!(c.stats().disk_bytes, 0, "{}", db.describe());
+}
+
+// One damaged container does not keep the others from giving back what has ended.
+#[test]
+fn what_has_ended_goes_though_another_container_is_damaged() {
+    let sim = Sim::new(1);
+    let (db, clock) = stepped(&sim);
+    let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
+    for n in 0..4u32 {
+        a.put(n.to_be_bytes(), [1; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    let tables = sim.list(Path::new("/db/tables")).unwrap();
+    b.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
+        .unwrap();
+    b.put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let sim = sim.kill();
+    for table in tables {
+        let file = sim.open(&Path::new("/db/tables").join(table)).unwrap();
+        file.write_at(20, &[0xaa; 16]).unwrap();
+    }
+    let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+    clock.advance(Duration::from_secs(60));
+    for _ in 0..10 {
+        let _ = db.step();
+    }
+    assert!(db.step().is_err(), "the damage is told of");
+    assert_eq!(db.container("b").unwrap().stats().disk_bytes, 0);
+}
+
+// The log is given back, too, when nothing is left of the containers that held it.
+#[test]
+fn a_dropped_container_holds_no_log() {
+    let (db, _) = stepped(&Sim::new(1));
+    let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
+    for _ in 0..8 {
+        a.put("k", [0; 2_000]).unwrap();
+        // The second is flushed again and again; the first holds the log all the while.
+        for _ in 0..40 {
+            b.put("k", [0; 1_000]).unwrap();
+        }
+        while db.container("b").unwrap().stats().memtable_bytes > 70_000 {
+            assert!(db.step().unwrap());
+        }
+    }
+    db.drop_container("a").unwrap();
+    db.drop_container("b").unwrap();
+    comes_to_rest(&db);
+    let (ring, most) = (4 << 20, 4 * (64 << 10));
+    assert!(db.stats().log_bytes <= ring + most, "{:?}", db.stats());
+}
