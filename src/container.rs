@@ -22,10 +22,6 @@ use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl};
 pub struct Value(Bytes);
 
 impl Value {
-    pub(crate) fn new(bytes: Bytes) -> Self {
-        Value(bytes)
-    }
-
     /// The bytes as [`bytes::Bytes`], without a copy.
     pub fn into_bytes(self) -> Bytes {
         self.0

@@ -25,8 +25,6 @@ impl Counter {
 pub struct Counters {
     /// Bytes of keys and values that were put.
     pub bytes_put: Counter,
-    /// Bytes written to the log.
-    pub bytes_logged: Counter,
     /// Bytes of tables written by flushes.
     pub bytes_flushed: Counter,
     /// Bytes of tables written by merges and rewrites.

@@ -1,6 +1,35 @@
-//! Ebbtide is an embeddable storage engine for data with a deadline.
+//! Ebbtide is an embeddable storage engine for data with a deadline: sessions, tokens, caches, idempotency keys, rate
+//! limits, telemetry, logs. An item is gone for every reader in the millisecond in which it expires; its bytes leave the
+//! disk soon after, mostly by whole files that are unlinked without being read.
+//!
+//! A [`Database`] is a folder that one process has open. In it are [`Container`]s: named, ordered sets of [`Item`]s, each
+//! with a default ttl that can be changed at any time, in an instant, for everything in it. Items may have a [`Ttl`] of
+//! their own. [`Batch`]es write to several containers at once, [`Snapshot`]s read them as they were written at one moment.
+//!
+//! ```
+//! use std::time::Duration;
+//! use ebbtide::{DefaultTtl, ManualClock, Options, Ttl};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let clock = ManualClock::new(1_800_000_000_000); // time stands until it is moved: for tests
+//! let db = Options::new().clock(clock.clone()).open(folder.path())?;
+//! let tokens = db.container("tokens")?;
+//! tokens.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))?;
+//!
+//! tokens.put("short", "one minute, the default")?;
+//! tokens.put_with_ttl("long", "an hour", Ttl::After(Duration::from_secs(3_600)))?;
+//! clock.advance(Duration::from_secs(60));
+//! assert!(tokens.get("short")?.is_none());
+//! assert_eq!(tokens.iter().count(), 1);
+//!
+//! tokens.set_default_ttl(DefaultTtl::Off)?; // from now on nothing expires,
+//! assert!(tokens.get("short")?.is_none()); // but what had expired stays gone
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The README states the promises, DESIGN.md how they are kept.
 
-#![allow(dead_code, unused_imports)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 // The order of these lines is the architecture: a module imports only from modules above its own line.
 //
@@ -35,6 +64,8 @@ mod container;
 mod db;
 mod inspect;
 pub mod json;
+#[doc(hidden)]
+pub mod internals;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
 pub use counters::{ContainerStats, Stats};
@@ -44,12 +75,6 @@ pub use error::{Error, Result};
 pub use inspect::{VerifyReport, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Ttl};
-
-/// What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::env::{Disk, FaultPlan, Fs, Sim};
-}
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

@@ -14,8 +14,6 @@
 
 use std::cmp::Ordering;
 
-use bytes::Bytes;
-
 use crate::coding::{Malformed, Reader, put_varint};
 use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
@@ -138,17 +136,6 @@ impl Head<'_> {
     pub fn weight(&self) -> u64 {
         (self.key.len() + self.value_len + 16) as u64
     }
-}
-
-/// A record that keeps what its bytes lie in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Kind, number, time, ttl.
-    pub header: Header,
-    /// 1 to 65 535 bytes.
-    pub key: Bytes,
-    /// Up to 64 MiB; empty for a tombstone.
-    pub value: Bytes,
 }
 
 /// Key up, sequence number down.

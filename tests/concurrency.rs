@@ -20,6 +20,8 @@ use support::random::Random;
 
 const KEYS: usize = 400;
 const WRITERS: u64 = 2;
+/// A slow machine goes on until this many reads and writes are done.
+const ENOUGH: u64 = 200;
 
 struct Stage {
     db: Database,
@@ -39,6 +41,11 @@ impl Stage {
 
     fn read(&self, count: usize) {
         self.reads.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn did_enough(&self) -> bool {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        count(&self.reads) > ENOUGH && count(&self.writes) > ENOUGH
     }
 
     fn wrote(&self) {
@@ -350,7 +357,9 @@ fn maintain(stage: &Stage, folder: &std::path::Path) {
                 stage.db.checkpoint(&path).unwrap();
                 see_checkpoint(&path);
             }
-            _ => drop((stage.db.stats(), stage.container("rising").stats())),
+            _ => {
+                let _ = (stage.db.stats(), stage.container("rising").stats());
+            }
         }
         std::thread::sleep(Duration::from_millis(random.below(20) as u64));
     }
@@ -418,7 +427,9 @@ fn play(options: Options, seconds: u64) {
         }
         let counters: Vec<_> = (0..2).map(|_| scope.spawn(|| count(shared))).collect();
         let began = Instant::now();
-        while shared.goes_on() && began.elapsed() < Duration::from_secs(seconds) {
+        while shared.goes_on()
+            && (began.elapsed() < Duration::from_secs(seconds) || !shared.did_enough())
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
         shared.stop.store(true, Ordering::Relaxed);
@@ -428,14 +439,15 @@ fn play(options: Options, seconds: u64) {
             .sum()
     });
     let claims = claims.into_inner();
-    check_totals(&stage.db, counted, claims);
+    check_totals("at the end", &stage.db, counted, claims);
     stage.db.close().unwrap();
     let (reads, writes) = (stage.reads.into_inner(), stage.writes.into_inner());
     drop(stage.db);
-    check_totals(&Database::open(&path).unwrap(), counted, claims);
+    let again = Database::open(&path).unwrap();
+    check_totals("reopened", &again, counted, claims);
     assert!(
-        reads > 100 && writes > 100,
-        "{reads} reads and {writes} writes are no load"
+        reads > ENOUGH && writes > ENOUGH,
+        "the loop went on until then"
     );
 }
 
@@ -448,18 +460,18 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-fn check_totals(db: &Database, counted: u64, claims: u64) {
+fn check_totals(when: &str, db: &Database, counted: u64, claims: u64) {
     let value = db.container("counters").unwrap().get("n").unwrap();
     assert_eq!(
         value.map_or(0, |bytes| number(&bytes)),
         counted,
-        "updates were lost"
+        "{when}: updates were lost"
     );
     let claimed = db.container("claimed").unwrap();
     assert_eq!(
         claimed.iter().map(Result::unwrap).count() as u64,
         claims,
-        "a key was created twice, or lost"
+        "{when}: a key was created twice, or lost"
     );
 }
 

@@ -241,9 +241,8 @@ fn probe(path: &Path, states: &[State]) -> Result<(), String> {
         }
     }
     // Background work meets the damage too.
-    match db.compact() {
-        Err(error) => names_the_damage(&error, path)?,
-        Ok(()) => {}
+    if let Err(error) = db.compact() {
+        names_the_damage(&error, path)?
     }
     Ok(())
 }

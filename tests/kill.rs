@@ -205,7 +205,7 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
         }
     }
     assert!(
-        total > kills,
+        total >= kills / 2,
         "{total} writes in {kills} lives: the children do not get to write"
     );
 }
@@ -228,12 +228,22 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
         .unwrap();
     let mut pipe = child.stdout.take().unwrap();
     let mut stderr = child.stderr.take().unwrap();
+    let (began, begins) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
-        let mut told = vec![];
-        pipe.read_to_end(&mut told).unwrap();
+        let (mut told, mut part) = (vec![], [0; 4_096]);
+        while let Ok(len @ 1..) = pipe.read(&mut part) {
+            told.extend_from_slice(&part[..len]);
+            if header(&told) < told.len() {
+                let _ = began.send(());
+            }
+        }
         told
     });
-    std::thread::sleep(Duration::from_millis(8 + millis));
+    // One in four is killed while it starts and opens, at whatever point it has come to; the others once they write.
+    if !seed.is_multiple_of(4) {
+        let _ = begins.recv();
+    }
+    std::thread::sleep(Duration::from_millis(millis));
     child.kill().unwrap();
     let status = child.wait().unwrap();
     let told = reader.join().unwrap();
@@ -245,15 +255,16 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
             String::from_utf8_lossy(&told)
         );
     }
-    // The test harness prints a few lines of its own first.
-    let header = told
-        .windows(TELLS.len())
-        .position(|window| window == TELLS)
-        .map_or(told.len(), |at| at + TELLS.len());
-    let numbers = told[header..]
+    let mut numbers = told[header(&told)..]
         .chunks_exact(8)
         .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
-    numbers.last().unwrap_or(0)
+    numbers.next_back().unwrap_or(0)
+}
+
+/// Where the numbers begin: the test harness prints a few lines of its own first.
+fn header(told: &[u8]) -> usize {
+    let at = told.windows(TELLS.len()).position(|window| window == TELLS);
+    at.map_or(told.len(), |at| at + TELLS.len())
 }
 
 /// Stands before the first number.

@@ -10,8 +10,7 @@ mod job;
 
 pub use job::{Host, Job, Output, forecast, run};
 pub use pick::{
-    Choice, Estimate, Estimator, Goals, Sample, Why, ended, expired_in_run, oldest_dead,
+    Choice, Estimate, Estimator, Goals, Sample, ended, expired_in_run, oldest_dead,
     oldest_dead_in_run, pick, pick_all, start_by,
 };
-pub use slot::{plan, slot_end};
-pub use verdict::{Elsewhere, Fate, Sentence, judge};
+pub use slot::plan;

@@ -16,14 +16,13 @@
 //! dated run into one that never ends costs `HOLD_NEVER` more a byte. From a simulation of the whole policy, which found
 //! neighbours merged without these prices to take 1.7 times the space.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use crate::expiry::{Census, Judge, Settings};
+use crate::expiry::{Census, Judge};
 use crate::record::Header;
-use crate::table::{Sampled, Table};
+use crate::table::Table;
 use crate::types::{Seq, TableId, Timestamp};
 use crate::version::{Run, RunId, Version};
 
@@ -90,13 +89,15 @@ pub enum Choice {
 }
 
 /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-/// change that set it.
-pub fn oldest_dead(census: &Census, judge: &Judge) -> Option<Timestamp> {
+/// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
+/// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
+pub fn oldest_dead(census: &Census, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
     let settings = &judge.settings;
     let by_clock = census
         .first_expiry(settings)
         .filter(|expiry| *expiry <= judge.now);
-    let by_floor = census.seq_min < settings.floor_seq
+    let by_floor = floor_seen < settings.floor_seq
+        && census.seq_min < settings.floor_seq
         && ((census.inheriting.tally.count > 0 && census.inheriting.min < settings.inherit_floor)
             || (census.overriding.tally.count > 0
                 && census.overriding.min < settings.override_floor));
@@ -106,16 +107,12 @@ pub fn oldest_dead(census: &Census, judge: &Judge) -> Option<Timestamp> {
         .min()
 }
 
-/// As [`oldest_dead`], for a run. What was written under today's floors holds nothing that they hold down, though its
-/// census may look so: it tells nothing of one record's number and end together.
+/// The same of a run; its tables were cleared of what the floors held down when they were written.
 pub fn oldest_dead_in_run(run: &Run, judge: &Judge) -> Option<Timestamp> {
-    let floor_seq = judge.settings.floor_seq;
-    let is_judged = |table: &Arc<Table>| table.settings().floor_seq >= floor_seq;
-    let mut judge = *judge;
-    if run.shared.iter().all(is_judged) {
-        judge.settings = Settings::new(judge.settings.default);
-    }
-    oldest_dead(&run.census, &judge)
+    let tables = run.shared.iter();
+    tables
+        .filter_map(|table| oldest_dead(table.census(), table.settings().floor_seq, judge))
+        .min()
 }
 
 /// When the bytes of an item that expired at `expiry` beside these are to be gone.
@@ -360,29 +357,32 @@ fn most_superseded(
     enough: f64,
 ) -> Option<(f64, Vec<RunId>)> {
     let sample = Sample::of(version);
-    let mut records: Vec<(usize, &Sampled)> = vec![];
+    let mut oldest: HashMap<u64, usize> = HashMap::new();
     for (at, run) in version.runs.iter().enumerate() {
-        sample.each_in(run, |record| records.push((at, record)));
+        sample.each_in(run, |record| {
+            oldest.insert(record.hash, at);
+        });
     }
-    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
+    let mut newest: HashMap<u64, Seq> = HashMap::new();
     let mut freed = vec![0.0; version.runs.len()];
     let mut bytes = vec![0.0; version.runs.len()];
-    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
-        let oldest = versions[versions.len() - 1].1.header.seq;
-        for (nth, &(at, record)) in versions.iter().enumerate() {
-            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
+    for (at, run) in version.runs.iter().enumerate() {
+        sample.each_in(run, |record| {
+            let weight = record.weight as f64 * sample.scale;
             bytes[at] += weight;
-            // A merge frees it when it takes in the newer version, or all that the dead one hides.
-            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
-                Some((newer, by)) if !seen_between(snapshots, seq, by.header.seq) => newer.max(at),
-                _ if judge.dead(&record.header) && !seen_between(snapshots, oldest, seq) => {
-                    let places = versions[nth..].iter().map(|version| version.0);
-                    places.max().unwrap_or(at)
+            let (header, newest) = (&record.header, newest.entry(record.hash).or_default());
+            if header.seq < *newest {
+                let needed = seen_between(snapshots, header.seq, *newest);
+                freed[at] += if needed { 0.0 } else { weight };
+            } else {
+                *newest = header.seq;
+                // Under an older snapshot it may have to go on hiding what is kept for that.
+                let hides = snapshots.first().is_some_and(|oldest| *oldest < header.seq);
+                if judge.dead(header) && !hides {
+                    freed[oldest[&record.hash]] += weight;
                 }
-                _ => continue,
-            };
-            freed[with] += weight;
-        }
+            }
+        });
     }
     let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
     for at in 0..version.runs.len() {
@@ -435,7 +435,7 @@ impl Sample {
     }
 
     /// Every sampled record of a run, newest version of a key first.
-    pub fn each_in<'a>(&self, run: &'a Run, mut visit: impl FnMut(&'a Sampled)) {
+    pub fn each_in(&self, run: &Run, mut visit: impl FnMut(&crate::table::Sampled)) {
         let entries = run.shared.iter().flat_map(|table| &table.sample().records);
         entries
             .filter(|entry| self.holds(entry.hash))

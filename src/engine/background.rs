@@ -189,7 +189,7 @@ impl Engine {
         }
         let judge = self.judge_settled(state);
         let census = picture.active.memtable.census();
-        oldest_dead(&census, &judge)
+        oldest_dead(&census, Seq(0), &judge)
             .is_some_and(|expiry| start_by(expiry, &census, &judge, &self.goals()) <= judge.now)
     }
 

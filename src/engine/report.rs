@@ -28,7 +28,7 @@ impl Engine {
         let in_memory = picture
             .buffers()
             .filter(|buffer| !buffer.memtable.is_empty())
-            .filter_map(|buffer| oldest_dead(&buffer.memtable.census(), &judge));
+            .filter_map(|buffer| oldest_dead(&buffer.memtable.census(), Seq(0), &judge));
         let oldest_unreclaimed = in_runs
             .chain(in_memory)
             .min()

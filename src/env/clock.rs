@@ -272,16 +272,6 @@ impl SettledClock {
         }
         (!reading.unsettled).then_some(reading.settled)
     }
-
-    /// What the wall says, for messages.
-    pub fn wall(&self) -> Timestamp {
-        Timestamp(self.clock.wall())
-    }
-
-    /// Uptime in milliseconds, for pacing.
-    pub fn uptime(&self) -> u64 {
-        self.clock.uptime()
-    }
 }
 
 #[cfg(test)]

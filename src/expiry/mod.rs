@@ -3,5 +3,5 @@
 mod rule;
 mod census;
 
-pub use census::{Census, Lane, Spread, Tally};
+pub use census::{Census, Spread, Tally};
 pub use rule::{DefaultMillis, Judge, Settings, stored_ttl_until, ttl_millis};

@@ -68,7 +68,6 @@ impl Tree {
         )??;
         Some(Entry {
             header: stored.header(),
-            value: stored.value(),
             stored,
             tree: self,
         })
@@ -417,8 +416,6 @@ impl Window {
 pub struct Entry<'a> {
     /// Kind, number, time, ttl.
     pub header: Header,
-    /// Where it lies.
-    pub value: &'a [u8],
     stored: Stored<'a>,
     tree: &'a Arc<Tree>,
 }

@@ -45,11 +45,10 @@ mod verify;
 
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
-pub use cursor::{RunCursor, TableCursor};
+pub use cursor::RunCursor;
 pub use format::TableMeta;
 pub use reader::{Expected, Found, Table, table_of};
-pub use statistics::{Sample, Sampled};
-pub use verify::TableReport;
+pub use statistics::Sampled;
 
 #[cfg(test)]
 mod tests;

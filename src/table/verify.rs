@@ -5,14 +5,13 @@
 //! between them unseen.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::coding::Malformed;
 use crate::error::{Error, Result};
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, order};
-use crate::table::block::{Block, Entry, Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::block::{Block, Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{FILTER_ALIGN, Footer};

@@ -14,15 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-pub use edit::{
-    Catalogue, Change, ContainerRecord, Edit, RangeDelete, RunId, RunRecord, TableRecord,
-};
+pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
 pub use manifest::{Loaded, Manifest, load, parse, write_whole};
 
 use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread};
-use crate::table::{BlockCache, Expected, Found, Table};
+use crate::table::{BlockCache, Expected, Found, Table, table_of};
 use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
 
 /// How many bytes of removed tables somebody still holds.
@@ -217,15 +215,10 @@ impl Run {
         self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
     }
 
-    /// The table that would hold the key.
+    /// The one table that can hold the key.
     #[inline]
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
-        let at = match self.shared.len() {
-            1 => 0,
-            _ => self.shared.partition_point(|table| table.last_key() < key),
-        };
-        let table = self.shared.get(at)?;
-        (table.first_key() <= key && key <= table.last_key()).then_some(table)
+        table_of(&self.shared, key)
     }
 
     /// The newest version of a key up to a sequence number.
@@ -300,14 +293,6 @@ impl Version {
         newest_first
             .find(|range| range.seq <= max && range.contains(key))
             .map_or(Seq(0), |range| range.seq)
-    }
-
-    /// The number of the oldest range delete above `seq` that covers the key.
-    pub fn covered_above(&self, key: &[u8], seq: Seq) -> Option<Seq> {
-        self.range_deletes
-            .iter()
-            .find(|range| range.seq > seq && range.contains(key))
-            .map(|range| range.seq)
     }
 }
 

@@ -30,9 +30,8 @@ mod store;
 mod writer;
 mod replay;
 
-pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position};
-pub use replay::{Frame, Replayed, SegmentSummary, replay};
-pub use segments::SegmentInfo;
+pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc};
+pub use replay::{Replayed, replay};
 pub use writer::{Appender, Log, LogOptions};
 
 #[cfg(test)]

@@ -54,11 +54,6 @@ impl Segment {
         self.header.start + self.file_len - HEADER_LEN as u64
     }
 
-    /// The file's name, for errors.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// A frame up to this number was appended. Only the appender calls it.
     #[inline]
     pub fn note(&self, last_seq: Seq) {

@@ -9,7 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::HEADER_LEN;
+use super::frame::{HEADER_LEN, Position};
+use super::replay::SegmentSummary;
+use super::segments::SegmentInfo;
 use super::*;
 use crate::env::{Disk, FaultPlan, Fs, Sim};
 use crate::error::{Error, Result};

@@ -13,10 +13,19 @@ use crate::env::File;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::hash::hash_key;
-use crate::record::{Head, Header, Kind, Record};
+use crate::record::{Head, Header, Kind};
+use crate::table::TableOptions;
+use crate::table::verify::TableReport;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
-use crate::table::{TableOptions, TableReport};
 use crate::types::{Compression, ContainerId, ItemTtl, Seq, TableId, Timestamp};
+
+/// A record as tests hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    header: Header,
+    key: bytes::Bytes,
+    value: bytes::Bytes,
+}
 
 /// A file in memory; clones share it.
 #[derive(Clone, Default)]

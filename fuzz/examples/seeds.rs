@@ -1,0 +1,268 @@
+//! Writes seeds/: a few small inputs for each target, from which mutation reaches the rest. Run it in this folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ebbtide::internals::{
+    Base, Census, ContainerId, FrameHead, FrameKind, Fs, Head, Header, ItemTtl, Kind, Log,
+    LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder, TableId,
+    TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
+};
+use ebbtide::{Compression, Result};
+use ebbtide_fuzz::TARGETS;
+
+const NOW: u64 = 1_772_366_400_000;
+
+fn main() -> Result<()> {
+    let mut seeds: Vec<(&str, Vec<u8>)> = vec![("batch", batch()), ("relog", relog())];
+    seeds.extend(headers().map(|header| ("header", header)));
+    seeds.extend(censuses().map(|census| ("census", census)));
+    seeds.extend(MANIFESTS.map(|lines| ("manifest", [b"\x20\0\x01", lines.as_bytes()].concat())));
+    seeds.extend(CHANGES.map(|lines| ("open", [b"\0\0\0", lines.as_bytes()].concat())));
+    seeds.push(("open", [b"\x01", &soup(5, 200)[..]].concat()));
+    for raw in [log(None)?, log(Some(512))?] {
+        seeds.push(("log", raw));
+    }
+    seeds.extend([1, 2].map(|mode| ("log", [&[mode][..], &soup(mode.into(), 600)].concat())));
+    for compression in [Compression::None, Compression::Lz4] {
+        let table = table(compression)?;
+        seeds.push(("table_file", [b"\0", &table[..]].concat()));
+        seeds.push(("table_file", [b"\x01", &table[..]].concat()));
+    }
+    for forged in [0, 1] {
+        seeds.push((
+            "table",
+            [&[forged, 1, 2, forged][..], &soup(9, 700)].concat(),
+        ));
+    }
+    seeds.extend(LINES.map(|line| ("json", line.into())));
+    seeds.extend([300, 900, 900, 2_000].map(|len| ("operations", soup(len as u64, len))));
+    for (name, _) in TARGETS {
+        let folder = Path::new("seeds").join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("seeds/ can be written");
+        let of_target = seeds.iter().filter(|(target, _)| *target == name);
+        for (number, (_, bytes)) in of_target.enumerate() {
+            std::fs::write(folder.join(number.to_string()), bytes).expect("it can be written");
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that a seed repeats (S. Vigna, splitmix64): a stream of choices, as good as any.
+fn soup(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31).to_le_bytes()
+    });
+    words.flatten().take(len).collect()
+}
+
+fn batch() -> Vec<u8> {
+    let (container, key, value) = (ContainerId(300), &b"key"[..], &b"value"[..]);
+    let put = |ttl| Op::Put {
+        container,
+        ttl,
+        key,
+        value,
+    };
+    let ops = [
+        put(WriteTtl::Absent),
+        put(WriteTtl::Never),
+        put(WriteTtl::Millis(60_000)),
+        put(WriteTtl::Until(Timestamp(NOW))),
+        Op::Delete { container, key },
+        Op::DeleteRange {
+            container,
+            from: key,
+            to: b"",
+        },
+    ];
+    let mut out = vec![];
+    ops.iter().for_each(|op| op.encode(&mut out));
+    out
+}
+
+fn header(seq: u64, kind: Kind, ttl: ItemTtl) -> Header {
+    Header {
+        kind,
+        seq: Seq(seq),
+        written_at: Timestamp(NOW + seq),
+        ttl,
+    }
+}
+
+fn relog() -> Vec<u8> {
+    let container = ContainerId(1);
+    let entries = [
+        Relogged::Record {
+            container,
+            header: header(77, Kind::Put, ItemTtl::Millis(60_000)),
+            key: b"key",
+            value: b"value",
+        },
+        Relogged::Record {
+            container,
+            header: header(78, Kind::Tombstone, ItemTtl::Absent),
+            key: b"key",
+            value: b"",
+        },
+        Relogged::Range {
+            container,
+            seq: Seq(79),
+            from: b"a",
+            to: b"b",
+        },
+    ];
+    let mut out = vec![];
+    entries.iter().for_each(|entry| entry.encode(&mut out));
+    out
+}
+
+fn headers() -> impl Iterator<Item = Vec<u8>> {
+    [ItemTtl::Absent, ItemTtl::Never, ItemTtl::Millis(60_000)]
+        .into_iter()
+        .map(|ttl| {
+            let mut out = vec![0, 7, 0, 9];
+            header(NOW, Kind::Put, ttl).encode(Base::default(), &mut out);
+            out
+        })
+}
+
+/// Settings (on without default, floors of one byte each) and the moment; then what is asked.
+fn censuses() -> impl Iterator<Item = Vec<u8>> {
+    let start = [1, 0, 9, 0, 9, 0, 9, 0, 200];
+    let (mut census, mut spread) = (Census::default(), Spread::default());
+    for seq in 1..200 {
+        let ttl = [ItemTtl::Absent, ItemTtl::Millis(1_000)][seq as usize % 2];
+        let header = header(seq, Kind::Put, ttl);
+        census.add(&Head {
+            header,
+            key: b"key",
+            value_len: 10,
+        });
+        let tally = Tally {
+            count: 1,
+            bytes: 29,
+        };
+        spread.add(Timestamp(NOW + seq * seq), tally);
+    }
+    let (mut decoded, mut decoded_spread) = (vec![0], vec![1]);
+    census.encode(&mut decoded);
+    spread.encode(&mut decoded_spread);
+    let gathered = [&[2][..], &soup(3, 200)].concat();
+    [decoded, decoded_spread, gathered]
+        .into_iter()
+        .map(move |asked| [&start[..], &asked].concat())
+}
+
+const MANIFESTS: [&str; 2] = [
+    concat!(
+        r#"{"number":1,"mark":1772366400000,"changes":[{"create_container":{"id":1,"name":"a","created":1,"#,
+        r#""compression":"none","settings":{"default":"off","inherit_floor":0,"override_floor":0,"#,
+        r#""floor_seq":0}}},{"log":1}]}"#,
+        "\n",
+        r#"{"number":2,"mark":1772366400001,"changes":[{"flushed":[1,9]},{"add_run":[1,{"id":1,"#,
+        r#""end":1772366460000,"placed":{"millis":60000},"applied":3,"tables":[{"id":1,"len":900,"#,
+        r#""crc":77}]}]},{"add_range_delete":[1,{"seq":8,"from":"6b","to":"6c"}]}]}"#,
+        "\n",
+        r#"{"number":3,"mark":1772366400001,"changes":[{"remove_run":[1,1]},{"remove_range_delete":[1,8]},"#,
+        r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10}]},"#,
+        r#"{"drop_container":1}]}"#,
+    ),
+    concat!(
+        r#"{"number":7,"mark":5,"changes":[{"log":4},{"used":{"seq":100,"table":5,"run":6,"#,
+        r#""container":7}}]}"#,
+    ),
+];
+
+const CHANGES: [&str; 4] = [
+    r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10}]}"#,
+    "{\"remove_run\":[1,1]}\n{\"drop_container\":2}",
+    r#"{"remove_run":[1,1]},{"add_run":[1,{"id":90,"end":1772366460000,"placed":"off","tables":[$0]}]}"#,
+    r#"{"flushed":[1,1000]},{"add_range_delete":[1,{"seq":900,"from":"6b"}]}"#,
+];
+
+const LINES: [&str; 5] = [
+    "id\n{\"id\":\"s-1\",\"user\":\"ada\",\"ttl\":1800}",
+    "_key\n{\"_key\":\"s-1\",\"_ts\":1772366400,\"ttl\":-1,\"_value\":\"plain text\"}",
+    "_key\n{\"_key_base64\":\"/w==\",\"_ts\":1772366400,\"_value_base64\":\"AP8=\"}",
+    "n\n { \"n\" : 17 , \"nested\" : { \"a\" : [ 1 , { } , \"\\u00e9\" ] } } ",
+    "-1\n{\"ttl\":null}",
+];
+
+/// The files of a log: the length of the first segment, and then the next one or the ring.
+fn log(ring_bytes: Option<usize>) -> Result<Vec<u8>> {
+    let (sim, dir) = (Sim::new(1), Path::new("/wal"));
+    sim.create_dir_all(dir)?;
+    let options = LogOptions {
+        dir: dir.into(),
+        segment_bytes: 200,
+        ring_bytes,
+        identity: 7,
+    };
+    let fs: Arc<dyn Fs> = Arc::new(sim.clone());
+    let (log, mut appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(NOW), 1)?;
+    let payload = batch();
+    for seq in (1..13).step_by(6) {
+        let head = FrameHead {
+            kind: FrameKind::Batch,
+            first_seq: Seq(seq),
+            last_seq: Seq(seq + 5),
+            written_at: Timestamp(NOW + seq),
+            settled: Timestamp(NOW + seq),
+            edit: 1,
+        };
+        appender.append(&head, &payload, PayloadCrc::of(&payload))?;
+    }
+    let second = if ring_bytes.is_some() {
+        (1, "000001.ring")
+    } else {
+        log.sync_to(log.end())?;
+        (0, "000002.wal")
+    };
+    let first = sim.read(&dir.join("000001.wal"))?;
+    let start = [0, second.0, first.len() as u8, (first.len() >> 8) as u8];
+    Ok([&start[..], &first, &sim.read(&dir.join(second.1))?].concat())
+}
+
+fn table(compression: Compression) -> Result<Vec<u8>> {
+    let (sim, path) = (Sim::new(1), Path::new("/000001.table"));
+    let options = TableOptions {
+        block_bytes: 128,
+        compression,
+    };
+    let meta = TableMeta {
+        id: TableId(1),
+        container: ContainerId(1),
+        identity: 7,
+        settings: Settings::default(),
+        inputs: vec![TableId(7)],
+    };
+    let mut builder = TableBuilder::new(sim.create(path)?, options, meta);
+    for seq in 1..13 {
+        let key = format!("key{seq:02}");
+        let value = vec![seq as u8; 20];
+        let ttl = [ItemTtl::Absent, ItemTtl::Millis(1_000)][seq as usize % 2];
+        let newest = Head {
+            header: header(seq + 20, Kind::Put, ttl),
+            key: key.as_bytes(),
+            value_len: value.len(),
+        };
+        builder.add(&newest, &value)?;
+        if seq % 4 == 0 {
+            let older = Head {
+                header: header(seq, Kind::Tombstone, ItemTtl::Absent),
+                value_len: 0,
+                ..newest
+            };
+            builder.add(&older, b"")?;
+        }
+    }
+    builder.finish()?;
+    sim.read(path)
+}

@@ -1,0 +1,156 @@
+//! The small decoders: writes, relogged entries, record headers, life statistics.
+//!
+//! A write, an entry and a header have one spelling each, so what was decoded must encode to the very bytes it came from.
+
+use ebbtide::internals::{
+    Base, Census, DefaultMillis, Head, Header, ItemTtl, Judge, Kind, Ops, Reader, Seq, Settings,
+    Spread, Tally, Timestamp, relogged,
+};
+
+use super::input::Input;
+
+/// The writes of a batch.
+pub fn batch(data: &[u8]) {
+    let mut again = vec![];
+    for op in Ops::new(data).map_while(Result::ok) {
+        op.encode(&mut again);
+    }
+    assert!(data.starts_with(&again));
+}
+
+/// The entries of a relog frame.
+pub fn relog(data: &[u8]) {
+    let mut again = vec![];
+    for entry in relogged(data).map_while(Result::ok) {
+        entry.encode(&mut again);
+    }
+    assert!(data.starts_with(&again));
+}
+
+/// A record's header, counted from any base.
+pub fn header(data: &[u8]) {
+    let mut input = Input::new(data);
+    let base = Base {
+        seq: Seq(input.any_size()),
+        written_at: Timestamp(input.any_size()),
+    };
+    let bytes = input.rest();
+    let mut reader = Reader::new(bytes);
+    if let Ok(header) = Header::decode(base, &mut reader) {
+        let mut again = vec![];
+        header.encode(base, &mut again);
+        assert_eq!(again, bytes[..reader.offset()]);
+        settings_of(&mut Input::new(bytes)).gone(&header, Timestamp(0));
+    }
+}
+
+/// Census and spread: decoded from any bytes, and gathered from records.
+pub fn census(data: &[u8]) {
+    let mut input = Input::new(data);
+    let judge = Judge {
+        settings: settings_of(&mut input),
+        now: Timestamp(input.any_size()),
+    };
+    match input.below(3) {
+        0 => decoded_census(input.rest(), &judge),
+        1 => decoded_spread(input.rest(), judge.now),
+        _ => gathered_census(&mut input, &judge),
+    }
+}
+
+fn settings_of(input: &mut Input<'_>) -> Settings {
+    Settings {
+        default: match input.below(3) {
+            0 => DefaultMillis::Off,
+            1 => DefaultMillis::NoDefault,
+            _ => DefaultMillis::Millis(input.any_size()),
+        },
+        inherit_floor: Timestamp(input.any_size()),
+        override_floor: Timestamp(input.any_size()),
+        floor_seq: Seq(input.any_size()),
+    }
+}
+
+fn decoded_census(bytes: &[u8], judge: &Judge) {
+    let Ok(census) = Census::decode(&mut Reader::new(bytes)) else {
+        return;
+    };
+    let mut again = vec![];
+    census.encode(&mut again);
+    assert_eq!(Census::decode(&mut Reader::new(&again)), Ok(census));
+    ask(&census, judge);
+    let mut sum = Census::default();
+    sum.merge(&census);
+    assert_eq!(sum.total(), census.total());
+    sum.merge(&census);
+    ask(&sum, judge);
+}
+
+/// Answers that must not contradict each other.
+fn ask(census: &Census, judge: &Judge) {
+    if census.all_dead(judge) && census.total().count > 0 {
+        assert!(census.any_dead(judge));
+    }
+    if let Some(first) = census.first_expiry(&judge.settings) {
+        assert!(first <= census.last_expiry(&judge.settings));
+    }
+    census.longest_life(&judge.settings);
+}
+
+fn decoded_spread(bytes: &[u8], moment: Timestamp) {
+    let Ok(spread) = Spread::decode(&mut Reader::new(bytes)) else {
+        return;
+    };
+    let mut again = vec![];
+    spread.encode(&mut again);
+    assert_eq!(
+        Spread::decode(&mut Reader::new(&again)).as_ref(),
+        Ok(&spread)
+    );
+    let all = spread.up_to(Timestamp::MAX);
+    let part = spread.up_to(moment);
+    assert!(part.count <= all.count && part.bytes <= all.bytes);
+    let counts = spread.iter().map(|(_, tally)| tally.count);
+    assert_eq!(counts.fold(0, u64::saturating_add), all.count);
+    let mut sum = Spread::default();
+    sum.merge(&spread);
+    assert_eq!(sum.up_to(Timestamp::MAX), all);
+    let half = Tally {
+        count: 1,
+        bytes: moment.0 / 2,
+    };
+    sum.add(moment, half);
+}
+
+/// What a census says of all its records must be true of each.
+fn gathered_census(input: &mut Input<'_>, judge: &Judge) {
+    let (mut census, mut headers) = (Census::default(), vec![]);
+    while !input.is_empty() {
+        let (kind, ttl) = match input.below(4) {
+            0 => (Kind::Tombstone, ItemTtl::Absent),
+            1 => (Kind::Put, ItemTtl::Never),
+            2 => (Kind::Put, ItemTtl::Absent),
+            _ => (Kind::Put, ItemTtl::Millis(input.any_size())),
+        };
+        let header = Header {
+            kind,
+            seq: Seq(input.any_size()),
+            written_at: Timestamp(input.any_size()),
+            ttl,
+        };
+        census.add(&Head {
+            header,
+            key: b"key",
+            value_len: input.below(256),
+        });
+        headers.push(header);
+    }
+    assert_eq!(census.total().count, headers.len() as u64);
+    let dead = headers.iter().filter(|header| judge.dead(header)).count();
+    assert!(!census.all_dead(judge) || dead == headers.len());
+    assert!(census.any_dead(judge) || dead == 0);
+    let last = census.last_expiry(&judge.settings);
+    let puts = || headers.iter().filter(|header| !header.is_tombstone());
+    assert!(puts().all(|header| judge.settings.expires_at(header) <= last));
+    ask(&census, judge);
+}

@@ -1,0 +1,45 @@
+//! Lines of JSON: what is read is written again as a line that reads the same.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use ebbtide::internals::Sim;
+use ebbtide::json::{KEY, from_json, parse_default_ttl, to_json};
+use ebbtide::{Container, Database, ManualClock, Options};
+
+/// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
+/// and read again.
+pub fn json(data: &[u8]) {
+    let split = data.iter().position(|&byte| byte == b'\n');
+    let (field, line) = split.map_or((&b"id"[..], data), |at| (&data[..at], &data[at + 1..]));
+    let field = String::from_utf8_lossy(field);
+    let _ = parse_default_ttl(&field);
+    let Ok(entry) = from_json(line, &field) else {
+        return;
+    };
+    let (db, container) = store();
+    let stored = container.put_with_ttl(&entry.key, &entry.value, entry.ttl);
+    stored.expect("what was read is within the limits");
+    let item = container.item(&entry.key).expect("it can be read");
+    let shown = to_json(&item.expect("nothing expires here"));
+    assert!(!shown.contains('\n'));
+    let again = from_json(shown.as_bytes(), KEY).expect("what is shown can be read");
+    assert_eq!(again, entry, "{shown}");
+    while db.step().expect("nothing fails here") {}
+}
+
+/// A database for all inputs: to open one for each would take most of the time.
+fn store() -> &'static (Database, Container) {
+    static STORE: OnceLock<(Database, Container)> = OnceLock::new();
+    STORE.get_or_init(|| {
+        let options = Options::new()
+            .fs(Arc::new(Sim::new(1)))
+            .clock(ManualClock::new(1_772_366_400_000))
+            .memtable_bytes(1 << 20)
+            .sizes(4096, 1 << 20, 1 << 20)
+            .stepped();
+        let db = options.open(Path::new("/db")).expect("an empty folder");
+        let container = db.container("items").expect("a good name");
+        (db, container)
+    })
+}

@@ -1,0 +1,13 @@
+//! What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
+
+pub use crate::batch::{Op, Ops, Relogged, WriteTtl, relogged};
+pub use crate::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
+pub use crate::env::{Disk, FaultPlan, Fs, Sim};
+pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
+pub use crate::hash::hash_key;
+pub use crate::merge::{Cursor, Position, Seek};
+pub use crate::record::{Base, Head, Header, Kind};
+pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
+pub use crate::types::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
+pub use crate::version::{Catalogue, parse as parse_manifest};
+pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
