@@ -160,7 +160,9 @@ impl Engine {
                 failed => done = failed,
             }
         }
-        done?;
+        if done.is_err() {
+            return done;
+        }
         for state in self.all_states() {
             if self.memory_is_due(&state) {
                 self.seal_one(&state);

@@ -1,0 +1,225 @@
+//! Goal: whatever operation of the file system fails, and with whatever error, no acknowledged write is lost, nothing
+//! comes back, and the next open works.
+//!
+//! Method: one short history (puts, overwrites, deletes, range deletes, changes of settings, flushes, merges, a dropped
+//! container, a checkpoint) on the simulated disk, under `Sync`. Its operations are counted once; then it runs again for
+//! each of them, and that one fails: once, or with all later ones; for want of room, or otherwise. A write that answered
+//! with an error may have happened or not; all others have. Then the process is killed, or the power is cut, and what
+//! can be read must be one of the states that this allows. The same with a disk of any size that fills up.
+//!
+//! `EBBTIDE_STRIDE` says how many operations are passed over between two that fail (default 29; 1 is all of them).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebbtide::internals::{FaultPlan, Sim};
+use ebbtide::{
+    Batch, Container, Database, DefaultTtl, Durability, ManualClock, Options, Result, Ttl,
+};
+
+const PATH: &str = "/db";
+const KEYS: u32 = 24;
+
+fn open(sim: &Sim, clock: &ManualClock) -> Result<Database> {
+    Options::new()
+        .durability(Durability::Sync)
+        .memtable_bytes(8 << 10)
+        .max_runs(2)
+        .reclaim_within(Duration::from_secs(10))
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 2 << 10, 2 << 10)
+        .open(PATH)
+}
+
+type Answer = Option<Vec<u8>>;
+
+/// What each key may hold: more than one answer after a write that failed.
+struct Allowed(BTreeMap<String, BTreeSet<Answer>>);
+
+impl Allowed {
+    fn new() -> Allowed {
+        let nothing = BTreeSet::from([None]);
+        Allowed((0..KEYS).map(|n| (key(n), nothing.clone())).collect())
+    }
+
+    fn note(&mut self, done: &Result<()>, key: &str, now: Answer) {
+        let answers = self.0.get_mut(key).unwrap();
+        if done.is_ok() {
+            answers.clear();
+        }
+        answers.insert(now);
+    }
+
+    #[track_caller]
+    fn check(&self, container: &Container, what: &str) {
+        let mut seen: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for item in container.iter() {
+            let item = item.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let key = String::from_utf8(item.key().to_vec()).unwrap();
+            seen.insert(key, item.value().to_vec());
+        }
+        for (key, answers) in &self.0 {
+            let found = container
+                .get(key)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = found.map(|value| value.to_vec());
+            assert!(
+                answers.contains(&found),
+                "{what}: {key} is {found:?}, not one of {answers:?}"
+            );
+            assert_eq!(
+                seen.remove(key),
+                found,
+                "{what}: a scan and a get differ about {key}"
+            );
+        }
+        assert_eq!(seen, BTreeMap::new(), "{what}: nobody wrote these");
+    }
+}
+
+fn key(n: u32) -> String {
+    format!("key-{:02}", n % KEYS)
+}
+
+/// The history. Steps that fail are gone on from.
+fn live(db: &Database, clock: &ManualClock, allowed: &mut Allowed) {
+    let (Ok(a), Ok(mut b)) = (db.container("a"), db.container("b")) else {
+        return;
+    };
+    let default = DefaultTtl::After(Duration::from_secs(30));
+    let dated = a.set_default_ttl(default).is_ok();
+    for n in 0..120u32 {
+        clock.advance(Duration::from_millis(50));
+        let (key, value) = (
+            key(n.wrapping_mul(7)),
+            vec![n as u8; 40 + (n as usize % 5) * 60],
+        );
+        match n % 12 {
+            // Where the default could not be set, it would not be expired at the end.
+            3 if dated => {
+                // Inherits, and is expired at the end: it hides what was there.
+                let done = a.put(&key, &value);
+                allowed.note(&done, &key, None);
+            }
+            5 => {
+                let done = a.delete(&key);
+                allowed.note(&done, &key, None);
+            }
+            7 => {
+                let done = a.delete_range(key.clone()..=key.clone());
+                allowed.note(&done, &key, None);
+            }
+            9 => {
+                let mut batch = Batch::new();
+                batch
+                    .put_with_ttl(&a, &key, &value, Ttl::Never)
+                    .put(&b, &key, &value);
+                let done = db.write(batch);
+                allowed.note(&done, &key, Some(value));
+            }
+            _ => {
+                let done = a.put_with_ttl(&key, &value, Ttl::Never);
+                allowed.note(&done, &key, Some(value));
+            }
+        }
+        match n {
+            30 | 60 => drop(db.flush()),
+            45 | 90 => (0..20).for_each(|_| drop(db.step())),
+            70 => drop(db.drop_container("b")),
+            75 => drop(db.compact()),
+            80 => drop(db.checkpoint("/copy")),
+            _ => {}
+        }
+        // The second container comes back, empty.
+        if n == 70
+            && let Ok(again) = db.container("b")
+        {
+            b = again;
+        }
+    }
+}
+
+fn one_life(seed: u64, fault: Option<FaultPlan>) -> (Sim, ManualClock, Allowed) {
+    let (sim, clock) = (Sim::new(seed), ManualClock::new(1_800_000_000_000));
+    let mut allowed = Allowed::new();
+    if let Some(plan) = fault {
+        sim.fail(plan);
+    }
+    if let Ok(db) = open(&sim, &clock) {
+        live(&db, &clock, &mut allowed);
+        clock.advance(Duration::from_secs(60));
+        if let Ok(a) = db.container("a") {
+            allowed.check(&a, "before the crash");
+        }
+        std::mem::forget(db);
+    }
+    (sim, clock, allowed)
+}
+
+#[test]
+fn no_failure_of_the_file_system_loses_or_revives_anything() {
+    let (sim, ..) = one_life(0, None);
+    let operations = sim.operations();
+    let stride: u64 = std::env::var("EBBTIDE_STRIDE").map_or(29, |text| text.parse().unwrap());
+    for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+        for lasting in [false, true] {
+            for at in (1..operations).step_by(stride as usize) {
+                let what = format!("{kind:?} at {at}, lasting {lasting}");
+                let (sim, clock, allowed) = one_life(at, Some(FaultPlan { at, kind, lasting }));
+                for (sim, crash) in [(sim.kill(), "kill"), (sim.power_cut(at), "power cut")] {
+                    let what = format!("{what}, {crash}");
+                    let db = open(&sim, &clock).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    allowed.check(&db.container("a").unwrap(), &what);
+                    db.flush().unwrap_or_else(|error| panic!("{what}: {error}"));
+                    db.compact()
+                        .unwrap_or_else(|error| panic!("{what}: {error}"));
+                    allowed.check(&db.container("a").unwrap(), &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_was_full_is_written_again_when_there_is_room() {
+    let mut refused = 0;
+    for room in (4_200_000..4_400_000).step_by(9_973) {
+        let (sim, clock) = (Sim::new(room), ManualClock::new(1_800_000_000_000));
+        let mut allowed = Allowed::new();
+        sim.set_capacity(room);
+        let Ok(db) = open(&sim, &clock) else {
+            continue;
+        };
+        live(&db, &clock, &mut allowed);
+        refused += usize::from(allowed.0.values().any(|answers| answers.len() > 1));
+        clock.advance(Duration::from_secs(60));
+        let what = format!("with room for {room}");
+        sim.set_capacity(u64::MAX);
+        let a = (0..3).find_map(|_| db.container("a").ok());
+        let a = a.unwrap_or_else(|| panic!("{what}: it is stuck"));
+        allowed.check(&a, &what);
+        // What failed in the background meanwhile, the first writer hears of.
+        let done = (0..3).any(|_| a.put_with_ttl(key(0), "again", Ttl::Never).is_ok());
+        assert!(done, "{what}: it is stuck");
+        allowed.note(&Ok(()), &key(0), Some(b"again".to_vec()));
+        db.compact().unwrap();
+        allowed.check(&a, &what);
+        drop(a);
+        db.close().unwrap();
+        let db = open(&sim.kill(), &clock).unwrap();
+        allowed.check(&db.container("a").unwrap(), &what);
+    }
+    assert!(refused > 0, "some disk was too small");
+}
+
+#[test]
+fn the_history_is_what_it_is_meant_to_be() {
+    let (sim, clock, allowed) = one_life(0, None);
+    assert!(allowed.0.values().all(|answers| answers.len() == 1));
+    let db = open(&sim.kill(), &clock).unwrap();
+    assert!(db.stats().tables > 0);
+}
