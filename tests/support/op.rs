@@ -155,7 +155,7 @@ pub fn show_duration(millis: u64) -> String {
         (60_000, "m"),
         (1_000, "s"),
     ] {
-        if millis >= unit && millis % unit == 0 {
+        if millis >= unit && millis.is_multiple_of(unit) {
             return format!("{}{name}", millis / unit);
         }
     }
