@@ -29,6 +29,8 @@
 //!
 //! The README states the promises, DESIGN.md how they are kept.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 // The order of these lines is the architecture: a module imports only from modules above its own line.
 //
 // words: no I/O, no clock, no threads

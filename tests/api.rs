@@ -370,7 +370,9 @@ fn handles_of_a_closed_database_say_so() {
     closed(clone.flush());
     closed(clone.compact());
     closed(clone.checkpoint(f.folder.path().join("copy")));
-    let _ = (clone.stats(), f.c.stats(), clone.snapshot());
+    let _ = clone.stats();
+    let _ = f.c.stats();
+    drop(clone.snapshot());
     clone.confirm_clock();
     clone.set_background_rate(1);
     let db = options(&f.clock).open(f.folder.path()).unwrap();

@@ -119,8 +119,7 @@ fn string(rest: &str) -> Option<usize> {
 fn char_literal(rest: &str) -> Option<usize> {
     let body = rest.strip_prefix('\'')?;
     if let Some(escaped) = body.strip_prefix('\\') {
-        let mut behind = escaped.char_indices().skip(1);
-        return Some(behind.find(|(_, c)| *c == '\'')?.0 + 3);
+        return Some(escaped.char_indices().skip(1).find(|(_, c)| *c == '\'')?.0 + 3);
     }
     let first = body.chars().next()?;
     body[first.len_utf8()..]

@@ -361,8 +361,7 @@ fn maintain(stage: &Stage, folder: &std::path::Path) {
                 see_checkpoint(&path);
             }
             _ => {
-                let _ = stage.container("rising").stats();
-                assert!(stage.db.stats().containers >= 7);
+                let _ = (stage.db.stats(), stage.container("rising").stats());
             }
         }
         std::thread::sleep(Duration::from_millis(random.below(20) as u64));

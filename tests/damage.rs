@@ -245,7 +245,7 @@ fn probe(path: &Path, states: &[State]) -> Result<(), String> {
     }
     // Background work meets the damage too.
     if let Err(error) = db.compact() {
-        names_the_damage(&error, path)?;
+        names_the_damage(&error, path)?
     }
     Ok(())
 }

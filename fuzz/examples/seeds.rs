@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ebbtide::internals::{
-    Base, Census, ContainerId, Fs, FrameHead, FrameKind, Head, Header, ItemTtl, Kind, Log,
+    Base, Census, ContainerId, FrameHead, FrameKind, Fs, Head, Header, ItemTtl, Kind, Log,
     LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder, TableId,
     TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
 };
@@ -30,7 +30,10 @@ fn main() -> Result<()> {
         seeds.push(("table_file", [b"\x01", &table[..]].concat()));
     }
     for forged in [0, 1] {
-        seeds.push(("table", [&[forged, 1, 2, forged][..], &soup(9, 700)].concat()));
+        seeds.push((
+            "table",
+            [&[forged, 1, 2, forged][..], &soup(9, 700)].concat(),
+        ));
     }
     seeds.extend(LINES.map(|line| ("json", line.into())));
     seeds.extend([300, 900, 900, 2_000].map(|len| ("operations", soup(len as u64, len))));
@@ -121,11 +124,13 @@ fn relog() -> Vec<u8> {
 }
 
 fn headers() -> impl Iterator<Item = Vec<u8>> {
-    [ItemTtl::Absent, ItemTtl::Never, ItemTtl::Millis(60_000)].into_iter().map(|ttl| {
-        let mut out = vec![0, 7, 0, 9];
-        header(NOW, Kind::Put, ttl).encode(Base::default(), &mut out);
-        out
-    })
+    [ItemTtl::Absent, ItemTtl::Never, ItemTtl::Millis(60_000)]
+        .into_iter()
+        .map(|ttl| {
+            let mut out = vec![0, 7, 0, 9];
+            header(NOW, Kind::Put, ttl).encode(Base::default(), &mut out);
+            out
+        })
 }
 
 /// Settings (on without default, floors of one byte each) and the moment; then what is asked.

@@ -165,7 +165,11 @@ fn damage_one(sim: &Sim, damage: &[u8; 4]) {
     names.sort();
     let path = Path::new(DIR).join(&names[usize::from(damage[0]) % names.len()]);
     let mut bytes = sim.read(&path).unwrap();
-    let at = usize::from(u16::from_le_bytes([damage[1], damage[2]])) % bytes.len();
+    let at = usize::from(u16::from_le_bytes([damage[1], damage[2]]));
+    // A power cut may have left a prepared segment empty.
+    let Some(at) = at.checked_rem(bytes.len()) else {
+        return;
+    };
     bytes[at] ^= damage[3];
     let file = sim.open(&path).unwrap();
     file.write_at(at as u64, &bytes[at..=at]).unwrap();
@@ -174,6 +178,7 @@ fn damage_one(sim: &Sim, damage: &[u8; 4]) {
 fn folder() -> Sim {
     let sim = Sim::new(1);
     sim.create_dir_all(Path::new(DIR)).unwrap();
+    sim.sync_dir(Path::new("/")).unwrap();
     sim
 }
 

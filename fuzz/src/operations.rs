@@ -18,7 +18,7 @@ const START: u64 = 1_772_366_400_000;
 const NAMES: [&str; 2] = ["a", "b"];
 /// More would make an input slow without making it richer.
 const MOST_OPERATIONS: usize = 200;
-const MOST_OPENS: usize = 6;
+const MOST_OPENS: usize = 4;
 
 /// A history of operations on two containers over a simulated disk, with the background work done step by step.
 pub fn operations(data: &[u8]) {

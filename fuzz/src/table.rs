@@ -65,10 +65,10 @@ pub fn table(data: &[u8]) {
     } else if !damages.iter().any(|damage| damage[2] != 0) {
         bytes.truncate(footer);
         assert!(open(Bytes::from(bytes)).is_err());
-    } else if let Ok(table) = open_as(Bytes::from(bytes), expected) {
-        if let Err(error) = read_all(&table, &records) {
-            assert!(error.is_corruption(), "{error}");
-        }
+    } else if let Ok(table) = open_as(Bytes::from(bytes), expected)
+        && let Err(error) = read_all(&table, &records)
+    {
+        assert!(error.is_corruption(), "{error}");
     }
 }
 

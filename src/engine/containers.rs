@@ -45,7 +45,11 @@ impl Engine {
         self.edit_locked(&mut manifest, changes, Timestamp(0))?;
         drop(manifest);
         turn.next_seq = seq.next();
-        let state = Arc::new(ContainerState::new(&record, Version::default()));
+        let state = Arc::new(ContainerState::new(
+            &record,
+            Version::default(),
+            self.pool.clone(),
+        ));
         self.containers
             .write()
             .insert(name.to_owned(), state.clone());
@@ -95,7 +99,7 @@ impl Engine {
         let freed: usize = picture.buffers().map(|buffer| buffer.counted()).sum();
         self.unflushed.fetch_sub(freed, Ordering::Relaxed);
         state.install(|_| Picture {
-            active: Buffer::new(),
+            active: Buffer::new(&state.pool),
             sealed: vec![],
             version: Arc::default(),
         });

@@ -13,6 +13,7 @@ use crate::engine::state::{ContainerState, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
+use crate::mem::Pool;
 use crate::options::Options;
 use crate::pace::Budget;
 use crate::table::BlockCache;
@@ -37,6 +38,8 @@ pub struct Engine {
     pub(super) fs: Arc<dyn Fs>,
     pub(super) clock: SettledClock,
     pub(super) cache: Arc<BlockCache>,
+    /// Memory of flushed memtables, for the next ones.
+    pub(super) pool: Arc<Pool>,
     pub(super) pins: Arc<Pins>,
     pub(super) counters: Counters,
     pub(super) lock: Mutex<Option<Box<dyn Lock>>>,

@@ -19,6 +19,7 @@ use crate::engine::state::ContainerState;
 use crate::engine::write::{insert, relog};
 use crate::env::{Fs, LockKind, SettledClock, monotonic};
 use crate::error::{Error, Result};
+use crate::mem::Pool;
 use crate::options::{Background, Options};
 use crate::pace::Budget;
 use crate::table::BlockCache;
@@ -58,7 +59,8 @@ impl Engine {
         let lock = fs.lock(&path.join(file_name::LOCK), kind)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let pins = Arc::new(Pins::default());
-        let mut found = recover(path, options, &cache, &pins)?;
+        let pool = Arc::new(Pool::new(options.memtable_bytes));
+        let mut found = recover(path, options, &cache, &pins, &pool)?;
         let (mut log, mut appender, mut manifest) = (None, None, None);
         if !options.read_only {
             let written = write_anew(path, options, &mut found)?;
@@ -82,6 +84,7 @@ impl Engine {
             fs,
             clock,
             cache,
+            pool,
             pins,
             counters: Counters::default(),
             lock: Mutex::new(lock),
@@ -175,6 +178,7 @@ fn recover(
     options: &Options,
     cache: &Arc<BlockCache>,
     pins: &Arc<Pins>,
+    pool: &Arc<Pool>,
 ) -> Result<Recovered> {
     let fs = options.fs.as_ref();
     let (tables_dir, wal_dir) = (
@@ -208,7 +212,7 @@ fn recover(
         });
     };
     let mut catalogue = loaded.catalogue;
-    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins)?;
+    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins, pool)?;
     let mut last_seq = catalogue.used;
     for state in states.values() {
         let highest = state
@@ -295,6 +299,7 @@ fn open_containers(
     catalogue: &Catalogue,
     cache: &Arc<BlockCache>,
     pins: &Arc<Pins>,
+    pool: &Arc<Pool>,
 ) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
     let mut states = BTreeMap::new();
     for record in catalogue.containers.values() {
@@ -310,7 +315,10 @@ fn open_containers(
             runs.push(Arc::new(Run::new(run, tables)));
         }
         let version = Version::new(runs, record.range_deletes.clone());
-        states.insert(record.id, Arc::new(ContainerState::new(record, version)));
+        states.insert(
+            record.id,
+            Arc::new(ContainerState::new(record, version, pool.clone())),
+        );
     }
     Ok(states)
 }

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
-use crate::mem::Memtable;
+use crate::mem::{Memtable, Pool};
 use crate::types::{Compression, ContainerId, Seq, Timestamp};
-use crate::version::{RangeDelete, Version};
+use crate::version::{ContainerRecord, RangeDelete, Version};
 
 /// A memtable and where the log holds it.
 pub struct Buffer {
@@ -26,10 +26,10 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty one.
-    pub fn new() -> Arc<Buffer> {
+    /// An empty one, which takes its memory from `pool`.
+    pub fn new(pool: &Arc<Pool>) -> Arc<Buffer> {
         Arc::new(Buffer {
-            memtable: Memtable::new(),
+            memtable: Memtable::with_pool(pool.clone()),
             segment: AtomicU64::new(u64::MAX),
             counted: AtomicUsize::new(0),
         })
@@ -113,6 +113,8 @@ pub struct ContainerState {
     pub(super) created: Seq,
     pub(super) compression: Compression,
     pub(super) dropped: AtomicBool,
+    /// Where its memtables take their memory from.
+    pub(super) pool: Arc<Pool>,
     settings: SettingsCell,
     picture: ArcSwap<Picture>,
     /// Held while the picture is replaced.
@@ -139,11 +141,12 @@ impl<T: Send> Held for Mutex<Option<T>> {
 
 impl ContainerState {
     pub(super) fn new(
-        record: &crate::version::ContainerRecord,
+        record: &ContainerRecord,
         version: Version,
+        pool: Arc<Pool>,
     ) -> ContainerState {
         let picture = Picture {
-            active: Buffer::new(),
+            active: Buffer::new(&pool),
             sealed: vec![],
             version: Arc::new(version),
         };
@@ -153,6 +156,7 @@ impl ContainerState {
             created: record.created,
             compression: record.compression,
             dropped: AtomicBool::new(false),
+            pool,
             settings: SettingsCell::new(record.settings),
             picture: ArcSwap::from_pointee(picture),
             installing: Mutex::new(()),
@@ -292,7 +296,7 @@ impl SettingsCell {
 
     fn begin(&self) -> Changing<'_> {
         let before = self.version.fetch_add(1, Ordering::Relaxed);
-        assert!(before % 2 == 0, "one change at a time");
+        assert!(before.is_multiple_of(2), "one change at a time");
         // The words are stored after the version is seen to be odd.
         fence(Ordering::SeqCst);
         Changing { cell: self }
@@ -305,7 +309,7 @@ impl SettingsCell {
             let before = self.version.load(Ordering::Acquire);
             let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
             fence(Ordering::Acquire);
-            if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
+            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
                 return SettingsCell::decode(words);
             }
             // A change waits for the disk: some milliseconds.

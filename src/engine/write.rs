@@ -320,7 +320,7 @@ impl Engine {
             let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
             if !active.memtable.is_empty() {
                 turn.active_bytes -= active.counted();
-                sealed.insert(0, std::mem::replace(&mut active, Buffer::new()));
+                sealed.insert(0, std::mem::replace(&mut active, Buffer::new(&state.pool)));
             }
             Picture {
                 active,

@@ -55,6 +55,12 @@ impl Pool {
         }
     }
 
+    /// Bytes that it keeps now.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.chunks.lock().len() * CHUNK_MAX
+    }
+
     fn give(&self, returned: &mut Vec<Chunk>) {
         let mut chunks = self.chunks.lock();
         let room = self.chunks_max.saturating_sub(chunks.len());

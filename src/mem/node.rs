@@ -129,8 +129,29 @@ pub struct Change<'a>(&'a Node);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
+        dawdle();
         let version = self.0.version.load(Ordering::Relaxed);
         self.0.version.store(version + 1, Ordering::Release);
+        dawdle();
+    }
+}
+
+/// Stands between the steps that readers and the writer take against each other. In this crate's tests a thread now and
+/// then takes its time here, so that others come between any two of them.
+#[inline(always)]
+fn dawdle() {
+    #[cfg(test)]
+    {
+        thread_local!(static PACE: std::cell::Cell<u32> = const { std::cell::Cell::new(1) });
+        let dice = PACE
+            .get()
+            .wrapping_mul(747_796_405)
+            .wrapping_add(2_891_336_453);
+        PACE.set(dice);
+        if (dice >> 16).is_multiple_of(256) {
+            (0..(dice >> 24) * 64).for_each(|_| std::hint::spin_loop());
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -152,10 +173,11 @@ impl Node {
     /// An even version to read under.
     #[inline]
     pub fn begin(&self) -> u64 {
+        dawdle();
         let backoff = Backoff::new();
         loop {
             let version = self.version.load(Ordering::Acquire);
-            if version % 2 == 0 {
+            if version.is_multiple_of(2) {
                 return version;
             }
             backoff.snooze();
@@ -165,6 +187,7 @@ impl Node {
     /// What was read since [`Node::begin`] gave `version` is whole.
     #[inline]
     pub fn check(&self, version: u64) -> Result<(), Torn> {
+        dawdle();
         fence(Ordering::Acquire);
         if self.version.load(Ordering::Relaxed) == version {
             Ok(())
@@ -228,6 +251,7 @@ impl Node {
         }
         let head = head_of(gap.key, skip);
         let first = self.heads_below(head);
+        dawdle();
         if first >= len || self.head(first) != head || !gap.is_behind(self.entry(first)?, skip) {
             return Ok(first.min(len));
         }
@@ -274,6 +298,7 @@ impl Node {
 
 /// What only the writer does with one node. The unsafe functions store addresses.
 impl Node {
+    /// It has children.
     pub fn is_inner(&self) -> bool {
         self.children.load().is_some()
     }
@@ -287,14 +312,17 @@ impl Node {
         child.expect("up to the length there are children")
     }
 
+    /// Makes the version odd until the guard drops.
     pub fn change(&self) -> Change<'_> {
         let version = self.version.load(Ordering::Relaxed);
-        debug_assert!(version % 2 == 0, "one writer");
+        debug_assert!(version.is_multiple_of(2), "one writer");
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
+        dawdle();
         Change(self)
     }
 
+    /// It has no room for one more.
     pub fn is_full(&self) -> bool {
         self.len() == SLOTS
     }
@@ -347,15 +375,17 @@ impl Node {
         }
     }
 
+    /// Makes heads leave out `skip` bytes, which all keys share.
     fn set_skip(&self, skip: usize) {
         let mut heads = [0; SLOTS];
-        for at in 0..self.len() {
-            heads[at] = head_of(self.entry_at(at).key(), skip);
+        let heads = &mut heads[..self.len()];
+        for (at, head) in heads.iter_mut().enumerate() {
+            *head = head_of(self.entry_at(at).key(), skip);
         }
         let _change = self.change();
         self.skip.store(skip as u32, Ordering::Relaxed);
-        for at in 0..self.len() {
-            self.heads[at].store(heads[at], Ordering::Relaxed);
+        for (place, head) in self.heads.iter().zip(heads) {
+            place.store(*head, Ordering::Relaxed);
         }
     }
 

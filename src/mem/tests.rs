@@ -11,9 +11,9 @@ use crate::merge::{Cursor, Position, Seek};
 use crate::record::Kind;
 use crate::types::{ItemTtl, Timestamp};
 
-/// Miri takes a thousand times as long.
+/// Miri takes some thousand times as long: for it, just enough that nodes split.
 const fn scaled(count: u64) -> u64 {
-    if cfg!(miri) { count / 40 } else { count }
+    if cfg!(miri) { 100 + count / 500 } else { count }
 }
 
 /// A small generator of numbers that look random (G. Steele and others, SplitMix64).
@@ -184,6 +184,9 @@ fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) ->
             (header, value)
         });
         let probe = key_of(&mut dice, number / 2);
+        if cfg!(miri) && number % 16 != 0 {
+            continue;
+        }
         for max in [u64::MAX, 0, seq, seq.wrapping_sub(1), dice.below(2 * count)] {
             assert_eq!(
                 get(&memtable, &key, max),
@@ -281,7 +284,13 @@ fn many_versions_of_few_keys() {
 fn keys_and_values_of_the_largest_size() {
     let (memtable, mut dice) = (Memtable::new(), Dice(1));
     let keys: Vec<Vec<u8>> = (0..5)
-        .map(|last| [vec![b'k'; 65_534], vec![last]].concat())
+        .map(|last| {
+            [
+                vec![b'k'; if cfg!(miri) { 999 } else { 65_534 }],
+                vec![last],
+            ]
+            .concat()
+        })
         .collect();
     let value = vec![7; if cfg!(miri) { 1 << 16 } else { 64 << 20 }];
     for (seq, key) in keys.iter().enumerate() {
@@ -319,6 +328,42 @@ fn an_empty_one_is_small_and_knows_it() {
     assert!(memtable.bytes() < 8 << 10 && !memtable.is_empty());
 }
 
+/// Goal: memory comes back from the pool, up to its bound, and what was in it before does not show. Method: two
+/// memtables, one after the other, with other keys in the second.
+#[test]
+#[cfg_attr(miri, ignore = "takes megabytes")]
+fn a_pool_hands_memory_on() {
+    let pool = Arc::new(Pool::new(2 << 20));
+    let fill = |salt: u64| {
+        let memtable = Memtable::with_pool(pool.clone());
+        for seq in 0..60_000 {
+            let key = Dice(seq ^ salt).next().to_be_bytes();
+            memtable.insert(
+                Header::tombstone(Seq(seq), Timestamp(salt)),
+                &key,
+                &[salt as u8; 60],
+            );
+        }
+        assert!(memtable.bytes() > 6 << 20);
+        memtable
+    };
+    assert_eq!(pool.bytes(), 0);
+    drop(fill(1));
+    assert_eq!(pool.bytes(), 2 << 20);
+    let second = fill(1 << 40);
+    assert_eq!(pool.bytes(), 0);
+    let mut cursor = second.cursor();
+    cursor.seek(Seek::First, None).unwrap();
+    for _ in 0..60_000 {
+        let (_, header, value) = here(&cursor).unwrap();
+        assert_eq!((header.written_at.0, value), (1 << 40, vec![0; 60]));
+        cursor.advance(None).unwrap();
+    }
+    assert_eq!(here(&cursor), None);
+    drop((second, cursor));
+    assert_eq!(pool.bytes(), 2 << 20);
+}
+
 #[test]
 fn range_deletes_are_a_list() {
     let memtable = Memtable::new();
@@ -350,7 +395,8 @@ fn range_deletes_are_a_list() {
 
 /// Goal: whoever has seen that number n is written finds what n wrote and all before, in gets and in walks, and walks are
 /// in order. Method: write number n goes to a key that follows from n; the writer publishes n; readers take the published
-/// number first, then look.
+/// number first, then look. Threads dawdle between the steps of `node`; each check that a reader makes, and the order of
+/// the writer's steps, was left out or turned round once, and these tests saw it.
 fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
     let (memtable, published, done) = (Memtable::new(), AtomicU64::new(0), AtomicBool::new(false));
     let (memtable, published, done, key_of) = (&memtable, &published, &done, &key_of);
@@ -421,21 +467,21 @@ fn walk(cursor: &mut MemCursor, now: u64, forwards: bool) {
 
 #[test]
 fn readers_beside_a_writer_of_random_keys() {
-    check_concurrent(scaled(40_000), |seq| {
+    check_concurrent(scaled(20_000), |seq| {
         Dice(seq).next().to_be_bytes().to_vec()
     });
 }
 
 #[test]
 fn readers_beside_a_writer_of_ordered_keys() {
-    check_concurrent(scaled(40_000), |seq| {
+    check_concurrent(scaled(20_000), |seq| {
         format!("a/long/prefix/{seq:09}").into_bytes()
     });
 }
 
 #[test]
 fn readers_beside_a_writer_of_shared_prefixes() {
-    check_concurrent(scaled(40_000), |seq| {
+    check_concurrent(scaled(20_000), |seq| {
         let number = Dice(seq).next();
         format!("table{:02}/row/{:07}", number % 7, number / 7 % 9_999_999).into_bytes()
     });

@@ -179,7 +179,7 @@ mod hex {
             .chars()
             .map(|c| c.to_digit(16).map(|d| d as u8))
             .collect::<Option<_>>()?;
-        (digits.len() % 2 == 0).then(|| {
+        digits.len().is_multiple_of(2).then(|| {
             digits
                 .chunks(2)
                 .map(|pair| pair[0] << 4 | pair[1])
@@ -228,7 +228,7 @@ mod hex_option {
 pub struct Catalogue {
     /// The number of the last edit.
     pub edit: u64,
-    /// See [`Edit::mark`].
+    /// The highest settled time on which anything that is durable has relied.
     pub mark: Timestamp,
     /// Every container.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,

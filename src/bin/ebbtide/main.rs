@@ -3,9 +3,6 @@
 //! Exit status: 0 done, 1 not found, 2 wrong use or an error. What went wrong is one line on standard error; standard
 //! output carries results and nothing else. A reader that goes away early (`ebbtide scan ... | head`) is no error.
 
-// clippy.toml keeps the library away from the world; a program has to read files, clocks and folders itself.
-#![allow(clippy::disallowed_methods)]
-
 mod arguments;
 mod failure;
 mod show;
