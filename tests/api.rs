@@ -4,14 +4,20 @@
 //!
 //! Method: one small test for each promise, on a real disk with a manual clock.
 
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ebbtide::internals::Sim;
 use ebbtide::{
     Batch, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, Error,
-    Item, Iter, ManualClock, Options, Snapshot, Stats, SystemClock, Ttl, Update, Value, View,
+    Item, Iter, ManualClock, Options, Snapshot, Stall, Stats, SystemClock, Ttl, Update, Value,
+    View,
 };
 use tempfile::TempDir;
 
@@ -675,6 +681,32 @@ fn iterators_and_snapshots_outlive_the_handle() {
     assert!(
         view.contains("k49").unwrap() && !f.db.container("c").unwrap().contains("k49").unwrap()
     );
+}
+
+/// What a kill left in the log may be more than the memory there is now.
+#[test]
+fn a_log_larger_than_memory_does_not_stall_its_writers_for_ever() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let open = |sim: &Sim, memtable| {
+        let options = options(&clock).fs(Arc::new(sim.clone())).stepped();
+        let options = options.memtable_bytes(memtable).on_stall(Stall::Fail);
+        options.open("/db").unwrap()
+    };
+    let db = open(&sim, 4 << 20);
+    let c = db.container("c").unwrap();
+    for n in 0..1_000 {
+        c.put(format!("k{n:04}"), vec![1; 1_000]).unwrap();
+    }
+    let sim = sim.kill();
+    let db = open(&sim, 64 << 10);
+    let c = db.container("c").unwrap();
+    assert!(
+        (0..100).any(|_| !db.step().unwrap()),
+        "background work comes to rest"
+    );
+    c.put("one more", "1")
+        .expect("what was in the log is flushed by then");
+    assert_eq!(c.iter().count(), 1_001);
 }
 
 #[test]

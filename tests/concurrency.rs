@@ -8,6 +8,9 @@
 //!
 //! `EBBTIDE_SECONDS` says how long (default 3). A run of a minute is for release builds.
 
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -496,4 +499,49 @@ fn everything_at_once_compressed_and_synced() {
         .reclaim_within(Duration::from_millis(50))
         .sizes(256, 8 << 10, 32 << 10);
     play(options, support::env("EBBTIDE_SECONDS", 3));
+}
+
+/// Memtables are sealed all the time, between the look of a conditional write and its turn above all.
+#[test]
+fn one_of_many_creates_succeeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new().memtable_bytes(16 << 10).max_runs(8);
+    let db = options
+        .sizes(4_096, 1 << 20, 1 << 20)
+        .open(folder.path())
+        .unwrap();
+    let (claimed, counters) = (
+        db.container("claimed").unwrap(),
+        db.container("counters").unwrap(),
+    );
+    let (claims, raised) = (AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = support::env("EBBTIDE_CLAIMS", 3_000);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for n in 0..rounds {
+                    if claimed
+                        .create(n.to_be_bytes(), vec![7; 700], Ttl::Never)
+                        .unwrap()
+                    {
+                        claims.fetch_add(1, Ordering::Relaxed);
+                        let raise = |item: Option<&Item>| {
+                            let n = item.map_or(0, |item| number(item.value()));
+                            Update::Put((n + 1).to_be_bytes().to_vec(), Ttl::Inherit)
+                        };
+                        assert!(counters.update("n", raise).unwrap());
+                        raised.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(
+        claimed.iter().count() as u64,
+        rounds,
+        "every key was created"
+    );
+    assert_eq!(claims.into_inner(), rounds, "each once");
+    let counted = counters.get("n").unwrap().map_or(0, |bytes| number(&bytes));
+    assert_eq!(counted, raised.into_inner(), "updates were lost");
 }

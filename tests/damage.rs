@@ -7,6 +7,9 @@
 //!
 //! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 12, beside its first and last ones).
 
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
 mod support;
 
 use std::collections::BTreeMap;
