@@ -160,9 +160,7 @@ impl Engine {
                 failed => done = failed,
             }
         }
-        if done.is_err() {
-            return done;
-        }
+        done?;
         for state in self.all_states() {
             if self.memory_is_due(&state) {
                 self.seal_one(&state);
