@@ -1,16 +1,19 @@
 //! The figures of DESIGN.md that are not benchmarks of one call.
 //!
-//! `cargo run --release --example measure -- basic|ttl|default|open [ITEMS]`
+//! `cargo run --release --example measure -- basic|ttl|default|open|dead|stats [ITEMS]`
 //!
 //! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order
 //! * `ttl`: items with ten seconds to live, written in one go and left alone; what is on disk, second by second
 //! * `default`: how long a change of the default takes, and that it counts at once
 //! * `open`: how long opening takes after a clean close, with 100 000 bytes an item
+//! * `dead`: scans over a range in which all items but ten are dead and none is reclaimed: expired, deleted one by one, or
+//!   deleted by range; in one run, in many, right after open, and (a tenth of the items) in memory
+//! * `stats`: how long `stats()` takes, with 200 tables and a memtable of 64 MiB
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ebbtide::{Container, Database, DefaultTtl, Options, Result, Ttl};
+use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options, Result, Ttl};
 
 /// SplitMix64: the n-th of a fixed sequence of well-mixed numbers.
 fn mixed(n: u64) -> u64 {
@@ -130,6 +133,159 @@ fn open(folder: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
+/// How the items of a measurement are brought to death.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Death {
+    Expired,
+    Deleted,
+    RangeDeleted,
+}
+
+/// Keys in order, of which every `items / 10`th lives on. A flush every 400 000 items makes many runs.
+fn write_dead(
+    db: &Database,
+    container: &Container,
+    items: u64,
+    death: Death,
+    flush: bool,
+) -> Result<()> {
+    let key = |n: u64| format!("item-{:08x}", (n * 0x9e37_79b1) as u32);
+    let lives = |n: u64| n % (items / 10) == items / 20;
+    let write_all = |write: &dyn Fn(&mut Batch, u64)| {
+        for start in (0..items).step_by(1_000) {
+            let mut batch = Batch::new();
+            (start..(start + 1_000).min(items)).for_each(|n| write(&mut batch, n));
+            db.write(batch)?;
+            if flush && start % 400_000 == 399_000 {
+                db.flush()?;
+            }
+        }
+        Ok(())
+    };
+    let minute = Ttl::After(Duration::from_secs(60));
+    write_all(&|batch, n| {
+        let ttl = match death {
+            Death::Expired if !lives(n) => minute,
+            _ => Ttl::After(Duration::from_secs(86_400)),
+        };
+        batch.put_with_ttl(container, key(n), [7; 100], ttl);
+    })?;
+    match death {
+        Death::Expired => Ok(()),
+        Death::Deleted => write_all(&|batch, n| {
+            if !lives(n) {
+                batch.delete(container, key(n));
+            }
+        }),
+        Death::RangeDeleted => {
+            let mut alive: Vec<String> = (0..items).filter(|n| lives(*n)).map(key).collect();
+            alive.sort();
+            let mut from = String::new();
+            for key in alive {
+                container.delete_range(from..key.clone())?;
+                from = format!("{key}+");
+            }
+            container.delete_range(from..)
+        }
+    }
+}
+
+fn scan_dead(what: &str, container: &Container) {
+    let milliseconds = |scan: &dyn Fn() -> usize| {
+        let start = Instant::now();
+        let found = scan();
+        format!("{:.2} ms ({found})", start.elapsed().as_secs_f64() * 1e3)
+    };
+    println!(
+        "{what}: first forwards {}, again {}, backwards {}, a prefix {}",
+        milliseconds(&|| container.iter().count()),
+        milliseconds(&|| container.iter().count()),
+        milliseconds(&|| container.iter().rev().count()),
+        milliseconds(&|| container.prefix("item-8").count()),
+    );
+}
+
+/// Where the dead lie while they are scanned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    OneRun,
+    ManyRuns,
+    Memory,
+}
+
+fn dead(folder: &Path, items: u64) -> Result<()> {
+    for (death, place) in [
+        (Death::Expired, Place::OneRun),
+        (Death::Expired, Place::ManyRuns),
+        (Death::Expired, Place::Memory),
+        (Death::Deleted, Place::ManyRuns),
+        (Death::Deleted, Place::Memory),
+        (Death::RangeDeleted, Place::ManyRuns),
+        (Death::RangeDeleted, Place::Memory),
+    ] {
+        let folder = folder.join(format!("{death:?}{place:?}"));
+        dead_in(&folder, items, death, place)?;
+        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    }
+    Ok(())
+}
+
+fn dead_in(folder: &Path, items: u64, death: Death, place: Place) -> Result<()> {
+    let clock = ManualClock::new(1_800_000_000_000);
+    let options = Options::new().clock(clock.clone()).stepped();
+    // All of it fits into one memtable, of which a flush makes one run.
+    let options = match place {
+        Place::OneRun | Place::Memory => options.memtable_bytes(4 << 30),
+        Place::ManyRuns => options,
+    };
+    let db = options.open(folder)?;
+    let container = db.container("items")?;
+    container.set_default_ttl(DefaultTtl::NoDefault)?;
+    match place {
+        Place::Memory => write_dead(&db, &container, items / 10, death, false)?,
+        Place::OneRun => write_dead(&db, &container, items, death, false)?,
+        Place::ManyRuns => write_dead(&db, &container, items, death, true)?,
+    }
+    if place != Place::Memory {
+        db.flush()?;
+    }
+    clock.advance(Duration::from_secs(60));
+    let stats = container.stats();
+    let (runs, tables) = (stats.runs, stats.tables);
+    let what = format!("{death:?}, {place:?}, {runs} runs of {tables} tables");
+    scan_dead(&what, &container);
+    if place == Place::Memory {
+        return Ok(());
+    }
+    db.close()?;
+    drop((container, db));
+    let db = options.open(folder)?;
+    let container = db.container("items")?;
+    scan_dead(&format!("{death:?}, {place:?}, just opened"), &container);
+    Ok(())
+}
+
+fn stats(folder: &Path, items: u64) -> Result<()> {
+    let options = Options::new().stepped().sizes(4 << 10, 6 << 20, 64 << 20);
+    let db = options.memtable_bytes(256 << 20).open(folder)?;
+    let container = db.container("items")?;
+    container.set_default_ttl(DefaultTtl::NoDefault)?;
+    let value = [7; 100];
+    let ttl = |n: u64| Ttl::After(Duration::from_millis(1 + mixed(n) % 600_000));
+    let put = |n: u64| container.put_with_ttl(key(mixed(n) % items), value, ttl(n));
+    for run in 0..16 {
+        (0..items / 16).try_for_each(|n| put(run * items + n))?;
+        db.flush()?;
+    }
+    (0..400_000).try_for_each(put)?;
+    println!("{} tables", container.stats().tables);
+    for _ in 0..5 {
+        let stats = timed("stats", 1, || container.stats());
+        println!("{} bytes live of {}", stats.live_bytes, stats.stored_bytes);
+    }
+    Ok(())
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let items = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse());
@@ -139,7 +295,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         Some("ttl") => ttl(folder.path(), items(1_000_000)?)?,
         Some("default") => default(folder.path(), items(10_000_000)?)?,
         Some("open") => open(folder.path(), items(100_000)?)?,
-        _ => return Err("say basic, ttl, default or open".into()),
+        Some("dead") => dead(folder.path(), items(10_000_000)?)?,
+        Some("stats") => stats(folder.path(), items(8_000_000)?)?,
+        _ => return Err("say basic, ttl, default, open, dead or stats".into()),
     }
     Ok(())
 }

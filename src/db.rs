@@ -127,9 +127,16 @@ impl Database {
         self.engine().confirm_clock()
     }
 
-    /// Changes the cap for merging and reclaiming, in bytes a second, from now on.
+    /// Changes [`Options::background_rate`], the cap for merging and reclaiming in bytes a second, from now on: at least
+    /// 1, and 0 counts as that.
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.engine().set_background_rate(bytes_per_second)
+    }
+
+    /// Changes [`Options::background_floor`], what merging and reclaiming may do at the least in bytes a second, from
+    /// now on.
+    pub fn set_background_floor(&self, bytes_per_second: u64) {
+        self.engine().set_background_floor(bytes_per_second)
     }
 }
 

@@ -11,3 +11,13 @@ pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, Tab
 pub use crate::types::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::version::{Catalogue, parse as parse_manifest};
 pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
+
+/// The policy of merging and reclaiming: what `examples/policy.rs` simulates.
+pub mod policy {
+    pub use crate::compact::{
+        Choice, Elsewhere, Fate, Goals, Rewrite, Sentence, Urgency, Why, forecast, guards, judge,
+        parts, pick, plan,
+    };
+    pub use crate::table::{Collector, Sampled, Statistics};
+    pub use crate::version::{Facts, RunFacts, RunId, TableFacts};
+}

@@ -43,6 +43,7 @@ mod counters;
 mod record;
 mod expiry;
 mod batch;
+mod cover;
 mod merge;
 mod view;
 // world: the only place for files, maps, time, threads
@@ -68,7 +69,7 @@ pub mod json;
 pub mod internals;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
-pub use counters::{ContainerStats, Stats};
+pub use counters::{ContainerStats, ReclaimLag, Stats};
 pub use db::Database;
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};

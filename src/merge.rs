@@ -1,13 +1,15 @@
 //! Sorted sources and their merge.
 //!
 //! A source (memtable, table, run) is walked by a [`Cursor`] in the order of records: key up, sequence number down. A
-//! cursor over tables may stop *before* an unread stretch (a block or a whole table) all of whose records are dead under
+//! cursor may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under
 //! a given [`Judge`]: a *ghost*. Its owner steps over it, unless something that it might hide lies inside its range.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
 use crate::record::Head;
@@ -34,6 +36,17 @@ impl Seek<'_> {
     /// For walking forwards.
     pub fn is_forward(&self) -> bool {
         matches!(self, Seek::First | Seek::AtOrAfter(_) | Seek::After(_))
+    }
+
+    /// A record of this key may be gone to.
+    pub fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            Seek::First | Seek::Last => true,
+            Seek::AtOrAfter(bound) => key >= *bound,
+            Seek::After(bound) => key > *bound,
+            Seek::AtOrBefore(bound) => key <= *bound,
+            Seek::Before(bound) => key < *bound,
+        }
     }
 }
 
@@ -89,9 +102,12 @@ pub trait Cursor {
 ///
 /// In the list a record stands at its own place and a ghost at its far end (its last key, walking forwards), behind
 /// records of the same key. So a ghost that leads has nothing left inside its range and is stepped over; and a record
-/// that leads may be hidden only by ghosts behind it that begin at or before it and are younger in part: these are read.
+/// that leads may be hidden only by ghosts behind it that begin at or before it and are younger in part: these are read,
+/// unless the record shows nothing anyway. It still hides what is older.
 pub struct Merge<C> {
     cursors: Vec<C>,
+    /// What is deleted by range, for the one who walks with a judge.
+    cover: Arc<Cover>,
     /// Indices into `cursors`, those at their end left out.
     order: Vec<usize>,
     forward: bool,
@@ -100,7 +116,17 @@ pub struct Merge<C> {
 
 impl<C: Cursor> Merge<C> {
     /// A merge of these, standing where `to` says.
-    pub fn seek(mut cursors: Vec<C>, to: Seek<'_>, judge: Option<&Judge>) -> Result<Self> {
+    pub fn seek(cursors: Vec<C>, to: Seek<'_>, judge: Option<&Judge>) -> Result<Self> {
+        Merge::seek_under(Arc::default(), cursors, to, judge)
+    }
+
+    /// The same; with a judge, records show nothing either that `cover` says are gone.
+    pub fn seek_under(
+        cover: Arc<Cover>,
+        mut cursors: Vec<C>,
+        to: Seek<'_>,
+        judge: Option<&Judge>,
+    ) -> Result<Self> {
         for cursor in &mut cursors {
             cursor.seek(to, judge)?;
         }
@@ -108,6 +134,7 @@ impl<C: Cursor> Merge<C> {
         let order: Vec<usize> = (0..cursors.len()).filter(live).collect();
         let mut merge = Merge {
             cursors,
+            cover,
             order,
             forward: to.is_forward(),
             ghosts: 0,
@@ -167,12 +194,14 @@ impl<C: Cursor> Merge<C> {
             Position::Ghost(_) if judge.is_some() => self.ghosts += 1,
             _ => {}
         }
-        let mut place = place;
-        while place + 1 < self.order.len() && self.compare(at, self.order[place + 1]).is_gt() {
-            self.order[place] = self.order[place + 1];
-            place += 1;
+        let behind = &self.order[place + 1..];
+        let leads = behind
+            .first()
+            .is_none_or(|next| self.compare(at, *next).is_le());
+        if !leads {
+            let passed = behind.partition_point(|other| self.compare(at, *other).is_gt());
+            self.order[place..=place + passed].rotate_left(1);
         }
-        self.order[place] = at;
     }
 
     /// Steps over and into ghosts until a record leads that nothing unread may hide.
@@ -186,6 +215,11 @@ impl<C: Cursor> Merge<C> {
                 self.step(judge)?;
                 continue;
             };
+            if judge.is_some_and(|judge| judge.dead(&head.header))
+                || head.header.seq < self.cover.below(head.key)
+            {
+                break;
+            }
             let hides = |place: &usize| match self.cursors[self.order[*place]].position() {
                 Position::Ghost(ghost) => {
                     ghost.first <= head.key

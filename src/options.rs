@@ -61,6 +61,7 @@ pub struct Options {
     pub(crate) cache_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) background_rate: u64,
+    pub(crate) background_floor: u64,
     pub(crate) reclaim_within: Duration,
     pub(crate) reclaim_strict: bool,
     pub(crate) max_clock_skew: Duration,
@@ -73,7 +74,7 @@ pub struct Options {
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
-    /// `None`: a memtable's size, from 4 KiB to 64 MiB.
+    /// `None`: as [`Options::segment_len`] has it.
     pub(crate) segment_bytes: Option<u64>,
 }
 
@@ -93,11 +94,12 @@ impl Options {
             cache_bytes: 256 << 20,
             compression: Compression::None,
             background_rate: 256 << 20,
+            background_floor: 16 << 20,
             reclaim_within: Duration::from_secs(3_600),
             reclaim_strict: false,
             max_clock_skew: Duration::from_secs(3_600),
             clock_behind: ClockBehind::Refuse,
-            max_runs: 16,
+            max_runs: 20,
             on_stall: Stall::Wait,
             clock: Arc::new(SystemClock),
             read_only: false,
@@ -140,10 +142,21 @@ impl Options {
         self
     }
 
-    /// The cap for merging and reclaiming, in bytes written a second; flushing is counted but never held back by it.
-    /// Default 256 MiB, at least 1. May be changed later: `Database::set_background_rate`.
+    /// The cap for merging and reclaiming, in bytes a second that they write or that the device reads for them. What the
+    /// log and flushes write and what the device reads for others goes first: they are never held back, and only what
+    /// they leave of this rate is used; all of it is used when a deadline is near, the disk is nearly full (less than
+    /// 5 % or 2 GiB, whichever is less) or runs have piled up to twice [`Options::max_runs`]. Default 256 MiB, at least 1.
+    /// May be changed later: `Database::set_background_rate`.
     pub fn background_rate(mut self, bytes_per_second: u64) -> Self {
         self.background_rate = bytes_per_second;
+        self
+    }
+
+    /// What merging and reclaiming may do at the least, in bytes a second, however much goes first. Default 16 MiB; 0
+    /// counts as 1, and more than [`Options::background_rate`] as that. May be changed later:
+    /// `Database::set_background_floor`.
+    pub fn background_floor(mut self, bytes_per_second: u64) -> Self {
+        self.background_floor = bytes_per_second;
         self
     }
 
@@ -174,7 +187,7 @@ impl Options {
         self
     }
 
-    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 16, from 2 to 1 000.
+    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 20, from 2 to 1 000.
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = runs;
         self
@@ -198,10 +211,18 @@ impl Options {
         self
     }
 
-    /// The size of a log segment.
+    /// The size of a log segment: an eighth of a memtable, so that the log takes little more than what it has to hold, but
+    /// at least what makes a file worth its while.
     pub(crate) fn segment_len(&self) -> u64 {
-        let usual = (self.memtable_bytes as u64).clamp(4 << 10, 64 << 20);
+        let memtable = self.memtable_bytes as u64;
+        let usual = (memtable / 8).clamp(memtable.min(256 << 10), 16 << 20);
         self.segment_bytes.unwrap_or(usual)
+    }
+
+    /// The size of the ring in front of the log: a segment's, so that one is full when the other is, up to what covers the
+    /// time in which the thread that drains it gets to run.
+    pub(crate) fn ring_len(&self) -> usize {
+        self.segment_len().clamp(64 << 10, 4 << 20) as usize
     }
 
     /// Every setting lies in its range.

@@ -1,63 +1,228 @@
-//! The budget of background work, and how writers are slowed when flushing cannot follow. Pure: time is an argument.
+//! The budget of background work, and how writers are slowed when flushing cannot follow. Pure: time and readings are
+//! arguments.
 //!
-//! Merging and reclaiming take bytes from a bucket that fills at the configured rate and holds a tenth of a second of
-//! it; whoever has taken more than there was waits until the bucket is level again. Flushes are counted by the caller
-//! and take nothing.
+//! ```text
+//! bytes a second
+//!   cap ----------------------------------------------------------------
+//!          ####### what goes first: log, flushes, device reads of others
+//!          #######
+//!          ....... left over, for merging and reclaiming      pressure: how much of what goes first is passed over,
+//! floor ---....... at the least the floor                     from 0, nothing, to 1, all of it
+//!          .......
+//! ```
+//!
+//! What goes first is read ten times a second and smoothed over some windows. Merging and reclaiming pay for the bytes
+//! that they write, and for those that the device read for them, from a bucket that fills at the rate that is left over;
+//! who has taken more than there was waits until it is level again. The bucket holds a hundredth of a second of its
+//! rate: enough to make up for a sleep that lasted too long, too little for a burst that others would feel.
 
 use std::time::Duration;
 
 /// The least that the bucket holds, in bytes: one write of a table's buffer.
-const LEAST_BURST: u64 = 256 << 10;
+const LEAST_BURST: f64 = (256 << 10) as f64;
 
-/// A bucket of bytes.
-#[derive(Clone, Copy, Debug)]
+/// What the bucket holds, in seconds of its rate.
+const BURST_SECONDS: f64 = 0.01;
+
+/// How often readings are taken, and how often files are removed.
+pub const WINDOW: Duration = Duration::from_millis(100);
+
+/// How often the room on the disk is looked at.
+const DISK_WINDOW: Duration = Duration::from_secs(1);
+
+/// What goes first is forgotten by two thirds in this time.
+const SMOOTHING_SECONDS: f64 = 0.25;
+
+/// Who has not asked for longer did something else meanwhile; what the device read for it then is not background's.
+const OWN_READS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Work that waits for nothing lets others run this often.
+const CPU_STEP: Duration = Duration::from_millis(1);
+
+/// Sums of bytes that only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moved {
+    /// Written to the log, and to tables by flushes.
+    pub written_first: u64,
+    /// Read from the device for the whole process.
+    pub read: u64,
+    /// Of this, for the thread that asks.
+    pub read_here: u64,
+    /// The thread that asks.
+    pub thread: u64,
+}
+
+/// What background work does before its next step, besides waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// How long to wait, and then to ask again; zero: go on.
+    pub wait: Duration,
+    /// It is time for [`Budget::note_moved`], and for the caller to do it.
+    pub readings: bool,
+    /// The same for [`Budget::note_disk`].
+    pub disk: bool,
+    /// It has worked for a step without a wait.
+    pub give_way: bool,
+}
+
+/// How much merging and reclaiming may do.
+#[derive(Clone, Debug)]
 pub struct Budget {
-    rate: u64,
+    cap: u64,
+    floor: u64,
+    /// Bytes a second that go before it, smoothed.
+    first: f64,
+    /// From the job that asked last.
+    job_pressure: f64,
+    run_pressure: f64,
+    disk_pressure: f64,
     /// Bytes that may be taken at once; below zero is debt.
-    level: i128,
+    level: f64,
     /// When the level was last brought up to date.
     at: Duration,
+    /// The last readings, and when they were taken.
+    seen: Option<(Duration, Moved)>,
+    readings_due: Duration,
+    disk_due: Duration,
+    /// Since when it has worked without giving way.
+    busy_since: Duration,
 }
 
 impl Budget {
-    /// A full bucket that fills at `rate` bytes a second.
-    pub fn new(rate: u64, now: Duration) -> Budget {
+    /// A full bucket; `cap` and `floor` are in bytes a second, and a floor above the cap counts as the cap.
+    pub fn new(cap: u64, floor: u64, now: Duration) -> Budget {
         let mut budget = Budget {
-            rate: rate.max(1),
-            level: 0,
+            cap: cap.max(1),
+            floor,
+            first: 0.0,
+            job_pressure: 0.0,
+            run_pressure: 0.0,
+            disk_pressure: 0.0,
+            level: 0.0,
             at: now,
+            seen: None,
+            readings_due: now,
+            disk_due: now,
+            busy_since: now,
         };
         budget.level = budget.burst();
         budget
     }
 
-    fn burst(&self) -> i128 {
-        i128::from((self.rate / 10).max(LEAST_BURST))
+    /// Changes the cap from now on.
+    pub fn set_cap(&mut self, cap: u64, now: Duration) {
+        self.fill(now);
+        self.cap = cap.max(1);
     }
 
-    /// Changes the rate from now on.
-    pub fn set_rate(&mut self, rate: u64, now: Duration) {
+    /// Changes the floor from now on.
+    pub fn set_floor(&mut self, floor: u64, now: Duration) {
         self.fill(now);
-        self.rate = rate.max(1);
-        self.level = self.level.min(self.burst());
+        self.floor = floor;
     }
 
-    /// Takes `bytes`; says how long to wait before the next step.
-    pub fn grant(&mut self, bytes: u64, now: Duration) -> Duration {
+    /// Takes `bytes` under a pressure of the job from 0 to 1, and says what comes before the next step.
+    pub fn take(&mut self, bytes: u64, pressure: f64, now: Duration) -> Next {
         self.fill(now);
-        self.level -= i128::from(bytes);
-        let debt = u64::try_from(-self.level).unwrap_or(0);
-        Duration::from_secs_f64(debt as f64 / self.rate as f64)
+        self.job_pressure = pressure;
+        self.level -= bytes as f64;
+        let seconds = (-self.level).max(0.0) / self.allowance();
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let is_due = |due: &mut Duration, every: Duration| {
+            let is_due = now >= *due;
+            if is_due {
+                *due = now + every;
+            }
+            is_due
+        };
+        let give_way = now.saturating_sub(self.busy_since) >= CPU_STEP;
+        if give_way || !wait.is_zero() {
+            self.busy_since = now;
+        }
+        Next {
+            wait,
+            readings: is_due(&mut self.readings_due, WINDOW),
+            disk: is_due(&mut self.disk_due, DISK_WINDOW),
+            give_way,
+        }
+    }
+
+    /// Takes note of what was moved up to now, and of how much the number of runs presses, from 0 to 1.
+    pub fn note_moved(&mut self, moved: Moved, run_pressure: f64, now: Duration) {
+        self.fill(now);
+        self.run_pressure = run_pressure;
+        let Some((at, before)) = self.seen.replace((now, moved)) else {
+            return;
+        };
+        let elapsed = now.saturating_sub(at);
+        let went_on = before.thread == moved.thread && elapsed <= OWN_READS_WITHIN;
+        let own = if went_on {
+            moved.read_here.saturating_sub(before.read_here)
+        } else {
+            0
+        };
+        self.level -= own as f64;
+        let read = moved.read.saturating_sub(before.read).saturating_sub(own);
+        let written = moved.written_first.saturating_sub(before.written_first);
+        let seconds = elapsed.as_secs_f64();
+        if seconds > 0.0 {
+            let kept = (-seconds / SMOOTHING_SECONDS).exp();
+            self.first = self.first * kept + (read + written) as f64 / seconds * (1.0 - kept);
+        }
+    }
+
+    /// Takes note of how much the disk presses, from 0 to 1.
+    pub fn note_disk(&mut self, pressure: f64, now: Duration) {
+        self.fill(now);
+        self.disk_pressure = pressure;
+    }
+
+    /// Bytes a second that it fills at now.
+    pub fn allowance(&self) -> f64 {
+        let cap = self.cap as f64;
+        let left_over = (cap - self.first).max(self.floor.clamp(1, self.cap) as f64);
+        let pressures = [self.job_pressure, self.run_pressure, self.disk_pressure];
+        let pressure = pressures.into_iter().fold(0.0, f64::max).min(1.0);
+        left_over + (cap - left_over) * pressure
+    }
+
+    fn burst(&self) -> f64 {
+        (self.allowance() * BURST_SECONDS).max(LEAST_BURST)
     }
 
     fn fill(&mut self, now: Duration) {
-        let gained =
-            now.saturating_sub(self.at).as_nanos() as i128 * i128::from(self.rate) / 1_000_000_000;
-        if gained > 0 {
-            self.level = (self.level + gained).min(self.burst());
-            self.at = now;
-        }
+        let seconds = now.saturating_sub(self.at).as_secs_f64();
+        self.level = (self.level + seconds * self.allowance()).min(self.burst());
+        self.at = self.at.max(now);
     }
+}
+
+/// How much a disk presses, from 0 to 1: at 1 less is free than 5 % or 2 GiB, whichever is less; at 0 there is twice as
+/// much.
+pub fn disk_pressure(free: u64, total: u64) -> f64 {
+    let least = (total / 20).clamp(1, 2 << 30) as f64;
+    ((2.0 * least - free as f64) / least).clamp(0.0, 1.0)
+}
+
+/// How much a container's runs press, from 0 to 1: from the number that is wanted to twice as many, where writers begin
+/// to be slowed.
+pub fn run_pressure(runs: usize, max_runs: usize) -> f64 {
+    share_over(runs, max_runs, max_runs)
+}
+
+/// How many bytes of files are removed in a window while so many wait: more than background work can replace, but not
+/// all at once, for giving back blocks costs the file system's journal time; of very many, so many that they are gone
+/// within some seconds.
+pub fn removals(waiting: u64) -> u64 {
+    (waiting / 64).max(LEAST_REMOVAL)
+}
+
+/// The least that is removed in a window, in bytes.
+const LEAST_REMOVAL: u64 = 32 << 20;
+
+/// How far `value` has come on its way from `from` to `from + width`, from 0 to 1.
+fn share_over(value: usize, from: usize, width: usize) -> f64 {
+    (value.saturating_sub(from) as f64 / width.max(1) as f64).min(1.0)
 }
 
 /// What a writer has to do before it may write.
@@ -65,13 +230,13 @@ impl Budget {
 pub enum Brake {
     /// Nothing.
     Go,
-    /// Wait this long, then write.
+    /// Rest this long for every KiB to be written, begun ones included.
     Slow(Duration),
     /// Wait until something was flushed.
     Stop,
 }
 
-/// The longest that one write is slowed; the ramp is quadratic, so most are slowed far less.
+/// The longest rest for a KiB; the ramp is quadratic, so most are far shorter.
 const SLOWEST: Duration = Duration::from_millis(2);
 
 /// Memory of unflushed writes up to twice `budget` is free of charge; from there the ramp rises, and at three times as much
@@ -80,10 +245,8 @@ pub fn brake(unflushed: usize, budget: usize, runs: usize, max_runs: usize) -> B
     if unflushed >= 3 * budget {
         return Brake::Stop;
     }
-    let over = |value: usize, from: usize, width: usize| {
-        (value.saturating_sub(from) as f64 / width.max(1) as f64).min(1.0)
-    };
-    let pressure = over(unflushed, 2 * budget, budget).max(over(runs, 2 * max_runs, 2 * max_runs));
+    let pressure =
+        share_over(unflushed, 2 * budget, budget).max(share_over(runs, 2 * max_runs, 2 * max_runs));
     if pressure == 0.0 {
         Brake::Go
     } else {
@@ -95,23 +258,199 @@ pub fn brake(unflushed: usize, budget: usize, runs: usize, max_runs: usize) -> B
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_budget_gives_its_rate_and_no_more() {
-        let (mut budget, mut now, mut taken) =
-            (Budget::new(1 << 20, Duration::ZERO), Duration::ZERO, 0u64);
-        while now < Duration::from_secs(10) {
+    const MIB: u64 = 1 << 20;
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    /// Works from `from` to `to` in steps of 64 KiB, each under the pressure, and notes what `moved` says whenever it is
+    /// due; how many bytes that makes.
+    fn work(
+        budget: &mut Budget,
+        (from, to): (Duration, Duration),
+        pressure: f64,
+        moved: impl Fn(Duration) -> Moved,
+    ) -> u64 {
+        let (mut now, mut taken) = (from, 0);
+        while now < to {
+            let next = budget.take(64 << 10, pressure, now);
             taken += 64 << 10;
-            now += budget.grant(64 << 10, now);
+            if next.readings {
+                budget.note_moved(moved(now), 0.0, now);
+            }
+            now += next.wait;
         }
-        let expected = 10 * (1u64 << 20);
-        assert!(
-            taken.abs_diff(expected) <= expected / 20,
-            "{taken} of {expected}"
+        taken
+    }
+
+    fn assert_about(taken: u64, expected: u64) {
+        let near = taken.abs_diff(expected) <= expected / 20;
+        assert!(near, "{taken} of {expected}");
+    }
+
+    /// So many bytes a second go first.
+    fn written(rate: u64) -> impl Fn(Duration) -> Moved {
+        move |now| Moved {
+            written_first: now.as_millis() as u64 * rate / 1000,
+            ..Moved::default()
+        }
+    }
+
+    #[test]
+    fn an_idle_database_leaves_the_whole_cap_and_no_more() {
+        let mut budget = Budget::new(10 * MIB, 0, Duration::ZERO);
+        let taken = work(&mut budget, (millis(0), millis(10_000)), 0.0, written(0));
+        assert_about(taken, 100 * MIB);
+        budget.set_cap(MIB, millis(10_000));
+        let taken = work(
+            &mut budget,
+            (millis(10_000), millis(20_000)),
+            0.0,
+            written(0),
         );
-        budget.set_rate(1 << 30, now);
-        assert_eq!(
-            budget.grant(1, now + Duration::from_secs(1)),
-            Duration::ZERO
+        assert_about(taken, 10 * MIB);
+    }
+
+    #[test]
+    fn what_goes_first_is_left_out_and_the_floor_stays() {
+        let mut budget = Budget::new(10 * MIB, 2 * MIB, Duration::ZERO);
+        let (early, late) = ((millis(0), millis(2_000)), (millis(2_000), millis(12_000)));
+        work(&mut budget, early, 0.0, written(4 * MIB));
+        let taken = work(&mut budget, late, 0.0, written(4 * MIB));
+        assert_about(taken, 60 * MIB);
+        let mut budget = Budget::new(10 * MIB, 2 * MIB, Duration::ZERO);
+        work(&mut budget, early, 0.0, written(100 * MIB));
+        let taken = work(&mut budget, late, 0.0, written(100 * MIB));
+        assert_about(taken, 20 * MIB);
+        budget.set_floor(5 * MIB, millis(12_000));
+        assert_eq!(budget.allowance(), (5 * MIB) as f64);
+        budget.set_floor(50 * MIB, millis(12_000));
+        assert_eq!(budget.allowance(), (10 * MIB) as f64, "never above the cap");
+    }
+
+    #[test]
+    fn what_went_first_is_soon_forgotten() {
+        let mut budget = Budget::new(10 * MIB, MIB, Duration::ZERO);
+        let before = work(
+            &mut budget,
+            (millis(0), millis(3_000)),
+            0.0,
+            written(20 * MIB),
+        );
+        assert!(before < 8 * MIB, "{before}");
+        let last = written(20 * MIB)(millis(3_000));
+        let after = work(&mut budget, (millis(3_000), millis(5_000)), 0.0, |_| last);
+        assert!(after > 14 * MIB, "{after}");
+    }
+
+    #[test]
+    fn pressure_passes_over_what_goes_first() {
+        let busy = || {
+            let mut budget = Budget::new(10 * MIB, MIB, Duration::ZERO);
+            work(
+                &mut budget,
+                (millis(0), millis(5_000)),
+                0.0,
+                written(100 * MIB),
+            );
+            budget
+        };
+        let mut budget = busy();
+        let taken = work(
+            &mut budget,
+            (millis(5_000), millis(15_000)),
+            1.0,
+            written(100 * MIB),
+        );
+        assert_about(taken, 100 * MIB);
+        let mut budget = busy();
+        budget.take(0, 0.5, millis(5_000));
+        assert_about(budget.allowance() as u64, MIB + 9 * MIB / 2);
+        let mut budget = busy();
+        budget.note_disk(1.0, millis(5_000));
+        assert_about(budget.allowance() as u64, 10 * MIB);
+        budget.note_disk(0.0, millis(5_000));
+        budget.note_moved(written(100 * MIB)(millis(5_000)), 1.0, millis(5_000));
+        assert_about(budget.allowance() as u64, 10 * MIB);
+    }
+
+    #[test]
+    fn own_reads_are_paid_and_those_of_others_go_first() {
+        let at = |read, read_here, thread| Moved {
+            written_first: 0,
+            read,
+            read_here,
+            thread,
+        };
+        let mut budget = Budget::new(10 * MIB, 0, Duration::ZERO);
+        budget.note_moved(at(0, 0, 7), 0.0, millis(0));
+        budget.note_moved(at(2 * MIB, 2 * MIB, 7), 0.0, millis(100));
+        assert_eq!(budget.allowance(), (10 * MIB) as f64, "nobody else reads");
+        let wait = budget.take(0, 0.0, millis(100)).wait;
+        assert!(wait > millis(150) && wait < millis(200), "{wait:?}");
+        budget.note_moved(at(4 * MIB, 2 * MIB, 7), 0.0, millis(1_100));
+        assert!(budget.allowance() < (9 * MIB) as f64, "others read");
+        let before = budget.allowance();
+        budget.note_moved(at(4 * MIB, 900 * MIB, 8), 0.0, millis(1_200));
+        assert!(budget.allowance() > before);
+        let wait = budget.take(0, 0.0, millis(1_200)).wait;
+        assert_eq!(wait, Duration::ZERO, "a thread's earlier reads are its own");
+        budget.note_moved(at(4 * MIB, 999 * MIB, 8), 0.0, millis(3_000));
+        assert_eq!(budget.take(0, 0.0, millis(3_000)).wait, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_starving_budget_waits_until_the_rate_changes() {
+        let mut budget = Budget::new(0, 0, Duration::ZERO);
+        let wait = budget.take(10 * MIB, 0.0, Duration::ZERO).wait;
+        assert!(wait > Duration::from_secs(9_000_000), "{wait:?}");
+        budget.set_cap(1 << 40, millis(20));
+        assert_eq!(budget.take(0, 0.0, millis(40)).wait, Duration::ZERO);
+    }
+
+    #[test]
+    fn readings_and_steps_come_at_their_times() {
+        let mut budget = Budget::new(1 << 40, 0, Duration::ZERO);
+        let mut counts = [0; 3];
+        for micros in (0..3_000_000).step_by(100) {
+            let next = budget.take(0, 0.0, Duration::from_micros(micros));
+            let told = [next.readings, next.disk, next.give_way];
+            counts = std::array::from_fn(|at| counts[at] + u32::from(told[at]));
+        }
+        assert_eq!(counts, [30, 3, 2_999]);
+    }
+
+    #[test]
+    fn a_disk_presses_when_it_is_nearly_full() {
+        let (gib, tib) = (1 << 30, 1 << 40);
+        assert_eq!(disk_pressure(4 * gib, tib), 0.0);
+        assert_eq!(disk_pressure(3 * gib, tib), 0.5);
+        assert_eq!(disk_pressure(2 * gib, tib), 1.0);
+        assert_eq!(disk_pressure(0, tib), 1.0);
+        assert_eq!(disk_pressure(gib, 10 * gib), 0.0, "5 % is less than 2 GiB");
+        assert_eq!(disk_pressure(gib / 2, 10 * gib), 1.0);
+        assert_eq!(disk_pressure(u64::MAX, u64::MAX), 0.0);
+    }
+
+    #[test]
+    fn runs_press_until_writers_are_slowed() {
+        assert_eq!(run_pressure(16, 16), 0.0);
+        assert_eq!(run_pressure(24, 16), 0.5);
+        assert_eq!(run_pressure(32, 16), 1.0);
+        assert_eq!(brake(0, 100, 32, 16), Brake::Go);
+    }
+
+    #[test]
+    fn many_bytes_go_within_seconds_and_not_at_once() {
+        let (mut left, mut windows, mut most) = (20u64 << 30, 0, 0);
+        while left > 0 {
+            most = most.max(removals(left));
+            (left, windows) = (left.saturating_sub(removals(left)), windows + 1);
+        }
+        assert!(
+            windows < 300 && most < 400 << 20,
+            "{windows} windows, {most} at once"
         );
     }
 

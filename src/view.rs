@@ -1,8 +1,11 @@
 //! What a reader sees of merged sources: of every key the newest version up to its number, unless that is dead or a
 //! range delete covers it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
+use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
 use crate::merge::{Cursor, Merge, Seek};
@@ -20,71 +23,73 @@ pub struct Visible {
     pub header: Header,
 }
 
-/// Up to where a reader sees, and what is deleted for it.
-pub trait Horizon {
+/// What a reader sees.
+#[derive(Clone, Debug)]
+pub struct Horizon {
     /// Later writes are not seen.
-    fn max(&self) -> Seq;
-    /// Records of the key with a lower number are gone by a range delete.
-    fn covered_below(&self, key: &[u8]) -> Seq;
+    pub max: Seq,
+    /// What is deleted by range up to then.
+    pub cover: Arc<Cover>,
 }
 
 /// One end of a scan: walks in one direction.
 pub struct Walk<C> {
     merge: Merge<C>,
+    horizon: Horizon,
     forward: bool,
     /// The key that was decided last; what is left of it is passed over.
-    decided: Bytes,
+    decided: Vec<u8>,
 }
 
 impl<C: Cursor> Walk<C> {
     /// Stands where `to` says.
-    pub fn seek(cursors: Vec<C>, to: Seek<'_>, judge: &Judge) -> Result<Self> {
-        let merge = Merge::seek(cursors, to, Some(judge))?;
+    pub fn seek(cursors: Vec<C>, horizon: Horizon, to: Seek<'_>, judge: &Judge) -> Result<Self> {
+        let merge = Merge::seek_under(horizon.cover.clone(), cursors, to, Some(judge))?;
         Ok(Walk {
             merge,
+            horizon,
             forward: to.is_forward(),
-            decided: Bytes::new(),
+            decided: vec![],
         })
     }
 
     /// The next item that is seen at this moment, as far as `admits` allows its key.
     pub fn next(
         &mut self,
-        horizon: &impl Horizon,
         judge: &Judge,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Result<Option<Visible>> {
         if self.forward {
-            self.forwards(horizon, judge, admits)
+            self.forwards(judge, admits)
         } else {
-            self.backwards(horizon, judge, admits)
+            self.backwards(judge, admits)
         }
     }
 
     fn forwards(
         &mut self,
-        horizon: &impl Horizon,
         judge: &Judge,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Result<Option<Visible>> {
-        let max = horizon.max();
+        let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
-            if head.header.seq > max || *head.key == *self.decided {
+            if head.header.seq > max || head.key == self.decided {
                 self.merge.advance(Some(judge))?;
                 continue;
             }
             if !admits(head.key) {
                 return Ok(None);
             }
-            let front = self.merge.front().expect("a head has a cursor");
-            self.decided = front.key_bytes();
+            self.decided.clear();
+            self.decided.extend_from_slice(head.key);
             let header = head.header;
-            if judge.dead(&header) || header.seq < horizon.covered_below(head.key) {
+            if judge.dead(&header) || header.seq < self.horizon.cover.below(head.key) {
                 self.merge.advance(Some(judge))?;
                 continue;
             }
+            let front = self.merge.front().expect("a head has a cursor");
             let visible = Visible {
-                key: self.decided.clone(),
+                key: front.key_bytes(),
                 value: front.value_bytes()?,
                 header,
             };
@@ -97,20 +102,20 @@ impl<C: Cursor> Walk<C> {
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
     fn backwards(
         &mut self,
-        horizon: &impl Horizon,
         judge: &Judge,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Result<Option<Visible>> {
-        let max = horizon.max();
+        let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
             if !admits(head.key) {
                 return Ok(None);
             }
-            let key = self.merge.front().expect("a head has a cursor").key_bytes();
-            let covered_below = horizon.covered_below(&key);
+            self.decided.clear();
+            self.decided.extend_from_slice(head.key);
+            let covered_below = self.horizon.cover.below(head.key);
             let mut seen = None;
             while let Some(head) = self.merge.head()
-                && *head.key == *key
+                && head.key == self.decided
             {
                 let header = head.header;
                 if header.seq <= max {
@@ -119,12 +124,12 @@ impl<C: Cursor> Walk<C> {
                     seen = if dead {
                         None
                     } else {
-                        Some((front.value_bytes()?, header))
+                        Some((front.key_bytes(), front.value_bytes()?, header))
                     };
                 }
                 self.merge.advance(Some(judge))?;
             }
-            if let Some((value, header)) = seen {
+            if let Some((key, value, header)) = seen {
                 return Ok(Some(Visible { key, value, header }));
             }
         }

@@ -393,6 +393,7 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
     let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
     for n in 0..4u32 {
         a.put(n.to_be_bytes(), [1; 100]).unwrap();
+        a.put((100 - n).to_be_bytes(), [1; 100]).unwrap();
         db.flush().unwrap();
     }
     let tables = sim.list(Path::new("/db/tables")).unwrap();
@@ -433,6 +434,6 @@ fn a_dropped_container_holds_no_log() {
     db.drop_container("a").unwrap();
     db.drop_container("b").unwrap();
     comes_to_rest(&db);
-    let (ring, most) = (4 << 20, 4 * (64 << 10));
+    let (ring, most) = (64 << 10, 2 * (64 << 10));
     assert!(db.stats().log_bytes <= ring + most, "{:?}", db.stats());
 }

@@ -2,7 +2,11 @@
 //! when nobody writes.
 //!
 //! Method: a database on a simulated disk, with a manual clock, background work step by step. Each value carries a mark
-//! that no other bytes have; the tables on the disk are searched for the marks of items that expired long enough ago.
+//! that no other bytes have; all files, tables and log alike, are searched for the marks of items that expired long
+//! enough ago. Once more with threads, the real clock and real files.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
 
 mod support;
 
@@ -11,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebbtide::internals::{Fs, Sim};
-use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
 use support::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
@@ -60,6 +64,12 @@ fn stage(strict: bool) -> Stage {
     }
 }
 
+fn marks_in(bytes: &[u8]) -> impl Iterator<Item = String> {
+    let rests = bytes.split(|&byte| byte == b'<').skip(1);
+    let marks = rests.filter_map(|rest| rest.split(|&byte| byte == b'>').next());
+    marks.map(|mark| format!("<{}>", String::from_utf8_lossy(mark)))
+}
+
 impl Stage {
     fn put(&mut self, key: String, life: u64) {
         self.marks += 1;
@@ -89,27 +99,18 @@ impl Stage {
         );
     }
 
-    /// All bytes of all tables.
-    fn tables(&self) -> Vec<u8> {
-        let folder = Path::new("/db/tables");
-        let names = self.sim.list(folder).unwrap();
-        let files = names
-            .iter()
-            .map(|name| self.sim.read(&folder.join(name)).unwrap());
-        files.collect::<Vec<_>>().concat()
-    }
-
-    /// What stands in tables between angle brackets.
+    /// What stands in any file between angle brackets.
     fn marks(&self) -> BTreeSet<String> {
-        let tables = self.tables();
-        let marks = tables.split(|&byte| byte == b'<').skip(1);
-        let marks = marks.filter_map(|rest| rest.split(|&byte| byte == b'>').next());
+        let mut marks = BTreeSet::new();
+        for folder in ["/db", "/db/tables", "/db/wal"].map(Path::new) {
+            for name in self.sim.list(folder).unwrap() {
+                marks.extend(marks_in(&self.sim.read(&folder.join(name)).unwrap()));
+            }
+        }
         marks
-            .map(|mark| format!("<{}>", String::from_utf8_lossy(mark)))
-            .collect()
     }
 
-    /// Whether a mark that begins so is in the tables.
+    /// Whether a mark that begins so is in any file.
     fn has(&self, start: &str) -> bool {
         self.marks().iter().any(|mark| mark.starts_with(start))
     }
@@ -265,4 +266,233 @@ fn what_a_floor_holds_down_is_given_back() {
     assert!(!stage.has("<gone-"), "expired bytes are left");
     assert!(stage.has("<kept-49>"), "what is alive was dropped");
     assert_eq!(stage.c.iter().count(), 50);
+}
+
+/// Nothing but the log ever held these.
+#[test]
+fn what_expires_in_memory_leaves_the_log_of_an_idle_database() {
+    let mut stage = stage(false);
+    for n in 0..100 {
+        stage.put(format!("k{n:03}"), 1_000);
+    }
+    stage.pass(1_000);
+    assert!(stage.has("<mark-"));
+    stage.pass(WITHIN * 3 / 4);
+    assert!(!stage.has("<mark-"), "expired bytes are left");
+    let log_bytes = stage.db.stats().log_bytes;
+    assert!(log_bytes <= 2 * (64 << 10), "{log_bytes} bytes of log");
+}
+
+/// A few items that stay in memory for long need the log's oldest segment, in which all that was flushed lies too.
+#[test]
+fn what_another_container_keeps_in_the_log_leaves_on_time() {
+    for few in [1, 200] {
+        let mut stage = stage(false);
+        let quiet = stage.db.container("quiet").unwrap();
+        for round in 0..30 {
+            for n in 0..few {
+                quiet
+                    .put_with_ttl(format!("{round}-{n}"), [b'q'; 50], Ttl::Never)
+                    .unwrap();
+            }
+            for n in 0..50 {
+                stage.put(format!("k{round:02}-{n:02}"), 20_000);
+            }
+            stage.pass(7_000);
+            let overdue = stage.overdue(true, 0);
+            assert!(overdue.is_empty(), "round {round}: {overdue:?}");
+        }
+        stage.pass(20_000);
+        stage.pass(WITHIN / 2);
+        stage.pass(WITHIN / 4);
+        assert!(!stage.has("<mark-"), "expired bytes are left");
+        assert_eq!(quiet.iter().count(), 30 * few);
+    }
+}
+
+/// The log of a dropped container goes like that of a flushed one.
+#[test]
+fn a_dropped_container_leaves_no_bytes() {
+    let mut stage = stage(false);
+    for n in 0..100 {
+        stage.put(format!("k{n:03}"), 3_600_000);
+    }
+    let quiet = stage.db.container("quiet").unwrap();
+    quiet.put_with_ttl("k", "v", Ttl::Never).unwrap();
+    stage.db.drop_container("c").unwrap();
+    stage.pass(WITHIN / 4);
+    assert!(!stage.has("<mark-"), "dropped bytes are left");
+    assert!(quiet.get("k").unwrap().is_some());
+}
+
+/// Whatever operation fails once while expired bytes are given back, they are gone in time.
+#[test]
+fn a_failure_while_bytes_are_given_back_is_made_good_in_time() {
+    let (mut failed, mut poisoned) = (0, 0);
+    for after in 1..60 {
+        let mut stage = stage(false);
+        let quiet = stage.db.container("quiet").unwrap();
+        quiet.put_with_ttl("k", "v", Ttl::Never).unwrap();
+        for n in 0..50 {
+            stage.put(format!("k{n:03}"), 1_000);
+        }
+        let plan = FaultPlan {
+            at: stage.sim.operations() + after,
+            kind: std::io::ErrorKind::StorageFull,
+            lasting: false,
+        };
+        stage.sim.fail(plan);
+        for _ in 0..13 {
+            stage.clock.advance(Duration::from_millis(5_000));
+            while match stage.db.step() {
+                Ok(more) => more,
+                Err(_) => {
+                    failed += 1;
+                    false
+                }
+            } {}
+        }
+        // A failed sync is final: such a database takes no write, and gives nothing back.
+        if matches!(quiet.put("k", "v"), Err(Error::Poisoned { .. })) {
+            poisoned += 1;
+            continue;
+        }
+        assert!(
+            !stage.has("<mark-"),
+            "expired bytes are left, failed at {after}"
+        );
+        assert!(quiet.get("k").unwrap().is_some());
+    }
+    assert!(poisoned < 10, "{poisoned} syncs failed");
+    assert!(failed > 5, "{failed} failures were met");
+}
+
+/// Fills a key range with items of a hundred bytes, in an order that touches all of it in every memtable.
+fn fill_shuffled(c: &Container, keys: std::ops::Range<u64>, round: u64, ttl: Ttl) {
+    let len = keys.end - keys.start;
+    for at in 0..len {
+        let key = keys.start + (at * 7_919 + round) % len;
+        c.put_with_ttl(key.to_be_bytes(), [round as u8; 100], ttl)
+            .unwrap();
+    }
+}
+
+fn rest(db: &Database) {
+    while db.step().unwrap() {}
+}
+
+// Half of the data never expires, half lives a minute: the first half stays where it is.
+#[test]
+fn what_never_expires_is_not_rewritten_for_what_does() {
+    let stage = stage(false);
+    let (db, c) = (&stage.db, &stage.c);
+    fill_shuffled(c, 0..6_000, 1, Ttl::Never);
+    db.compact().unwrap();
+    let tables = |stage: &Stage| -> BTreeSet<String> {
+        let names = stage.sim.list(Path::new("/db/tables")).unwrap();
+        names.into_iter().collect()
+    };
+    let never = tables(&stage);
+    for round in 0..40 {
+        fill_shuffled(
+            c,
+            10_000..11_000,
+            round,
+            Ttl::After(Duration::from_secs(60)),
+        );
+        rest(db);
+        stage.clock.advance(Duration::from_secs(10));
+        rest(db);
+        assert!(tables(&stage).is_superset(&never), "round {round}");
+    }
+    assert_eq!(c.iter().count(), 7_000);
+}
+
+// A retention of 30 days becomes one of a day: from that instant nobody sees what is older, and soon it is gone; then it
+// becomes one of 60 days, and what was not expired lives on.
+#[test]
+fn a_retention_can_be_cut_and_raised() {
+    let stage = stage(false);
+    let (db, c) = (&stage.db, &stage.c);
+    let days = |days: u64| DefaultTtl::After(Duration::from_secs(86_400 * days));
+    c.set_default_ttl(days(30)).unwrap();
+    for day in 0..20u64 {
+        fill_shuffled(c, 500 * day..500 * (day + 1), day, Ttl::Inherit);
+        rest(db);
+        stage.clock.advance(Duration::from_secs(86_400));
+    }
+    assert_eq!(c.iter().count(), 10_000);
+    c.set_default_ttl(days(1)).unwrap();
+    fill_shuffled(c, 20_000..20_500, 30, Ttl::Inherit);
+    assert_eq!(
+        c.iter().count(),
+        500,
+        "the last day's items expired this very moment"
+    );
+    stage.clock.advance(Duration::from_millis(WITHIN));
+    rest(db);
+    let stats = c.stats();
+    assert_eq!((stats.expired_bytes, stats.oldest_unreclaimed), (0, None));
+    assert!(stats.disk_bytes < 200_000, "{}", stats.disk_bytes);
+    c.set_default_ttl(days(60)).unwrap();
+    stage.clock.advance(Duration::from_secs(86_400 * 59));
+    rest(db);
+    assert_eq!(c.iter().count(), 500);
+    stage.clock.advance(Duration::from_secs(86_400));
+    assert_eq!(c.iter().count(), 0);
+    // An eighth of the lifetime is more than what was asked for.
+    stage.clock.advance(Duration::from_secs(86_400 * 8));
+    rest(db);
+    assert_eq!(c.stats().disk_bytes, 0);
+    let lag = db.stats().reclaim_lag;
+    assert!(
+        lag.bytes() > 10_000 * 100
+            && lag.longest() <= Duration::from_millis(86_400_000 * 8 + WITHIN),
+        "{lag:?}"
+    );
+}
+
+/// All marks of items in the files of a folder and those in it. A file may go while it is looked at.
+fn marks_below(folder: &Path) -> BTreeSet<String> {
+    let mut marks = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            marks.extend(marks_below(&path));
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            marks.extend(marks_in(&bytes).filter(|mark| mark.starts_with("<mark-")));
+        }
+    }
+    marks
+}
+
+#[test]
+fn no_expired_byte_is_left_on_a_real_disk_when_nobody_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Options::new()
+        .memtable_bytes(1 << 20)
+        .reclaim_within(Duration::from_secs(2))
+        .open(folder.path())
+        .unwrap();
+    let (dated, quiet) = (db.container("c").unwrap(), db.container("quiet").unwrap());
+    dated.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    for n in 0..30_000 {
+        let value = format!("<mark-{n}>{}", "x".repeat(100));
+        let life = Ttl::After(Duration::from_millis(500 + n % 1_000));
+        dated.put_with_ttl(format!("k{n:06}"), value, life).unwrap();
+        if n % 1_000 == 0 {
+            quiet.put(format!("{n}"), "kept").unwrap();
+        }
+    }
+    // Three seconds and a half; the rest is for a machine that does other things.
+    let begun = std::time::Instant::now();
+    let mut left = marks_below(folder.path());
+    assert!(!left.is_empty());
+    while !left.is_empty() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(100));
+        left = marks_below(folder.path());
+    }
+    assert_eq!(left, BTreeSet::new());
+    assert_eq!(quiet.iter().count(), 30);
+    db.close().unwrap();
 }

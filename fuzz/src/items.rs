@@ -113,7 +113,7 @@ fn decoded_spread(bytes: &[u8], moment: Timestamp) {
     let counts = spread.iter().map(|(_, tally)| tally.count);
     assert_eq!(counts.fold(0, u64::saturating_add), all.count);
     let mut sum = Spread::default();
-    sum.merge(&spread);
+    spread.iter().for_each(|(at, tally)| sum.add(at, tally));
     assert_eq!(sum.up_to(Timestamp::MAX), all);
     let half = Tally {
         count: 1,

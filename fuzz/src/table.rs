@@ -286,16 +286,36 @@ fn reseal(bytes: &mut [u8]) {
         }
     };
     let (filter, index, statistics) = (part_at(bytes, 16), part_at(bytes, 24), part_at(bytes, 32));
-    let count = number(bytes, index).unwrap_or(0) & 0xffff;
-    for row in 0..count.min(1_000) {
-        let row = index + 8 + 8 * count + 24 * row;
-        let (start, len) = (number(bytes, row), number(bytes, row + 16));
-        let (Some(start), Some(len)) = (start, len.map(|len| len & 0xffff_ffff)) else {
-            break;
+    // The rows of a page of the index, or of its top: from where to where what they tell of lies.
+    let rows = |bytes: &[u8], page: usize| -> Vec<(usize, usize)> {
+        let count = number(bytes, page).unwrap_or(0) & 0xffff;
+        let row = |row: usize| {
+            let row = page + 8 + 8 * count + 24 * row;
+            let (start, len) = (number(bytes, row)?, number(bytes, row + 16)? & 0xffff_ffff);
+            Some((start, start.checked_add(len)?))
         };
-        if len >= 9 && start.saturating_add(len) <= footer_at {
-            seal(bytes, start, start + len - 4, start + len - 4);
+        (0..count.min(1_000)).map_while(row).collect()
+    };
+    let last_words = |bytes: &[u8]| {
+        let words = number(bytes, statistics.checked_sub(12)?)?;
+        Some((words & 0xffff_ffff, words >> 32))
+    };
+    if let Some((pages, top_len)) = last_words(bytes)
+        && let Some(top) = (statistics - 12).checked_sub(4 * pages + top_len)
+        && top >= index
+    {
+        for (page, page_end) in rows(bytes, top) {
+            let (page, page_end) = (index.saturating_add(page), index.saturating_add(page_end));
+            for (start, end) in rows(bytes, page) {
+                if end.saturating_sub(start) >= 9 && end <= footer_at {
+                    seal(bytes, start, end - 4, end - 4);
+                }
+            }
+            if page_end.saturating_sub(page) >= 4 && page_end <= footer_at {
+                seal(bytes, page, page_end - 4, page_end - 4);
+            }
         }
+        seal(bytes, top, statistics - 4, statistics - 4);
     }
     for (field, start, end) in [
         (40, filter, index),

@@ -4,6 +4,7 @@
 //! in that order. Dated records and never-ending ones go to different runs, dated ones to the slot in which they stop
 //! mattering. A table is cut only between keys.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use crate::expiry::{DefaultMillis, Judge, Settings};
 use crate::hash::hash_key;
 use crate::merge::{Cursor, Merge};
 use crate::record::{Head, Header};
-use crate::table::{FinishedTable, TableBuilder, TableMeta, TableOptions};
+use crate::table::{FinishedTable, Statistics, Table, TableBuilder, TableMeta, TableOptions};
 use crate::types::{ContainerId, Seq, TableId, Timestamp};
 use crate::version::{RangeDelete, Run};
 
@@ -25,6 +26,8 @@ pub trait Host {
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
     /// Called after so many more bytes were written: waits as long as the budget says, or ends the job with an error.
     fn spend(&mut self, bytes: u64) -> Result<()>;
+    /// Bytes of an item were read that expired so many milliseconds ago; they are not written again.
+    fn reclaim(&mut self, millis: u64, bytes: u64);
 }
 
 /// What a job is to do, besides its sources.
@@ -35,10 +38,14 @@ pub struct Job {
     pub judge: Judge,
     /// The numbers of the open snapshots, ascending.
     pub snapshots: Vec<Seq>,
-    /// The runs of the same picture that are not among the sources.
+    /// What is not among the sources, of the runs of the same picture.
     pub elsewhere: Vec<Arc<Run>>,
     /// Range deletes that are durable, or become so with the job; lowest number first.
     pub range_deletes: Vec<RangeDelete>,
+    /// The keys at which tables are cut, ascending.
+    pub guards: Vec<Box<[u8]>>,
+    /// A table of fewer bytes is not cut at a guard.
+    pub least_table_bytes: u64,
     /// Where the dated output is cut, ascending; the last one is [`Timestamp::MAX`]. Empty: all goes to one run, dated or
     /// not.
     pub cuts: Vec<Timestamp>,
@@ -48,23 +55,28 @@ pub struct Job {
     pub table_bytes: u64,
     /// The tables that are rewritten.
     pub inputs: Vec<TableId>,
+    /// Hashes of the keys of heavy puts elsewhere: see [`heavy`].
+    pub wanted: Arc<HashSet<u64>>,
 }
 
 /// A run that was written.
 pub struct Output {
+    /// Which slot it is, by the place of its cut; the one past the last is for what never stops mattering.
+    pub slot: usize,
     /// The latest moment at which one of its records stops mattering.
     pub end: Timestamp,
     /// Its tables, in key order.
     pub tables: Vec<FinishedTable>,
 }
 
-/// When how many bytes of these runs expire, for planning slots: from their statistics, under these settings.
+/// When how many bytes of these tables expire, for planning slots: from their statistics, under these settings.
 pub fn forecast<'a>(
-    runs: impl IntoIterator<Item = &'a Arc<Run>>,
+    tables: impl IntoIterator<Item = &'a Statistics>,
     settings: &Settings,
 ) -> Vec<(Timestamp, u64)> {
     let mut forecast = vec![];
-    for (inheriting, overriding) in runs.into_iter().flat_map(|run| run.spreads()) {
+    for table in tables {
+        let (inheriting, overriding) = (&table.spreads.inheriting, &table.spreads.overriding);
         if let DefaultMillis::Millis(n) = settings.default {
             forecast.extend(
                 inheriting
@@ -89,7 +101,14 @@ pub fn run<C: Cursor>(
     slots.push(Slot::default()); // for what never stops mattering
     let (mut group, mut sentences) = (Group::default(), vec![]);
     let mut elsewhere = Outside::new(job);
-    while group.collect(&mut sources, job)? {
+    let mut guards = job.guards.iter().peekable();
+    while group.collect(&mut sources, job, host)? {
+        if guards.peek().is_some_and(|guard| ***guard <= *group.key) {
+            while guards.next_if(|guard| ***guard <= *group.key).is_some() {}
+            for slot in &mut slots {
+                slot.cut(job, host)?;
+            }
+        }
         elsewhere.ask_about(&group.key);
         judge(
             &group.headers,
@@ -101,10 +120,11 @@ pub fn run<C: Cursor>(
         group.write(&sentences, &mut slots, job, host)?;
     }
     let mut outputs = vec![];
-    for mut slot in slots {
+    for (number, mut slot) in slots.into_iter().enumerate() {
         slot.finish_table(host)?;
         if !slot.tables.is_empty() {
             outputs.push(Output {
+                slot: number,
                 end: slot.end,
                 tables: slot.tables,
             });
@@ -124,7 +144,12 @@ struct Group {
 }
 
 impl Group {
-    fn collect<C: Cursor>(&mut self, sources: &mut Merge<C>, job: &Job) -> Result<bool> {
+    fn collect<C: Cursor>(
+        &mut self,
+        sources: &mut Merge<C>,
+        job: &Job,
+        host: &mut dyn Host,
+    ) -> Result<bool> {
         self.headers.clear();
         self.values.clear();
         let Some(front) = sources.front() else {
@@ -135,6 +160,12 @@ impl Group {
             && *head.key == *self.key
         {
             let header = head.header;
+            if !header.is_tombstone() && job.judge.dead(&header) {
+                let settings = &job.judge.settings;
+                let expired = settings.expires_at(&header);
+                let since = settings.overdue_since(expired, header.seq < settings.floor_seq);
+                host.reclaim(job.judge.now.since(since), head.weight());
+            }
             let superseded = self.headers.last().is_some_and(|newer| {
                 let at = job
                     .snapshots
@@ -222,8 +253,8 @@ impl Slot {
                     inputs: job.inputs.clone(),
                 };
                 self.spent = 0;
-                self.builder
-                    .insert(TableBuilder::new(file, job.options, meta))
+                let builder = TableBuilder::new(file, job.options, meta);
+                self.builder.insert(builder.wanting(job.wanted.clone()))
             }
         };
         builder.add(head, value)?;
@@ -232,6 +263,15 @@ impl Slot {
         if written - self.spent >= SPEND_BYTES {
             host.spend(written - self.spent)?;
             self.spent = written;
+        }
+        Ok(())
+    }
+
+    /// The next key lies beyond a guard.
+    fn cut(&mut self, job: &Job, host: &mut dyn Host) -> Result<()> {
+        let worth = |builder: &TableBuilder| builder.bytes() >= job.least_table_bytes;
+        if self.builder.as_ref().is_some_and(worth) {
+            self.finish_table(host)?;
         }
         Ok(())
     }
@@ -253,28 +293,58 @@ const SPEND_BYTES: u64 = 64 << 10;
 struct Outside<'a> {
     job: &'a Job,
     /// With the last expiry in each, latest first.
-    runs: Vec<(Timestamp, &'a Run)>,
+    runs: Vec<(Timestamp, Walked<'a>)>,
+    /// Up to this key the runs stand at the tables that may hold it; `None`: for ever.
+    until: Option<&'a [u8]>,
     key: Bytes,
     hash: Option<u64>,
+}
+
+/// A run that is walked in the order of keys.
+struct Walked<'a> {
+    run: &'a Run,
+    at: usize,
+}
+
+impl<'a> Walked<'a> {
+    /// Goes to the first table that does not end before a key; says where that one ends.
+    fn walk_to(&mut self, key: &[u8]) -> Option<&'a [u8]> {
+        let tables = &self.run.shared;
+        while tables.get(self.at)?.last_key() < key {
+            self.at += 1;
+        }
+        Some(tables[self.at].last_key())
+    }
+
+    /// The one that may hold the key that was walked to.
+    fn table(&self) -> Option<&'a Arc<Table>> {
+        self.run.shared.get(self.at)
+    }
 }
 
 impl<'a> Outside<'a> {
     fn new(job: &'a Job) -> Self {
         let settings = &job.judge.settings;
-        let last = |run: &'a Arc<Run>| (run.census.last_expiry(settings), run.as_ref());
-        let mut runs: Vec<(Timestamp, &Run)> = job.elsewhere.iter().map(last).collect();
+        let last = |run: &'a Arc<Run>| (run.census.last_expiry(settings), Walked { run, at: 0 });
+        let mut runs: Vec<(Timestamp, Walked<'_>)> = job.elsewhere.iter().map(last).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.0));
         Outside {
             job,
             runs,
+            until: Some(&[]),
             key: Bytes::new(),
             hash: None,
         }
     }
 
+    /// Keys come in their order, so the runs are walked along with them, and looked at only where a table ends.
     fn ask_about(&mut self, key: &Bytes) {
         self.key = key.clone();
         self.hash = None;
+        if self.until.is_some_and(|until| *until < **key) {
+            let ends = self.runs.iter_mut().filter_map(|(_, run)| run.walk_to(key));
+            self.until = ends.min();
+        }
     }
 
     fn covered_below(&self, max: Seq) -> Seq {
@@ -288,17 +358,17 @@ impl<'a> Outside<'a> {
 impl Elsewhere for Outside<'_> {
     fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
         let mut longest = None;
-        for &(last, run) in &self.runs {
-            if last <= outlives.max(longest.unwrap_or_default()) {
+        for (last, run) in &self.runs {
+            if *last <= outlives.max(longest.unwrap_or_default()) {
                 break;
             }
-            if run.census.seq_min >= seq || run.table_for(&self.key).is_none() {
+            let Some(table) = run.table().filter(|_| run.run.census.seq_min < seq) else {
                 continue;
-            }
+            };
             let hash = *self.hash.get_or_insert_with(|| hash_key(&self.key));
             let mut below = seq;
             while below > Seq(0)
-                && let Some(found) = run.get(hash, &self.key, Seq(below.0 - 1))?
+                && let Some(found) = table.get(hash, &self.key, Seq(below.0 - 1))?
             {
                 let header = found.header;
                 if !self.job.judge.dead(&header) && header.seq >= self.covered_below(seq) {

@@ -4,13 +4,19 @@
 //! the file system.
 
 mod slot;
+mod estimate;
+mod choice;
 mod pick;
+mod explain;
+mod parts;
 mod verdict;
 mod job;
 
+pub use choice::{Choice, Goals, Rewrite, Urgency, Why};
+pub use estimate::{Estimate, Estimator, heavy, oldest_dead, oldest_dead_in_run};
+pub use explain::explain;
 pub use job::{Host, Job, Output, forecast, run};
-pub use pick::{
-    Choice, Estimate, Estimator, Goals, Sample, ended, expired_in_run, oldest_dead,
-    oldest_dead_in_run, pick, pick_all, start_by,
-};
+pub use parts::{guards, parts};
+pub use pick::{ended, pick, pick_all, start_by};
 pub use slot::plan;
+pub use verdict::{Elsewhere, Fate, Sentence, judge};

@@ -107,6 +107,7 @@ impl Engine {
             sealed: vec![],
             version: Arc::default(),
         });
+        picture.buffers().for_each(|buffer| self.mark_stale(buffer));
         drop(turn);
         state.release_pictures();
         self.remove_runs_but(&picture.version.runs, &[]);

@@ -1,14 +1,16 @@
 //! The engine's own state, and what every part of it asks: what is published, what is durable, may this be written?
 
 use crate::env::JoinHandle;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, ReclaimLag};
+use crate::engine::retired::Retired;
 use crate::engine::state::{ContainerState, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
 use crate::error::{Error, Result};
@@ -18,7 +20,7 @@ use crate::options::Options;
 use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{Seq, TableId, Timestamp, file_name};
-use crate::version::{Change, Manifest, Pins, Run, RunId};
+use crate::version::{Change, Manifest, Pins, RunId};
 use crate::wal::{Appender, FrameHead, FrameKind, Log};
 
 /// What the commit turn guards.
@@ -42,6 +44,8 @@ pub struct Engine {
     pub(super) pool: Arc<Pool>,
     pub(super) pins: Arc<Pins>,
     pub(super) counters: Counters,
+    /// How long expired bytes stayed.
+    pub(super) reclaim_lag: Mutex<ReclaimLag>,
     pub(super) lock: Mutex<Option<Box<dyn Lock>>>,
     pub(super) containers: RwLock<BTreeMap<String, Arc<ContainerState>>>,
     pub(super) turn: Mutex<Turn>,
@@ -59,8 +63,18 @@ pub struct Engine {
     pub(super) snapshots: Arc<Snapshots>,
     pub(super) unflushed: AtomicUsize,
     pub(super) budget: Mutex<Budget>,
+    /// Files on their way out.
+    pub(super) retired: Mutex<Retired>,
+    /// Nanoseconds that writers are to rest, but have not yet.
+    pub(super) rest_owed: AtomicU64,
     pub(super) flushing: Mutex<()>,
     pub(super) merging: Mutex<()>,
+    /// Tables that a rewrite is reading or will read.
+    pub(super) busy: Mutex<BTreeSet<TableId>>,
+    /// Whose turn it is to be merged, modulo the number of containers.
+    pub(super) merge_turn: AtomicUsize,
+    /// The last number when the flush thread last looked, and when that was first so.
+    pub(super) rest: Mutex<(Seq, Duration)>,
     pub(super) failure: OnceLock<Error>,
     /// What went wrong in the background and may pass; the next writer hears of it.
     pub(super) hiccup: Mutex<Option<Error>>,
@@ -98,6 +112,16 @@ impl Engine {
     /// The last number that was given out and is in a memtable.
     pub(super) fn latest(&self) -> Seq {
         Seq(self.latest.load(Ordering::Acquire))
+    }
+
+    /// For how long nobody has written, as far as the threads have noticed.
+    pub(super) fn rests_for(&self) -> Duration {
+        let (now, latest) = (monotonic(), self.latest());
+        let mut rest = self.rest.lock();
+        if rest.0 != latest {
+            *rest = (latest, now);
+        }
+        now.saturating_sub(rest.1)
     }
 
     pub(super) fn log(&self) -> Result<&Arc<Log>> {
@@ -184,22 +208,6 @@ impl Engine {
         done
     }
 
-    /// Removes the files of runs that the catalogue no longer names, but those that `kept` holds too. What
-    /// fails here is only left behind: the next open removes it.
-    pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
-        let dir = self.tables_dir();
-        let kept: Vec<TableId> = kept
-            .iter()
-            .flat_map(|run| &run.tables)
-            .map(|placed| placed.record.id)
-            .collect();
-        for placed in runs.iter().flat_map(|run| &run.tables) {
-            if !kept.contains(&placed.record.id) {
-                let _ = placed.remove(self.fs.as_ref(), &dir);
-            }
-        }
-    }
-
     /// The writes up to now.
     pub fn snapshot(&self) -> SnapshotPin {
         self.snapshots.register(|| self.published())
@@ -223,11 +231,6 @@ impl Engine {
     pub fn confirm_clock(&self) {
         self.clock.confirm();
         self.merge_signal.notify();
-    }
-
-    /// Changes the cap of background work.
-    pub fn set_background_rate(&self, bytes_per_second: u64) {
-        self.budget.lock().set_rate(bytes_per_second, monotonic());
     }
 
     /// The clock, then the settings: one judgement for one operation.

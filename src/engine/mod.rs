@@ -6,17 +6,23 @@
 //! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
 //! 3. `manifest`: one edit at a time;
 //! 4. a container's `installing`: one change of its picture at a time;
-//! 5. `snapshots`, `budget`: held for a few instructions, nothing is taken inside.
+//! 5. `snapshots`, `busy`, `budget`, `retired`: held for a few instructions, nothing is taken inside.
 //!
 //! Readers take none of them: they load a picture, the published number, the clock and the settings, in that order.
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
 //! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
 mod state;
+mod retired;
 mod core;
+mod pacing;
 mod read;
 mod write;
 mod containers;
+mod trim;
+mod install;
+mod jobs;
+mod reclaim;
 mod background;
 mod report;
 mod checkpoint;

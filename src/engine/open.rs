@@ -25,7 +25,7 @@ use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{Catalogue, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, replay};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, replay};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
@@ -79,7 +79,13 @@ impl Engine {
             .sum();
         let engine = Arc::new(Engine {
             path: path.into(),
-            budget: Mutex::new(Budget::new(options.background_rate, monotonic())),
+            budget: Mutex::new(Budget::new(
+                options.background_rate,
+                options.background_floor,
+                monotonic(),
+            )),
+            retired: Mutex::default(),
+            rest_owed: AtomicU64::new(0),
             options: options.clone(),
             fs,
             clock,
@@ -87,6 +93,7 @@ impl Engine {
             pool,
             pins,
             counters: Counters::default(),
+            reclaim_lag: Mutex::default(),
             lock: Mutex::new(lock),
             containers: RwLock::new(
                 states
@@ -111,6 +118,9 @@ impl Engine {
             unflushed: AtomicUsize::new(unflushed),
             flushing: Mutex::new(()),
             merging: Mutex::new(()),
+            busy: Mutex::default(),
+            merge_turn: AtomicUsize::new(0),
+            rest: Mutex::new((last_seq, monotonic())),
             failure: OnceLock::new(),
             hiccup: Mutex::new(None),
             closing: AtomicBool::new(false),
@@ -146,6 +156,7 @@ impl Engine {
         }
         let _merging = self.merging.lock();
         let _flushing = self.flushing.lock();
+        self.remove_retired();
         let mut turn = self.turn.lock();
         let result = match turn.appender.take() {
             Some(appender) => {
@@ -410,14 +421,44 @@ fn write_anew(
     fs.create_dir_all(&tables_dir)?;
     fs.create_dir_all(&wal_dir)?;
     fs.sync_dir(path)?;
-    let reading = found.clock.read();
     if found.started_at_mark {
         restate_defaults(found)?;
     }
+    let (first, number) = (found.next_segment, found.manifest_number + 1);
+    let begun = begin_chain(&wal_dir, options, found).and_then(|(log, appender)| {
+        let catalogue = &mut found.catalogue;
+        catalogue.log = first;
+        catalogue.next_table = catalogue.next_table.max(free_table(fs, &tables_dir)?);
+        catalogue.used = catalogue.used.max(found.last_seq);
+        catalogue.edit += 1;
+        let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;
+        Ok((log, appender, manifest))
+    });
+    let (log, appender, manifest) = begun.inspect_err(|_| {
+        // With its name the manifest counts, durably or not, and so does the chain; without, neither is needed, and on a
+        // full disk each try would leave another one.
+        if matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) {
+            remove_chain(fs.as_ref(), &wal_dir, first);
+        }
+    })?;
+    clean(fs.as_ref(), path, number, found)?;
+    log.release_before(first)?;
+    Ok((log, appender, manifest))
+}
+
+/// A new chain of log segments that holds what the memtables hold, durably.
+fn begin_chain(
+    wal_dir: &Path,
+    options: &Options,
+    found: &Recovered,
+) -> Result<(Arc<Log>, Appender)> {
+    let fs = &options.fs;
+    let reading = found.clock.read();
     let edit = found.catalogue.edit;
     let log_options = LogOptions {
         segment_bytes: options.segment_len(),
-        ..LogOptions::new(&wal_dir)
+        ring_bytes: Some(options.ring_len()),
+        ..LogOptions::new(wal_dir)
     };
     let first = found.next_segment;
     let (log, mut appender) = Log::create(
@@ -440,15 +481,7 @@ fn write_anew(
         relog(state, &head, &mut appender)?;
     }
     log.sync_to(log.end())?;
-    found.catalogue.log = first;
-    found.catalogue.next_table = found.catalogue.next_table.max(free_table(fs, &tables_dir)?);
-    found.catalogue.used = found.catalogue.used.max(found.last_seq);
-    found.catalogue.edit += 1;
-    let number = found.manifest_number + 1;
-    let manifest = Manifest::start(fs.clone(), path, number, found.catalogue.clone())?;
-    clean(fs.as_ref(), path, number, found)?;
-    log.release_before(first)?;
-    Ok((log, appender, manifest))
+    Ok((log, appender))
 }
 
 /// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.

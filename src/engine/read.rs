@@ -6,6 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
+use crate::cover::Cover;
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
@@ -236,30 +237,41 @@ impl Cursor for Source {
 /// What a scan sees.
 struct Sight {
     picture: Arc<Picture>,
-    max: Seq,
-}
-
-impl Horizon for Sight {
-    fn max(&self) -> Seq {
-        self.max
-    }
-
-    fn covered_below(&self, key: &[u8]) -> Seq {
-        self.picture.covered_below(key, self.max)
-    }
+    horizon: Horizon,
 }
 
 impl Sight {
+    fn new(picture: Arc<Picture>, max: Seq) -> Sight {
+        let ranges = picture.range_deletes().into_iter();
+        let seen = ranges.filter(|range| range.seq <= max);
+        let cover = Arc::new(Cover::new(seen.map(|range| (range.range(), range.seq))));
+        Sight {
+            picture,
+            horizon: Horizon { max, cover },
+        }
+    }
+
+    fn walk(&self, range: &KeyRange, to: Seek<'_>, judge: &Judge) -> Result<Walk<Source>> {
+        Walk::seek(self.sources(range), self.horizon.clone(), to, judge)
+    }
+
     /// Cursors over all that may hold something of a range.
     fn sources(&self, range: &KeyRange) -> Vec<Source> {
         let filled = |buffer: &&Arc<Buffer>| !buffer.memtable.is_empty();
         let memory = self.picture.buffers().filter(filled);
         let runs = self.picture.version.runs.iter().filter(|run| {
-            run.census.seq_min <= self.max && range.overlaps(run.first_key(), run.last_key())
+            run.census.seq_min <= self.horizon.max
+                && range.overlaps(run.first_key(), run.last_key())
         });
         memory
-            .map(|buffer| Source::Memory(buffer.memtable.cursor()))
-            .chain(runs.map(|run| Source::Disk(RunCursor::new(run.shared.clone()))))
+            .map(|buffer| {
+                let cursor = buffer.memtable.cursor();
+                Source::Memory(cursor.under(self.horizon.cover.clone()))
+            })
+            .chain(runs.map(|run| {
+                let cursor = RunCursor::new(run.shared.clone());
+                Source::Disk(cursor.under(self.horizon.cover.clone()))
+            }))
             .collect()
     }
 }
@@ -293,10 +305,7 @@ impl Scan {
         self.engine.check_open(&self.state)?;
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight {
-                picture: self.state.pin(),
-                max: self.pin.seq,
-            },
+            sight: Sight::new(self.state.pin(), self.pin.seq),
             front: None,
             back: None,
         });
@@ -322,12 +331,10 @@ impl Scan {
                         [] => Seek::AtOrAfter(&range.from),
                         passed => Seek::After(passed),
                     };
-                    none.insert(Walk::seek(sight.sources(range), from, judge)?)
+                    none.insert(sight.walk(range, from, judge)?)
                 }
             };
-            walk.next(sight, judge, |key| {
-                range.to.as_deref().is_none_or(|to| key < to)
-            })
+            walk.next(judge, |key| range.to.as_deref().is_none_or(|to| key < to))
         })?;
         if let Some(found) = &found {
             self.passed = found.key.clone();
@@ -343,12 +350,10 @@ impl Scan {
                 Some(walk) => walk,
                 none => {
                     let to = range.to.as_deref().map_or(Seek::Last, Seek::Before);
-                    none.insert(Walk::seek(sight.sources(range), to, judge)?)
+                    none.insert(sight.walk(range, to, judge)?)
                 }
             };
-            walk.next(sight, judge, |key| {
-                key >= range.from.as_slice() && key > passed
-            })
+            walk.next(judge, |key| key >= range.from.as_slice() && key > passed)
         })?;
         if let Some(found) = &found {
             self.range.to = Some(found.key.to_vec());

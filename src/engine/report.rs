@@ -2,17 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::compact::{
-    Estimate, Estimator, Sample, expired_in_run, oldest_dead, oldest_dead_in_run,
-};
+use crate::compact::{Estimate, Estimator, explain, oldest_dead, oldest_dead_in_run};
 use crate::counters::{ContainerStats, Stats};
 use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::Judge;
-use crate::hash::hash_key;
-use crate::merge::{Cursor, Position, Seek};
 use crate::types::{Seq, Timestamp};
-use crate::version::RangeDelete;
+use crate::version::Version;
 
 impl Engine {
     /// A container in numbers; all zero when it was dropped.
@@ -34,14 +30,12 @@ impl Engine {
             .min()
             .map(Timestamp::to_system_time);
         ContainerStats {
-            live_items: estimate.live_items.round() as u64,
-            live_bytes: estimate.live_bytes.round() as u64,
-            expired_bytes: version
-                .runs
-                .iter()
-                .map(|run| expired_in_run(run, &judge))
-                .sum(),
-            superseded_bytes: estimate.superseded_bytes.round() as u64,
+            live_items: estimate.live.count,
+            live_bytes: estimate.live.bytes,
+            expired_bytes: estimate.expired.bytes,
+            superseded_bytes: estimate.superseded.bytes,
+            tombstone_bytes: estimate.tombstones.bytes,
+            stored_bytes: estimate.stored.bytes,
             disk_bytes: version.bytes(),
             memtable_bytes: picture
                 .buffers()
@@ -55,7 +49,19 @@ impl Engine {
                     .buffers()
                     .map(|buffer| buffer.memtable.range_deletes().len())
                     .sum::<usize>()) as u64,
+            explain: self.explain(version, &judge),
         }
+    }
+
+    fn explain(&self, version: &Version, judge: &Judge) -> String {
+        let facts = version.facts();
+        let choice = self.choose(&facts, judge);
+        explain(&facts, &choice, judge, &self.goals())
+    }
+
+    /// About how many items of a container can be read.
+    pub fn len_estimate(&self, state: &ContainerState) -> u64 {
+        estimate(&state.pin(), &self.judge(state)).live.count
     }
 
     /// The database in numbers.
@@ -79,6 +85,8 @@ impl Engine {
             live_bytes: sum(|container| container.live_bytes),
             expired_bytes: sum(|container| container.expired_bytes),
             superseded_bytes: sum(|container| container.superseded_bytes),
+            tombstone_bytes: sum(|container| container.tombstone_bytes),
+            stored_bytes: sum(|container| container.stored_bytes),
             disk_bytes: table_bytes + self.pins.bytes() + log_bytes + manifest_bytes,
             log_bytes,
             table_bytes,
@@ -97,6 +105,7 @@ impl Engine {
             bytes_flushed: counters.bytes_flushed.get(),
             bytes_merged: counters.bytes_merged.get(),
             bytes_dropped: counters.bytes_dropped.get(),
+            reclaim_lag: self.reclaim_lag.lock().clone(),
             flushes: counters.flushes.get(),
             merges: counters.merges.get(),
             stalls: counters.stalls.get(),
@@ -134,7 +143,7 @@ impl Engine {
                     Timestamp::MAX => "never".to_owned(),
                     end => format!("{} ms", end.0 as i128 - i128::from(judge.now.0)),
                 };
-                let (records, tables) = (census.total().count, run.tables.len());
+                let (records, tables) = (census.total().count, run.files.len());
                 let _ = writeln!(
                     out,
                     "  run: {records} records ({} tombstones) in {tables} tables, numbers {}..{}, ends {end}",
@@ -149,36 +158,16 @@ impl Engine {
     }
 }
 
-/// What can be read of a container: memtables are walked, runs answer from their samples.
+/// Stored bytes by what they are good for: nothing is read or walked, all parts speak for themselves.
 fn estimate(picture: &Picture, judge: &Judge) -> Estimate {
-    let sample = Sample::of(&picture.version);
-    let mut estimator = Estimator::new(&sample, judge);
-    for buffer in picture.buffers() {
-        let mut cursor = buffer.memtable.cursor();
-        // A memtable's cursor reads no file, so it cannot fail.
-        let _ = cursor.seek(Seek::First, None);
-        while let Position::Record(head) = cursor.position() {
-            let covered_below = picture.covered_below(head.key, Seq::MAX);
-            estimator.add(
-                hash_key(head.key),
-                &head.header,
-                head.weight(),
-                covered_below,
-            );
-            let _ = cursor.advance(None);
-        }
-    }
     let ranges = picture.range_deletes();
-    for table in picture
-        .version
-        .runs
-        .iter()
-        .flat_map(|run| run.shared.iter())
-    {
-        let covers =
-            |range: &&RangeDelete| range.range().covers(table.first_key(), table.last_key());
-        let covered = ranges.iter().filter(covers).map(|range| range.seq).max();
-        estimator.add_table(table, covered.unwrap_or_default());
+    let mut estimator = Estimator::new(judge, &ranges);
+    for buffer in picture.buffers() {
+        estimator.add_memtable(&buffer.memtable);
+    }
+    for run in &picture.version.runs {
+        let tables = run.tables.iter().map(|table| table.statistics.as_ref());
+        estimator.add_run(tables, run.applied);
     }
     estimator.finish()
 }

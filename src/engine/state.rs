@@ -1,6 +1,7 @@
 //! What the engine holds of a container, and what readers pin.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Buffer {
     pub memtable: Memtable,
     /// The first log segment that holds one of them; `u64::MAX` while there is none.
     segment: AtomicU64,
+    /// The last one; 0 while there is none.
+    last_segment: AtomicU64,
     /// Bytes of the memtable that the engine's sums hold.
     counted: AtomicUsize,
 }
@@ -31,6 +34,7 @@ impl Buffer {
         Arc::new(Buffer {
             memtable: Memtable::with_pool(pool.clone()),
             segment: AtomicU64::new(u64::MAX),
+            last_segment: AtomicU64::new(0),
             counted: AtomicUsize::new(0),
         })
     }
@@ -51,9 +55,15 @@ impl Buffer {
         Some(self.segment.load(Ordering::Acquire)).filter(|segment| *segment != u64::MAX)
     }
 
-    /// Something of it was logged in `segment`.
+    /// The log segments that hold something of it, and perhaps some between them; empty while there is none.
+    pub fn segments(&self) -> RangeInclusive<u64> {
+        self.segment.load(Ordering::Acquire)..=self.last_segment.load(Ordering::Acquire)
+    }
+
+    /// Something of it was logged in `segment`. The caller holds the turn, so that numbers only rise.
     pub fn logged_in(&self, segment: u64) {
         self.segment.fetch_min(segment, Ordering::AcqRel);
+        self.last_segment.store(segment, Ordering::Release);
     }
 
     /// All of it was logged again, from `segment` on.

@@ -28,6 +28,12 @@ use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
 /// The most that one batch holds, in bytes.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
+/// A sleep takes some 60 us longer than it is asked to; shorter ones than this would be mostly that.
+const LEAST_REST: Duration = Duration::from_micros(100);
+
+/// However much one write brings, it is not slowed for longer.
+const LONGEST_REST: Duration = Duration::from_millis(100);
+
 /// What becomes of an item that was read for it.
 pub enum Verdict {
     /// Nothing.
@@ -107,7 +113,7 @@ struct Prepared<'a> {
 impl Engine {
     /// Writes one thing.
     pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
-        self.admit(state)?;
+        self.admit(state, weight(&op))?;
         with_payload(&op, |payload| {
             let states = std::slice::from_ref(state);
             let prepared = Prepared {
@@ -135,16 +141,16 @@ impl Engine {
                 "containers of this database",
             ));
         }
+        let weight: u64 = Ops::new(&writes.bytes)
+            .flatten()
+            .map(|op| weight(&op))
+            .sum();
         for state in &writes.states {
-            self.admit(state)?;
+            self.admit(state, weight / writes.states.len() as u64)?;
         }
         if writes.len == 0 {
             return Ok(());
         }
-        let weight = Ops::new(&writes.bytes)
-            .flatten()
-            .map(|op| weight(&op))
-            .sum();
         let prepared = Prepared {
             payload: &writes.bytes,
             crc: PayloadCrc::of(&writes.bytes),
@@ -166,7 +172,8 @@ impl Engine {
         decide: &mut dyn FnMut(Option<Found>) -> Verdict,
     ) -> Result<bool> {
         loop {
-            self.admit(state)?;
+            // What it will write is not known yet; most write little.
+            self.admit(state, 1)?;
             // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
             let latest = self.latest();
             let picture = state.pin();
@@ -326,14 +333,18 @@ impl Engine {
         self.flush_signal.notify();
     }
 
-    /// In the turn: closes the active memtable, unless it is empty, and opens a new one.
+    /// In the turn: closes the active memtable, unless it is empty, and opens a new one, which is logged from a segment
+    /// of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
     pub(super) fn seal(&self, turn: &mut Turn, state: &ContainerState) {
+        if state.picture().active.memtable.is_empty() {
+            return;
+        }
+        // Without room for that they share a segment, until `trim_log` parts them.
+        let _ = self.rotate_log(turn);
         state.install(|picture| {
             let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
-            if !active.memtable.is_empty() {
-                turn.active_bytes -= active.counted();
-                sealed.insert(0, std::mem::replace(&mut active, Buffer::new(&state.pool)));
-            }
+            turn.active_bytes -= active.counted();
+            sealed.insert(0, std::mem::replace(&mut active, Buffer::new(&state.pool)));
             Picture {
                 active,
                 sealed,
@@ -393,8 +404,8 @@ impl Engine {
         Ok(WriteTtl::Until(moment))
     }
 
-    /// May this container be written, now? Slows the writer down, or stops it, when flushing cannot follow.
-    fn admit(&self, state: &ContainerState) -> Result<()> {
+    /// May so much be written to this container, now? Slows the writer down, or stops it, when flushing cannot follow.
+    fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
         self.check_writable()?;
         state.check()?;
         let budget = self.options.memtable_bytes;
@@ -404,12 +415,8 @@ impl Engine {
             let runs = state.picture().version.runs.len();
             match brake(unflushed, budget, runs, self.options.max_runs) {
                 Brake::Go => return Ok(()),
-                Brake::Slow(time) => {
-                    self.counters.stalls.add(u64::from(!stalled));
-                    if self.options.background == Background::Threads {
-                        self.merge_signal.notify();
-                        sleep(time);
-                    }
+                Brake::Slow(for_a_kib) => {
+                    self.rest(for_a_kib.mul_f64(bytes.div_ceil(1 << 10).max(1) as f64));
                     return Ok(());
                 }
                 Brake::Stop if self.options.on_stall == Stall::Fail => return Err(Error::Stalled),
@@ -419,6 +426,22 @@ impl Engine {
                     self.wait_for_room()?;
                 }
             }
+        }
+    }
+
+    /// A writer is to rest. Short rests, which no sleep is short enough for, are added up until one of the writers takes
+    /// them all: so the rate of writing falls by as much as it should, and not by as much as a sleep must last.
+    fn rest(&self, time: Duration) {
+        let time = u64::try_from(time.min(LONGEST_REST).as_nanos()).unwrap_or(u64::MAX);
+        let owed = self.rest_owed.fetch_add(time, Ordering::Relaxed) + time;
+        if Duration::from_nanos(owed) < LEAST_REST {
+            return;
+        }
+        let owed = self.rest_owed.swap(0, Ordering::Relaxed);
+        self.counters.stalls.add(1);
+        if self.options.background == Background::Threads {
+            self.merge_signal.notify();
+            sleep(Duration::from_nanos(owed).min(LONGEST_REST));
         }
     }
 
@@ -518,6 +541,7 @@ pub(super) fn relog(
     let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
         if payload.len() > least {
             appender.append(head, payload, PayloadCrc::of(payload))?;
+            buffer.logged_in(appender.segment());
             first_segment.get_or_insert(appender.segment());
             payload.clear();
         }

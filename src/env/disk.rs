@@ -3,7 +3,8 @@
 //! Folders are made with mode 0700 and files with 0600. A symbolic link where a file should be is refused, so that a
 //! database reaches nothing outside its folder. Every call that a signal interrupts is made again.
 //!
-//! Unsafe code stands here for memory maps alone. What it rests on:
+//! Unsafe code stands here for memory maps, and for two system calls that take nothing but numbers. What the maps rest
+//! on:
 //! - a mapped file does not change and does not shrink while it is held: [`Fs::map`] is for finished files, and a
 //!   database folder belongs to one process by its lock;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
-use super::fs::{File, Fs, Lock, LockKind, Ring};
+use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
 use crate::error::{Error, Result};
 
 /// The file system of the machine.
@@ -85,6 +86,41 @@ fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Starts to write back a range of a file, without waiting for it.
+#[cfg(target_os = "linux")]
+fn start_writing(file: &fs::File, offset: u64, len: u64) {
+    use std::os::fd::AsRawFd;
+    let (fd, offset, len) = (file.as_raw_fd(), offset as i64, len as i64);
+    // SAFETY: the call takes a descriptor, which `file` keeps open, and numbers; it touches no memory. What fails here
+    // fails again in the file's sync: only a call that waits for pages takes note of their errors.
+    let _ = unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_writing(_: &fs::File, _: u64, _: u64) {}
+
+/// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
+/// waits for would wait behind everything.
+#[cfg(target_os = "linux")]
+pub(super) fn lower_io_priority() -> io::Result<()> {
+    const WHO_THREAD: libc::c_int = 1;
+    const BEST_EFFORT: libc::c_int = 2 << 13;
+    const LOWEST_LEVEL: libc::c_int = 7;
+    // SAFETY: the call takes numbers and touches no memory; 0 is the calling thread.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_ioprio_set,
+            WHO_THREAD,
+            0,
+            BEST_EFFORT | LOWEST_LEVEL,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A file and the name under which it was opened, for errors.
 struct DiskFile {
     file: fs::File,
@@ -100,6 +136,10 @@ impl DiskFile {
 impl File for DiskFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.named("write", self.file.write_all_at(bytes, offset))
+    }
+
+    fn start_writing(&self, offset: u64, len: u64) {
+        start_writing(&self.file, offset, len);
     }
 
     fn sync(&self) -> Result<()> {
@@ -367,9 +407,12 @@ impl Fs for Disk {
             .map_err(|error| Error::io("read the size of", path, error))
     }
 
-    fn available(&self, path: &Path) -> Result<u64> {
+    fn room(&self, path: &Path) -> Result<Room> {
         rustix::io::retry_on_intr(|| rustix::fs::statvfs(path))
-            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .map(|stat| Room {
+                free: stat.f_bavail.saturating_mul(stat.f_frsize),
+                total: stat.f_blocks.saturating_mul(stat.f_frsize),
+            })
             .map_err(|error| Error::io("read the free space of", path, error.into()))
     }
 }
@@ -446,7 +489,8 @@ mod tests {
         assert_eq!(&map[..], b"abc", "readable as long as it is held");
         Disk.rename(&dir.path().join("second"), &name).unwrap();
         assert_eq!(Disk.len(&name).unwrap(), Some(3));
-        assert!(Disk.available(dir.path()).unwrap() > 0);
+        let room = Disk.room(dir.path()).unwrap();
+        assert!(room.free > 0 && room.free <= room.total);
     }
 
     #[test]

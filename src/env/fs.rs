@@ -14,6 +14,11 @@ use crate::error::Result;
 pub trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file where needed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    /// Has the device begin with `len` bytes at `offset`, just written, rather than with all at once at the next sync, so
+    /// that syncs of other files need not wait for a burst. A hint: nothing is durable by it, and it may do nothing.
+    fn start_writing(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
     /// Makes everything written so far durable, and the file's size.
     fn sync(&self) -> Result<()>;
     /// Reserves room so that writes below `len` cannot fail for want of it; the file's size becomes at least `len`.
@@ -40,6 +45,15 @@ pub enum LockKind {
     Shared,
     /// Alone.
     Exclusive,
+}
+
+/// The room on a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Free for this process.
+    pub free: u64,
+    /// Free or not.
+    pub total: u64,
 }
 
 /// Held as long as it lives.
@@ -81,6 +95,6 @@ pub trait Fs: Send + Sync {
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;
     /// Bytes that the file takes on the medium: allocated blocks, holes left out.
     fn allocated(&self, path: &Path) -> Result<u64>;
-    /// Bytes that are free for this process on the file system of `path`.
-    fn available(&self, path: &Path) -> Result<u64>;
+    /// The room on the file system of `path`.
+    fn room(&self, path: &Path) -> Result<Room>;
 }

@@ -4,10 +4,12 @@ mod tasks;
 mod fs;
 mod clock;
 mod disk;
+mod process;
 mod sim;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
 pub use fs::{File, Fs, Lock, LockKind, Ring};
+pub use process::{DeviceReads, lower_priority};
 pub use sim::{FaultPlan, Sim};
-pub use tasks::{JoinHandle, Signal, sleep, spawn};
+pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

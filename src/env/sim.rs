@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
-use super::fs::{File, Fs, Lock, LockKind, Ring};
+use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
 use crate::error::{Error, Result};
 
 pub use self::world::FaultPlan;
@@ -455,12 +455,14 @@ impl Fs for Sim {
         })
     }
 
-    fn available(&self, _: &Path) -> Result<u64> {
+    fn room(&self, _: &Path) -> Result<Room> {
         let world = self.world.lock();
-        Ok(match world.capacity {
+        let total = world.capacity;
+        let free = match total {
             u64::MAX => u64::MAX,
             capacity => capacity.saturating_sub(world.used()),
-        })
+        };
+        Ok(Room { free, total })
     }
 }
 

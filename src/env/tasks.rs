@@ -22,6 +22,11 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Lets a thread that waits for the processor run first.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Something to wait for: a notification is kept until somebody has waited for it.
 #[derive(Debug, Default)]
 pub struct Signal {
@@ -37,6 +42,11 @@ impl Signal {
             let _lock = self.lock.lock();
             self.changed.notify_one();
         }
+    }
+
+    /// Hears a notification that is there.
+    pub fn take(&self) -> bool {
+        self.raised.swap(false, Ordering::AcqRel)
     }
 
     /// Waits for a notification, at most for `time`.

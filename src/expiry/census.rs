@@ -5,10 +5,9 @@
 //! Census   seq_min varint | seq_max - seq_min varint | tombstones | never | inheriting | overriding | longest varint
 //! Tally    count varint | bytes varint
 //! Lane     tally | [min varint | max - min varint, when count > 0]
-//! Spread   shift u8 | buckets varint | (bucket number, as difference to the one before varint | tally)*
 //! ```
 //!
-//! A block and a table have a census; a table has a [`Spread`] for each of the two lanes beside it.
+//! A block, a table and a memtable have a census; how the records of a lane lie in time says a spread (spread.rs).
 
 use crate::coding::{Malformed, Reader, put_varint};
 use crate::expiry::rule::{DefaultMillis, Judge, Settings};
@@ -25,22 +24,40 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, other: Tally) {
+    /// Counts these too.
+    pub fn add(&mut self, other: Tally) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// What is left without these.
+    pub fn less(self, other: Tally) -> Tally {
+        Tally {
+            count: self.count.saturating_sub(other.count),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.count);
         put_varint(out, self.bytes);
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Tally, Malformed> {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Tally, Malformed> {
         Ok(Tally {
             count: reader.varint()?,
             bytes: reader.varint()?,
         })
     }
+}
+
+/// No record of this weight or less is heavy, in bytes.
+pub const HEAVY_LEAST: u64 = 16 << 10;
+
+/// A record of this weight holds so much of a memtable or table of so many bytes that it is sampled for its own sake: a
+/// few such may hold most bytes. There are at most a thousand, and none among many equals.
+pub fn is_heavy(weight: u64, bytes: u64) -> bool {
+    weight > HEAVY_LEAST && weight.saturating_mul(1024) > bytes
 }
 
 /// Records that lie on a line of time.
@@ -292,113 +309,6 @@ impl Census {
     }
 }
 
-/// How many buckets a spread has at most: a bucket then holds less than 2 % of a lane that is spread evenly.
-const SPREAD_BUCKETS: usize = 64;
-
-/// How the records of a lane lie in time: buckets of equal width, the narrowest power of two for which they are few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
-    /// A bucket is `1 << shift` milliseconds wide.
-    shift: u8,
-    /// (number of the bucket, what it holds), numbers ascending.
-    buckets: Vec<(u64, Tally)>,
-}
-
-impl Spread {
-    /// Counts `tally` at a moment.
-    pub fn add(&mut self, at: Timestamp, tally: Tally) {
-        let number = at.0 >> self.shift;
-        match self
-            .buckets
-            .binary_search_by_key(&number, |bucket| bucket.0)
-        {
-            Ok(found) => self.buckets[found].1.add(tally),
-            Err(place) => {
-                self.buckets.insert(place, (number, tally));
-                while self.buckets.len() > SPREAD_BUCKETS {
-                    self.widen();
-                }
-            }
-        }
-    }
-
-    /// Counts all that `other` counted.
-    pub fn merge(&mut self, other: &Spread) {
-        for (at, tally) in other.iter() {
-            self.add(at, tally);
-        }
-    }
-
-    fn widen(&mut self) {
-        self.shift += 1;
-        let mut wide: Vec<(u64, Tally)> = Vec::with_capacity(self.buckets.len());
-        for &(number, tally) in &self.buckets {
-            match wide.last_mut() {
-                Some(last) if last.0 == number >> 1 => last.1.add(tally),
-                _ => wide.push((number >> 1, tally)),
-            }
-        }
-        self.buckets = wide;
-    }
-
-    /// The buckets, each as its latest moment and what it holds.
-    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Tally)> + '_ {
-        let below = (1u64 << self.shift) - 1;
-        self.buckets
-            .iter()
-            .map(move |&(number, tally)| (Timestamp(number << self.shift | below), tally))
-    }
-
-    /// About how much lies at or before `moment`: whole buckets, and of the one it falls in, its share.
-    pub fn up_to(&self, moment: Timestamp) -> Tally {
-        let mut sum = Tally::default();
-        for &(number, tally) in &self.buckets {
-            let (start, width) = (number << self.shift, 1u64 << self.shift);
-            if moment.0 < start {
-                break;
-            }
-            let inside = moment.0.saturating_sub(start).saturating_add(1).min(width);
-            let share = |n: u64| (u128::from(n) * u128::from(inside) / u128::from(width)) as u64;
-            sum.add(Tally {
-                count: share(tally.count),
-                bytes: share(tally.bytes),
-            });
-        }
-        sum
-    }
-
-    /// Appends the picture in this file's head.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.shift);
-        put_varint(out, self.buckets.len() as u64);
-        let mut before = 0;
-        for &(number, tally) in &self.buckets {
-            put_varint(out, number - before);
-            tally.encode(out);
-            before = number;
-        }
-    }
-
-    /// Reads what [`Spread::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
-        let shift = reader.u8()?;
-        if shift > 63 {
-            return Err(reader.malformed("number out of range"));
-        }
-        let count = reader.varint_up_to(SPREAD_BUCKETS as u64)?;
-        let (mut number, mut buckets) = (0u64, Vec::with_capacity(count as usize));
-        for index in 0..count {
-            let step = reader.varint()?;
-            number = match number.checked_add(step) {
-                Some(next) if next <= u64::MAX >> shift && (index == 0 || step > 0) => next,
-                _ => return Err(reader.malformed("number out of range")),
-            };
-            buckets.push((number, Tally::decode(reader)?));
-        }
-        Ok(Spread { shift, buckets })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -457,28 +367,5 @@ mod tests {
         let mut bytes = vec![];
         census.encode(&mut bytes);
         assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
-    }
-
-    #[test]
-    fn a_spread_stays_small_and_near_the_truth() {
-        let mut spread = Spread::default();
-        for at in 0..100_000u64 {
-            spread.add(
-                Timestamp(1_000_000 + at),
-                Tally {
-                    count: 1,
-                    bytes: 10,
-                },
-            );
-        }
-        assert!(spread.buckets.len() <= SPREAD_BUCKETS);
-        for at in [0u64, 25_000, 50_000, 99_999] {
-            let found = spread.up_to(Timestamp(1_000_000 + at)).count;
-            assert!(found.abs_diff(at + 1) <= 2_000, "{found} at {at}");
-        }
-        assert_eq!(spread.up_to(Timestamp::MAX).count, 100_000);
-        let mut bytes = vec![];
-        spread.encode(&mut bytes);
-        assert_eq!(Spread::decode(&mut Reader::new(&bytes)), Ok(spread));
     }
 }

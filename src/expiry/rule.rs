@@ -146,6 +146,16 @@ impl Settings {
         }
     }
 
+    /// The moment from which the removal of something that is gone is measured: `expiry`, but for what was written before
+    /// the last change of the default (`is_older`) at the earliest that change, which may have been what ended it.
+    pub fn overdue_since(&self, expiry: Timestamp, is_older: bool) -> Timestamp {
+        if is_older {
+            expiry.max(self.override_floor.before(1))
+        } else {
+            expiry
+        }
+    }
+
     /// When an item that is not gone will be, if these settings stay: [`Timestamp::MAX`] for never.
     #[inline]
     pub fn expires_at(&self, header: &Header) -> Timestamp {

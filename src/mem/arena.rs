@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::record::{Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::types::{ItemTtl, Seq, Timestamp};
 
 /// The smallest chunk: what an almost empty memtable costs.
@@ -316,6 +316,16 @@ impl<'a> Stored<'a> {
     #[inline]
     pub fn value_len(self) -> usize {
         self.fixed().value_len as usize
+    }
+
+    /// What it counts for.
+    pub fn weight(self) -> u64 {
+        let head = Head {
+            header: self.header(),
+            key: self.key(),
+            value_len: self.value_len(),
+        };
+        head.weight()
     }
 
     /// Everything else about it.

@@ -1,11 +1,11 @@
 //! The newest writes, in memory and in order, until a flush makes runs of them.
 //!
 //! ```text
-//! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> census, length
+//! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> summary, length
 //! get ───────────> filter: no? nothing    ─> tree: newest version not above a number
 //! ```
 //!
-//! One writer at a time, held to it by a lock that only writers, and now and then a reader of the census, take. Readers
+//! One writer at a time, held to it by a lock that only writers, and now and then a reader of the summary, take. Readers
 //! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which numbers count is
 //! the reader's business.
 //!
@@ -13,6 +13,7 @@
 //! * `filter`: which keys are certainly missing
 //! * `node`, `tree`: the order of records
 //! * `ranges`: range deletes
+//! * `summary`: what is known of all records at once
 //! * `cursor`: walking
 
 mod arena;
@@ -23,6 +24,7 @@ mod ranges;
 mod tree;
 // on the tree
 mod cursor;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +42,7 @@ use crate::types::Seq;
 pub use arena::Pool;
 pub use cursor::MemCursor;
 pub use ranges::RangeDelete;
+pub use summary::{Newest, Summary};
 pub use tree::Entry;
 
 use filter::Filter;
@@ -63,7 +66,7 @@ pub struct Memtable {
 #[derive(Debug)]
 struct Writing {
     tree: Writer,
-    census: Census,
+    summary: Summary,
 }
 
 impl Default for Memtable {
@@ -90,7 +93,7 @@ impl Memtable {
             seq_max: AtomicU64::new(0),
             writing: Mutex::new(Writing {
                 tree: writer,
-                census: Census::default(),
+                summary: Summary::default(),
             }),
         }
     }
@@ -101,14 +104,15 @@ impl Memtable {
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
         self.filter.add(hash);
-        if !writing.tree.insert(&header, key, value) {
+        let Some(inserted) = writing.tree.insert(&header, key, value) else {
             return;
-        }
-        writing.census.add(&Head {
+        };
+        let head = Head {
             header,
             key,
             value_len: value.len(),
-        });
+        };
+        writing.summary.add(&head, hash, inserted);
         self.count(header.seq);
         self.len.store(self.len() + 1, Ordering::Relaxed);
     }
@@ -178,6 +182,16 @@ impl Memtable {
 
     /// The life statistics of its records.
     pub fn census(&self) -> Census {
-        self.writing.lock().census
+        *self.writing.lock().summary.census()
+    }
+
+    /// False: there is no record of a key of this hash. True is mistaken for one key in a hundred.
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// What `ask` makes of what is known of all records. Writers wait meanwhile.
+    pub fn summary<T>(&self, ask: impl FnOnce(&Summary) -> T) -> T {
+        ask(&self.writing.lock().summary)
     }
 }

@@ -294,6 +294,16 @@ impl Node {
         }
         .filter(|stored| stored.key() == key)
     }
+
+    /// The last of the first `rank` records of a leaf is one of `key`.
+    #[inline]
+    pub fn has_version_before(&self, rank: usize, key: &[u8]) -> bool {
+        rank > 0
+            && self.head(rank - 1) == head_of(key, self.skip())
+            && self.entries[rank - 1]
+                .load()
+                .is_some_and(|stored| stored.key() == key)
+    }
 }
 
 /// What only the writer does with one node. The unsafe functions store addresses.

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use crate::cover::Cover;
+use crate::expiry::{Census, DefaultMillis, Judge, Settings};
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Kind;
 use crate::types::{ItemTtl, Timestamp};
+use crate::view::{Horizon, Walk};
 
 /// Miri takes some thousand times as long: for it, just enough that nodes split.
 const fn scaled(count: u64) -> u64 {
@@ -514,4 +517,121 @@ fn a_second_writer_waits() {
     });
     assert_eq!(memtable.len() as u64, 2 * count);
     assert!((0..2 * count).all(|seq| get(memtable, &seq.to_be_bytes(), seq).is_some()));
+}
+
+/// Goal: walks over memtables under a judge and range deletes show what they should, though most of what is dead is
+/// passed as ghosts. Method: two memtables, the older one with more that lives; many versions of few keys and few of many,
+/// so that versions lie on both sides of the edges of leaves; readers at several numbers, both ways, against a plain list.
+#[test]
+fn ghosts_hide_what_they_should() {
+    let judge = Judge {
+        settings: Settings::new(DefaultMillis::NoDefault),
+        now: Timestamp(1_000),
+    };
+    let kinds = [(1, 30, 14), (2, 900, 14), (3, 4_000, 15), (4, 400, 8)];
+    // Each costs Miri minutes.
+    let some = if cfg!(miri) { 1 } else { kinds.len() };
+    for (seed, keys, dead_in_16) in kinds.into_iter().take(some) {
+        let mut dice = Dice(seed);
+        let memtables = [Memtable::new(), Memtable::new()];
+        let mut records: Vec<(Vec<u8>, Header)> = vec![];
+        let count = scaled(3_000);
+        for seq in 1..=2 * count {
+            let newer = seq > count;
+            let key = format!("{:05}", dice.below(keys)).into_bytes();
+            let dies = dice.below(16) < if newer { dead_in_16 } else { 6 };
+            let header = Header {
+                kind: if dies && dice.below(2) == 0 {
+                    Kind::Tombstone
+                } else {
+                    Kind::Put
+                },
+                seq: Seq(seq),
+                written_at: Timestamp(10),
+                ttl: ItemTtl::Absent,
+            };
+            let ttl = if dies { 10 } else { 10_000 };
+            let header = match header.kind {
+                Kind::Put => Header {
+                    ttl: ItemTtl::Millis(ttl),
+                    ..header
+                },
+                Kind::Tombstone => header,
+            };
+            memtables[usize::from(newer)].insert(header, &key, b"");
+            records.push((key, header));
+        }
+        for max in [2 * count, count + count / 2, count, count / 3] {
+            let deleted = KeyRange {
+                from: format!("{:05}", keys / 5).into_bytes(),
+                to: Some(format!("{:05}", keys / 3).into_bytes()),
+            };
+            let cover = Arc::new(Cover::new([(deleted, Seq(max / 2))]));
+            let mut newest: BTreeMap<&[u8], Header> = BTreeMap::new();
+            for (key, header) in records.iter().filter(|record| record.1.seq <= Seq(max)) {
+                newest.insert(key, *header);
+            }
+            let shows = |(key, header): &(&[u8], Header)| {
+                !judge.dead(header) && header.seq >= cover.below(key)
+            };
+            let expected: Vec<_> = newest.into_iter().filter(shows).collect();
+            for to in [Seek::First, Seek::Last] {
+                let cursors = memtables.iter().map(|memtable| {
+                    let cursor = memtable.cursor();
+                    cursor.under(cover.clone())
+                });
+                let horizon = Horizon {
+                    max: Seq(max),
+                    cover: cover.clone(),
+                };
+                let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
+                let mut found = vec![];
+                while let Some(visible) = walk.next(&judge, |_| true).unwrap() {
+                    found.push((visible.key, visible.header));
+                }
+                if !to.is_forward() {
+                    found.reverse();
+                }
+                let found: Vec<_> = found
+                    .iter()
+                    .map(|(key, header)| (&key[..], *header))
+                    .collect();
+                assert!(
+                    found == expected,
+                    "{to:?} among {keys} keys up to {max}: {} instead of {}",
+                    found.len(),
+                    expected.len()
+                );
+            }
+        }
+    }
+}
+
+/// Goal: the dead are passed in few steps. Method: ten thousand of them, walked over without a merge.
+#[test]
+#[cfg_attr(miri, ignore = "counts to ten thousand")]
+fn a_walk_among_the_dead_takes_few_steps() {
+    let memtable = Memtable::new();
+    for seq in 0..10_000u64 {
+        let header = Header::tombstone(Seq(seq + 1), Timestamp(1));
+        memtable.insert(header, &seq.to_be_bytes(), b"");
+    }
+    let judge = Judge {
+        settings: Settings::default(),
+        now: Timestamp(2),
+    };
+    for to in [Seek::First, Seek::Last] {
+        let mut cursor = memtable.cursor();
+        cursor.seek(to, Some(&judge)).unwrap();
+        let mut steps = 0;
+        while cursor.position() != Position::End {
+            if to.is_forward() {
+                cursor.advance(Some(&judge)).unwrap();
+            } else {
+                cursor.retreat(Some(&judge)).unwrap();
+            }
+            steps += 1;
+        }
+        assert!(steps <= 10_000 / 16, "{steps} steps");
+    }
 }

@@ -115,6 +115,17 @@ impl Tree {
     }
 }
 
+/// Beside what a record was inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// Its key has no other version.
+    Alone,
+    /// It is the newest version; of the one that was: its header and its weight.
+    Over(Header, u64),
+    /// Its key has a newer version.
+    Under,
+}
+
 /// The right to insert: a tree has one.
 #[derive(Debug)]
 pub struct Writer {
@@ -138,23 +149,28 @@ impl Writer {
         )
     }
 
-    /// Inserts a record, and says whether it was missing: one that is there already, by key and number, stays.
-    pub fn insert(&mut self, header: &Header, key: &[u8], value: &[u8]) -> bool {
+    /// Inserts a record, and says beside what; nothing when it is there already, by key and number, and stays.
+    pub fn insert(&mut self, header: &Header, key: &[u8], value: &[u8]) -> Option<Inserted> {
         let gap = Gap::before(key, header.seq);
         let (parent, leaf) = self.leaf_of(&gap);
         let rank = leaf.rank_of(&gap);
-        if leaf
-            .version_behind(rank, key)
-            .is_some_and(|there| there.seq() == header.seq)
-        {
-            return false;
+        let behind = leaf.version_behind(rank, key);
+        if behind.is_some_and(|there| there.seq() == header.seq) {
+            return None;
         }
+        let inserted = if leaf.has_version_before(rank, key) {
+            Inserted::Under
+        } else {
+            behind.map_or(Inserted::Alone, |older| {
+                Inserted::Over(older.header(), older.weight())
+            })
+        };
         // SAFETY: `brk` is used with this tree's arena only.
         let stored = unsafe { self.brk.store(&self.tree.arena, header, key, value) };
         leaf.prepare_for(key, rank);
         if !leaf.is_full() {
             put(leaf, rank, stored);
-            return true;
+            return Some(inserted);
         }
         // Keys that come in order leave full leaves behind.
         let cut = if rank == SLOTS { SLOTS } else { SLOTS / 2 };
@@ -171,7 +187,7 @@ impl Writer {
             self.hang(parent, leaf, cut, separator, right);
             put(leaf, rank, stored);
         }
-        true
+        Some(inserted)
     }
 
     /// The leaf of a gap and its parent, which is not full.
@@ -307,6 +323,42 @@ impl Window {
         }
     }
 
+    /// Where in the leaf it stands.
+    #[inline]
+    pub fn place(&self) -> Option<usize> {
+        (self.at < self.len).then_some(self.at)
+    }
+
+    /// How many records the leaf has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The record at a place of the leaf.
+    #[inline]
+    pub fn stored_at(&self, place: usize) -> Option<Stored<'_>> {
+        if place < self.len {
+            self.entries[place]
+        } else {
+            None
+        }
+    }
+
+    /// The first record of the next leaf, when the leaf was copied.
+    pub fn upper(&self) -> Option<Stored<'_>> {
+        self.upper
+    }
+
+    /// No record comes before the leaf.
+    pub fn is_first_leaf(&self) -> bool {
+        self.lower.is_none()
+    }
+
+    /// To a place of the leaf.
+    pub fn stand_at(&mut self, place: usize) {
+        self.at = place;
+    }
+
     /// To the first record.
     pub fn first(&mut self) {
         self.at = self.load(|_| Ok(0));
@@ -316,6 +368,7 @@ impl Window {
     /// To the last record.
     pub fn last(&mut self) {
         self.at = self.load(|node| Ok(node.len())).wrapping_sub(1);
+        self.prefetch_up_to(self.at);
     }
 
     /// To the record behind a gap.
@@ -330,31 +383,45 @@ impl Window {
     /// To the record in front of a gap.
     pub fn in_front(&mut self, gap: &Gap<'_>) {
         self.at = self.load(|node| node.rank(gap)).wrapping_sub(1);
+        self.prefetch_up_to(self.at);
     }
 
-    /// To the next record; from nowhere to nowhere.
+    /// To the next record; from nowhere to nowhere. False: in another leaf.
     #[inline]
-    pub fn advance(&mut self) {
+    pub fn advance(&mut self) -> bool {
         if self.at >= self.len {
-            return;
+            return true;
         }
         self.at += 1;
         if self.at == self.len {
             self.next_leaf();
-        } else if let Some(Some(ahead)) = self.entries[..self.len].get(self.at + AHEAD) {
+            return false;
+        }
+        if let Some(Some(ahead)) = self.entries[..self.len].get(self.at + AHEAD) {
             ahead.prefetch();
         }
+        true
     }
 
-    /// To the record before; from nowhere to nowhere.
+    /// To the record before; from nowhere to nowhere. False: in another leaf.
     #[inline]
-    pub fn retreat(&mut self) {
+    pub fn retreat(&mut self) -> bool {
         if self.at >= self.len {
-            return;
+            return true;
         }
         match (self.at, self.lower) {
-            (0, Some(lower)) => self.in_front(&Gap::before(lower.key(), lower.seq())),
-            (at, _) => self.at = at.wrapping_sub(1),
+            (0, Some(lower)) => {
+                self.in_front(&Gap::before(lower.key(), lower.seq()));
+                false
+            }
+            (at, _) => {
+                self.at = at.wrapping_sub(1);
+                let ahead = at.checked_sub(1 + AHEAD).and_then(|at| self.entries[at]);
+                if let Some(ahead) = ahead {
+                    ahead.prefetch();
+                }
+                true
+            }
         }
     }
 
@@ -371,6 +438,14 @@ impl Window {
             .iter()
             .skip(at)
             .take(AHEAD)
+            .flatten()
+            .for_each(|stored| stored.prefetch());
+    }
+
+    fn prefetch_up_to(&self, at: usize) {
+        let up_to = self.len.min(at.wrapping_add(1));
+        self.entries[up_to.saturating_sub(AHEAD)..up_to]
+            .iter()
             .flatten()
             .for_each(|stored| stored.prefetch());
     }

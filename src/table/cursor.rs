@@ -1,20 +1,24 @@
 //! Walking a table, or the tables of a run.
 //!
 //! A cursor holds the block it stands in; a step inside it decodes one entry and touches nothing else. With a judge, a
-//! cursor stops before what its census says is dead: a run's before a whole table, a table's before a block. A block
-//! that was read to be stood in is walked through record by record, whatever its census says.
+//! cursor stops before what is dead as a whole, by its census or because range deletes cover it: a run's before a table,
+//! a table's before the blocks of a page of the index, what is left of them, or one block. A block that was read to be
+//! stood in is walked through record by record, whatever its census says.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use crate::coding::Malformed;
+use crate::cover::Cover;
 use crate::error::Result;
-use crate::expiry::Judge;
+use crate::expiry::{Census, Judge};
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::codec::Codec;
+use crate::table::index::{Index, Page};
 use crate::table::reader::{Body, Keep, Table};
 use crate::types::Seq;
 
@@ -23,7 +27,9 @@ impl Table {
     pub fn cursor(self: &Arc<Self>) -> TableCursor {
         TableCursor {
             table: self.clone(),
+            cover: Arc::default(),
             state: State::End,
+            page: 0,
             number: 0,
             at: 0,
             loaded: None,
@@ -35,8 +41,14 @@ impl Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     End,
-    /// Before block `number`.
-    Ghost {
+    /// Before all blocks of page `page`.
+    Page {
+        seq_max: Seq,
+    },
+    /// Before the blocks of these rows, both included, of page `page`.
+    Rows {
+        from: usize,
+        to: usize,
         seq_max: Seq,
     },
     /// On entry `at` of block `number`, which is in hand.
@@ -53,7 +65,11 @@ struct Loaded {
 /// A place in a table.
 pub struct TableCursor {
     table: Arc<Table>,
+    /// What range deletes cover, for the one who walks with a judge.
+    cover: Arc<Cover>,
     state: State,
+    /// Of the index; told by ghosts alone.
+    page: usize,
     number: usize,
     at: usize,
     /// The block that was read last.
@@ -62,11 +78,34 @@ pub struct TableCursor {
     unpacked: OnceLock<Bytes>,
 }
 
+const GHOSTS_ARE_KNOWN: &str = "the index was read to find the ghost";
+
 impl TableCursor {
     fn loaded(&self) -> &Loaded {
         self.loaded
             .as_ref()
             .expect("a cursor on a record holds its block")
+    }
+
+    /// Those of the page that is a ghost.
+    fn blocks(&self) -> Range<usize> {
+        let index = self.table.index().expect(GHOSTS_ARE_KNOWN);
+        index.blocks_of(self.page)
+    }
+
+    /// Before what these rows of a page tell of.
+    fn ghost<'a>(
+        &'a self,
+        page: impl FnOnce(&'a Index) -> &'a Page,
+        rows: RangeInclusive<usize>,
+        seq_max: Seq,
+    ) -> Position<'a> {
+        let page = page(self.table.index().expect(GHOSTS_ARE_KNOWN));
+        Position::Ghost(Ghost {
+            first: page.first_key(*rows.start()),
+            last: page.last_key(*rows.end()),
+            seq_max,
+        })
     }
 
     fn body(&self) -> &[u8] {
@@ -142,8 +181,8 @@ impl TableCursor {
         }
     }
 
-    /// Stands on block `number`, coming from its `side`: before it when it is a ghost, else on its first or last
-    /// record; past the end when there is no such block.
+    /// Stands on block `number`, coming from its `side`: before it, or before all of its page, when that is a ghost; else
+    /// on its first or last record; past the end when there is no such block.
     fn step_to(&mut self, number: Option<usize>, side: Side, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
@@ -151,8 +190,25 @@ impl TableCursor {
         else {
             return Ok(());
         };
-        if self.is_ghost(number, judge)? {
-            return Ok(());
+        if let Some(judge) = judge {
+            let index = table.index()?;
+            let page = index.page_of(number);
+            let blocks = index.blocks_of(page);
+            let enters = match side {
+                Side::Front => number == blocks.start,
+                Side::Back => number + 1 == blocks.end,
+            };
+            let row = number - blocks.start;
+            if self.is_dead_page(index, page, judge) {
+                if !enters {
+                    self.leave_rows(blocks.len(), row, side);
+                }
+                return Ok(());
+            }
+            if self.is_dead_block(index, page, row, judge)? {
+                self.take_dead_rows(table.page(index, page)?, side, judge);
+                return Ok(());
+            }
         }
         self.load(number, Keep::Passing)?;
         self.stand_on(match side {
@@ -161,20 +217,111 @@ impl TableCursor {
         })
     }
 
-    /// Stands before block `number` when it is dead as a whole.
-    fn is_ghost(&mut self, number: usize, judge: Option<&Judge>) -> Result<bool> {
-        let Some(judge) = judge else {
-            return Ok(false);
+    /// Stands before the blocks of a page when they are dead as a whole.
+    fn is_dead_page(&mut self, index: &Index, page: usize, judge: &Judge) -> bool {
+        let Some(seq_max) = dead_row(index.top(), page, &self.cover, judge) else {
+            return false;
         };
-        let census = self.table.index()?.census(number);
-        if !census.all_dead(judge) {
-            return Ok(false);
+        self.state = State::Page { seq_max };
+        self.page = page;
+        true
+    }
+
+    /// From before all blocks of a page to before those that are left of it, from a row on.
+    fn leave_rows(&mut self, rows: usize, row: usize, side: Side) {
+        if let State::Page { seq_max } = self.state {
+            let (from, to) = match side {
+                Side::Front => (row, rows - 1),
+                Side::Back => (0, row),
+            };
+            self.state = State::Rows { from, to, seq_max };
         }
-        self.state = State::Ghost {
-            seq_max: census.seq_max,
+    }
+
+    /// Stands before the block of a row when it is dead as a whole.
+    fn is_dead_block(
+        &mut self,
+        index: &Index,
+        page: usize,
+        row: usize,
+        judge: &Judge,
+    ) -> Result<bool> {
+        let table = self.table.clone();
+        let Some(seq_max) = dead_row(table.page(index, page)?, row, &self.cover, judge) else {
+            return Ok(false);
         };
-        self.number = number;
+        let (from, to) = (row, row);
+        self.state = State::Rows { from, to, seq_max };
+        self.page = page;
         Ok(true)
+    }
+
+    /// From before a dead block to before all that follow each other in its page.
+    fn take_dead_rows(&mut self, rows: &Page, side: Side, judge: &Judge) {
+        while let State::Rows { from, to, seq_max } = &mut self.state {
+            let next = match side {
+                Side::Front => Some(*to + 1).filter(|row| *row < rows.len()),
+                Side::Back => from.checked_sub(1),
+            };
+            let Some((next, highest)) =
+                next.and_then(|row| Some((row, dead_row(rows, row, &self.cover, judge)?)))
+            else {
+                return;
+            };
+            (*from, *to) = ((*from).min(next), (*to).max(next));
+            *seq_max = highest.max(*seq_max);
+        }
+    }
+
+    /// From before some blocks of a page to before the one of these that `to` admits first; into it when it is the only
+    /// one; beyond them when there is none.
+    fn enter_rows(
+        &mut self,
+        (first, last, seq_max): (usize, usize, Seq),
+        to: Seek<'_>,
+        judge: Option<&Judge>,
+    ) -> Result<()> {
+        let table = self.table.clone();
+        let start = self.blocks().start;
+        if first == last {
+            return self.descend(start + first, to, judge);
+        }
+        let found = table.page(table.index()?, self.page)?.row_for(to);
+        let row = if to.is_forward() {
+            found.map(|row| row.max(first)).filter(|row| *row <= last)
+        } else {
+            found.map(|row| row.min(last)).filter(|row| *row >= first)
+        };
+        match row {
+            Some(row) => {
+                let (from, to) = (row, row);
+                self.state = State::Rows { from, to, seq_max };
+                Ok(())
+            }
+            None if to.is_forward() => self.step_to(Some(start + last + 1), Side::Front, judge),
+            None => self.step_to((start + first).checked_sub(1), Side::Back, judge),
+        }
+    }
+
+    /// Stands on what `to` admits first among the blocks of a page, or beyond them.
+    fn descend_page(&mut self, page: usize, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        self.state = State::End;
+        let table = self.table.clone();
+        let index = table.index()?;
+        let blocks = index.blocks_of(page);
+        let Some(row) = table.page(index, page)?.row_for(to) else {
+            return if to.is_forward() {
+                self.step_to(Some(blocks.end), Side::Front, judge)
+            } else {
+                self.step_to(blocks.start.checked_sub(1), Side::Back, judge)
+            };
+        };
+        if let Some(judge) = judge
+            && self.is_dead_block(index, page, row, judge)?
+        {
+            return Ok(());
+        }
+        self.descend(blocks.start + row, to, judge)
     }
 
     /// Stands on the first record in block `number` that `to` admits, or beyond the block.
@@ -208,24 +355,25 @@ enum Side {
     Back,
 }
 
-/// The first block, in the direction of `to`, part of whose range `to` admits.
-fn block_for(table: &Table, to: Seek<'_>) -> Result<Option<usize>> {
-    let index = table.index()?;
-    let found = match to {
-        Seek::First => Some(0),
-        Seek::AtOrAfter(key) => Some(match index.find(key) {
-            Some(number) => number + usize::from(index.last_key(number) < key),
-            None => 0,
-        }),
-        Seek::After(key) => Some(match index.find(key) {
-            Some(number) => number + usize::from(index.last_key(number) <= key),
-            None => 0,
-        }),
-        Seek::Last => Some(index.len() - 1),
-        Seek::AtOrBefore(key) => index.find(key),
-        Seek::Before(key) => index.find_below(key),
-    };
-    Ok(found.filter(|&number| number < index.len()))
+/// The highest number of what a row tells of, when that is dead as a whole.
+fn dead_row(page: &Page, row: usize, cover: &Cover, judge: &Judge) -> Option<Seq> {
+    let census = page.census(row);
+    let keys = || (page.first_key(row), page.last_key(row));
+    is_dead(&census, keys, cover, judge).then_some(census.seq_max)
+}
+
+/// All these records are dead, or range deletes cover all of their keys.
+fn is_dead<'a>(
+    census: &Census,
+    keys: impl FnOnce() -> (&'a [u8], &'a [u8]),
+    cover: &Cover,
+    judge: &Judge,
+) -> bool {
+    census.all_dead(judge)
+        || (!cover.is_empty() && {
+            let (first, last) = keys();
+            census.seq_max < cover.below_all(first, last)
+        })
 }
 
 impl Cursor for TableCursor {
@@ -238,29 +386,26 @@ impl Cursor for TableCursor {
                 key: &self.body()[entry.key()],
                 value_len: entry.value_len(),
             }),
-            State::Ghost { seq_max } => {
-                let index = self
-                    .table
-                    .index()
-                    .expect("the index was read to find the ghost");
-                Position::Ghost(Ghost {
-                    first: index.first_key(self.number),
-                    last: index.last_key(self.number),
-                    seq_max: *seq_max,
-                })
-            }
+            State::Page { seq_max } => self.ghost(Index::top, self.page..=self.page, *seq_max),
+            State::Rows { from, to, seq_max } => self.ghost(
+                |index| index.page(self.page).expect(GHOSTS_ARE_KNOWN),
+                *from..=*to,
+                *seq_max,
+            ),
         }
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
-        let Some(number) = block_for(&self.table, to)? else {
+        let table = self.table.clone();
+        let index = table.index()?;
+        let Some(page) = index.top().row_for(to) else {
             return Ok(());
         };
-        if self.is_ghost(number, judge)? {
+        if judge.is_some_and(|judge| self.is_dead_page(index, page, judge)) {
             return Ok(());
         }
-        self.descend(number, to, judge)
+        self.descend_page(page, to, judge)
     }
 
     #[inline]
@@ -269,6 +414,10 @@ impl Cursor for TableCursor {
             State::End => Ok(()),
             State::Record(_) if self.at + 1 < self.loaded().layout.count() => {
                 self.stand_on(self.at + 1)
+            }
+            State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, judge),
+            State::Rows { to, .. } => {
+                self.step_to(Some(self.blocks().start + to + 1), Side::Front, judge)
             }
             _ => self.step_to(Some(self.number + 1), Side::Front, judge),
         }
@@ -279,14 +428,28 @@ impl Cursor for TableCursor {
         match self.state {
             State::End => Ok(()),
             State::Record(_) if self.at > 0 => self.stand_on(self.at - 1),
+            State::Page { .. } => {
+                self.step_to(self.blocks().start.checked_sub(1), Side::Back, judge)
+            }
+            State::Rows { from, .. } => self.step_to(
+                (self.blocks().start + from).checked_sub(1),
+                Side::Back,
+                judge,
+            ),
             _ => self.step_to(self.number.checked_sub(1), Side::Back, judge),
         }
     }
 
     fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        let on_ghost = matches!(self.state, State::Ghost { .. });
-        assert!(on_ghost, "only a ghost is entered");
-        self.descend(self.number, to, judge)
+        match self.state {
+            State::Page { .. } => self.descend_page(self.page, to, judge),
+            State::Rows {
+                from,
+                to: last,
+                seq_max,
+            } => self.enter_rows((from, last, seq_max), to, judge),
+            State::End | State::Record(_) => panic!("only a ghost is entered"),
+        }
     }
 
     fn key_bytes(&self) -> Bytes {
@@ -315,6 +478,7 @@ impl Cursor for TableCursor {
 /// A place in a run: in tables that follow each other in key order without overlap.
 pub struct RunCursor {
     tables: Arc<[Arc<Table>]>,
+    cover: Arc<Cover>,
     state: RunState,
     /// The table of the ghost, or the one that `inner` is in.
     number: usize,
@@ -336,10 +500,16 @@ impl RunCursor {
         debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
         RunCursor {
             tables,
+            cover: Arc::default(),
             state: RunState::End,
             number: 0,
             inner: None,
         }
+    }
+
+    /// The same; with a judge, records are dead too that `cover` says are gone.
+    pub fn under(self, cover: Arc<Cover>) -> RunCursor {
+        RunCursor { cover, ..self }
     }
 
     fn inner(&self) -> &TableCursor {
@@ -373,7 +543,8 @@ impl RunCursor {
             return Ok(());
         };
         self.number = number;
-        if judge.is_some_and(|judge| table.census().all_dead(judge)) {
+        let keys = || (table.first_key(), table.last_key());
+        if judge.is_some_and(|judge| is_dead(table.census(), keys, &self.cover, judge)) {
             self.state = RunState::Ghost;
             return Ok(());
         }
@@ -386,7 +557,10 @@ impl RunCursor {
         let table = &self.tables[self.number];
         let inner = match &mut self.inner {
             Some(inner) if Arc::ptr_eq(&inner.table, table) => inner,
-            inner => inner.insert(table.cursor()),
+            inner => inner.insert(TableCursor {
+                cover: self.cover.clone(),
+                ..table.cursor()
+            }),
         };
         inner.seek(to, judge)?;
         self.settle(to.is_forward(), judge)

@@ -48,7 +48,7 @@ pub use cache::BlockCache;
 pub use cursor::RunCursor;
 pub use format::TableMeta;
 pub use reader::{Expected, Found, Table, table_of};
-pub use statistics::Sampled;
+pub use statistics::{Collector, Sampled, Statistics};
 
 #[cfg(test)]
 mod tests;

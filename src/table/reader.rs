@@ -20,7 +20,7 @@ use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{FOOTER_LEN, Footer, Stored};
-use crate::table::index::Index;
+use crate::table::index::{Index, Page, Sealed};
 use crate::table::statistics::{Sample, Statistics};
 use crate::types::{ContainerId, Seq, TableId};
 
@@ -41,7 +41,7 @@ pub struct Expected {
 pub struct Table {
     pub(super) stored: Stored,
     pub(super) footer: Footer,
-    pub(super) statistics: Statistics,
+    pub(super) statistics: Arc<Statistics>,
     cache: Option<Arc<BlockCache>>,
     index: OnceLock<Index>,
     filter_checked: AtomicBool,
@@ -100,7 +100,7 @@ impl Table {
         Ok(Table {
             stored,
             footer,
-            statistics,
+            statistics: Arc::new(statistics),
             cache,
             index: OnceLock::new(),
             filter_checked: AtomicBool::new(false),
@@ -128,6 +128,11 @@ impl Table {
         self.stored.bytes.len() as u64
     }
 
+    /// All that it says of its records.
+    pub fn statistics(&self) -> &Arc<Statistics> {
+        &self.statistics
+    }
+
     /// The first record's key.
     pub fn first_key(&self) -> &[u8] {
         &self.statistics.first_key
@@ -145,7 +150,10 @@ impl Table {
 
     /// How the inheriting puts lie by `written_at`, and the overriding ones by expiry.
     pub fn spreads(&self) -> (&Spread, &Spread) {
-        (&self.statistics.inheriting, &self.statistics.overriding)
+        (
+            &self.statistics.spreads.inheriting,
+            &self.statistics.spreads.overriding,
+        )
     }
 
     /// The records of the keys with the smallest hashes.
@@ -194,13 +202,19 @@ impl Table {
         if !self.may_contain(hash)? {
             return Ok(None);
         }
-        let Some(number) = self.index()?.find(key) else {
+        let index = self.index()?;
+        let Some(at) = index.top().find(key) else {
             return Ok(None);
         };
-        match self.raw_body(number)? {
+        let page = self.page(index, at)?;
+        let Some(row) = page.find(key) else {
+            return Ok(None);
+        };
+        let (number, place) = (index.blocks_of(at).start + row, page.place(row));
+        match self.raw_body(number, &place)? {
             Some(range) => self.get_in(number, &self.stored.bytes, range, (hash, key, max)),
             None => {
-                let body = self.unpacked_body(number, Keep::Cached)?;
+                let body = self.unpacked_body(number, &place, Keep::Cached)?;
                 self.get_in(number, &body, 0..body.len(), (hash, key, max))
             }
         }
@@ -236,7 +250,7 @@ impl Table {
         }))
     }
 
-    /// The index, checked when it is first asked for.
+    /// The index, whose top is checked when it is first asked for.
     #[inline]
     pub(super) fn index(&self) -> Result<&Index> {
         match self.index.get() {
@@ -247,28 +261,61 @@ impl Table {
 
     #[cold]
     fn open_index(&self) -> Result<&Index> {
-        let Footer {
-            index_at,
-            statistics_at,
-            filter_at,
-            ..
-        } = self.footer;
-        let bytes = self.stored.part(&(index_at..statistics_at));
-        self.stored
-            .check(index_at, &bytes, self.footer.index_crc, "the index")?;
-        let index = Index::open(&bytes, self.statistics.blocks, filter_at)
-            .map_err(|bad| self.stored.fault(index_at + bad.offset as u64, bad.what))?;
+        let at = self.footer.index_at;
+        let part = self.stored.part(&(at..self.footer.statistics_at));
+        let bad = |bad: Malformed| self.stored.fault(at + bad.offset as u64, bad.what);
+        self.check_index(&part, Index::sealed_top(&part).map_err(bad)?)?;
+        let index = Index::open(part, self.statistics.blocks).map_err(bad)?;
         Ok(self.index.get_or_init(|| index))
+    }
+
+    fn check_index(&self, part: &[u8], sealed: Sealed) -> Result<()> {
+        let Sealed { place, crc } = sealed;
+        let at = self.footer.index_at + place.start as u64;
+        self.stored.check(at, &part[place], crc, "the index")
+    }
+
+    /// A page of the index, checked when it is first asked for.
+    #[inline]
+    pub(super) fn page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
+        match index.page(number) {
+            Some(page) => Ok(page),
+            None => self.open_page(index, number),
+        }
+    }
+
+    #[cold]
+    fn open_page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
+        let at = self.footer.index_at;
+        let part = self.stored.part(&(at..self.footer.statistics_at));
+        self.check_index(&part, index.sealed_page(number))?;
+        index
+            .open_page(number, self.footer.filter_at)
+            .map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
+    }
+
+    /// The page with the row of block `number`, and which row that is.
+    pub(super) fn row(&self, number: usize) -> Result<(&Page, usize)> {
+        let index = self.index()?;
+        let at = index.page_of(number);
+        Ok((self.page(index, at)?, number - index.blocks_of(at).start))
+    }
+
+    /// Where in the file block `number` lies.
+    pub(super) fn place(&self, number: usize) -> Result<Range<u64>> {
+        let (page, row) = self.row(number)?;
+        Ok(page.place(row))
     }
 
     /// The body of block `number`, checked.
     pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
-        match self.raw_body(number)? {
+        let place = self.place(number)?;
+        match self.raw_body(number, &place)? {
             Some(range) => Ok(Body {
                 unpacked: None,
                 range,
             }),
-            None => self.unpacked_body(number, keep).map(|body| Body {
+            None => self.unpacked_body(number, &place, keep).map(|body| Body {
                 range: 0..body.len(),
                 unpacked: Some(body),
             }),
@@ -277,13 +324,12 @@ impl Table {
 
     /// Where in the file the body of block `number` lies, checked; `None` when it is packed.
     #[inline]
-    fn raw_body(&self, number: usize) -> Result<Option<Range<usize>>> {
-        let place = self.index()?.place(number);
-        let trailer = self.trailer(&place)?;
+    fn raw_body(&self, number: usize, place: &Range<u64>) -> Result<Option<Range<usize>>> {
+        let trailer = self.trailer(place)?;
         if trailer.codec != Codec::Raw {
             return Ok(None);
         }
-        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        self.check_once(number as u64, || self.check_block(place, &trailer))?;
         let start = place.start as usize;
         Ok(Some(start..start + trailer.body_len))
     }
@@ -295,7 +341,7 @@ impl Table {
     }
 
     /// The body of block `number`, which is packed.
-    fn unpacked_body(&self, number: usize, keep: Keep) -> Result<Bytes> {
+    fn unpacked_body(&self, number: usize, place: &Range<u64>, keep: Keep) -> Result<Bytes> {
         let cached = self
             .cache
             .as_ref()
@@ -303,9 +349,8 @@ impl Table {
         if let Some(body) = cached {
             return Ok(body);
         }
-        let place = self.index()?.place(number);
-        let trailer = self.trailer(&place)?;
-        self.check_once(number as u64, || self.check_block(&place, &trailer))?;
+        let trailer = self.trailer(place)?;
+        self.check_once(number as u64, || self.check_block(place, &trailer))?;
         let packed = place.start as usize..place.end as usize - TRAILER_LEN;
         let body = unpack(&self.stored.bytes[packed], trailer.body_len)
             .map_err(|what| self.stored.fault(place.start, what))?;
@@ -383,8 +428,8 @@ impl Table {
     /// What was wrong in the body of block `number`.
     #[cold]
     pub(super) fn block_fault(&self, number: usize, bad: Malformed) -> Error {
-        match self.index() {
-            Ok(index) => self.fault_in(&index.place(number), bad),
+        match self.place(number) {
+            Ok(place) => self.fault_in(&place, bad),
             Err(error) => error,
         }
     }

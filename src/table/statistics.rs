@@ -3,22 +3,35 @@
 //! ```text
 //! statistics  records varint | keys varint | raw bytes varint | blocks varint | large values varint
 //!             first key prefixed | last key prefixed | census | spread of inheriting | spread of overriding
-//!             sample | settings as JSON prefixed | inputs varint | (table varint)*
+//!             sample | posts | settings as JSON prefixed | inputs varint | (table varint)*
 //! sample      threshold u64 | count varint | lowest seq varint | earliest written_at varint | sampled*
-//! sampled     key hash u64 | header (record.rs) | weight varint                        hash up, sequence number down
+//! sampled     key hash u64 | header (record.rs) | weight varint | rank varint          hash up, sequence number down
+//! posts       step varint | count varint | key prefixed*                               key number 0, step, 2 * step ...
 //! ```
 //!
 //! The sample is bottom-k: all versions of the keys with the k smallest hashes. Since the hash is the same everywhere,
 //! the samples of several tables tell of the same keys: what lies below the lowest of their thresholds is complete in
-//! each, and so shows who supersedes whom.
+//! each, and so shows who supersedes whom. It holds no keys, but their ranks; the posts tell which ranks a range of keys
+//! has, and so what a range delete covers.
+//!
+//! A few large values may hold most bytes, and no sample of keys tells enough of so few. So *heavy* puts, those that hold
+//! more than a thousandth of their table, are in the sample whatever their hash; and so is whatever may hide one: whoever
+//! writes a table names the keys of the heavy puts elsewhere, and what the table has of these is *wanted* in its sample.
 
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::batch::KeyRange;
 use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
-use crate::expiry::{Census, Settings, Spread, Tally};
+use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
 use crate::record::{Base, Head, Header, MAX_KEY_LEN};
-use crate::types::{ItemTtl, Seq, TableId, Timestamp};
+use crate::types::{Seq, TableId, Timestamp};
 
-/// Keys in a full sample.
+/// Keys in a full sample: a share of the keys is found within 1.6 % (one standard error).
 const SAMPLE_KEYS: usize = 1024;
+/// Above so many posts every second one goes: an end of a range is placed within a hundredth of the table.
+const POSTS: usize = 128;
 
 /// One record of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +42,26 @@ pub struct Sampled {
     pub header: Header,
     /// As [`Head::weight`] counts.
     pub weight: u64,
+    /// How many keys of the table lie before its own.
+    pub rank: u64,
 }
 
-/// Every record whose key's hash is below the threshold.
+/// Every record whose key's hash is below the threshold, and heavy and wanted ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The lowest hash of a key that was left out; `u64::MAX` when none was.
+    /// Below this hash no record is left out; `u64::MAX` when none is.
     pub threshold: u64,
     /// Hash up, then key up, then sequence number down.
     pub records: Vec<Sampled>,
+}
+
+/// Some keys of a table, evenly spaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posts {
+    /// From one to the next, in keys.
+    step: u64,
+    /// Ascending; the first is the table's.
+    keys: Vec<Box<[u8]>>,
 }
 
 /// The part, decoded.
@@ -59,12 +83,14 @@ pub struct Statistics {
     pub last_key: Box<[u8]>,
     /// Of all records.
     pub census: Census,
-    /// The inheriting puts, by `written_at`.
-    pub inheriting: Spread,
-    /// The overriding puts, by expiry.
-    pub overriding: Spread,
+    /// How the puts lie in time.
+    pub spreads: Spreads,
     /// The records of the keys with the smallest hashes.
     pub sample: Sample,
+    /// Which of these are heavy; not stored.
+    heavy: Vec<u32>,
+    /// Which key has which rank, about.
+    pub posts: Posts,
     /// The container's settings when the table was written.
     pub settings: Settings,
     /// The tables it was made from.
@@ -86,9 +112,10 @@ impl Statistics {
         put_prefixed(out, &self.first_key);
         put_prefixed(out, &self.last_key);
         self.census.encode(out);
-        self.inheriting.encode(out);
-        self.overriding.encode(out);
+        self.spreads.inheriting.encode(out);
+        self.spreads.overriding.encode(out);
         self.sample.encode(out);
+        self.posts.encode(out);
         let settings = serde_json::to_vec(&self.settings).expect("settings are plain numbers");
         put_prefixed(out, &settings);
         put_varint(out, self.inputs.len() as u64);
@@ -100,7 +127,7 @@ impl Statistics {
     /// Reads what [`Statistics::encode`] wrote.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Statistics, Malformed> {
         let at = reader.clone();
-        let statistics = Statistics {
+        let mut statistics = Statistics {
             records: reader.varint()?,
             keys: reader.varint()?,
             raw_bytes: reader.varint()?,
@@ -109,9 +136,13 @@ impl Statistics {
             first_key: read_key(reader)?,
             last_key: read_key(reader)?,
             census: Census::decode(reader)?,
-            inheriting: Spread::decode(reader)?,
-            overriding: Spread::decode(reader)?,
+            spreads: Spreads {
+                inheriting: Spread::decode(reader)?,
+                overriding: Spread::decode(reader)?,
+            },
             sample: Sample::decode(reader)?,
+            heavy: vec![],
+            posts: Posts::decode(reader)?,
             settings: read_settings(reader)?,
             inputs: read_inputs(reader)?,
         };
@@ -123,7 +154,104 @@ impl Statistics {
         if !counted || statistics.first_key > statistics.last_key {
             return Err(at.malformed("statistics that contradict themselves"));
         }
+        statistics.find_heavy();
         Ok(statistics)
+    }
+
+    fn find_heavy(&mut self) {
+        let bytes = self.census.total().bytes;
+        let records = (0..).zip(&self.sample.records);
+        let heavy = records.filter(|(_, record)| is_heavy(record.weight, bytes));
+        self.heavy = heavy.map(|(at, _)| at).collect();
+    }
+
+    /// Puts, in bytes and records.
+    pub fn puts(&self) -> Tally {
+        self.census.total().less(self.census.tombstones)
+    }
+
+    /// How many of the puts are gone: exact when the sample is all of the table, else within a small part of the bytes.
+    pub fn gone(&self, judge: &Judge) -> Tally {
+        if !self.census.any_dead(judge) {
+            return Tally::default();
+        }
+        if self.sample.threshold < u64::MAX {
+            let from_before = self.census.seq_min < judge.settings.floor_seq;
+            return self.spreads.gone(judge, from_before);
+        }
+        let mut gone = Tally::default();
+        let puts = |record: &&Sampled| !record.header.is_tombstone();
+        for record in self.sample.records.iter().filter(puts) {
+            if judge.dead(&record.header) {
+                let bytes = record.weight;
+                gone.add(Tally { count: 1, bytes });
+            }
+        }
+        gone
+    }
+
+    /// The heavy ones of the puts, all of which are in the sample.
+    pub fn heavy(&self) -> impl Iterator<Item = &Sampled> {
+        let records = self.heavy.iter();
+        records.map(|&at| &self.sample.records[at as usize])
+    }
+
+    /// The sampled records below a hash, and heavy ones at or above it.
+    pub fn sampled(&self, below: u64) -> impl Iterator<Item = &Sampled> {
+        let records = &self.sample.records;
+        let end = match below {
+            u64::MAX => records.len(),
+            below => records.partition_point(|record| record.hash < below),
+        };
+        let heavy = self.heavy.iter().map(|&at| at as usize);
+        let others = heavy.filter(move |&at| at >= end);
+        records[..end].iter().chain(others.map(|at| &records[at]))
+    }
+
+    /// About which ranks the keys of a range have: exact in a table of few keys.
+    pub fn ranks(&self, range: &KeyRange) -> Range<u64> {
+        let to = range.to.as_deref();
+        let end = to.map_or(self.keys, |to| self.posts.rank(to).min(self.keys));
+        self.posts.rank(&range.from)..end
+    }
+}
+
+impl Posts {
+    /// About how many keys lie below this one.
+    fn rank(&self, key: &[u8]) -> u64 {
+        match self.keys.binary_search_by(|post| post.as_ref().cmp(key)) {
+            Ok(post) => post as u64 * self.step,
+            Err(0) => 0,
+            // Behind the post before, and not behind the next.
+            Err(post) => (post as u64 - 1) * self.step + self.step.div_ceil(2),
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.step);
+        put_varint(out, self.keys.len() as u64);
+        self.keys.iter().for_each(|key| put_prefixed(out, key));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Posts, Malformed> {
+        let step = reader.varint_up_to(u64::from(u32::MAX))?;
+        let count = reader.varint_up_to(POSTS as u64)?;
+        let keys: Vec<Box<[u8]>> = (0..count)
+            .map(|_| read_key(reader))
+            .collect::<Result<_, _>>()?;
+        if step == 0 || !keys.is_sorted_by(|a, b| a < b) {
+            return Err(reader.malformed("posts out of place"));
+        }
+        Ok(Posts { step, keys })
+    }
+}
+
+impl Default for Posts {
+    fn default() -> Self {
+        Posts {
+            step: 1,
+            keys: vec![],
+        }
     }
 }
 
@@ -147,6 +275,24 @@ fn read_inputs(reader: &mut Reader<'_>) -> Result<Vec<TableId>, Malformed> {
     (0..count).map(|_| Ok(TableId(reader.varint()?))).collect()
 }
 
+impl Posts {
+    /// Takes key number `rank`, the last so far, if a post is to stand there.
+    fn add(&mut self, key: &[u8], rank: u64) {
+        if !rank.is_multiple_of(self.step) {
+            return;
+        }
+        if self.keys.len() == POSTS {
+            let mut nth = 0;
+            self.keys.retain(|_| {
+                nth += 1;
+                nth % 2 == 1
+            });
+            self.step *= 2;
+        }
+        self.keys.push(key.into());
+    }
+}
+
 impl Sample {
     fn encode(&self, out: &mut Vec<u8>) {
         let headers = || self.records.iter().map(|sampled| &sampled.header);
@@ -165,6 +311,7 @@ impl Sample {
             out.extend_from_slice(&sampled.hash.to_le_bytes());
             sampled.header.encode(base, out);
             put_varint(out, sampled.weight);
+            put_varint(out, sampled.rank);
         }
     }
 
@@ -182,9 +329,9 @@ impl Sample {
                 hash: reader.u64()?,
                 header: Header::decode(base, reader)?,
                 weight: reader.varint()?,
+                rank: reader.varint()?,
             };
-            let ordered = records.last().is_none_or(|last| last.hash <= sampled.hash);
-            if !ordered || (threshold != u64::MAX && sampled.hash >= threshold) {
+            if records.last().is_some_and(|last| last.hash > sampled.hash) {
                 return Err(at.malformed("a sampled record out of place"));
             }
             records.push(sampled);
@@ -201,17 +348,30 @@ pub struct Collector {
     blocks: u64,
     large_values: u64,
     census: Census,
-    inheriting: Spread,
-    overriding: Spread,
+    spreads: Spreads,
+    posts: Posts,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     /// Sorted, and cut to the sample, whenever there are many.
     sampled: Vec<Sampled>,
     cut_at: usize,
     threshold: Option<u64>,
+    /// Hashes of keys of which every record is sampled.
+    wanted: Arc<HashSet<u64>>,
+    /// Heavy so far, or wanted.
+    special: Vec<Sampled>,
+    bytes: u64,
 }
 
 impl Collector {
+    /// Nothing so far; of the keys with these hashes, the sample is to have every record.
+    pub fn wanting(wanted: Arc<HashSet<u64>>) -> Collector {
+        Collector {
+            wanted,
+            ..Collector::default()
+        }
+    }
+
     /// The key of the record before.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
@@ -224,27 +384,26 @@ impl Collector {
             if self.keys == 1 {
                 self.first_key = head.key.to_vec();
             }
+            self.posts.add(head.key, self.keys - 1);
             self.last_key.clear();
             self.last_key.extend_from_slice(head.key);
         }
         self.raw_bytes += (head.key.len() + head.value_len) as u64;
         let (header, weight) = (head.header, head.weight());
-        let tally = Tally {
-            count: 1,
-            bytes: weight,
+        self.spreads.add(&header, weight);
+        self.bytes += weight;
+        let sampled = Sampled {
+            hash,
+            header,
+            weight,
+            rank: self.keys - 1,
         };
-        match header.ttl {
-            _ if header.is_tombstone() => {}
-            ItemTtl::Never => {}
-            ItemTtl::Absent => self.inheriting.add(header.written_at, tally),
-            ItemTtl::Millis(millis) => self.overriding.add(header.written_at.after(millis), tally),
-        }
         if self.threshold.is_none_or(|threshold| hash < threshold) {
-            self.sample(Sampled {
-                hash,
-                header,
-                weight,
-            });
+            self.sample(sampled);
+        }
+        if is_heavy(weight, self.bytes) || (!self.wanted.is_empty() && self.wanted.contains(&hash))
+        {
+            self.special.push(sampled);
         }
     }
 
@@ -286,7 +445,18 @@ impl Collector {
     /// All that was counted; `settings` and `inputs` go with it.
     pub fn finish(mut self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
         self.cut_sample();
-        Statistics {
+        self.spreads.thin();
+        if let Some(threshold) = self.threshold {
+            let bytes = self.census.total().bytes;
+            self.special.retain(|record| {
+                let is_special =
+                    is_heavy(record.weight, bytes) || self.wanted.contains(&record.hash);
+                is_special && record.hash >= threshold
+            });
+            self.sampled.append(&mut self.special);
+            self.sampled.sort_by_key(|record| record.hash);
+        }
+        let mut statistics = Statistics {
             records: self.census.total().count,
             keys: self.keys,
             raw_bytes: self.raw_bytes,
@@ -295,15 +465,18 @@ impl Collector {
             first_key: self.first_key.into(),
             last_key: self.last_key.into(),
             census: self.census,
-            inheriting: self.inheriting,
-            overriding: self.overriding,
+            spreads: self.spreads,
             sample: Sample {
                 threshold: self.threshold.unwrap_or(u64::MAX),
                 records: self.sampled,
             },
+            heavy: vec![],
+            posts: self.posts,
             settings,
             inputs,
-        }
+        };
+        statistics.find_heavy();
+        statistics
     }
 }
 
@@ -312,6 +485,7 @@ mod tests {
     use super::*;
     use crate::hash::hash_key;
     use crate::record::Kind;
+    use crate::types::ItemTtl;
 
     fn statistics_of(keys: std::ops::Range<u32>, versions: u64) -> Statistics {
         let (mut collector, mut census) = (Collector::default(), Census::default());
@@ -351,6 +525,30 @@ mod tests {
         }
         out.push(0);
         assert!(Statistics::decode(&mut Reader::new(&out)).is_err());
+    }
+
+    #[test]
+    fn ranks_are_near_the_truth_and_exact_among_few() {
+        for (keys, off) in [(100u32, 0u64), (5_000, 32), (100_000, 512)] {
+            let statistics = statistics_of(0..keys, 1);
+            for (from, to) in [(0, 1), (0, keys / 2), (keys / 3, keys - 1), (7, 93)] {
+                let bytes = |number: u32| number.to_be_bytes().to_vec();
+                let ranks = statistics.ranks(&KeyRange {
+                    from: bytes(from),
+                    to: Some(bytes(to)),
+                });
+                let near = |rank: u64, number: u32| rank.abs_diff(u64::from(number)) <= off;
+                assert!(
+                    near(ranks.start, from) && near(ranks.end, to),
+                    "{ranks:?} of {from}..{to} in {keys}"
+                );
+            }
+            let all = KeyRange {
+                from: vec![],
+                to: None,
+            };
+            assert_eq!(statistics.ranks(&all), 0..u64::from(keys));
+        }
     }
 
     #[test]

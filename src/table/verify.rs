@@ -4,7 +4,9 @@
 //! known of them. Large values and blocks must follow each other from the first byte to the filter, so nothing lies
 //! between them unseen.
 
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::coding::Malformed;
 use crate::error::{Error, Result};
@@ -59,14 +61,24 @@ impl Table {
             table: self,
             filter: &self.stored.part(&(filter_at..index_at)),
             at: 0,
-            collector: Collector::default(),
+            collector: Collector::wanting(Arc::new(self.wanted())),
             last_seq: Seq(0),
             large_values: 0,
+            page_census: Census::default(),
         };
         for number in 0..self.index()?.len() {
             walk.block(number)?;
         }
         walk.finish()
+    }
+}
+
+impl Table {
+    /// Of which keys the sample states records that it would not have by their hash.
+    fn wanted(&self) -> HashSet<u64> {
+        let sample = self.sample();
+        let hashes = sample.records.iter().map(|record| record.hash);
+        hashes.filter(|hash| *hash >= sample.threshold).collect()
     }
 }
 
@@ -79,6 +91,8 @@ struct Walk<'a> {
     collector: Collector,
     last_seq: Seq,
     large_values: u64,
+    /// Of the blocks so far whose rows are in one page of the index.
+    page_census: Census,
 }
 
 impl Walk<'_> {
@@ -88,8 +102,8 @@ impl Walk<'_> {
 
     fn block(&mut self, number: usize) -> Result<()> {
         let table = self.table;
-        let index = table.index()?;
-        let place = index.place(number);
+        let (page, row) = table.row(number)?;
+        let place = page.place(row);
         let bad = |bad| table.block_fault(number, bad);
         let stored = table.stored.part(&place);
         let trailer = Trailer::read(&stored).map_err(bad)?;
@@ -110,9 +124,17 @@ impl Walk<'_> {
         let block = layout.block(&body);
         let first = block.key(0).map_err(bad)?;
         let keys_match =
-            index.first_key(number) == first && index.last_key(number) == self.collector.last_key();
-        if !keys_match || index.census(number) != census {
+            page.first_key(row) == first && page.last_key(row) == self.collector.last_key();
+        if !keys_match || page.census(row) != census {
             return Err(self.fault(place.start, "the index says otherwise of this block"));
+        }
+        self.page_census.merge(&census);
+        if row + 1 == page.len() {
+            let of_page = std::mem::take(&mut self.page_census);
+            let index = table.index()?;
+            if index.top().census(index.page_of(number)) != of_page {
+                return Err(self.fault(place.start, "the index says otherwise of these blocks"));
+            }
         }
         self.collector.add_block(&census);
         Ok(())
@@ -202,7 +224,7 @@ impl Walk<'_> {
         let statistics = self
             .collector
             .finish(stated.settings, stated.inputs.clone());
-        if statistics != *stated {
+        if statistics != **stated {
             return Err(table.stored.fault(
                 table.footer.statistics_at,
                 "the statistics are not those of the records",

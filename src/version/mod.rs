@@ -6,8 +6,11 @@
 //! whatever other runs are merged meanwhile.
 
 mod edit;
+mod facts;
 mod manifest;
 
+use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +18,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 
 pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
+pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{Loaded, Manifest, load, parse, write_whole};
 
 use crate::env::Fs;
 use crate::error::{Error, Result};
-use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread};
+use crate::expiry::{Census, DefaultMillis};
 use crate::table::{BlockCache, Expected, Found, Table, table_of};
 use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
 
@@ -121,57 +125,87 @@ impl Placed {
         })
     }
 
-    /// Removes the file; the bytes stay readable to those who hold them, and are counted as pinned until they let go.
-    pub fn remove(&self, fs: &dyn Fs, tables_dir: &Path) -> Result<()> {
+    /// What the policy sees of it.
+    pub fn facts(&self) -> TableFacts {
+        TableFacts {
+            id: self.record.id,
+            bytes: self.record.len,
+            statistics: self.table.statistics().clone(),
+        }
+    }
+
+    /// No catalogue names it any more: its bytes are counted as pinned until the last who holds them lets go.
+    pub fn retire(&self) {
         self.residence
             .pins
             .bytes
             .fetch_add(self.residence.len, Ordering::Relaxed);
         self.residence.removed.store(true, Ordering::Release);
+    }
+
+    /// A run, a cursor or a read holds it beside this one; values that are held do not count.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.table) > 1
+    }
+
+    /// Removes the file's name; the bytes stay readable to those who hold them.
+    pub fn remove(&self, fs: &dyn Fs, tables_dir: &Path) -> Result<()> {
         fs.remove(&tables_dir.join(file_name::table(self.record.id)))
     }
 }
 
-/// Tables that follow each other in key order.
+/// Tables that follow each other in key order, and what is known of them.
 pub struct Run {
-    /// Its number.
-    pub id: RunId,
-    /// The latest moment at which one of its records stops mattering; [`Timestamp::MAX`] for never.
-    pub end: Timestamp,
-    /// The default under which `end` was found.
-    pub placed: DefaultMillis,
-    /// Every range delete up to this number has been applied to it.
-    pub applied: Seq,
+    facts: Arc<RunFacts>,
     /// In key order, at least one.
-    pub tables: Vec<Placed>,
+    pub files: Vec<Placed>,
     /// The same tables, as cursors take them.
     pub shared: Arc<[Arc<Table>]>,
-    /// Of all its tables.
-    pub census: Census,
-    /// Bytes of all its files.
-    pub bytes: u64,
+}
+
+impl Deref for Run {
+    type Target = RunFacts;
+
+    fn deref(&self) -> &RunFacts {
+        &self.facts
+    }
 }
 
 impl Run {
     /// A run of these tables.
-    pub fn new(record: &RunRecord, tables: Vec<Placed>) -> Run {
-        assert!(!tables.is_empty(), "a run has a table");
+    pub fn new(record: &RunRecord, files: Vec<Placed>) -> Run {
+        assert!(!files.is_empty(), "a run has a table");
         let mut census = Census::default();
-        tables
+        files
             .iter()
             .for_each(|placed| census.merge(placed.table.census()));
-        let bytes = tables.iter().map(|placed| placed.record.len).sum();
-        let shared = tables.iter().map(|placed| placed.table.clone()).collect();
-        Run {
+        let tables: Vec<TableFacts> = files.iter().map(Placed::facts).collect();
+        let facts = RunFacts {
             id: record.id,
             end: record.end.unwrap_or(Timestamp::MAX),
             placed: record.placed,
             applied: record.applied,
-            tables,
-            shared,
             census,
-            bytes,
+            bytes: tables.iter().map(|table| table.bytes).sum(),
+            tables,
+        };
+        let shared = files.iter().map(|placed| placed.table.clone()).collect();
+        Run {
+            facts: Arc::new(facts),
+            files,
+            shared,
         }
+    }
+
+    /// What the policy sees of it.
+    pub fn facts(&self) -> &Arc<RunFacts> {
+        &self.facts
+    }
+
+    /// One of these tables is in it.
+    pub fn holds_any(&self, tables: &BTreeSet<TableId>) -> bool {
+        let mut files = self.files.iter();
+        files.any(|placed| tables.contains(&placed.record.id))
     }
 
     /// How the catalogue names it.
@@ -181,38 +215,44 @@ impl Run {
             end: (self.end != Timestamp::MAX).then_some(self.end),
             placed: self.placed,
             applied: self.applied,
-            tables: self.tables.iter().map(|placed| placed.record).collect(),
+            tables: self.files.iter().map(|placed| placed.record).collect(),
         }
     }
 
     /// The same run under another number, without some of its tables; `None` when nothing is left.
     pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
         let stays = |placed: &&Placed| !gone.contains(&placed.record.id);
-        let tables: Vec<Placed> = self.tables.iter().filter(stays).cloned().collect();
-        (!tables.is_empty()).then(|| {
+        let files: Vec<Placed> = self.files.iter().filter(stays).cloned().collect();
+        (!files.is_empty()).then(|| {
             Run::new(
                 &RunRecord {
                     id,
                     ..self.record()
                 },
-                tables,
+                files,
             )
         })
     }
 
-    /// Its first key.
-    pub fn first_key(&self) -> &[u8] {
-        self.shared[0].first_key()
-    }
-
-    /// Its last key.
-    pub fn last_key(&self) -> &[u8] {
-        self.shared[self.shared.len() - 1].last_key()
-    }
-
-    /// Some key may lie in both.
-    pub fn overlaps(&self, other: &Run) -> bool {
-        self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
+    /// The tables of runs that share no table's key range, as one run: it ends when the last of them does, and is
+    /// trusted when all are.
+    pub fn joined(id: RunId, runs: &[Arc<Run>]) -> Run {
+        let mut files: Vec<Placed> = runs.iter().flat_map(|run| run.files.clone()).collect();
+        files.sort_by(|a, b| a.table.first_key().cmp(b.table.first_key()));
+        let apart = |pair: &[Placed]| pair[0].table.last_key() < pair[1].table.first_key();
+        assert!(files.windows(2).all(apart), "joined runs do not overlap");
+        let end = runs.iter().map(|run| run.end).max();
+        let placed = runs.iter().map(|run| run.placed);
+        let record = RunRecord {
+            id,
+            end: end.filter(|end| *end != Timestamp::MAX),
+            placed: placed
+                .reduce(DefaultMillis::strictest)
+                .expect("there is a run"),
+            applied: runs.iter().map(|run| run.applied).min().unwrap_or_default(),
+            tables: files.iter().map(|placed| placed.record).collect(),
+        };
+        Run::new(&record, files)
     }
 
     /// The one table that can hold the key.
@@ -228,21 +268,6 @@ impl Run {
             Some(table) => table.get(hash, key, max),
             None => Ok(None),
         }
-    }
-
-    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was placed.
-    pub fn end_is_trusted(&self, settings: &Settings) -> bool {
-        settings.default.is_as_strict_as(self.placed)
-    }
-
-    /// No record in it matters any more.
-    pub fn has_ended(&self, judge: &Judge) -> bool {
-        self.end <= judge.now && self.end_is_trusted(&judge.settings)
-    }
-
-    /// How its records lie in time: inheriting ones by `written_at`, overriding ones by expiry.
-    pub fn spreads(&self) -> impl Iterator<Item = (&Spread, &Spread)> {
-        self.shared.iter().map(|table| table.spreads())
     }
 }
 
@@ -266,6 +291,14 @@ impl Version {
         }
     }
 
+    /// What the policy sees of it.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            runs: self.runs.iter().map(|run| run.facts().clone()).collect(),
+            range_deletes: self.range_deletes.clone(),
+        }
+    }
+
     /// The range delete may still hide something: an older run overlaps it and has not had it applied.
     pub fn needs(&self, range: &RangeDelete) -> bool {
         let key_range = range.range();
@@ -283,7 +316,7 @@ impl Version {
 
     /// Of the runs and their tables.
     pub fn tables(&self) -> usize {
-        self.runs.iter().map(|run| run.tables.len()).sum()
+        self.runs.iter().map(|run| run.files.len()).sum()
     }
 
     /// The number of the newest range delete up to `max` that covers the key: records below it are gone.
@@ -300,7 +333,7 @@ impl Version {
 pub fn unnamed_tables(
     fs: &dyn Fs,
     tables_dir: &Path,
-    named: &std::collections::BTreeSet<TableId>,
+    named: &BTreeSet<TableId>,
 ) -> Result<Vec<String>> {
     let mut names = fs.list(tables_dir)?;
     names.retain(|name| match file_name::parse_table(name) {

@@ -5,7 +5,7 @@
 //!          8  format version u32
 //!         12  crc32 u32            of the other 60 bytes
 //!         16  identity u64         of the chain
-//!         24  number u64           the file's; another one says that the file was recycled and not begun anew
+//!         24  number u64           the file's; another one says that this is not the file of its name
 //!         32  start u64            position of the first frame
 //!         40  base seq u64
 //!         48  base written_at u64

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A *position* counts the bytes of all frames of the chain before it. It only rises, and with the chain's identity and
-//! the segment's number it is part of every frame's checksum: bytes left over from an earlier use of a recycled file, or
-//! of an earlier lap of the ring, are never taken for a frame.
+//! the segment's number it is part of every frame's checksum: bytes left over from an earlier lap of the ring, or written
+//! by an append that failed, are never taken for a frame.
 //!
 //! **Order.** A frame is acknowledged only when every earlier one is complete: an [`Appender`] has one owner, the commit
 //! turn. Acknowledged means: survives a killed process. [`Log::sync_to`] makes it survive a power cut.
@@ -21,6 +21,10 @@
 //! whose watermark is beyond it: found, something that was durable is damaged, and that is an error; not found, it is the
 //! torn tail of a power cut, and nobody was promised what is missing. [`Appender::close`] syncs, then writes and syncs an
 //! end mark. Without one, damage in the group of frames synced last cannot be told from a torn tail.
+//!
+//! **What is needed no more.** A segment is removed when nothing in it is needed; files are not used again, and the ring
+//! is zeroed where its frames have come into segments. So a frame that no memtable needs lies in no file but a segment
+//! that also holds one that is needed: the engine is told since when ([`SegmentInfo::stale_since`]), and moves that one.
 //!
 //! **Full disks.** A segment's blocks are reserved before its first frame; no room is an error of that one append.
 
@@ -32,6 +36,7 @@ mod replay;
 
 pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc};
 pub use replay::{Replayed, replay};
+pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};
 
 #[cfg(test)]

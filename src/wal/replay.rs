@@ -2,13 +2,15 @@
 //!
 //! The frames are walked from the first segment on. At every position the next frame is looked for in the segment's
 //! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
-//! goes on in it. Else the log ends here, and all that lies behind is searched for a *witness*: a whole frame whose
-//! watermark is beyond the end.
+//! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
+//! *witness*: a whole frame whose watermark is beyond the end.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::coding::Malformed;
 use bytes::Bytes;
+
+use crate::coding::Malformed;
 
 use crate::env::Fs;
 use crate::error::{Error, Result};
@@ -208,6 +210,9 @@ fn unsupported(path: PathBuf, found: u32) -> Error {
     }
 }
 
+/// No segment of the usual size takes more laps of its ring.
+const LAPS_MAX: usize = 5;
+
 /// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
 struct Ring {
     len: usize,
@@ -284,33 +289,43 @@ impl Walk<'_> {
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<()> {
         let mut search = Search {
             end,
-            behind: end,
             witness: false,
             begun: decode(&segment.header, end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
-        let mut newest = segment.header;
         search.scan(&segment.header, end, segment.from(end));
+        // A file that was cut off does not say how long it was.
+        let full_at = |header: &SegmentHeader, len: usize| {
+            header.start + len.max(LAPS_MAX * self.ring.len) as u64
+        };
+        let mut chain = vec![(
+            segment.header,
+            end..full_at(&segment.header, segment.bytes.len()),
+        )];
         for &number in later {
-            if let Some(later) = self.folder.of_chain(segment.header.identity, number)? {
-                search.begun = true;
-                search.scan(
-                    &later.header,
-                    later.header.start,
-                    later.from(later.header.start),
-                );
-                newest = later.header;
-            } else if number == segment.header.number + 1 {
-                // A damaged header does not hide the frames of the segment that may start here.
-                let header = SegmentHeader {
-                    number,
-                    start: end,
-                    ..segment.header
-                };
-                let bytes = self.folder.bytes(number)?.unwrap_or_default();
-                search.scan(&header, end, bytes.get(HEADER_LEN..).unwrap_or(&[]));
-            }
+            let (header, bytes) = match self.folder.of_chain(segment.header.identity, number)? {
+                Some(later) => {
+                    search.begun = true;
+                    (later.header, later.bytes)
+                }
+                None if number == segment.header.number + 1 => {
+                    // A damaged header does not hide the frames of the segment that may start here.
+                    let header = SegmentHeader {
+                        number,
+                        start: end,
+                        ..segment.header
+                    };
+                    (header, self.folder.bytes(number)?.unwrap_or_default())
+                }
+                None => continue,
+            };
+            search.scan(
+                &header,
+                header.start,
+                bytes.get(HEADER_LEN..).unwrap_or(&[]),
+            );
+            chain.push((header, header.start..full_at(&header, bytes.len())));
         }
-        search.walk(&newest, &self.ring);
+        search.scan_ring(&chain, &self.ring);
         let offset = segment.offset_of(end);
         if search.witness {
             let what = "the log is damaged here: a later part of it says that this was synced";
@@ -329,8 +344,6 @@ fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<De
 /// What lies behind the end of the log.
 struct Search {
     end: u64,
-    /// The end of the last frame found behind it.
-    behind: u64,
     /// A frame was found that knew the log synced beyond its end.
     witness: bool,
     /// Something was begun behind the end.
@@ -338,10 +351,9 @@ struct Search {
 }
 
 impl Search {
-    fn note(&mut self, position: u64, found: &Decoded<'_>) {
+    fn note(&mut self, found: &Decoded<'_>) {
         self.begun = true;
         self.witness |= found.watermark > self.end;
-        self.behind = self.behind.max(position + found.len as u64);
     }
 
     /// Looks for frames at every byte: `bytes` start at `position`.
@@ -351,7 +363,7 @@ impl Search {
             let here = position + at as u64;
             match decode(header, here, &bytes[at..]) {
                 Ok(found) => {
-                    self.note(here, &found);
+                    self.note(&found);
                     at += found.len;
                 }
                 Err(_) => at += 1,
@@ -359,10 +371,25 @@ impl Search {
         }
     }
 
-    /// Follows the frames that were not brought into the segments yet.
-    fn walk(&mut self, header: &SegmentHeader, ring: &Ring) {
-        while let Ok(found) = decode(header, self.behind, ring.from(self.behind)) {
-            self.note(self.behind, &found);
+    /// Looks for frames that were not brought into the segments yet, each with the positions that it may hold. What was
+    /// is zeroed, so that nothing leads to them: every byte of the ring may be the start of one, of any lap.
+    fn scan_ring(&mut self, chain: &[(SegmentHeader, Range<u64>)], ring: &Ring) {
+        let lap = ring.len as u64;
+        let mut slot = 0;
+        while slot < lap {
+            let bytes = ring.from(slot);
+            let found = chain
+                .iter()
+                .filter(|_| bytes[0] != 0)
+                .find_map(|(segment, range)| {
+                    let first = range.start + (slot + lap - range.start % lap) % lap;
+                    let mut positions = (first..range.end).step_by(ring.len);
+                    positions.find_map(|position| decode(segment, position, bytes).ok())
+                });
+            slot += found.map_or(1, |found| {
+                self.note(&found);
+                found.len as u64
+            });
         }
     }
 }

@@ -1,17 +1,21 @@
-//! The files of one chain: prepared ahead, begun, written, synced, and given back or used again.
+//! The files of one chain: prepared ahead, begun, written, synced, removed.
 //!
 //! ```text
-//! released, recycled        live                        prepared
-//! 000004.wal 000005.wal     000006.wal 000007.wal       000008.wal
-//! wait to be renamed        the last one grows          blocks reserved, not begun: not yet of the chain
+//! live                                  prepared
+//! 000006.wal 000007.wal 000008.wal      000009.wal
+//!            stale      grows           blocks reserved, not begun: not yet of the chain
 //! ```
 //!
 //! A file's name is made durable by the first sync that concerns it, and not before: until then nothing in it was
-//! promised. A segment is released only when all of it is synced.
+//! promised. A segment is released only when all of it is synced, and a released file is removed, never used again: so
+//! behind the frames of a segment there are only zeros, and what nobody needs is in no file. A segment is *stale* from
+//! the moment at which the first of its frames is needed no more, while others still are.
 //!
-//! Locks: `pool`, then `live`. `pool` is held while blocks are reserved, `live` only to look and to change the list.
+//! Locks: `older` is held to remove files, `pool` to reserve blocks, `live` only to look and to change the list, and
+//! last. An append that begins a segment waits for `pool`, never for `older`: removing takes its time.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,11 +24,8 @@ use parking_lot::Mutex;
 
 use crate::env::{File, Fs};
 use crate::error::Result;
-use crate::types::{Seq, file_name};
+use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
-
-/// How many released files wait to be used again: what is written at full speed between two releases.
-const SPARE_MAX: usize = 2;
 
 /// The ring of the chain that begins with this segment.
 pub fn ring_name(first_segment: u64) -> String {
@@ -36,6 +37,16 @@ pub fn parse_ring(name: &str) -> Option<u64> {
     file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
 }
 
+/// Removes what there is of a chain that no manifest names, as far as that is possible.
+pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
+    let number = |name: &str| file_name::parse_segment(name).or_else(|| parse_ring(name));
+    for name in fs.list(dir).unwrap_or_default() {
+        if number(&name).is_some_and(|number| number >= first_segment) {
+            let _ = fs.remove(&dir.join(name));
+        }
+    }
+}
+
 /// A segment of the chain.
 pub struct Segment {
     pub header: SegmentHeader,
@@ -44,6 +55,8 @@ pub struct Segment {
     file: Box<dyn File>,
     path: PathBuf,
     last_seq: AtomicU64,
+    /// A [`Timestamp`]; its maximum while every frame is needed.
+    stale_since: AtomicU64,
     /// Header and name are.
     durable: AtomicBool,
 }
@@ -82,6 +95,8 @@ pub struct SegmentInfo {
     pub durable: bool,
     /// The position of its first frame.
     pub start: Position,
+    /// Since when it has held a frame that is needed no more; [`Timestamp::MAX`] while it holds none.
+    pub stale_since: Timestamp,
 }
 
 struct Prepared {
@@ -94,10 +109,6 @@ struct Pool {
     /// The number of the file that is prepared, or is to be.
     next: u64,
     prepared: Option<Prepared>,
-    /// Released files of this chain, of the usual size.
-    spare: Vec<u64>,
-    /// Names of files from before this chain.
-    older: Vec<String>,
 }
 
 /// All segments of one chain.
@@ -108,6 +119,8 @@ pub struct Segments {
     first: u64,
     /// Copy of `pool.prepared.is_some()`, to look at without waiting.
     is_prepared: AtomicBool,
+    /// Names of files from before this chain.
+    older: Mutex<Vec<String>>,
     pool: Mutex<Pool>,
     live: Mutex<VecDeque<Arc<Segment>>>,
 }
@@ -123,8 +136,6 @@ impl Segments {
         let pool = Pool {
             next: first,
             prepared: None,
-            spare: vec![],
-            older,
         };
         Ok(Segments {
             fs,
@@ -132,6 +143,7 @@ impl Segments {
             segment_bytes,
             first,
             is_prepared: AtomicBool::new(false),
+            older: Mutex::new(older),
             pool: Mutex::new(pool),
             live: Mutex::new(VecDeque::new()),
         })
@@ -141,7 +153,7 @@ impl Segments {
     pub fn prepare(&self) -> Result<()> {
         let mut pool = self.pool.lock();
         if pool.prepared.is_none() {
-            pool.prepared = Some(self.make(&mut pool, self.segment_bytes)?);
+            pool.prepared = Some(self.make(pool.next, self.segment_bytes)?);
             self.is_prepared.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -152,21 +164,11 @@ impl Segments {
         self.is_prepared.load(Ordering::Relaxed)
     }
 
-    /// A file of the next number, recycled if possible, with blocks for `len` bytes.
-    fn make(&self, pool: &mut Pool, len: u64) -> Result<Prepared> {
-        let path = self.dir.join(file_name::segment(pool.next));
+    /// A file of this number, with blocks for `len` bytes.
+    fn make(&self, number: u64, len: u64) -> Result<Prepared> {
+        let path = self.dir.join(file_name::segment(number));
         // What an attempt before this one left is taken up.
-        let there = self.fs.len(&path)?.is_some();
-        let recycled = match pool.spare.last() {
-            Some(&spare) if !there && len == self.segment_bytes => {
-                let from = self.dir.join(file_name::segment(spare));
-                self.fs.rename(&from, &path)?;
-                pool.spare.pop();
-                true
-            }
-            _ => false,
-        };
-        let file = if there || recycled {
+        let file = if self.fs.len(&path)?.is_some() {
             self.fs.open(&path)?
         } else {
             self.fs.create(&path)?
@@ -186,7 +188,7 @@ impl Segments {
         let len = needed.max(self.segment_bytes);
         let mut prepared = match pool.prepared.take() {
             Some(prepared) => prepared,
-            None => self.make(&mut pool, len)?,
+            None => self.make(pool.next, len)?,
         };
         header.number = pool.next;
         let grown = if prepared.len < len {
@@ -208,6 +210,7 @@ impl Segments {
             file: prepared.file,
             path: prepared.path,
             last_seq: AtomicU64::new(0),
+            stale_since: AtomicU64::new(Timestamp::MAX.0),
             durable: AtomicBool::new(false),
         });
         self.live.lock().push_back(Arc::clone(&segment));
@@ -266,11 +269,25 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the newest segment durable though it has no frame yet.
+    /// Makes the newest segment durable though it may have no frame yet.
     pub fn sync_newest(&self) -> Result<()> {
         let newest = self.live.lock().back().cloned().expect("one was begun");
+        if newest.durable.load(Ordering::Acquire) {
+            return Ok(());
+        }
         newest.file.sync()?;
         self.sync_names(&[&newest])
+    }
+
+    /// From `now` on, frames in these segments are needed no more.
+    pub fn mark_stale(&self, numbers: RangeInclusive<u64>, now: Timestamp) {
+        let live = self.live.lock();
+        let stale = live
+            .iter()
+            .filter(|segment| numbers.contains(&segment.header.number));
+        for segment in stale {
+            segment.stale_since.fetch_min(now.0, Ordering::Relaxed);
+        }
     }
 
     /// The live segments, oldest first.
@@ -282,6 +299,7 @@ impl Segments {
             bytes: segment.file_len,
             durable: segment.durable.load(Ordering::Acquire),
             start: Position(segment.header.start),
+            stale_since: Timestamp(segment.stale_since.load(Ordering::Relaxed)),
         };
         live.iter().map(info).collect()
     }
@@ -289,12 +307,12 @@ impl Segments {
     /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of
     /// this chain, all files from before it. Stops at the first failure; what it missed goes with the next call.
     pub fn release_before(&self, number: u64, synced: u64) -> Result<()> {
-        let mut pool = self.pool.lock();
+        let mut older = self.older.lock();
         while number >= self.first
-            && let Some(name) = pool.older.last()
+            && let Some(name) = older.last()
         {
             self.fs.remove(&self.dir.join(name))?;
-            pool.older.pop();
+            older.pop();
         }
         loop {
             let oldest = {
@@ -308,11 +326,7 @@ impl Segments {
                     _ => return Ok(()),
                 }
             };
-            if pool.spare.len() < SPARE_MAX && oldest.file_len == self.segment_bytes {
-                pool.spare.push(oldest.header.number);
-            } else {
-                self.fs.remove(&oldest.path)?;
-            }
+            self.fs.remove(&oldest.path)?;
             self.live.lock().pop_front();
         }
     }

@@ -79,8 +79,9 @@ const DRAIN_BYTES: usize = 256 << 10;
 ///
 /// The byte of position p stands at p modulo the ring's length. Both marks stand between frames, and `drained` moves
 /// only when all up to it lies in the segments: so a frame lies whole in the segments or whole in the ring, at every
-/// moment. One thread appends, any thread drains; a drain reads below `taken` and an append writes from there on, so they
-/// never meet.
+/// moment. Then its bytes in the ring are zeroed, before `drained` moves: what the segments have given up is in no file.
+/// One thread appends, any thread drains; a drain touches what lies from `drained` to `taken`, and an append what is
+/// free, so they never meet.
 pub struct Buffered {
     ring: Box<dyn Ring>,
     ring_len: u64,
@@ -130,8 +131,22 @@ impl Buffered {
             segments.write(position, &buffer[..len])?;
             position += len as u64;
         }
+        self.clear(taken);
         self.drained.store(taken, Ordering::Release);
         Ok(())
+    }
+
+    /// Zeroes the ring from `drained` to `taken`. Nothing before all of it is in the segments: a stretch that was written
+    /// may end within a frame, which then is whole in the ring alone.
+    fn clear(&self, taken: u64) {
+        static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+        let mut position = self.drained.load(Ordering::Relaxed);
+        while position < taken {
+            let len = ZEROS.len().min((taken - position) as usize);
+            let (at, len) = self.place(position, len);
+            self.ring.store(at, &ZEROS[..len]);
+            position += len as u64;
+        }
     }
 
     /// Into the segment at once: what would fill the ring.

@@ -11,6 +11,7 @@
 //! `Segments` after it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -49,13 +50,20 @@ impl LogOptions {
     }
 }
 
+/// Where the next segment is prepared: early, since this one may be left at any moment, but not before it is used, since
+/// a log at rest is to take little.
+fn prepare_from(segment: &Segment) -> u64 {
+    let start = segment.header.start;
+    start + (segment.full_at() - start) / 8
+}
+
 /// The shared side of the log.
 pub struct Log {
     segments: Segments,
     store: Box<dyn Store>,
     end: AtomicU64,
     synced: AtomicU64,
-    /// From this position on, in the middle of the newest segment, the next one should be prepared.
+    /// From this position on, in the newest segment, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
     /// Somebody syncs. `synced` is moved by that one alone.
@@ -102,7 +110,7 @@ impl Log {
             store,
             end: AtomicU64::new(0),
             synced: AtomicU64::new(0),
-            prepare_from: AtomicU64::new(segment.full_at() / 2),
+            prepare_from: AtomicU64::new(prepare_from(&segment)),
             failure: OnceLock::new(),
             syncing: Mutex::new(false),
             sync_done: Condvar::new(),
@@ -169,8 +177,8 @@ impl Log {
             ..*before
         };
         let segment = self.segments.begin(header, frame_len)?;
-        let half = position + (segment.full_at() - position) / 2;
-        self.prepare_from.store(half, Ordering::Relaxed);
+        self.prepare_from
+            .store(prepare_from(&segment), Ordering::Relaxed);
         Ok(segment)
     }
 
@@ -226,9 +234,8 @@ impl Log {
 
     /// [`Log::drain`] and [`Log::prepare_next`] would spare an append some waiting.
     pub fn wants_upkeep(&self) -> bool {
-        let half_full =
-            self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
-        half_full && !self.segments.is_prepared() || self.store.wants_drain()
+        let in_use = self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
+        in_use && !self.segments.is_prepared() || self.store.wants_drain()
     }
 
     /// The live segments of this chain, oldest first; the last one is being written.
@@ -247,6 +254,19 @@ impl Log {
     pub fn release_before(&self, number: u64) -> Result<()> {
         self.segments.release_before(number, self.synced().0)
     }
+
+    /// Makes the newest segment durable, though it may have no frame yet, so that a manifest may name it.
+    pub fn sync_newest(&self) -> Result<()> {
+        self.check()?;
+        self.segments
+            .sync_newest()
+            .map_err(|error| self.latch(error))
+    }
+
+    /// From `now` on, frames in these segments are needed no more.
+    pub fn mark_stale(&self, numbers: RangeInclusive<u64>, now: Timestamp) {
+        self.segments.mark_stale(numbers, now);
+    }
 }
 
 /// The side of the log that the commit turn owns.
@@ -263,6 +283,23 @@ impl Appender {
         self.segment.header.number
     }
 
+    /// Lets the next frame begin a new segment, with a head close to this one; nothing happens when the newest has no
+    /// frame yet.
+    pub fn rotate(&mut self, head: &FrameHead) -> Result<()> {
+        if self.end > self.segment.header.start {
+            self.roll(head, 0)?;
+        }
+        Ok(())
+    }
+
+    fn roll(&mut self, head: &FrameHead, frame_len: u64) -> Result<()> {
+        self.segment = self
+            .log
+            .roll(&self.segment.header, self.end, head, frame_len)?;
+        self.encoder = Encoder::new(self.segment.header);
+        Ok(())
+    }
+
     /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, to be given to
     /// [`Log::sync_to`]. After an error the frame is not in the log, but for one case: when a write has failed, recovery
     /// may find it, and the log takes no other.
@@ -272,21 +309,20 @@ impl Appender {
         payload: &[u8],
         payload_crc: PayloadCrc,
     ) -> Result<Position> {
-        let log = &*self.log;
-        log.check()?;
-        let (position, watermark) = (self.end, log.synced().0);
+        self.log.check()?;
+        let (position, watermark) = (self.end, self.log.synced().0);
         let mut frame = self
             .encoder
             .frame(position, watermark, head, payload, payload_crc);
         if position + frame_len(frame) > self.segment.full_at() {
             // Counted from the new segment's header, the head is no longer than it was.
             let room = frame_len(frame);
-            self.segment = log.roll(&self.segment.header, position, head, room)?;
-            self.encoder = Encoder::new(self.segment.header);
+            self.roll(head, room)?;
             frame = self
                 .encoder
                 .frame(position, watermark, head, payload, payload_crc);
         }
+        let log = &*self.log;
         log.store
             .append(&log.segments, &self.segment, position, frame)
             .map_err(|error| log.latch_unless_full(error))?;

@@ -91,6 +91,7 @@ pub enum Op {
     Reopen(Vec<(String, String)>),
     Containers,
     Stats(String),
+    Explain(String),
     Ls,
     Check,
 }
@@ -297,6 +298,7 @@ impl fmt::Display for Op {
             }
             Op::Containers => write!(f, "containers"),
             Op::Stats(c) => write!(f, "stats {c}"),
+            Op::Explain(c) => write!(f, "explain {c}"),
             Op::Ls => write!(f, "ls"),
             Op::Check => write!(f, "check"),
         }
@@ -467,6 +469,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
         }
         "containers" => Op::Containers,
         "stats" => Op::Stats(w.name()?),
+        "explain" => Op::Explain(w.name()?),
         "ls" => Op::Ls,
         "check" => Op::Check,
         _ => return Err(format!("{line:?} is not a command")),

@@ -470,6 +470,7 @@ impl World {
                 Ok(shown.join(" "))
             }
             Op::Stats(c) => Ok(self.stats(c)),
+            Op::Explain(c) => Ok(self.explain(c)),
             Op::Ls => Ok(db.describe()),
             Op::Check => self.check().map(|()| String::new()),
             _ => unreachable!("{op}"),
@@ -958,6 +959,11 @@ impl World {
             shown.extend(found);
         }
         Ok(show_items(&shown))
+    }
+
+    fn explain(&self, name: &str) -> String {
+        let container = self.containers.get(name);
+        container.map_or("-".into(), |container| container.stats().explain)
     }
 
     fn stats(&self, name: &str) -> String {

@@ -102,6 +102,18 @@ pub enum Command {
     },
     /// Run a session store under load, then watch the disk fall to nothing without a write
     Demo(Demo),
+    /// Play a trace of a real cache against a database, and check every answer
+    ///
+    /// Each line of the trace is `timestamp,key,key size,value size,client,operation,ttl` in seconds and bytes, as in the
+    /// public traces of twitter/cache-trace; ttl 0 is none. Values are made up, keys take the size that is stated.
+    ///
+    /// get and gets read. set puts. add puts if there is no live item; replace and cas put if there is one. append and
+    /// prepend make a live item longer by the value size, incr and decr change it and keep its size; all four keep the
+    /// moment at which it expires. delete deletes.
+    ///
+    /// A bad line is named by its number and ends the replay. A wrong answer makes the exit status 2. Keys of live items
+    /// are kept in memory to check by.
+    Replay(Replay),
 }
 
 /// A container of a database.
@@ -174,4 +186,46 @@ pub struct Demo {
     /// Which keys, values and operations: the same for the same number
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
+}
+
+#[derive(Args)]
+pub struct Replay {
+    /// - for standard input
+    #[arg(value_name = "FILE.csv|-")]
+    pub file: PathBuf,
+    /// A missing or empty folder, kept; without it a temporary one, removed at the end
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    #[arg(long, value_name = "NAME", default_value = "cache")]
+    pub container: String,
+    /// How many times as fast as it happened, 1 to 1000000; 0 or max: as fast as it goes
+    ///
+    /// As fast as it goes, the database's clock follows the trace, so that lifetimes and hits are exactly the trace's;
+    /// but reclaiming has less time than it would have had. With a factor the clock is real, and lifetimes and
+    /// --reclaim-within are divided by the factor, to the millisecond.
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        default_value = "max",
+        allow_hyphen_values = true
+    )]
+    pub speed: String,
+    /// At most so many operations
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Bytes of memory for writes before they are flushed, at least 4096
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub memtable: usize,
+    /// Seconds of the trace's time for which expired bytes may stay on disk
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+    pub reclaim_within: u64,
+    /// Let each get that misses put an item of its line's value size and ttl, if it states a size
+    ///
+    /// For traces that hold reads alone. Where the puts that followed a miss are lines of the trace, they would be done
+    /// twice.
+    #[arg(long)]
+    pub fill_on_miss: bool,
+    /// Name bad lines and go on
+    #[arg(long)]
+    pub skip_bad: bool,
 }

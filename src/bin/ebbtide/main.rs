@@ -7,9 +7,16 @@ mod arguments;
 mod failure;
 mod show;
 mod store;
+mod clock;
+mod folder;
+mod histogram;
+mod input;
+mod random;
+mod tally;
 
 mod demo;
 mod items;
+mod replay;
 mod transfer;
 mod upkeep;
 
@@ -55,5 +62,6 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Verify { dir } => upkeep::verify(&dir, json),
         Command::Checkpoint { dir, to } => upkeep::checkpoint(&dir, &to, json),
         Command::Demo(settings) => demo::run(&settings, json),
+        Command::Replay(settings) => replay::run(&settings, json),
     }
 }

@@ -75,6 +75,18 @@ pub fn moment_json(moment: Option<SystemTime>) -> Value {
     since.map_or(Value::Null, |since| (since.as_millis() as u64).into())
 }
 
+/// Seconds, to the millisecond.
+pub fn seconds_json(time: Duration) -> Value {
+    ((time.as_secs_f64() * 1_000.0).round() / 1_000.0).into()
+}
+
+/// Microseconds, to the nanosecond.
+pub fn micros_json(time: Option<Duration>) -> Value {
+    time.map_or(Value::Null, |time| {
+        (time.as_nanos() as f64 / 1_000.0).into()
+    })
+}
+
 /// Rows under a header, each column as wide as its widest cell; all but the first stand on the right.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let header = header.iter().map(|cell| (*cell).to_owned()).collect();

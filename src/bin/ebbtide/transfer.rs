@@ -1,15 +1,16 @@
 //! Many items: import and export, one JSON object a line.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
+use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::path::Path;
 
 use ebbtide::{Batch, Container, Database, json};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::arguments::{Import, Place};
 use crate::failure::{Failure, Outcome};
+use crate::input::{Lines, style};
 use crate::{show, store};
 
 /// A batch is written when it holds so many items or bytes: enough that the turn it takes is shared by many, little
@@ -17,17 +18,14 @@ use crate::{show, store};
 const BATCH_ITEMS: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// The longest line of an item: each byte of a value of 64 MiB as an escape of six, and as much again for its key.
-const MAX_LINE: u64 = 512 << 20;
-
 pub fn import(import: &Import, json: bool) -> Outcome {
-    let (mut input, bar) = open(&import.file)?;
+    let mut lines = Lines::open(&import.file)?;
     let (db, container) = store::create(&import.place)?;
-    let mut importer = Importer::new(&db, &container, bar);
-    let done = importer.run(&mut *input, import);
+    let mut importer = Importer::new(&db, &container);
+    let done = importer.run(&mut lines, import);
     // What was read before a bad line is stored all the same, and the line's message says so.
     importer.write()?;
-    importer.bar.finish_and_clear();
+    lines.bar.finish_and_clear();
     db.close()?;
     done?;
     let (imported, skipped) = (importer.imported, importer.skipped);
@@ -48,29 +46,9 @@ pub fn import(import: &Import, json: bool) -> Outcome {
     Ok(())
 }
 
-/// The lines to read, and a bar that moves with them when somebody is watching.
-fn open(path: &Path) -> Outcome<(Box<dyn BufRead>, ProgressBar)> {
-    if path == Path::new("-") {
-        let bar = ProgressBar::new_spinner().with_style(style("{spinner} {bytes} {bytes_per_sec}"));
-        return Ok((Box::new(BufReader::new(bar.wrap_read(stdin()))), bar));
-    }
-    let file = File::open(path).map_err(|error| Failure::file("open", path, &error))?;
-    let len = file.metadata().map_or(0, |metadata| metadata.len());
-    let bar = ProgressBar::new(len).with_style(style(
-        "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-    ));
-    let input = BufReader::with_capacity(1 << 20, bar.wrap_read(file));
-    Ok((Box::new(input), bar))
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("the template is well-formed")
-}
-
 struct Importer<'a> {
     db: &'a Database,
     container: &'a Container,
-    bar: ProgressBar,
     batch: Batch,
     batch_bytes: usize,
     imported: u64,
@@ -78,11 +56,10 @@ struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
-    fn new(db: &'a Database, container: &'a Container, bar: ProgressBar) -> Self {
+    fn new(db: &'a Database, container: &'a Container) -> Self {
         Importer {
             db,
             container,
-            bar,
             batch: Batch::new(),
             batch_bytes: 0,
             imported: 0,
@@ -90,31 +67,13 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn run(&mut self, input: &mut dyn BufRead, import: &Import) -> Outcome {
-        let mut line = Vec::new();
-        let mut number = 0_u64;
-        loop {
-            line.clear();
-            number += 1;
-            let read = input.take(MAX_LINE).read_until(b'\n', &mut line);
-            let len = read.map_err(|error| Failure::file("read", &import.file, &error))?;
-            if len == 0 {
-                return Ok(());
-            }
-            if len as u64 == MAX_LINE {
-                return Err(Failure::Refused(format!(
-                    "line {number} is longer than 512 MiB"
-                )));
-            }
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            match json::from_json(&line, &import.key) {
+    fn run(&mut self, lines: &mut Lines, import: &Import) -> Outcome {
+        while let Some((number, line)) = lines.next()? {
+            match json::from_json(line, &import.key) {
                 Ok(entry) => self.push(entry)?,
                 Err(error) if import.skip_bad => {
                     self.skipped += 1;
-                    self.bar
-                        .suspend(|| eprintln!("ebbtide: line {number}: {error}"));
+                    lines.name_bad(number, &error);
                 }
                 Err(error) => {
                     let before = show::count(self.imported);
@@ -124,6 +83,7 @@ impl<'a> Importer<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     fn push(&mut self, entry: json::Entry) -> Outcome {

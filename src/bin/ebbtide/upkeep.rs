@@ -67,6 +67,8 @@ fn stats_table(stats: &Stats) -> String {
             show::bytes(stats.superseded_bytes),
         ),
         ("oldest expired item", expired_for(stats.oldest_unreclaimed)),
+        ("expiry to removal, half within", lag_of(stats, 0.5)),
+        ("expiry to removal, at most", lag_of(stats, 1.0)),
         ("bytes on disk", show::bytes(stats.disk_bytes)),
         ("  of them tables", show::bytes(stats.table_bytes)),
         ("  of them log", show::bytes(stats.log_bytes)),
@@ -90,6 +92,7 @@ fn container_table(containers: &[Named]) -> String {
         "RUNS",
         "TABLES",
         "OLDEST EXPIRED",
+        "NEXT",
     ];
     let row = |(name, default, stats): &Named| {
         let default = match default {
@@ -107,6 +110,7 @@ fn container_table(containers: &[Named]) -> String {
             show::count(stats.runs),
             show::count(stats.tables),
             expired_for(stats.oldest_unreclaimed),
+            stats.explain.clone(),
         ]
     };
     show::table(&header, &containers.iter().map(row).collect::<Vec<_>>())
@@ -117,6 +121,19 @@ fn expired_for(moment: Option<SystemTime>) -> String {
     ago.map_or("-".to_owned(), |ago| format!("{} ago", show::time(ago)))
 }
 
+/// Within what time this share of the expired bytes was given up; since the database was opened.
+fn lag_of(stats: &Stats, share: f64) -> String {
+    match stats.reclaim_lag.bytes() {
+        0 => "-".to_owned(),
+        _ => show::time(stats.reclaim_lag.quantile(share)),
+    }
+}
+
+/// Log, flushes, merges.
+pub fn bytes_written(stats: &Stats) -> u64 {
+    stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged
+}
+
 /// Every number by its name in the library.
 pub fn stats_json(stats: &Stats) -> Value {
     json!({
@@ -124,6 +141,8 @@ pub fn stats_json(stats: &Stats) -> Value {
         "live_bytes": stats.live_bytes,
         "expired_bytes": stats.expired_bytes,
         "superseded_bytes": stats.superseded_bytes,
+        "tombstone_bytes": stats.tombstone_bytes,
+        "stored_bytes": stats.stored_bytes,
         "disk_bytes": stats.disk_bytes,
         "log_bytes": stats.log_bytes,
         "table_bytes": stats.table_bytes,
@@ -141,6 +160,10 @@ pub fn stats_json(stats: &Stats) -> Value {
         "flushes": stats.flushes,
         "merges": stats.merges,
         "stalls": stats.stalls,
+        "reclaim_lag": stats.reclaim_lag.steps().map(|(time, bytes)| json!({
+            "within_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            "bytes": bytes,
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -152,12 +175,15 @@ fn container_json((name, default, stats): &Named) -> Value {
         "live_bytes": stats.live_bytes,
         "expired_bytes": stats.expired_bytes,
         "superseded_bytes": stats.superseded_bytes,
+        "tombstone_bytes": stats.tombstone_bytes,
+        "stored_bytes": stats.stored_bytes,
         "disk_bytes": stats.disk_bytes,
         "memtable_bytes": stats.memtable_bytes,
         "oldest_unreclaimed_ms": show::moment_json(stats.oldest_unreclaimed),
         "runs": stats.runs,
         "tables": stats.tables,
         "range_deletes": stats.range_deletes,
+        "explain": stats.explain,
     })
 }
 

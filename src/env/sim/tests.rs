@@ -258,12 +258,12 @@ fn room_is_bounded_and_reserved_room_is_ours() {
     full(other.write_at(400, &[0]));
     full(sim.create(&path("c")).map(drop));
     file.write_at(0, &[1; 600]).unwrap();
-    assert_eq!(sim.available(&path("a")).unwrap(), 0);
+    assert_eq!(sim.room(&path("a")).unwrap().free, 0);
     sim.remove(&path("b")).unwrap();
-    assert_eq!(sim.available(&path("a")).unwrap(), 400);
+    assert_eq!(sim.room(&path("a")).unwrap().free, 400);
     assert_eq!(sim.allocated(&path("a")).unwrap(), 600);
     file.truncate(100).unwrap();
-    assert_eq!(sim.available(&path("a")).unwrap(), 900);
+    assert_eq!(sim.room(&path("a")).unwrap().free, 900);
     assert!(matches!(
         sim.ring(&path("ring"), 2_000),
         Err(Error::Io { source, .. }) if source.kind() == FULL

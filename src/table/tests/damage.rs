@@ -4,6 +4,7 @@ use super::*;
 use crate::merge::{Cursor, Position, Seek};
 use crate::table::block::TRAILER_LEN;
 use crate::table::format::{FOOTER_LEN, checksum};
+use crate::table::index::Index;
 
 /// Some blocks, versions, tombstones, and a large value that packs well.
 fn records() -> Vec<Record> {
@@ -120,11 +121,12 @@ fn a_table_that_is_cut_short_does_not_open() {
     }
 }
 
-/// Makes every checksum right again, of blocks at these places and of the parts.
-fn reseal(bytes: &mut [u8], blocks: &[(usize, usize)]) -> u32 {
+/// Makes every checksum right again: of what lies at these places and ends with its own, in their order, and of the
+/// parts.
+fn reseal(bytes: &mut [u8], sealed: &[(usize, usize)]) -> u32 {
     let footer_at = bytes.len() - FOOTER_LEN;
     let identity = u64::from_le_bytes(bytes[footer_at..][..8].try_into().unwrap());
-    for &(start, end) in blocks {
+    for &(start, end) in sealed {
         let crc = checksum(identity, start as u64, &[&bytes[start..end - 4]]);
         bytes[end - 4..end].copy_from_slice(&crc.to_le_bytes());
     }
@@ -188,10 +190,17 @@ fn wrong_bytes_under_right_checksums_do_not_panic() {
         let table = open(bytes.clone(), &finished, None).unwrap();
         let index = table.index().unwrap();
         let blocks: Vec<(usize, usize)> = (0..index.len())
-            .map(|number| index.place(number))
+            .map(|number| table.place(number).unwrap())
             .map(|place| (place.start as usize, place.end as usize))
             .collect();
         assert!(blocks.iter().all(|(start, end)| end - start > TRAILER_LEN));
+        let at = table.footer.index_at as usize;
+        let pages = (0..index.top().len()).map(|page| index.sealed_page(page).place);
+        let part = &bytes[at..table.footer.statistics_at as usize];
+        let top = Index::sealed_top(part).unwrap().place;
+        let of_index = pages.chain([top]);
+        let of_index = of_index.map(|place| (at + place.start, at + place.end + 4));
+        let sealed: Vec<(usize, usize)> = blocks.iter().copied().chain(of_index).collect();
         let random = &mut Random(seed as u64);
         for _ in 0..6_000 {
             let mut wrong = bytes.to_vec();
@@ -204,7 +213,7 @@ fn wrong_bytes_under_right_checksums_do_not_panic() {
                 let at = skipped + random.below(wrong.len() - skipped);
                 wrong[at] = [0, 1, 0x7f, 0x80, 0xff, random.next() as u8][random.below(6)];
             }
-            finished.crc = reseal(&mut wrong, &blocks);
+            finished.crc = reseal(&mut wrong, &sealed);
             if let Ok(table) = open(Bytes::from(wrong), &finished, None) {
                 read_anything(&table, &records);
                 opened += 1;

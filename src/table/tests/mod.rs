@@ -290,7 +290,7 @@ fn checksums_are_bound_to_their_table() {
     let (first, _) = build(42, &records, options(64, Compression::None));
     let (second, finished) = build(43, &records, options(64, Compression::None));
     let table = open(second.clone(), &finished, None).unwrap();
-    let block = table.index().unwrap().place(0);
+    let block = table.place(0).unwrap();
     let mut mixed = second.to_vec();
     let range = block.start as usize..block.end as usize;
     mixed[range.clone()].copy_from_slice(&first[range]);

@@ -79,10 +79,11 @@ fn judge() -> Judge {
     }
 }
 
-/// A run, restated: all its records, and which of them make a block, which blocks a table.
+/// A run, restated: all its records, and which of them make a block, which blocks a page of the index, and a table.
 struct Model {
     records: Vec<Record>,
     blocks: Vec<Range<usize>>,
+    pages: Vec<Range<usize>>,
     tables: Vec<Range<usize>>,
     /// Dead tables are ghosts as a whole.
     table_ghosts: bool,
@@ -92,6 +93,9 @@ struct Model {
 enum Stop {
     End,
     Table(usize),
+    Page(usize),
+    /// Blocks of a page that follow each other.
+    Rest(usize, usize),
     Block(usize),
     Record(usize),
 }
@@ -111,6 +115,7 @@ impl Model {
         let mut model = Model {
             records,
             blocks: vec![],
+            pages: vec![],
             tables: vec![],
             table_ghosts,
         };
@@ -118,7 +123,8 @@ impl Model {
             let index = table.index().unwrap();
             let first_block = model.blocks.len();
             for number in 0..index.len() {
-                let keys = index.first_key(number)..=index.last_key(number);
+                let (page, row) = table.row(number).unwrap();
+                let keys = page.first_key(row)..=page.last_key(row);
                 let start = model.blocks.last().map_or(0, |block| block.end);
                 let len = model.records[start..]
                     .iter()
@@ -126,6 +132,9 @@ impl Model {
                     .count();
                 model.blocks.push(start..start + len);
             }
+            let pages = (0..index.top().len()).map(|page| index.blocks_of(page));
+            let pages = pages.map(|blocks| first_block + blocks.start..first_block + blocks.end);
+            model.pages.extend(pages);
             model.tables.push(first_block..model.blocks.len());
         }
         assert_eq!(model.blocks.last().unwrap().end, model.records.len());
@@ -166,6 +175,10 @@ impl Model {
         self.tables.partition_point(|table| table.end <= block)
     }
 
+    fn page_of(&self, block: usize) -> usize {
+        self.pages.partition_point(|page| page.end <= block)
+    }
+
     fn seek(&self, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
         self.seek_from(
             Self::in_direction(to.is_forward(), 0..self.tables.len()),
@@ -188,7 +201,22 @@ impl Model {
     }
 
     fn seek_in_table(&self, number: usize, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
-        for block in Self::in_direction(to.is_forward(), self.tables[number].clone()) {
+        let in_table = |page: &usize| self.tables[number].contains(&self.pages[*page].start);
+        let pages = Self::in_direction(to.is_forward(), 0..self.pages.len());
+        for page in pages.into_iter().filter(in_table) {
+            let blocks = self.pages[page].clone();
+            if self.admits(to, blocks.clone()) {
+                if self.dead(blocks, judge) {
+                    return Stop::Page(page);
+                }
+                return self.seek_in_page(page, to, judge);
+            }
+        }
+        self.beyond_table(number, to.is_forward(), judge)
+    }
+
+    fn seek_in_page(&self, page: usize, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        for block in Self::in_direction(to.is_forward(), self.pages[page].clone()) {
             if self.admits(to, block..block + 1) {
                 if self.dead(block..block + 1, judge) {
                     return Stop::Block(block);
@@ -196,7 +224,7 @@ impl Model {
                 return self.seek_in_block(block, to, judge);
             }
         }
-        self.beyond_table(number, to.is_forward(), judge)
+        self.beyond_page(page, to.is_forward(), judge)
     }
 
     fn seek_in_block(&self, block: usize, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
@@ -215,11 +243,67 @@ impl Model {
         } else {
             block.checked_sub(1)
         };
-        let number = self.table_of(block);
-        match next.filter(|next| self.tables[number].contains(next)) {
-            Some(next) if self.dead(next..next + 1, judge) => Stop::Block(next),
-            Some(next) if forward => Stop::Record(self.blocks[next].start),
-            Some(next) => Stop::Record(self.blocks[next].end - 1),
+        let page = self.page_of(block);
+        match next.filter(|next| self.pages[page].contains(next)) {
+            Some(next) => self.at_edge(next, forward, judge),
+            None => self.beyond_page(page, forward, judge),
+        }
+    }
+
+    fn seek_in_rest(&self, rest: Range<usize>, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
+        let forward = to.is_forward();
+        if rest.len() == 1 {
+            return self.seek_in_block(rest.start, to, judge);
+        }
+        Self::in_direction(forward, rest.clone())
+            .into_iter()
+            .find(|&block| self.admits(to, block..block + 1))
+            .map_or_else(
+                || {
+                    let edge = if forward { rest.end - 1 } else { rest.start };
+                    self.beyond_block(edge, forward, judge)
+                },
+                Stop::Block,
+            )
+    }
+
+    /// Where a walk stands that comes to a block from its front, or its back.
+    fn at_edge(&self, block: usize, forward: bool, judge: Option<&Judge>) -> Stop {
+        if self.dead(block..block + 1, judge) {
+            let page = self.pages[self.page_of(block)].clone();
+            let rest = if forward {
+                block..page.end
+            } else {
+                page.start..block + 1
+            };
+            let dead = Self::in_direction(forward, rest).into_iter();
+            let dead: Vec<usize> = dead
+                .take_while(|&block| self.dead(block..block + 1, judge))
+                .collect();
+            let (one, other) = (dead[0], dead[dead.len() - 1]);
+            Stop::Rest(one.min(other), one.max(other) + 1)
+        } else if forward {
+            Stop::Record(self.blocks[block].start)
+        } else {
+            Stop::Record(self.blocks[block].end - 1)
+        }
+    }
+
+    fn beyond_page(&self, page: usize, forward: bool, judge: Option<&Judge>) -> Stop {
+        let next = if forward {
+            Some(page + 1)
+        } else {
+            page.checked_sub(1)
+        };
+        let number = self.table_of(self.pages[page].start);
+        let next = next.filter(|&next| {
+            let page = self.pages.get(next);
+            page.is_some_and(|page| self.tables[number].contains(&page.start))
+        });
+        match next {
+            Some(next) if self.dead(self.pages[next].clone(), judge) => Stop::Page(next),
+            Some(next) if forward => self.at_edge(self.pages[next].start, forward, judge),
+            Some(next) => self.at_edge(self.pages[next].end - 1, forward, judge),
             None => self.beyond_table(number, forward, judge),
         }
     }
@@ -240,6 +324,9 @@ impl Model {
         match from {
             Stop::End => Stop::End,
             Stop::Table(number) => self.beyond_table(number, forward, judge),
+            Stop::Page(page) => self.beyond_page(page, forward, judge),
+            Stop::Rest(_, end) if forward => self.beyond_block(end - 1, forward, judge),
+            Stop::Rest(start, _) => self.beyond_block(start, forward, judge),
             Stop::Block(block) => self.beyond_block(block, forward, judge),
             Stop::Record(at) => {
                 let block = self.blocks.partition_point(|block| block.end <= at);
@@ -259,13 +346,16 @@ impl Model {
     fn enter(&self, ghost: Stop, to: Seek<'_>, judge: Option<&Judge>) -> Stop {
         match ghost {
             Stop::Table(number) => self.seek_in_table(number, to, judge),
+            Stop::Page(page) => self.seek_in_page(page, to, judge),
+            Stop::Rest(start, end) => self.seek_in_rest(start..end, to, judge),
             Stop::Block(block) => self.seek_in_block(block, to, judge),
             _ => unreachable!("only a ghost is entered"),
         }
     }
 
     fn check(&self, cursor: &impl Cursor, stop: Stop) {
-        let ghost = |records: &[Record]| match cursor.position() {
+        // Of a part of a page, the highest number may be that of more of the page.
+        let ghost = |records: &[Record], page: Range<usize>| match cursor.position() {
             Position::Ghost(Ghost {
                 first,
                 last,
@@ -273,15 +363,31 @@ impl Model {
             }) => {
                 assert_eq!(first, records[0].key);
                 assert_eq!(last, records.last().unwrap().key);
-                let highest = records.iter().map(|record| record.header.seq).max();
-                assert_eq!(Some(seq_max), highest);
+                let highest = |records: &[Record]| {
+                    let numbers = records.iter().map(|record| record.header.seq);
+                    numbers.max().unwrap()
+                };
+                let most = if page.is_empty() {
+                    highest(records)
+                } else {
+                    highest(self.records_of(page))
+                };
+                assert!((highest(records)..=most).contains(&seq_max));
             }
             other => panic!("{other:?} instead of a ghost"),
         };
         match stop {
             Stop::End => assert_eq!(cursor.position(), Position::End),
-            Stop::Table(number) => ghost(self.records_of(self.tables[number].clone())),
-            Stop::Block(block) => ghost(self.records_of(block..block + 1)),
+            Stop::Table(number) => ghost(self.records_of(self.tables[number].clone()), 0..0),
+            Stop::Page(page) => ghost(self.records_of(self.pages[page].clone()), 0..0),
+            Stop::Rest(start, end) => {
+                let page = self.pages[self.page_of(start)].clone();
+                ghost(self.records_of(start..end), page)
+            }
+            Stop::Block(block) => {
+                let page = self.pages[self.page_of(block)].clone();
+                ghost(self.records_of(block..block + 1), page)
+            }
             Stop::Record(at) => {
                 let record = &self.records[at];
                 assert_eq!(cursor.position(), Position::Record(head(record)));
@@ -293,7 +399,10 @@ impl Model {
     }
 
     fn is_ghost(stop: Stop) -> bool {
-        matches!(stop, Stop::Table(_) | Stop::Block(_))
+        matches!(
+            stop,
+            Stop::Table(_) | Stop::Page(_) | Stop::Rest(..) | Stop::Block(_)
+        )
     }
 
     /// Seeks and walks at random, and compares after each step; whole walks first.
@@ -486,11 +595,10 @@ fn ghosts_stay_unread() {
     let bound = key(150);
     let to = Seek::AtOrAfter(&bound);
     cursor.seek(to, judge).unwrap();
-    cursor.enter(to, judge).unwrap();
-    assert!(
-        matches!(cursor.position(), Position::Ghost(_)),
-        "a block of it"
-    );
+    for part in ["a page of it", "a block of it"] {
+        cursor.enter(to, judge).unwrap();
+        assert!(matches!(cursor.position(), Position::Ghost(_)), "{part}");
+    }
     assert_eq!(read(), 0);
     cursor.enter(to, judge).unwrap();
     assert_eq!(cursor.position(), Position::Record(head(&records[150])));

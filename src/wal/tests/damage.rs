@@ -149,26 +149,51 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
         let (indexes, _) = replayed(&sim, 1).unwrap();
         assert!(indexes == (0..6).collect::<Vec<_>>() || indexes == (0..7).collect::<Vec<_>>());
     }
-    // The frame in the ring bears witness of what lies in the segment.
+    // The frame in the ring bears witness of what lies in the segment: what came there is not in the ring any more.
     rewrite(&sim, &ring, &bytes);
     let segment = dir().join("000001.wal");
     sim.open(&segment)
         .unwrap()
         .write_at(HEADER_LEN as u64 + 3, &[0xff; 4])
         .unwrap();
-    let zeroed = vec![0; bytes.len()];
-    assert_eq!(
-        replayed(&sim, 1).unwrap().0.len(),
-        7,
-        "the ring still has it"
-    );
-    rewrite(&sim, &ring, &zeroed);
+    assert!(replayed(&sim, 1).unwrap_err().is_corruption());
+    // Also when nothing else is left, and in whatever lap of the ring it is.
+    let len = sim.len(&segment).unwrap().unwrap() as usize;
+    let wiped = vec![0; len - HEADER_LEN];
+    let file = sim.open(&segment).unwrap();
+    file.write_at(HEADER_LEN as u64, &wiped).unwrap();
+    assert!(replayed(&sim, 1).unwrap_err().is_corruption());
+    rewrite(&sim, &ring, &vec![0; bytes.len()]);
     assert!(
         replayed(&sim, 1).unwrap().0.is_empty(),
         "no witness is left"
     );
-    let mut bad = bytes.clone();
-    bad[3..7].fill(0xff);
-    rewrite(&sim, &ring, &bad);
-    assert!(replayed(&sim, 1).unwrap_err().is_corruption());
+}
+
+#[test]
+fn what_only_the_ring_holds_bears_witness_in_any_lap() {
+    for lap in 1..8 {
+        let sim = world(16);
+        let options = LogOptions {
+            segment_bytes: 16_384,
+            ..options(Some(1_024))
+        };
+        let (log, mut appender) = create(&sim, &options, 1).unwrap();
+        let mut index = 0;
+        while log.end().0 < lap * 1_024 {
+            append(&mut appender, index).unwrap();
+            index += 1;
+        }
+        log.sync_to(log.end()).unwrap();
+        // Small enough for the ring.
+        appender
+            .append(&head(index), &[7; 60], PayloadCrc::of(&[7; 60]))
+            .unwrap();
+        assert_eq!(log.current_segment(), 1);
+        // All that was synced is lost, so that nothing but the ring knows of it.
+        let file = sim.open(&dir().join("000001.wal")).unwrap();
+        file.write_at(HEADER_LEN as u64, &[0; 16_384 - HEADER_LEN])
+            .unwrap();
+        assert!(replayed(&sim, 1).unwrap_err().is_corruption(), "lap {lap}");
+    }
 }

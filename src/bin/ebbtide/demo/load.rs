@@ -1,63 +1,22 @@
 //! The load, and the witness of every answer.
 //!
 //! Each worker has sessions of its own, so that it knows what became of them: between which readings of the clock each
-//! was written, and so between which moments it expires. It judges every answer by that alone. An answer given between
-//! the readings `asked` and `answered` is wrong when the item was expired by `asked` and is there, or cannot have expired
-//! by `answered` and is missing.
+//! was written, and so between which moments it expires. It judges every answer by that alone (crate::tally).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use ebbtide::{Clock, Container, Item, Result, Ttl, Value};
 
 use super::meter::Meter;
-use super::session::{self, Random};
-
-/// The system's time at the start, and from there on what has passed: a step of the wall clock during the demo would
-/// look like a broken promise.
-#[derive(Clone, Copy)]
-pub struct Time {
-    start: Instant,
-    start_millis: u64,
-}
-
-impl Time {
-    pub fn start() -> Time {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Time {
-            start: Instant::now(),
-            start_millis: since.map_or(0, |since| since.as_millis() as u64),
-        }
-    }
-
-    pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// Milliseconds since the Unix epoch, so long after the start.
-    fn at(&self, elapsed: Duration) -> u64 {
-        self.start_millis + elapsed.as_millis() as u64
-    }
-}
-
-impl Clock for Time {
-    fn wall(&self) -> u64 {
-        self.at(self.elapsed())
-    }
-
-    fn uptime(&self) -> u64 {
-        self.elapsed().as_millis() as u64
-    }
-}
-
-pub fn millis(moment: SystemTime) -> u64 {
-    let since = moment.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
-}
+use super::session;
+use crate::clock::{Time, millis};
+use crate::random::Random;
+use crate::tally::{Tally, Window};
 
 /// How long sessions live.
 #[derive(Clone, Copy)]
@@ -66,28 +25,6 @@ pub struct Lifetimes {
     pub default: Duration,
     pub shortest: Duration,
     pub longest: Duration,
-}
-
-/// What a witness saw, over all answers.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Answers that were judged.
-    pub reads: u64,
-    /// Items that were there although they had expired or were deleted.
-    pub ghosts: u64,
-    /// Items that were missing although they were alive.
-    pub lost: u64,
-    /// Items that came with another value, ttl or time than they were written with.
-    pub wrong: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: Tally) {
-        self.reads += other.reads;
-        self.ghosts += other.ghosts;
-        self.lost += other.lost;
-        self.wrong += other.wrong;
-    }
 }
 
 /// What all workers share.
@@ -112,9 +49,6 @@ struct Session {
     written: Window,
     ended: bool,
 }
-
-/// An operation began at the first moment and was done at the second, in milliseconds.
-type Window = (u64, u64);
 
 /// Three ways to ask for a session.
 enum Answer {
@@ -345,12 +279,9 @@ impl<'a> Worker<'a> {
         (session.written.0 + ttl, session.written.1 + ttl)
     }
 
-    fn judge(&mut self, at: usize, found: bool, (asked, answered): Window) {
-        let ended = self.sessions[at].ended;
-        let (earliest, latest) = self.expiry(at);
-        self.tally.reads += 1;
-        self.tally.ghosts += u64::from(found && (ended || latest <= asked));
-        self.tally.lost += u64::from(!found && !ended && answered < earliest);
+    fn judge(&mut self, at: usize, found: bool, window: Window) {
+        let expiry = (!self.sessions[at].ended).then(|| self.expiry(at));
+        self.tally.judge(found, expiry, window);
     }
 
     fn is_as_written(&self, at: usize, item: &Item) -> bool {

@@ -7,18 +7,20 @@ mod report;
 mod session;
 mod watch;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ebbtide::{Clock, ContainerOptions, Database, DefaultTtl, Options, Stats};
 
 use crate::arguments::Demo;
+use crate::clock::{Time, millis};
 use crate::failure::{Failure, Outcome};
-use load::{Left, Lifetimes, Stage, Tally, Time, Worker};
+use crate::folder::Folder;
+use crate::tally::Tally;
+use load::{Left, Lifetimes, Stage, Worker};
 use meter::Meter;
 use report::{Report, Reporter, Second};
 use watch::Watch;
@@ -34,7 +36,7 @@ const GRACE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(settings: &Demo, json: bool) -> Outcome {
-    let folder = Folder::prepare(settings.dir.as_deref())?;
+    let folder = Folder::prepare(settings.dir.as_deref(), "demo")?;
     let scale = Scale::of(settings.seconds);
     let time = Time::start();
     let db = Options::new()
@@ -240,7 +242,7 @@ impl Show<'_> {
     fn look(&mut self) -> Stats {
         let asked = self.stage.time.wall();
         let stats = self.db.stats();
-        let oldest = stats.oldest_unreclaimed.map(load::millis);
+        let oldest = stats.oldest_unreclaimed.map(millis);
         self.watch.look(oldest, asked, self.stage.time.wall());
         stats
     }
@@ -264,40 +266,6 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, ebbtide::Result<T>>) -> ebbtid
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Where the demo's database lies; a temporary one goes with it.
-struct Folder {
-    path: PathBuf,
-    temporary: bool,
-}
-
-impl Folder {
-    fn prepare(dir: Option<&Path>) -> Outcome<Folder> {
-        let Some(dir) = dir else {
-            let since = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            let name = format!("ebbtide-demo-{}-{}", std::process::id(), since.as_nanos());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).map_err(|error| Failure::file("create", &path, &error))?;
-            return Ok(Folder {
-                path,
-                temporary: true,
-            });
-        };
-        // What is in it would mix with what is measured.
-        if dir.read_dir().is_ok_and(|mut names| names.next().is_some()) {
-            let dir = dir.display();
-            return Err(Failure::Refused(format!(
-                "{dir} is not empty: the demo needs a new folder"
-            )));
-        }
-        Ok(Folder {
-            path: dir.to_owned(),
-            temporary: false,
-        })
-    }
-}
-
 /// Of all files below a folder.
 fn bytes_below(folder: &Path) -> u64 {
     let entries = folder.read_dir().into_iter().flatten().flatten();
@@ -308,13 +276,4 @@ fn bytes_below(folder: &Path) -> u64 {
         Err(_) => 0,
     });
     bytes.sum()
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.temporary {
-            // What cannot be removed from the temporary folder is the system's to remove.
-            let _ = fs::remove_dir_all(&self.path);
-        }
-    }
 }

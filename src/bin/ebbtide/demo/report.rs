@@ -7,13 +7,13 @@ use std::time::Duration;
 use ebbtide::Stats;
 use serde_json::{Value, json};
 
-use super::load::Tally;
 use super::meter::Reading;
 use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS};
 use crate::arguments::Demo;
 use crate::failure::Outcome;
 use crate::show;
-use crate::upkeep::stats_json;
+use crate::tally::Tally;
+use crate::upkeep::{bytes_written, stats_json};
 
 pub struct Reporter {
     json: bool,
@@ -49,57 +49,28 @@ pub struct Report {
 impl Report {
     /// Bytes written to disk per byte put.
     fn written_per_byte_put(&self) -> f64 {
-        written(&self.stats) as f64 / self.stats.bytes_put.max(1) as f64
+        bytes_written(&self.stats) as f64 / self.stats.bytes_put.max(1) as f64
     }
 
     /// What the database wrote on its own after the load ended.
     fn written_at_rest(&self) -> u64 {
-        written(&self.stats) - written(&self.at_end)
+        bytes_written(&self.stats) - bytes_written(&self.at_end)
     }
 
     /// The promises that were not kept, in words.
     pub fn broken(&self) -> Vec<String> {
-        let Tally {
-            ghosts,
-            lost,
-            wrong,
-            ..
-        } = self.tally;
-        let on_time = self.removal_longest <= self.removed_within + GRACE;
-        let promises = [
-            (
-                ghosts == 0,
-                format!("{ghosts} reads returned an expired or deleted item"),
-            ),
-            (lost == 0, format!("{lost} reads missed a live item")),
-            (
-                wrong == 0,
-                format!("{wrong} answers were not what was written"),
-            ),
-            (
-                self.emptied.is_some(),
-                "tables were left when everything had expired".to_owned(),
-            ),
-            (
-                on_time,
-                format!(
-                    "an expired item was on disk for {}",
-                    show::time(self.removal_longest)
-                ),
-            ),
-        ];
-        let broken = promises.into_iter().filter(|(kept, _)| !kept);
-        broken.map(|(_, what)| what).collect()
+        let mut broken = self.tally.broken();
+        if self.emptied.is_none() {
+            broken.push("tables were left when everything had expired".to_owned());
+        }
+        if self.removal_longest > self.removed_within + GRACE {
+            broken.push(format!(
+                "an expired item was on disk for {}",
+                show::time(self.removal_longest)
+            ));
+        }
+        broken
     }
-}
-
-/// Log, flushes, merges.
-fn written(stats: &Stats) -> u64 {
-    stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged
-}
-
-fn seconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1_000.0).round() / 1_000.0
 }
 
 impl Reporter {
@@ -134,12 +105,12 @@ impl Reporter {
         let mut out = stdout().lock();
         if self.json {
             let mut line = stats_json(stats);
-            line["at_seconds"] = seconds(*at).into();
+            line["at_seconds"] = show::seconds_json(*at);
             if let Some(load) = load {
                 line["puts"] = load.puts.into();
                 line["gets"] = load.gets.into();
-                line["p50_micros"] = micros(load.quantile(0.5));
-                line["p99_micros"] = micros(load.quantile(0.99));
+                line["p50_micros"] = show::micros_json(load.quantile(0.5));
+                line["p99_micros"] = show::micros_json(load.quantile(0.99));
             }
             return Ok(writeln!(out, "{line}")?);
         }
@@ -251,21 +222,15 @@ fn closing_json(report: &Report, in_folder: u64) -> Value {
         "expired_returned": report.tally.ghosts,
         "live_missed": report.tally.lost,
         "wrong_answers": report.tally.wrong,
-        "emptied_after_seconds": report.emptied.map(seconds),
+        "emptied_after_seconds": report.emptied.map(show::seconds_json),
         "written_at_rest_bytes": report.written_at_rest(),
         "in_folder_bytes": in_folder,
         "highest_tables_to_live": report.highest_ratio,
         "written_per_byte_put": report.written_per_byte_put(),
         "removals_timed": report.removed,
-        "removal_p50_seconds": report.removal_p50.map(seconds),
-        "removal_max_seconds": seconds(report.removal_longest),
-        "removal_promised_seconds": seconds(report.removed_within),
+        "removal_p50_seconds": report.removal_p50.map(show::seconds_json),
+        "removal_max_seconds": show::seconds_json(report.removal_longest),
+        "removal_promised_seconds": show::seconds_json(report.removed_within),
         "broken": report.broken(),
-    })
-}
-
-fn micros(time: Option<Duration>) -> Value {
-    time.map_or(Value::Null, |time| {
-        (time.as_nanos() as f64 / 1_000.0).into()
     })
 }

@@ -1,0 +1,53 @@
+//! Ebbtide: the engine knows lifetimes; nothing is added to the values.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ebbtide::{Container, Database, DefaultTtl, Durability, Options, Ttl};
+
+use super::{Config, Engine, Found, Life, Own};
+use crate::Result;
+
+struct Ebbtide {
+    db: Database,
+    items: Container,
+}
+
+pub fn open(folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
+    let db = Options::new()
+        .durability(Durability::Buffered)
+        .memtable_bytes(config.memtable_bytes as usize)
+        .cache_bytes(config.cache_bytes as usize)
+        .reclaim_within(Duration::from_secs(config.reclaim_within))
+        .open(folder)?;
+    let items = db.container("items")?;
+    items.set_default_ttl(DefaultTtl::NoDefault)?;
+    Ok(Box::new(Ebbtide { db, items }))
+}
+
+impl Engine for Ebbtide {
+    fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
+        let ttl = life.map_or(Ttl::Never, |life| {
+            Ttl::After(Duration::from_millis(life.ttl_ms))
+        });
+        Ok(self.items.put_with_ttl(key, value, ttl)?)
+    }
+
+    fn get(&self, key: &[u8], _now_ms: u64) -> Result<Option<Found>> {
+        let value = self.items.get(key)?;
+        value.map(|value| Found::of(&value)).transpose()
+    }
+
+    fn own(&self) -> Own {
+        let stats = self.db.stats();
+        Own {
+            written_bytes: Some(stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged),
+            expired_bytes: Some(stats.expired_bytes),
+            runs: Some(stats.runs),
+        }
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}

@@ -1,0 +1,110 @@
+//! fjall, as its users keep data with lifetimes in it: as with RocksDB, when an item expires stands in front of its value,
+//! gets look at it, and a compaction filter drops what has expired.
+//!
+//! What expired is dropped without a tombstone (`Destroy`) where no key is put twice, which costs least, and buried
+//! (`Remove`) where an older version might come back. With FIFO, tables are dropped whole when they are older than the
+//! longest lifetime; fjall's FIFO wants keys that ascend with time.
+//!
+//! Tables are sized after the memtable. The journal may grow to four memtables, or to the 64 MiB that fjall asks for at
+//! least. What fjall has written it does not count.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
+use fjall::compaction::{Fifo, Leveled};
+use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
+
+use super::{Config, Engine, Found, Life, Own, stamped};
+use crate::Result;
+use crate::book::wall_ms;
+
+struct Fjall {
+    items: Keyspace,
+    // Dropped last: it joins fjall's threads.
+    _db: Database,
+}
+
+pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine>> {
+    let filter = Arc::new(Expiry {
+        keys_are_fresh: config.keys_are_fresh,
+    });
+    let db = Database::builder(folder)
+        .cache_size(config.cache_bytes)
+        .journal_compression(CompressionType::None)
+        .max_journaling_size((4 * config.memtable_bytes).max(64 << 20))
+        .worker_threads(2)
+        .with_compaction_filter_factories(Arc::new(move |_keyspace| {
+            (!fifo).then(|| filter.clone() as Arc<dyn Factory>)
+        }))
+        .open()?;
+    let options = KeyspaceCreateOptions::default()
+        .max_memtable_size(config.memtable_bytes)
+        .data_block_compression_policy(CompressionPolicy::disabled())
+        .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(
+            BloomConstructionPolicy::BitsPerKey(10.0),
+        )));
+    let options = if fifo {
+        let longest = config.longest_ms.map(|ms| ms.div_ceil(1_000));
+        options.compaction_strategy(Arc::new(Fifo::new(u64::MAX, longest)))
+    } else {
+        let leveled = Leveled::default().with_table_target_size(config.memtable_bytes);
+        options.compaction_strategy(Arc::new(leveled))
+    };
+    let items = db.keyspace("items", || options)?;
+    Ok(Box::new(Fjall { items, _db: db }))
+}
+
+impl Engine for Fjall {
+    fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
+        Ok(self.items.insert(key, stamped::encode(value, life))?)
+    }
+
+    fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Found>> {
+        match self.items.get(key)? {
+            Some(stored) => stamped::found(&stored, now_ms),
+            None => Ok(None),
+        }
+    }
+
+    fn own(&self) -> Own {
+        Own::default()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The compaction filter and its factory: it has no state.
+#[derive(Clone)]
+struct Expiry {
+    keys_are_fresh: bool,
+}
+
+impl Factory for Expiry {
+    fn name(&self) -> &str {
+        "expired"
+    }
+
+    fn make_filter(&self, _context: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(self.clone())
+    }
+}
+
+impl CompactionFilter for Expiry {
+    fn filter_item(
+        &mut self,
+        item: ItemAccessor<'_>,
+        _context: &Context,
+    ) -> fjall::compaction::filter::CompactionFilterResult {
+        Ok(if !stamped::is_expired(&item.value()?, wall_ms()) {
+            Verdict::Keep
+        } else if self.keys_are_fresh {
+            Verdict::Destroy
+        } else {
+            Verdict::Remove
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! RocksDB, as its users keep data with lifetimes in it: when an item expires stands in front of its value, gets look at
+//! it, and a compaction filter drops what has expired from whatever is compacted.
+//!
+//! * *filter*: leveled compaction, nothing else;
+//! * *periodic*: files are also compacted when they are older than `reclaim_within`, or than the longest lifetime if that
+//!   is less (`ttl` and `periodic_compaction_seconds`);
+//! * *FIFO*: files are dropped whole when they are older than the longest lifetime; nothing is ever compacted.
+//!
+//! Levels are sized after the memtable, as `OptimizeLevelStyleCompaction` does it: the first as large as the files that
+//! trigger its compaction. Files are synced a MiB at a time, as its tuning guide advises. The statistics are only counters,
+//! without timers.
+
+use std::path::Path;
+
+use rocksdb::compaction_filter::Decision;
+use rocksdb::statistics::{StatsLevel, Ticker};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompactionStyle, DBCompressionType, FifoCompactOptions,
+    Options, WriteOptions,
+};
+
+use super::{Config, Engine, Found, Life, Own, stamped};
+use crate::Result;
+use crate::book::wall_ms;
+
+/// How it gets rid of what expired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Filter,
+    Periodic,
+    Fifo,
+}
+
+struct RocksDb {
+    db: DB,
+    options: Options,
+    write: WriteOptions,
+}
+
+pub fn open(folder: &Path, config: &Config, way: Way) -> Result<Box<dyn Engine>> {
+    let mut options = common(config);
+    let longest = config.longest_ms.map(|ms| ms.div_ceil(1_000));
+    match way {
+        Way::Filter => leveled(&mut options, config),
+        Way::Periodic => {
+            leveled(&mut options, config);
+            let age = longest.map_or(config.reclaim_within, |l| l.min(config.reclaim_within));
+            options.set_ttl(age);
+            options.set_periodic_compaction_seconds(age);
+        }
+        Way::Fifo => {
+            let mut fifo = FifoCompactOptions::default();
+            fifo.set_max_table_files_size(1 << 40);
+            options.set_compaction_style(DBCompactionStyle::Fifo);
+            options.set_fifo_compaction_options(&fifo);
+            options.set_ttl(longest.ok_or("FIFO needs a longest lifetime")?);
+        }
+    }
+    let mut write = WriteOptions::default();
+    write.set_sync(false);
+    let db = DB::open(&options, folder)?;
+    Ok(Box::new(RocksDb { db, options, write }))
+}
+
+fn common(config: &Config) -> Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_bloom_filter(10.0, false);
+    table.set_block_cache(&Cache::new_lru_cache(config.cache_bytes as usize));
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&table);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_write_buffer_size(config.memtable_bytes as usize);
+    options.set_max_background_jobs(2);
+    options.set_bytes_per_sync(1 << 20);
+    options.enable_statistics();
+    options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    options
+}
+
+fn leveled(options: &mut Options, config: &Config) {
+    options.set_max_bytes_for_level_base(4 * config.memtable_bytes);
+    options.set_target_file_size_base(config.memtable_bytes);
+    options.set_compaction_filter("expired", |_level, _key, stored| {
+        if stamped::is_expired(stored, wall_ms()) {
+            Decision::Remove
+        } else {
+            Decision::Keep
+        }
+    });
+}
+
+impl Engine for RocksDb {
+    fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
+        let stored = stamped::encode(value, life);
+        Ok(self.db.put_opt(key, stored, &self.write)?)
+    }
+
+    fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Found>> {
+        match self.db.get_pinned(key)? {
+            Some(stored) => stamped::found(&stored, now_ms),
+            None => Ok(None),
+        }
+    }
+
+    fn own(&self) -> Own {
+        let written = [
+            Ticker::WalFileBytes,
+            Ticker::FlushWriteBytes,
+            Ticker::CompactWriteBytes,
+        ];
+        let written = written.map(|ticker| self.options.get_ticker_count(ticker));
+        Own {
+            written_bytes: Some(written.iter().sum()),
+            expired_bytes: None,
+            runs: self.runs(),
+        }
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.cancel_all_background_work(true);
+        Ok(())
+    }
+}
+
+impl RocksDb {
+    /// Every file of level 0 is a run, every other level that holds something is one.
+    fn runs(&self) -> Option<u64> {
+        let files = |level: u32| -> Option<u64> {
+            let name = format!("rocksdb.num-files-at-level{level}");
+            self.db.property_value(&name).ok()??.parse().ok()
+        };
+        let deep = (1..7).filter(|level| files(*level).is_some_and(|files| files > 0));
+        Some(files(0)? + deep.count() as u64)
+    }
+}

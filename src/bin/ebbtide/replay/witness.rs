@@ -1,0 +1,78 @@
+//! What a trace has written, and what is right to answer. The database is not asked.
+
+use std::collections::HashMap;
+
+use crate::tally::Window;
+
+/// Expiry of what never expires.
+pub const NEVER: Window = (u64::MAX, u64::MAX);
+
+/// Below so many items nothing is gained by forgetting those that have expired.
+const FEW: usize = 1 << 16;
+
+/// What was last written for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The operation that made the value, see [`super::made`].
+    pub number: u64,
+    pub len: usize,
+    pub expiry: Window,
+}
+
+/// All that may be alive.
+#[derive(Default)]
+pub struct Witness {
+    items: HashMap<Vec<u8>, Written>,
+    /// How many items there may be before the expired ones are forgotten.
+    limit: usize,
+}
+
+impl Witness {
+    /// `None` if a live item cannot be there.
+    pub fn last(&self, key: &[u8]) -> Option<Written> {
+        self.items.get(key).copied()
+    }
+
+    /// `now`: no operation from here on is asked earlier.
+    pub fn write(&mut self, key: &[u8], written: Written, now: u64) {
+        match self.items.get_mut(key) {
+            Some(last) => *last = written,
+            None => drop(self.items.insert(key.to_vec(), written)),
+        }
+        if self.items.len() > self.limit {
+            self.items.retain(|_, written| written.expiry.1 > now);
+            self.limit = (2 * self.items.len()).max(FEW);
+        }
+    }
+
+    pub fn delete(&mut self, key: &[u8]) {
+        self.items.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_expired_is_forgotten() {
+        let mut witness = Witness::default();
+        let written = |number: u64, expiry| Written {
+            number,
+            len: 0,
+            expiry,
+        };
+        witness.write(b"stays", written(1, NEVER), 0);
+        witness.write(b"deleted", written(2, NEVER), 0);
+        witness.delete(b"deleted");
+        for number in 0..4 * FEW as u64 {
+            let item = written(number, (number, number + 1));
+            witness.write(&number.to_be_bytes(), item, number);
+        }
+        assert!(witness.items.len() <= FEW + 1);
+        assert_eq!(witness.last(b"stays"), Some(written(1, NEVER)));
+        assert_eq!(witness.last(b"deleted"), None);
+        let last = 4 * FEW as u64 - 1;
+        assert!(witness.last(&last.to_be_bytes()).is_some());
+    }
+}

@@ -1,0 +1,58 @@
+//! Right and wrong answers, by what the witness itself wrote and when.
+//!
+//! A witness knows between which readings of the clock an item was written, and so between which moments it expires. An
+//! answer given between the readings `asked` and `answered` is wrong when the item was expired by `asked` and is there,
+//! or cannot have expired by `answered` and is missing.
+
+/// An operation began at the first moment and was done at the second, in milliseconds.
+pub type Window = (u64, u64);
+
+/// What a witness saw, over all answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Answers that were judged.
+    pub reads: u64,
+    /// Items that were there although they had expired or were deleted.
+    pub ghosts: u64,
+    /// Items that were missing although they were alive.
+    pub lost: u64,
+    /// Items that came with another value, ttl or time than they were written with.
+    pub wrong: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: Tally) {
+        self.reads += other.reads;
+        self.ghosts += other.ghosts;
+        self.lost += other.lost;
+        self.wrong += other.wrong;
+    }
+
+    /// Judges whether an item was found by an operation between these moments, by its time: `expiry` says between which
+    /// moments it expires, `None` that it was never written or is deleted.
+    pub fn judge(&mut self, found: bool, expiry: Option<Window>, (asked, answered): Window) {
+        let (earliest, latest) = expiry.unwrap_or((0, 0));
+        self.reads += 1;
+        self.ghosts += u64::from(found && latest <= asked);
+        self.lost += u64::from(!found && answered < earliest);
+    }
+
+    /// The promises that were not kept, in words.
+    pub fn broken(&self) -> Vec<String> {
+        let Tally {
+            ghosts,
+            lost,
+            wrong,
+            ..
+        } = self;
+        let promises = [
+            (*ghosts, "reads returned an expired or deleted item"),
+            (*lost, "reads missed a live item"),
+            (*wrong, "answers were not what was written"),
+        ];
+        let broken = promises.into_iter().filter(|(times, _)| *times > 0);
+        broken
+            .map(|(times, what)| format!("{times} {what}"))
+            .collect()
+    }
+}

@@ -1,0 +1,505 @@
+//! What is expired, superseded and live, from what the tables say of themselves without being read: the two-lane census,
+//! which stays right under every change of the default, and the coordinated sample, which shows who hides whom.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+use crate::expiry::{Census, Judge, Tally, is_heavy};
+use crate::mem::{Memtable, Newest};
+use crate::table::{Sampled, Statistics};
+use crate::types::{Seq, Timestamp};
+use crate::version::{Facts, RangeDelete, RunFacts};
+
+/// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
+/// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
+/// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
+pub fn oldest_dead(census: &Census, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
+    let settings = &judge.settings;
+    let by_clock = census
+        .first_expiry(settings)
+        .filter(|expiry| *expiry <= judge.now);
+    let by_floor = floor_seen < settings.floor_seq
+        && census.seq_min < settings.floor_seq
+        && ((census.inheriting.tally.count > 0 && census.inheriting.min < settings.inherit_floor)
+            || (census.overriding.tally.count > 0
+                && census.overriding.min < settings.override_floor));
+    by_clock
+        .into_iter()
+        .chain(by_floor.then(|| settings.override_floor.before(1)))
+        .min()
+}
+
+/// The same of a run; its tables were cleared of what the floors held down when they were written.
+pub fn oldest_dead_in_run(run: &RunFacts, judge: &Judge) -> Option<Timestamp> {
+    let tables = run.tables.iter();
+    tables
+        .filter_map(|table| oldest_dead_in_table(&table.statistics, judge))
+        .min()
+}
+
+/// The same of a table.
+pub fn oldest_dead_in_table(table: &Statistics, judge: &Judge) -> Option<Timestamp> {
+    oldest_dead(&table.census, table.settings.floor_seq, judge)
+}
+
+/// About how many bytes of a run are expired; see [`expired_in_table`].
+pub fn expired_in_run(run: &RunFacts, judge: &Judge) -> u64 {
+    let tables = run.tables.iter();
+    tables
+        .map(|table| expired_in_table(&table.statistics, judge))
+        .sum()
+}
+
+/// About how many bytes of a table are expired: exact for a table whose sample is all of it, within a small part of its
+/// bytes for others, whatever the sizes of values and the lifetimes are.
+pub fn expired_in_table(statistics: &Statistics, judge: &Judge) -> u64 {
+    statistics.gone(judge).bytes
+}
+
+/// The coordinated sample of a container: of every table, the records whose key hash lies below one threshold, so that
+/// all versions of a key are in it or none.
+pub struct Sample {
+    below: u64,
+    /// How many records one sampled record stands for.
+    pub scale: f64,
+}
+
+impl Sample {
+    /// The threshold that all tables of a version can answer for.
+    pub fn of(facts: &Facts) -> Sample {
+        let tables = facts.tables();
+        let below = tables
+            .map(|(_, table)| table.statistics.sample.threshold)
+            .min()
+            .unwrap_or(u64::MAX);
+        let scale = if below == u64::MAX {
+            1.0
+        } else {
+            u64::MAX as f64 / below.max(1) as f64
+        };
+        Sample { below, scale }
+    }
+
+    /// Every sampled record of a run, newest version of a key first.
+    pub fn each_in<'a>(&self, run: &'a RunFacts, mut visit: impl FnMut(&'a Sampled)) {
+        let tables = run.tables.iter();
+        let entries = tables.flat_map(|table| &table.statistics.sample.records);
+        entries
+            .filter(|entry| self.holds(entry.hash))
+            .for_each(&mut visit);
+    }
+
+    /// Records of a key with this hash are in the sample.
+    pub fn holds(&self, hash: u64) -> bool {
+        hash < self.below || self.below == u64::MAX
+    }
+}
+
+/// Stored bytes by what they are good for, each record in one of four: tombstone; expired; superseded, that is not
+/// expired, but hidden by a newer version or a range delete; live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// All records: exact.
+    pub stored: Tally,
+    /// Records that only hide: exact.
+    pub tombstones: Tally,
+    /// Gone by the rule, whether or not something newer hides them.
+    pub expired: Tally,
+    /// Puts that are not expired, and that no reader sees: but for snapshots.
+    pub superseded: Tally,
+    /// Items that can be read.
+    pub live: Tally,
+}
+
+/// Above so many sampled records, parts are asked for fewer, each in proportion to its bytes: some milliseconds.
+const SAMPLED_MOST: u64 = 32_768;
+/// But for at least so many each.
+const SAMPLED_LEAST: u64 = 256;
+
+/// Estimates a container, from what its memtables and runs say of themselves.
+///
+/// What is stored, and the tombstones, are counted; what is expired follows from how the puts of each part lie in time.
+/// So only one question is left: which of the puts that are not expired are hidden? It is asked of each part's heavy
+/// puts, one by one; and of the coordinated sample, which share of the others.
+pub struct Estimator<'a> {
+    judge: &'a Judge,
+    ranges: &'a [RangeDelete],
+    parts: Vec<Part<'a>>,
+}
+
+/// A memtable or a run.
+struct Part<'a> {
+    counted: Estimate,
+    /// Puts that are not expired and of which the sample tells.
+    asked: Tally,
+    seq_min: Seq,
+    seq_max: Seq,
+    /// Below this hash the sample is complete.
+    threshold: u64,
+    sampled: u64,
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    Memory(&'a Memtable, Vec<Observed>),
+    /// Tables, and up to where range deletes have been applied to them.
+    Run(Vec<&'a Statistics>, Seq),
+}
+
+/// A sampled record.
+#[derive(Clone, Copy)]
+struct Observed {
+    hash: u64,
+    seq: Seq,
+    weight: u64,
+    /// A put that is not expired.
+    asked: bool,
+    /// And not covered by a range delete.
+    shows: bool,
+    heavy: bool,
+}
+
+impl<'a> Estimator<'a> {
+    /// Nothing counted yet. `ranges` are all the range deletes that are in force.
+    pub fn new(judge: &'a Judge, ranges: &'a [RangeDelete]) -> Self {
+        Estimator {
+            judge,
+            ranges,
+            parts: vec![],
+        }
+    }
+
+    /// Counts a memtable.
+    pub fn add_memtable(&mut self, memtable: &'a Memtable) {
+        let part = memtable.summary(|summary| {
+            let census = summary.census();
+            let observed: Vec<Observed> = summary
+                .sample()
+                .map(|(hash, newest)| self.observe_newest(hash, newest, census))
+                .collect();
+            let counted = Estimate::of(census, summary.gone(self.judge));
+            Part {
+                asked: counted.live.less(summary.hidden(self.judge)),
+                counted,
+                seq_min: census.seq_min,
+                seq_max: census.seq_max,
+                threshold: summary.threshold(),
+                sampled: observed.len() as u64,
+                source: Source::Memory(memtable, observed),
+            }
+        });
+        self.parts.push(part);
+    }
+
+    fn observe_newest(&self, hash: u64, newest: &Newest, census: &Census) -> Observed {
+        let header = newest.header;
+        let is_covered = || {
+            let mut newer = self.ranges.iter().filter(|range| range.seq > header.seq);
+            newer.any(|range| range.contains(&newest.key))
+        };
+        let asked = !self.judge.dead(&header);
+        Observed {
+            hash,
+            seq: header.seq,
+            weight: newest.weight,
+            asked,
+            shows: asked && !is_covered(),
+            heavy: is_heavy(newest.weight, census.total().bytes),
+        }
+    }
+
+    /// Counts a run, to which range deletes up to `applied` have been applied.
+    pub fn add_run(&mut self, tables: impl IntoIterator<Item = &'a Statistics>, applied: Seq) {
+        let tables: Vec<&Statistics> = tables.into_iter().collect();
+        let (mut census, mut gone) = (Census::default(), Tally::default());
+        for table in &tables {
+            census.merge(&table.census);
+            gone.add(table.gone(self.judge));
+        }
+        let counted = Estimate::of(&census, gone);
+        let thresholds = tables.iter().map(|table| table.sample.threshold);
+        let sampled = tables.iter().map(|table| table.sample.records.len() as u64);
+        self.parts.push(Part {
+            asked: counted.live,
+            counted,
+            seq_min: census.seq_min,
+            seq_max: census.seq_max,
+            threshold: thresholds.min().unwrap_or(u64::MAX),
+            sampled: sampled.sum(),
+            source: Source::Run(tables, applied),
+        });
+    }
+
+    /// The sum, for the whole container.
+    pub fn finish(self) -> Estimate {
+        let below: Vec<u64> = (self.parts.iter())
+            .map(|part| self.asked_below(part))
+            .collect();
+        let newest = self.newest(below.iter().copied().max().unwrap_or_default());
+        let answers: Vec<Answer> = (self.parts.iter().zip(&below))
+            .map(|(part, &below)| self.ask(part, below, &newest))
+            .collect();
+        let mut all = Answer::default();
+        answers.iter().for_each(|answer| all.add(answer));
+        let mut sum = Estimate::default();
+        for (part, answer) in self.parts.iter().zip(&answers) {
+            let rest = part.asked.less(answer.heavy.asked);
+            // A part of which the sample happens to hold nothing is taken to be like the others.
+            let mut live = if answer.asked() > 0 { answer } else { &all }.shown_of(rest);
+            live.add(answer.heavy.shown);
+            sum.add(&part.counted, live);
+        }
+        sum
+    }
+
+    /// The records of a part are asked about below this hash: there every part with newer records can tell of them.
+    fn asked_below(&self, part: &Part<'_>) -> u64 {
+        let stored = |part: &Part<'_>| part.counted.stored.bytes as f64;
+        let share = stored(part) / self.parts.iter().map(stored).sum::<f64>().max(1.0);
+        let most = (SAMPLED_MOST as f64 * share).max(SAMPLED_LEAST as f64);
+        let own = match most / part.sampled as f64 {
+            part_of_it if part_of_it < 1.0 => (part.threshold as f64 * part_of_it) as u64,
+            _ => part.threshold,
+        };
+        let newer = self
+            .parts
+            .iter()
+            .filter(|other| other.seq_max > part.seq_min);
+        newer.map(|other| other.threshold).fold(own, u64::min)
+    }
+
+    /// The newest number of every sampled key below a hash, and of those with a heavy put.
+    fn newest(&self, below: u64) -> Numbers {
+        let mut newest = Numbers::default();
+        for part in &self.parts {
+            self.each(part, below, |observed| {
+                let seq = newest.entry(observed.hash).or_default();
+                *seq = observed.seq.max(*seq);
+            });
+        }
+        // What hides a heavy put may be anything, anywhere.
+        let any_heavy = newest.keys().any(|hash| *hash >= below);
+        for part in self.parts.iter().filter(|_| any_heavy) {
+            self.each(part, u64::MAX, |observed| {
+                if let Some(seq) = newest.get_mut(&observed.hash) {
+                    *seq = observed.seq.max(*seq);
+                }
+            });
+        }
+        newest
+    }
+
+    fn ask(&self, part: &Part<'_>, below: u64, newest: &Numbers) -> Answer {
+        let mut answer = Answer {
+            is_complete: below == u64::MAX,
+            ..Answer::default()
+        };
+        self.each(part, below, |observed| {
+            if !observed.asked {
+                return;
+            }
+            let mut shows = observed.shows && newest[&observed.hash] == observed.seq;
+            if observed.heavy {
+                shows &= !self.is_in_newer_memtable(&observed);
+                answer.heavy.hear(observed.weight, shows);
+            } else {
+                let class = observed.weight.max(1).ilog2().min(31);
+                answer.classes[class as usize].hear(observed.weight, shows);
+            }
+        });
+        answer
+    }
+
+    /// The sample of a memtable lacks most keys; but its filter knows them.
+    fn is_in_newer_memtable(&self, heavy: &Observed) -> bool {
+        self.parts.iter().any(|part| match &part.source {
+            Source::Memory(memtable, _) => {
+                part.seq_min > heavy.seq && memtable.may_contain(heavy.hash)
+            }
+            Source::Run(..) => false,
+        })
+    }
+
+    /// Visits the sampled records of a part below a hash, and the heavy ones.
+    fn each(&self, part: &Part<'_>, below: u64, mut visit: impl FnMut(Observed)) {
+        match &part.source {
+            Source::Memory(_, observed) => {
+                let is_below = |hash: u64| hash < below || below == u64::MAX;
+                let visited = observed
+                    .iter()
+                    .filter(|observed| is_below(observed.hash) || observed.heavy);
+                visited.copied().for_each(visit);
+            }
+            Source::Run(tables, applied) => {
+                for table in tables {
+                    let covers = covers(table, self.ranges, *applied);
+                    let bytes = table.census.total().bytes;
+                    for record in table.sampled(below) {
+                        visit(observe(record, &covers, bytes, self.judge));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Hashes of the keys of all heavy puts in runs: what a table that is written beside them has of these keys may
+/// hide one, and so belongs in its sample.
+pub fn heavy(facts: &Facts) -> HashSet<u64> {
+    let tables = facts.tables();
+    tables
+        .flat_map(|(_, table)| table.statistics.heavy().map(|record| record.hash))
+        .collect()
+}
+
+/// The ranks in a table that range deletes cover, with their numbers.
+fn covers(table: &Statistics, ranges: &[RangeDelete], applied: Seq) -> Vec<(Range<u64>, Seq)> {
+    let may_cover = |range: &&RangeDelete| {
+        range.seq > applied.max(table.census.seq_min)
+            && range.range().overlaps(&table.first_key, &table.last_key)
+    };
+    ranges
+        .iter()
+        .filter(may_cover)
+        .map(|range| (table.ranks(&range.range()), range.seq))
+        .collect()
+}
+
+/// A sampled record of a table of so many bytes.
+fn observe(record: &Sampled, covers: &[(Range<u64>, Seq)], bytes: u64, judge: &Judge) -> Observed {
+    let header = record.header;
+    let is_covered = || {
+        covers
+            .iter()
+            .any(|(ranks, seq)| ranks.contains(&record.rank) && header.seq < *seq)
+    };
+    let asked = !judge.dead(&header);
+    Observed {
+        hash: record.hash,
+        seq: header.seq,
+        weight: record.weight,
+        asked,
+        shows: asked && !is_covered(),
+        heavy: is_heavy(record.weight, bytes),
+    }
+}
+
+impl Estimate {
+    /// All that is neither dead counts as live.
+    fn of(census: &Census, gone: Tally) -> Estimate {
+        let (stored, tombstones) = (census.total(), census.tombstones);
+        Estimate {
+            stored,
+            tombstones,
+            expired: gone,
+            superseded: Tally::default(),
+            live: stored.less(tombstones).less(gone),
+        }
+    }
+
+    /// Counts a part of which `live` shows; both are estimates, and only so much can show as is not expired.
+    fn add(&mut self, part: &Estimate, live: Tally) {
+        let live = Tally {
+            count: live.count.min(part.live.count),
+            bytes: live.bytes.min(part.live.bytes),
+        };
+        self.stored.add(part.stored);
+        self.tombstones.add(part.tombstones);
+        self.expired.add(part.expired);
+        self.superseded.add(part.live.less(live));
+        self.live.add(live);
+    }
+}
+
+/// Puts that were asked about, and those of them that show.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    asked: Tally,
+    shown: Tally,
+}
+
+impl Heard {
+    fn hear(&mut self, weight: u64, shows: bool) {
+        let tally = Tally {
+            count: 1,
+            bytes: weight,
+        };
+        self.asked.add(tally);
+        if shows {
+            self.shown.add(tally);
+        }
+    }
+}
+
+/// What the sample says of a part: of the puts that are not expired, which show.
+#[derive(Clone, Copy, Default)]
+struct Answer {
+    /// The sample is all there is.
+    is_complete: bool,
+    heavy: Heard,
+    /// The others, by the power of two of their weight.
+    classes: [Heard; 32],
+}
+
+impl Answer {
+    fn add(&mut self, other: &Answer) {
+        for (class, other) in self.classes.iter_mut().zip(&other.classes) {
+            class.asked.add(other.asked);
+            class.shown.add(other.shown);
+        }
+    }
+
+    fn asked(&self) -> u64 {
+        self.classes.iter().map(|class| class.asked.count).sum()
+    }
+
+    /// About how much of `asked` shows. A few larger values may hold most bytes, and then a share of the sampled bytes is
+    /// the share of those few. So a class of sizes goes by the share of all records, unless its own share is further
+    /// from that than two standard errors: then size and hiding do have to do with each other.
+    fn shown_of(&self, asked: Tally) -> Tally {
+        let shown: u64 = self.classes.iter().map(|class| class.shown.count).sum();
+        if self.asked() == 0 {
+            return asked;
+        }
+        let share = shown as f64 / self.asked() as f64;
+        let shown_bytes = |class: &Heard| {
+            let (n, bytes) = (class.asked.count as f64, class.asked.bytes as f64);
+            let off = class.shown.count as f64 / n - share;
+            let is_alike = off * off * n <= 4.0 * share * (1.0 - share);
+            if is_alike && !self.is_complete {
+                bytes * share
+            } else {
+                class.shown.bytes as f64
+            }
+        };
+        let heard = self.classes.iter().filter(|class| class.asked.count > 0);
+        let bytes: u64 = heard.clone().map(|class| class.asked.bytes).sum();
+        let by_bytes = heard.map(shown_bytes).sum::<f64>() / bytes as f64;
+        let of = |all: u64, share: f64| ((all as f64 * share).round() as u64).min(all);
+        Tally {
+            count: of(asked.count, share),
+            bytes: of(asked.bytes, by_bytes),
+        }
+    }
+}
+
+/// Hashes are mixed already; those of a sample are low, so their other half leads.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("hashes are numbers")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash.rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Numbers = HashMap<u64, Seq, BuildHasherDefault<Mixed>>;

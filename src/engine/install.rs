@@ -1,0 +1,357 @@
+//! A job's result becomes what the container is: one edit of the catalogue, then the picture, then the files that went.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::compact::{Job, Output, forecast};
+use crate::engine::core::Engine;
+use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::error::{Error, Result};
+use crate::table::FinishedTable;
+use crate::types::{Seq, TableId, Timestamp, file_name};
+use crate::version::{Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, Version};
+
+impl Engine {
+    pub(super) fn remove_tables(&self, tables: &[TableId]) {
+        let dir = self.tables_dir();
+        for id in tables {
+            // What stays is removed by the next open.
+            let _ = self.fs.remove(&dir.join(file_name::table(*id)));
+        }
+    }
+
+    /// Tables that matter no more go, by an edit alone.
+    pub(super) fn drop_tables(
+        &self,
+        state: &Arc<ContainerState>,
+        gone: &[TableId],
+        judged_at: Timestamp,
+    ) -> Result<()> {
+        let version = state.pin().version.clone();
+        let holds_one = |run: &&Arc<Run>| {
+            run.files
+                .iter()
+                .any(|placed| gone.contains(&placed.record.id))
+        };
+        let removed: Vec<Arc<Run>> = version.runs.iter().filter(holds_one).cloned().collect();
+        let rest = removed
+            .iter()
+            .filter_map(|run| run.without(self.new_run(), gone));
+        let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
+        let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
+        let dropped = bytes(&removed) - bytes(&added);
+        self.install(Installation {
+            state,
+            judged_at,
+            removed,
+            added,
+            flushed: None,
+        })?;
+        self.counters.bytes_dropped.add(dropped);
+        let files = version.runs.iter().flat_map(|run| &run.files);
+        let settings = state.settings();
+        let mut lag = self.reclaim_lag.lock();
+        for placed in files.filter(|placed| gone.contains(&placed.record.id)) {
+            let statistics = placed.table.statistics();
+            let is_older = statistics.census.seq_max < settings.floor_seq;
+            for (expired, bytes) in forecast([statistics.as_ref()], &settings) {
+                let since = settings.overdue_since(expired, is_older);
+                lag.add(judged_at.since(since), bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// These runs become one: the catalogue lists their tables together.
+    pub(super) fn join_runs(
+        &self,
+        state: &Arc<ContainerState>,
+        runs: &[RunId],
+        judged_at: Timestamp,
+    ) -> Result<()> {
+        let version = state.pin().version.clone();
+        let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
+        let removed: Vec<Arc<Run>> = chosen.cloned().collect();
+        let added = vec![Arc::new(Run::joined(self.new_run(), &removed))];
+        self.install(Installation {
+            state,
+            judged_at,
+            removed,
+            added,
+            flushed: None,
+        })?;
+        Ok(())
+    }
+
+    /// Installs what a flush wrote.
+    pub(super) fn install_flush(
+        &self,
+        state: &Arc<ContainerState>,
+        job: &Job,
+        flushed: (Arc<Buffer>, Vec<RangeDelete>),
+        outputs: &[Output],
+    ) -> Result<()> {
+        let done = self.open_outputs(job, outputs).and_then(|added| {
+            self.install(Installation {
+                state,
+                judged_at: job.judge.now,
+                removed: vec![],
+                added,
+                flushed: Some(flushed),
+            })
+        });
+        self.clear_away(&done, outputs);
+        done.map(drop)
+    }
+
+    /// Installs what a part of a rewrite wrote: its inputs leave their runs, and its outputs join what the rewrite wrote
+    /// to the same slots before. False: the container was dropped meanwhile.
+    pub(super) fn install_rewrite(
+        &self,
+        state: &Arc<ContainerState>,
+        job: &Job,
+        inputs: Vec<Arc<Run>>,
+        outputs: &[Output],
+        progress: &mut Progress,
+    ) -> Result<bool> {
+        let mut written = progress.written.clone();
+        let done = self.open_outputs(job, outputs).and_then(|opened| {
+            let version = state.pin().version.clone();
+            let mut removed = inputs;
+            let rest = removed
+                .iter()
+                .filter_map(|run| run.without(self.new_run(), &job.inputs));
+            let mut added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
+            for (output, run) in outputs.iter().zip(opened) {
+                let before = written.get(&output.slot);
+                let before = before.and_then(|id| version.runs.iter().find(|run| run.id == *id));
+                let run = match before {
+                    Some(before) => {
+                        removed.push(before.clone());
+                        Arc::new(Run::joined(self.new_run(), &[before.clone(), run]))
+                    }
+                    None => run,
+                };
+                written.insert(output.slot, run.id);
+                added.push(run);
+            }
+            self.install(Installation {
+                state,
+                judged_at: job.judge.now,
+                removed,
+                added,
+                flushed: None,
+            })
+        });
+        self.clear_away(&done, outputs);
+        progress.written = written;
+        done
+    }
+
+    /// What could not be installed for certain goes again.
+    fn clear_away(&self, installed: &Result<bool>, outputs: &[Output]) {
+        let uncertain = self
+            .manifest
+            .lock()
+            .as_ref()
+            .is_some_and(|manifest| manifest.is_uncertain());
+        if !matches!(installed, Ok(true)) && !uncertain {
+            let tables = outputs.iter().flat_map(|output| &output.tables);
+            self.remove_tables(&tables.map(|table| table.id).collect::<Vec<_>>());
+        }
+    }
+
+    /// Makes a job's result what the container is: one edit, then the picture, then the files that went. False: the
+    /// container was dropped meanwhile.
+    fn install(&self, installation: Installation<'_>) -> Result<bool> {
+        let Installation {
+            state,
+            judged_at,
+            removed,
+            added,
+            flushed,
+        } = installation;
+        let mut manifest = self.manifest.lock();
+        let known = manifest
+            .as_ref()
+            .ok_or(Error::Closed)?
+            .catalogue()
+            .containers
+            .contains_key(&state.id());
+        if !known {
+            return Ok(false);
+        }
+        let current = state.pin();
+        let next = next_version(
+            &current.version,
+            &removed,
+            &added,
+            flushed.as_ref().map(|(_, own)| own.as_slice()),
+        );
+        let mut changes = next_changes(state, &current.version, &next, &removed, &added);
+        let first_segment =
+            self.first_needed_segment(flushed.as_ref().map(|(buffer, _)| buffer))?;
+        if let Some((buffer, _)) = &flushed {
+            changes.push(Change::Flushed(state.id(), buffer.memtable.seq_max()));
+            changes.push(Change::Log(first_segment));
+        }
+        self.edit_locked(&mut manifest, changes, judged_at)?;
+        let next = Arc::new(next);
+        if let Some((buffer, _)) = &flushed {
+            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            state.set_flushed(buffer.memtable.seq_max());
+        }
+        state.install(|picture| {
+            let mut sealed = picture.sealed.clone();
+            if let Some((buffer, _)) = &flushed {
+                sealed.retain(|other| !Arc::ptr_eq(other, buffer));
+            }
+            Picture {
+                active: picture.active.clone(),
+                sealed,
+                version: next.clone(),
+            }
+        });
+        if let Some((buffer, _)) = &flushed {
+            self.unflushed
+                .fetch_sub(buffer.counted(), Ordering::Relaxed);
+        }
+        drop(manifest);
+        if !removed.is_empty() {
+            state.release_pictures();
+        }
+        self.remove_runs_but(&removed, &added);
+        if let Some((buffer, _)) = &flushed {
+            self.mark_stale(buffer);
+            // Installed it is in any case; what stays of the log goes with the next release.
+            let _ = self.log()?.release_before(first_segment);
+        }
+        Ok(true)
+    }
+
+    fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {
+        let tables_dir = self.tables_dir();
+        let open = |table: &FinishedTable| {
+            let record = TableRecord {
+                id: table.id,
+                len: table.len,
+                crc: table.crc,
+            };
+            Placed::open(
+                self.fs.as_ref(),
+                &tables_dir,
+                job.container,
+                record,
+                &self.cache,
+                &self.pins,
+            )
+        };
+        let applied = applied(job);
+        let runs = outputs.iter().map(|output| {
+            let placed: Vec<Placed> = output.tables.iter().map(open).collect::<Result<_>>()?;
+            let record = RunRecord {
+                id: self.new_run(),
+                end: (output.end != Timestamp::MAX).then_some(output.end),
+                placed: job.judge.settings.default,
+                applied,
+                tables: placed.iter().map(|placed| placed.record).collect(),
+            };
+            Ok(Arc::new(Run::new(&record, placed)))
+        });
+        runs.collect()
+    }
+}
+
+fn next_version(
+    current: &Version,
+    removed: &[Arc<Run>],
+    added: &[Arc<Run>],
+    ranges: Option<&[RangeDelete]>,
+) -> Version {
+    let stays = |run: &&Arc<Run>| removed.iter().all(|gone| gone.id != run.id);
+    let runs: Vec<_> = current
+        .runs
+        .iter()
+        .filter(stays)
+        .chain(added)
+        .cloned()
+        .collect();
+    let all = current
+        .range_deletes
+        .iter()
+        .chain(ranges.unwrap_or_default())
+        .cloned()
+        .collect();
+    let version = Version::new(runs, all);
+    let needed = version
+        .range_deletes
+        .iter()
+        .filter(|range| version.needs(range))
+        .cloned()
+        .collect();
+    Version::new(version.runs, needed)
+}
+
+fn next_changes(
+    state: &ContainerState,
+    current: &Version,
+    next: &Version,
+    removed: &[Arc<Run>],
+    added: &[Arc<Run>],
+) -> Vec<Change> {
+    let id = state.id();
+    let missing = |from: &Version, in_: &Version| -> Vec<RangeDelete> {
+        from.range_deletes
+            .iter()
+            .filter(|range| !in_.range_deletes.contains(range))
+            .cloned()
+            .collect()
+    };
+    let mut changes: Vec<Change> = removed
+        .iter()
+        .map(|run| Change::RemoveRun(id, run.id))
+        .collect();
+    changes.extend(added.iter().map(|run| Change::AddRun(id, run.record())));
+    changes.extend(
+        missing(next, current)
+            .into_iter()
+            .map(|range| Change::AddRangeDelete(id, range)),
+    );
+    changes.extend(
+        missing(current, next)
+            .into_iter()
+            .map(|range| Change::RemoveRangeDelete(id, range.seq)),
+    );
+    changes
+}
+
+/// How far a rewrite has come.
+pub(super) struct Progress {
+    /// Where dated output is cut: the same in every part, so that what belongs together ends together.
+    pub cuts: Vec<Timestamp>,
+    /// For each slot the run that holds what was written to it.
+    pub written: BTreeMap<usize, RunId>,
+}
+
+/// A job's result on its way to become what the container is.
+struct Installation<'a> {
+    state: &'a Arc<ContainerState>,
+    /// What was dropped was dead at this moment.
+    judged_at: Timestamp,
+    removed: Vec<Arc<Run>>,
+    added: Vec<Arc<Run>>,
+    flushed: Option<(Arc<Buffer>, Vec<RangeDelete>)>,
+}
+
+/// Every range delete up to this number is applied in a job's output: those of which no open snapshot needs what they
+/// cover.
+fn applied(job: &Job) -> Seq {
+    let oldest_snapshot = job.snapshots.first().copied().unwrap_or(Seq::MAX);
+    let applied = job
+        .range_deletes
+        .iter()
+        .map(|range| range.seq)
+        .filter(|seq| *seq <= oldest_snapshot);
+    applied.max().unwrap_or_default()
+}

@@ -1,0 +1,214 @@
+//! One job: what is picked, how it is done, by what it is paced.
+//!
+//! A job pins a picture, then reads the clock, then the settings, then the open snapshots; every record is judged by
+//! these. Its result is installed by one edit of the catalogue, which carries the mark.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use crate::compact::{Host, Job, Output, Urgency, guards, heavy, run};
+use crate::counters::ReclaimLag;
+use crate::engine::core::Engine;
+use crate::engine::install::Progress;
+use crate::engine::read::Source;
+use crate::engine::state::{ContainerState, Picture};
+use crate::env::{File, monotonic};
+use crate::error::Result;
+use crate::expiry::Judge;
+use crate::merge::{Merge, Seek};
+use crate::table::{RunCursor, TableOptions};
+use crate::types::{TableId, Timestamp, file_name};
+use crate::version::{Placed, RangeDelete, Run};
+
+impl Engine {
+    /// Flushes the oldest sealed memtable of a container; false when there is none. Memtables are flushed and installed
+    /// in the order in which they were sealed, so that no older version can appear after a newer one was judged.
+    pub(super) fn flush_one(&self, state: &Arc<ContainerState>) -> Result<bool> {
+        if state.picture().sealed.is_empty() {
+            return Ok(false);
+        }
+        let _flushing = self.flushing.lock();
+        let Some(buffer) = state.picture().sealed.last().cloned() else {
+            return Ok(false);
+        };
+        // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
+        // judged is published, so no snapshot can come that is older than it.
+        self.sync_and_publish()?;
+        let picture = state.pin();
+        let judge = self.judge_settled(state);
+        let mut ranges = picture.version.range_deletes.to_vec();
+        let own: Vec<RangeDelete> = buffer
+            .memtable
+            .range_deletes()
+            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq))
+            .collect();
+        ranges.extend(own.iter().cloned());
+        let spec = JobSpec {
+            judge,
+            range_deletes: ranges,
+            cuts: vec![Timestamp::MAX],
+            purpose: Purpose::Flush,
+        };
+        let job = self.job(state, &picture, &BTreeSet::new(), &spec);
+        let sources = Merge::seek(
+            vec![Source::Memory(buffer.memtable.cursor())],
+            Seek::First,
+            None,
+        )?;
+        let outputs = self.run_job(&job, sources, Purpose::Flush)?;
+        self.install_flush(state, &job, (buffer, own), &outputs)?;
+        self.counters.flushes.add(1);
+        self.merge_signal.notify();
+        Ok(true)
+    }
+
+    /// Writes some tables of a picture anew, and installs the result beside what the rewrite has written so far. False:
+    /// the container was dropped meanwhile.
+    pub(super) fn rewrite_tables(
+        &self,
+        state: &Arc<ContainerState>,
+        picture: &Picture,
+        tables: &BTreeSet<TableId>,
+        spec: JobSpec,
+        progress: &mut Progress,
+    ) -> Result<bool> {
+        let chosen = |placed: &&Placed| tables.contains(&placed.record.id);
+        let runs = picture.version.runs.iter();
+        let inputs: Vec<Arc<Run>> = runs
+            .filter(|run| run.files.iter().any(|placed| chosen(&placed)))
+            .cloned()
+            .collect();
+        let sources = inputs.iter().map(|run| {
+            let files = run.files.iter().filter(chosen);
+            Source::Disk(RunCursor::new(
+                files.map(|placed| placed.table.clone()).collect(),
+            ))
+        });
+        let sources = Merge::seek(sources.collect(), Seek::First, None)?;
+        let job = self.job(state, picture, tables, &spec);
+        let outputs = self.run_job(&job, sources, spec.purpose)?;
+        self.install_rewrite(state, &job, inputs, &outputs, progress)
+    }
+
+    fn job(
+        &self,
+        state: &ContainerState,
+        picture: &Picture,
+        tables: &BTreeSet<TableId>,
+        spec: &JobSpec,
+    ) -> Job {
+        let facts = picture.version.facts();
+        let inputs: Vec<TableId> = tables.iter().copied().collect();
+        let elsewhere = picture.version.runs.iter();
+        let bytes = facts.bytes();
+        Job {
+            container: state.id(),
+            judge: spec.judge,
+            snapshots: self.snapshots.list(),
+            elsewhere: elsewhere
+                .filter_map(|run| match run.holds_any(tables) {
+                    false => Some(run.clone()),
+                    true => run.without(run.id, &inputs).map(Arc::new),
+                })
+                .collect(),
+            range_deletes: spec.range_deletes.clone(),
+            wanted: Arc::new(heavy(&facts)),
+            guards: guards(&facts, bytes.div_ceil(self.most_beside(bytes))),
+            least_table_bytes: self.options.memtable_bytes as u64 / LEAST_TABLE,
+            cuts: spec.cuts.clone(),
+            options: TableOptions {
+                block_bytes: self.options.block_bytes,
+                compression: state.compression,
+            },
+            // Small enough for a rewrite to go part by part before there are guards to cut at.
+            table_bytes: self.options.table_bytes.min(self.most_beside(bytes) / 2),
+            inputs,
+        }
+    }
+
+    fn run_job(&self, job: &Job, sources: Merge<Source>, purpose: Purpose) -> Result<Vec<Output>> {
+        let mut host = Writer {
+            engine: self,
+            purpose,
+            created: vec![],
+            lag: ReclaimLag::default(),
+        };
+        let done = run(job, sources, &mut host).and_then(|outputs| {
+            if !host.created.is_empty() {
+                self.fs.sync_dir(&self.tables_dir())?;
+            }
+            Ok(outputs)
+        });
+        match &done {
+            Ok(_) => self.reclaim_lag.lock().merge(&host.lag),
+            Err(_) => self.remove_tables(&host.created),
+        }
+        done
+    }
+}
+
+/// What a job is told besides its sources.
+pub(super) struct JobSpec {
+    pub judge: Judge,
+    pub range_deletes: Vec<RangeDelete>,
+    pub cuts: Vec<Timestamp>,
+    pub purpose: Purpose,
+}
+
+/// Tables are not cut at a guard before they have this share of a memtable.
+const LEAST_TABLE: u64 = 32;
+
+/// What a job is done for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Purpose {
+    /// Room in memory.
+    Flush,
+    /// Few runs, little garbage, on time.
+    Rewrite {
+        /// What it gives way to.
+        urgency: Urgency,
+        /// From 0 to 1, how near its deadline is.
+        pressure: f64,
+    },
+}
+
+/// Gives a job its files and its budget.
+struct Writer<'a> {
+    engine: &'a Engine,
+    purpose: Purpose,
+    created: Vec<TableId>,
+    lag: ReclaimLag,
+}
+
+impl Host for Writer<'_> {
+    fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)> {
+        let id = self.engine.new_table();
+        let file = self
+            .engine
+            .fs
+            .create(&self.engine.tables_dir().join(file_name::table(id)))?;
+        self.created.push(id);
+        Ok((id, identity(), file))
+    }
+
+    fn reclaim(&mut self, millis: u64, bytes: u64) {
+        self.lag.add(millis, bytes);
+    }
+
+    fn spend(&mut self, bytes: u64) -> Result<()> {
+        let engine = self.engine;
+        let Purpose::Rewrite { urgency, pressure } = self.purpose else {
+            engine.counters.bytes_flushed.add(bytes);
+            return Ok(());
+        };
+        engine.counters.bytes_merged.add(bytes);
+        engine.pace(bytes, pressure)?;
+        engine.give_way(urgency)
+    }
+}
+
+/// A number that no other file has.
+fn identity() -> u64 {
+    RandomState::new().hash_one(monotonic())
+}

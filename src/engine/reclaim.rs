@@ -1,0 +1,272 @@
+//! Merging and reclaiming: which container comes next, and how a rewrite is gone through.
+//!
+//! One rewrite is under way at a time, part by part of the key range. Each part is a job of its own, with its own picture
+//! and judgement, and is installed when it is done: the tables that it read leave the disk then, and stay done if the
+//! rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on the
+//! same thread. Two jobs at once are safe because they share no table: each asks the other's inputs about older versions
+//! as they were when it was pinned, and since then these can only have lost what is gone, or hidden by what stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::compact::{
+    Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan,
+};
+use crate::engine::core::Engine;
+use crate::engine::install::Progress;
+use crate::engine::jobs::{JobSpec, Purpose};
+use crate::engine::state::{ContainerState, Picture};
+use crate::error::Result;
+use crate::expiry::Judge;
+use crate::options::Background;
+use crate::types::{TableId, Timestamp};
+use crate::version::{Facts, TableFacts};
+
+/// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
+const MOST_BESIDE: u64 = 1 << 30;
+
+/// The slots into which dated records can be cut are at least so small a share of the container.
+const SLOTS: u64 = 24;
+
+/// Without a write for so long, there is nothing better to do than to reclaim.
+const IDLE: Duration = Duration::from_secs(5);
+
+impl Engine {
+    pub(super) fn goals(&self) -> Goals {
+        Goals {
+            max_runs: self.options.max_runs,
+            reclaim_within: u64::try_from(self.options.reclaim_within.as_millis())
+                .unwrap_or(u64::MAX),
+            reclaim_strict: self.options.reclaim_strict,
+            memtable_bytes: self.options.memtable_bytes as u64,
+            eager: self.eagerness(),
+        }
+    }
+
+    /// How much more garbage is worth reclaiming than it would be while others write, from 0 to 1: some when nobody does,
+    /// all when the disk is full.
+    fn eagerness(&self) -> f64 {
+        if self.options.background == Background::Stepped {
+            return 0.0;
+        }
+        let idle = if self.rests_for() >= IDLE { 0.5 } else { 0.0 };
+        self.disk_pressure().max(idle)
+    }
+
+    /// The most that a rewrite of a container should hold on disk beside what it replaces: a tenth of the container, or
+    /// a gibibyte if that is less, but a memtable's size at least.
+    pub(super) fn most_beside(&self, bytes: u64) -> u64 {
+        (bytes / 10)
+            .min(MOST_BESIDE)
+            .max(self.options.memtable_bytes as u64)
+    }
+
+    /// The next job of a container, as things are.
+    pub(super) fn choose(&self, facts: &Facts, judge: &Judge) -> Choice {
+        let (snapshots, busy) = (self.snapshots.list(), self.busy.lock().clone());
+        pick(facts, &snapshots, &busy, judge, &self.goals())
+    }
+
+    /// One piece of merging or reclaiming; false when there is nothing to do in any container.
+    pub(super) fn merge_step(&self) -> Result<bool> {
+        let _merging = self.merging.lock();
+        self.most_urgent(None)
+    }
+
+    /// Lets what is more urgent than `than` go first, if there is anything of that kind.
+    pub(super) fn give_way(&self, than: Urgency) -> Result<()> {
+        while self.merge_signal.take() {
+            match self.most_urgent(Some(than)) {
+                // There may be more of it.
+                Ok(true) => self.merge_signal.notify(),
+                Ok(false) => {}
+                Err(error) if error.is_closed() => return Err(error),
+                // Not this rewrite's failure: the next writer hears of it.
+                Err(error) => *self.hiccup.lock() = Some(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The most urgent piece of work of all containers, if it is more urgent than `than`. What is dropped or joined costs
+    /// nothing and may make room, so that is done at once. The containers take turns, and one in which something fails
+    /// does not keep the others waiting.
+    fn most_urgent(&self, than: Option<Urgency>) -> Result<bool> {
+        let mut states = self.all_states();
+        let turn = self.merge_turn.fetch_add(1, Ordering::Relaxed);
+        let len = states.len().max(1);
+        states.rotate_left(turn % len);
+        let mut done = Ok(false);
+        let mut rewrites = vec![];
+        for state in states {
+            let picture = state.pin();
+            let judge = self.judge_settled(&state);
+            let free = match self.choose(&picture.version.facts(), &judge) {
+                Choice::Rest { .. } => continue,
+                Choice::Merge(rewrite) => {
+                    if than.is_none_or(|than| rewrite.urgency < than) {
+                        rewrites.push((state, rewrite));
+                    }
+                    continue;
+                }
+                Choice::Drop(tables) => self.drop_tables(&state, &tables, judge.now),
+                Choice::Join(runs) => self.join_runs(&state, &runs, judge.now),
+            };
+            match free {
+                Ok(()) => return Ok(true),
+                Err(error) => done = Err(error),
+            }
+        }
+        rewrites.sort_by_key(|(_, rewrite)| rewrite.urgency);
+        for (state, rewrite) in rewrites {
+            match self.rewrite(&state, &rewrite) {
+                Ok(()) => return Ok(true),
+                Err(error) => done = Err(error),
+            }
+        }
+        done
+    }
+
+    /// Everything that can be gained is gained.
+    pub fn compact(&self) -> Result<()> {
+        self.clock.release_hold();
+        self.flush()?;
+        for state in self.all_states() {
+            let mut rewritten = false;
+            loop {
+                let _merging = self.merging.lock();
+                let judge = self.judge_settled(&state);
+                let facts = state.pin().version.facts();
+                match pick_all(&facts, &self.snapshots.list(), &judge, &self.goals()) {
+                    Choice::Drop(tables) => self.drop_tables(&state, &tables, judge.now)?,
+                    // Twice would gain nothing that is not a drop: what is left overlaps for the sake of a snapshot.
+                    Choice::Merge(rewrite) if !rewritten => {
+                        self.rewrite(&state, &rewrite)?;
+                        rewritten = true;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        self.remove_retired();
+        Ok(())
+    }
+
+    /// Reads what was chosen and writes it anew, part by part.
+    fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
+        let facts = state.pin().version.facts();
+        let judge = self.judge_settled(state);
+        let chosen: BTreeSet<TableId> = rewrite.tables.iter().copied().collect();
+        let tables: Vec<&TableFacts> = facts
+            .tables()
+            .map(|(_, table)| table)
+            .filter(|table| chosen.contains(&table.id))
+            .collect();
+        let least = (self.options.memtable_bytes as u64).max(facts.bytes() / SLOTS);
+        let statistics = tables.iter().map(|table| table.statistics.as_ref());
+        let forecast = forecast(statistics, &judge.settings);
+        let mut progress = Progress {
+            cuts: if rewrite.cut {
+                plan(forecast, least, judge.now)
+            } else {
+                vec![]
+            },
+            written: BTreeMap::new(),
+        };
+        let parts = parts(&tables, self.most_beside(facts.bytes()) / 2);
+        let _busy = Busy::mark(self, chosen);
+        for part in parts {
+            if !self.rewrite_part(state, &part, rewrite, &mut progress)? {
+                break;
+            }
+        }
+        self.counters.merges.add(1);
+        Ok(())
+    }
+
+    /// False when the rewrite has become moot.
+    fn rewrite_part(
+        &self,
+        state: &Arc<ContainerState>,
+        part: &[TableId],
+        rewrite: &Rewrite,
+        progress: &mut Progress,
+    ) -> Result<bool> {
+        let mut part: BTreeSet<TableId> = part.iter().copied().collect();
+        let judge = self.judge_settled(state);
+        let facts = state.pin().version.facts();
+        // Since the choice was made, some may have come to matter no more.
+        let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &judge);
+        gone.retain(|table| part.remove(table));
+        if !gone.is_empty() {
+            self.drop_tables(state, &gone, judge.now)?;
+        }
+        if part.is_empty() {
+            return Ok(true);
+        }
+        let picture = state.pin();
+        let present = picture.version.runs.iter().flat_map(|run| &run.files);
+        if present
+            .filter(|placed| part.contains(&placed.record.id))
+            .count()
+            < part.len()
+        {
+            return Ok(false);
+        }
+        let judge = self.judge_settled(state);
+        let spec = JobSpec {
+            judge,
+            range_deletes: picture.version.range_deletes.to_vec(),
+            cuts: progress.cuts.clone(),
+            purpose: Purpose::Rewrite {
+                urgency: rewrite.urgency,
+                pressure: pressure(&rewrite.why, judge.now),
+            },
+        };
+        self.rewrite_tables(state, &picture, &part, spec, progress)
+    }
+
+    /// When a container has something to do if nobody writes.
+    pub(super) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
+        let picture: Arc<Picture> = state.pin();
+        match self.choose(&picture.version.facts(), &self.judge_settled(state)) {
+            Choice::Rest { until } => until,
+            _ => Some(Timestamp(0)),
+        }
+    }
+}
+
+/// From 0 to 1, how much of the time to the deadline is over.
+fn pressure(why: &Why, now: Timestamp) -> f64 {
+    match why {
+        Why::OnTime { expired, deadline } => {
+            let span = deadline.since(*expired).max(1);
+            (now.since(*expired) as f64 / span as f64).min(1.0)
+        }
+        _ => 0.0,
+    }
+}
+
+/// Tables that a rewrite will read: no other job takes them.
+struct Busy<'a> {
+    engine: &'a Engine,
+    tables: BTreeSet<TableId>,
+}
+
+impl Busy<'_> {
+    fn mark(engine: &Engine, tables: BTreeSet<TableId>) -> Busy<'_> {
+        engine.busy.lock().extend(&tables);
+        Busy { engine, tables }
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.engine.busy.lock();
+        self.tables.iter().for_each(|table| {
+            busy.remove(table);
+        });
+    }
+}

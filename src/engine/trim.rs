@@ -1,0 +1,154 @@
+//! The log lets go of what is in tables.
+//!
+//! ```text
+//! segment     5           6           7           8
+//! frames      a a a b a   a a a a a   a a b a     c c          a: flushed   b, c: of memtables that are active
+//!             stale       stale       stale       fresh
+//! ```
+//!
+//! Replay starts at the oldest segment that a memtable needs: here 5, for the sake of two small frames. A sealed memtable
+//! is the last that writes into its segment, so one container alone leaves nothing behind; of several, one that is written
+//! seldom keeps the frames of the others. When these are more than a memtable's worth, or have been needless for a quarter
+//! of `reclaim_within`, whoever stands in the way is moved: what is small is logged again, what is large is flushed.
+//!
+//! **In time.** An item that expires in memory is flushed when half of its deadline is over, so that its frames are
+//! needless from then on at the latest, and gone when three quarters are over. One that expires later than its flush has
+//! no frame left by then, or one that goes a quarter later. Each leaves time for what fails once.
+
+use std::sync::Arc;
+
+use crate::engine::core::{Engine, Turn};
+use crate::engine::state::{Buffer, ContainerState};
+use crate::engine::write::relog;
+use crate::error::{Error, Result};
+use crate::types::Timestamp;
+use crate::version::Change;
+use crate::wal::{FrameKind, SegmentInfo};
+
+/// The most that is logged again: the turn is held meanwhile.
+const RELOG_BYTES: usize = 512 << 10;
+
+/// Needless frames go after this share of the time in which expired bytes are to go.
+const STALE_SHARE: u64 = 4;
+
+impl Engine {
+    /// The first log segment that is needed once `flushed` is in a table. The segment that is being written is read
+    /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
+    pub(super) fn first_needed_segment(&self, flushed: Option<&Arc<Buffer>>) -> Result<u64> {
+        let segments = self.log()?.segments();
+        let current = segments.last().expect("a log has a segment").number;
+        let states = self.all_states();
+        let needed = states.iter().flat_map(|state| {
+            let picture = state.pin();
+            let others = picture
+                .buffers()
+                .filter(|buffer| flushed.is_none_or(|gone| !Arc::ptr_eq(buffer, gone)));
+            others.filter_map(|buffer| buffer.segment()).min()
+        });
+        let needed = needed.min().map_or(current, |oldest| oldest.min(current));
+        // Only a segment whose name is durable may be named by the manifest; an earlier one does no harm.
+        let durable = segments
+            .iter()
+            .filter(|segment| segment.durable && segment.number <= needed);
+        Ok(durable
+            .map(|segment| segment.number)
+            .max()
+            .unwrap_or(segments[0].number))
+    }
+
+    /// What this memtable logged is needed no more.
+    pub(super) fn mark_stale(&self, buffer: &Buffer) {
+        if let Some(log) = &self.log {
+            log.mark_stale(buffer.segments(), self.clock.read().settled);
+        }
+    }
+
+    /// In the turn: what is logged from now on is in another segment than all before.
+    pub(super) fn rotate_log(&self, turn: &mut Turn) -> Result<()> {
+        let next = turn.next_seq;
+        let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
+        appender.rotate(&self.frame_head(FrameKind::Batch, next, next))
+    }
+
+    /// Moves one memtable that keeps needless frames in the log, or lets these go; false when there is nothing to do.
+    pub(super) fn trim_log(&self) -> Result<bool> {
+        let segments = self.log()?.segments();
+        let Some(last) = self.segment_to_leave(&segments) else {
+            return Ok(false);
+        };
+        if segments
+            .last()
+            .is_some_and(|current| current.number == last)
+        {
+            self.rotate_log(&mut self.turn.lock())?;
+        }
+        let holds = |state: &Arc<ContainerState>| {
+            let first = state.picture().active.segment();
+            first.is_some_and(|first| first <= last)
+        };
+        if let Some(state) = self.all_states().into_iter().find(holds) {
+            return self.move_on(&state);
+        }
+        // Nobody does any more, or since a container was dropped.
+        self.advance_log(segments[0].number)
+    }
+
+    /// The newest segment that is to go, with all before it.
+    fn segment_to_leave(&self, segments: &[SegmentInfo]) -> Option<u64> {
+        let now = self.clock.read().settled;
+        let patience = self.goals().reclaim_within / STALE_SHARE;
+        let stale = segments
+            .iter()
+            .rfind(|segment| segment.stale_since.after(patience) <= now);
+        // What is active is at most one memtable's worth; so the half of this is needless.
+        let limit = (2 * self.options.memtable_bytes as u64).max(3 * self.options.segment_len());
+        let too_long = segments.iter().map(|segment| segment.bytes).sum::<u64>() > limit;
+        let segment = stale.or_else(|| too_long.then(|| &segments[0]))?;
+        Some(segment.number)
+    }
+
+    /// The active memtable of this container is needed in the log from a later segment on, or no more.
+    fn move_on(&self, state: &Arc<ContainerState>) -> Result<bool> {
+        let most = RELOG_BYTES.min(self.options.memtable_bytes / 16);
+        if state.picture().active.memtable.bytes() > most {
+            self.seal_one(state);
+            return self.flush_one(state);
+        }
+        let mut turn = self.turn.lock();
+        let last = self.latest();
+        let head = self.frame_head(FrameKind::Relog, last, last);
+        let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
+        let before = state.picture().active.segments();
+        relog(state, &head, appender)?;
+        drop(turn);
+        self.log()?.mark_stale(before, self.clock.read().settled);
+        Ok(true)
+    }
+
+    /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
+    fn advance_log(&self, oldest: u64) -> Result<bool> {
+        self.sync_and_publish()?;
+        let mut manifest = self.manifest.lock();
+        let first = self.first_needed_segment(None)?;
+        if first == oldest {
+            return Ok(false);
+        }
+        self.edit_locked(&mut manifest, vec![Change::Log(first)], Timestamp(0))?;
+        drop(manifest);
+        self.log()?.release_before(first)?;
+        Ok(true)
+    }
+
+    /// What is written is durable and seen by readers, and any segment of the log may be named by the manifest.
+    pub(super) fn sync_and_publish(&self) -> Result<()> {
+        let log = self.log()?;
+        let (position, latest) = {
+            let _turn = self.turn.lock();
+            (log.end(), self.latest())
+        };
+        log.sync_to(position)?;
+        log.sync_newest()?;
+        self.publish(latest);
+        Ok(())
+    }
+}

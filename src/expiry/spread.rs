@@ -1,0 +1,313 @@
+//! How records lie in time, in some hundred numbers: which of them are expired now, under the settings of now.
+//!
+//! ```text
+//! Spread   buckets varint | (from, as difference to the end before, varint | to - from varint | tally)*
+//! ```
+//!
+//! A bucket holds what lies from its earliest record to its latest one. Buckets are fine where the records are, however
+//! wide they lie: when there are too many, neighbours that together hold little become one, little being a share of the
+//! records and of their bytes. So lifetimes over five orders of magnitude and values of which one in a hundred holds
+//! nearly all bytes are told as well as even ones: what a question may be wrong by is part of one bucket.
+
+use crate::coding::{Malformed, Reader, put_varint};
+use crate::expiry::census::Tally;
+use crate::expiry::rule::{DefaultMillis, Judge};
+use crate::record::Header;
+use crate::types::{ItemTtl, Timestamp};
+
+/// Above so many buckets, neighbours are joined.
+const MOST: usize = 256;
+/// About so many are left then. One holds at most 4 in 128 of the records or of the bytes, unless it is of one moment.
+const FEW: u64 = 128;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bucket {
+    from: Timestamp,
+    to: Timestamp,
+    tally: Tally,
+}
+
+impl Bucket {
+    /// About how much of it lies at or before `moment`: something lies at both ends, the rest evenly between them.
+    fn up_to(&self, moment: Timestamp) -> Tally {
+        let Tally { count, bytes } = self.tally;
+        if moment >= self.to {
+            return self.tally;
+        }
+        let width = u128::from(self.to.since(self.from)).max(1);
+        let passed = u128::from(moment.since(self.from));
+        let between = u128::from(count.saturating_sub(2)) * passed / width;
+        let count_up_to = (between as u64 + 1).min(count);
+        Tally {
+            count: count_up_to,
+            bytes: (u128::from(bytes) * u128::from(count_up_to) / u128::from(count.max(1))) as u64,
+        }
+    }
+}
+
+/// How the records of one lane lie in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Ascending, without overlap.
+    buckets: Vec<Bucket>,
+}
+
+impl Spread {
+    /// Counts `tally` at a moment.
+    pub fn add(&mut self, at: Timestamp, tally: Tally) {
+        // Often everything comes in the order of time.
+        let place = match self.buckets.last() {
+            Some(last) if last.to < at => self.buckets.len(),
+            _ => self.buckets.partition_point(|bucket| bucket.to < at),
+        };
+        match self.buckets.get_mut(place) {
+            Some(bucket) if bucket.from <= at => bucket.tally.add(tally),
+            _ => {
+                let bucket = Bucket {
+                    from: at,
+                    to: at,
+                    tally,
+                };
+                self.buckets.insert(place, bucket);
+                if self.buckets.len() > MOST {
+                    self.thin();
+                }
+            }
+        }
+    }
+
+    /// Joins neighbours that together hold at most 4 in [`FEW`] of the records and bytes, the sum of the two shares being
+    /// 2. Of any two neighbours that are left one holds more than half of that, so at most `FEW` and one are left.
+    pub fn thin(&mut self) {
+        let mut total = Tally::default();
+        self.buckets
+            .iter()
+            .for_each(|bucket| total.add(bucket.tally));
+        let (count, bytes) = (u128::from(total.count), u128::from(total.bytes));
+        let most = count.saturating_mul(bytes) / u128::from(FEW / 4);
+        let share = |tally: &Tally| {
+            let by_count = u128::from(tally.count) * bytes;
+            by_count.saturating_add(u128::from(tally.bytes) * count)
+        };
+        self.buckets.dedup_by(|next, before| {
+            let mut joined = before.tally;
+            joined.add(next.tally);
+            let is_little = share(&joined) <= most;
+            if is_little {
+                (before.to, before.tally) = (next.to, joined);
+            }
+            is_little
+        });
+    }
+
+    /// The buckets, each as its latest moment and what it holds.
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Tally)> + '_ {
+        self.buckets.iter().map(|bucket| (bucket.to, bucket.tally))
+    }
+
+    /// About how much lies at or before `moment`: exact but for the one bucket that it falls in.
+    pub fn up_to(&self, moment: Timestamp) -> Tally {
+        let mut sum = Tally::default();
+        self.buckets
+            .iter()
+            .take_while(|bucket| bucket.from <= moment)
+            .for_each(|bucket| sum.add(bucket.up_to(moment)));
+        sum
+    }
+
+    /// Appends the picture in this file's head.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.buckets.len() as u64);
+        let mut before = Timestamp(0);
+        for bucket in &self.buckets {
+            put_varint(out, bucket.from.since(before));
+            put_varint(out, bucket.to.since(bucket.from));
+            bucket.tally.encode(out);
+            before = bucket.to;
+        }
+    }
+
+    /// Reads what [`Spread::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
+        let count = reader.varint_up_to(MOST as u64)?;
+        let (mut before, mut buckets) = (0u64, Vec::with_capacity(count as usize));
+        for index in 0..count {
+            let step = reader.varint()?;
+            let from = before.checked_add(step);
+            let width = reader.varint()?;
+            let (Some(from), Some(to)) = (from, from.and_then(|from| from.checked_add(width)))
+            else {
+                return Err(reader.malformed("number out of range"));
+            };
+            if index > 0 && step == 0 {
+                return Err(reader.malformed("buckets that overlap"));
+            }
+            let tally = Tally::decode(reader)?;
+            buckets.push(Bucket {
+                from: Timestamp(from),
+                to: Timestamp(to),
+                tally,
+            });
+            before = to;
+        }
+        Ok(Spread { buckets })
+    }
+}
+
+/// The puts that have an end, in their two lanes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spreads {
+    /// The inheriting ones, by `written_at`.
+    pub inheriting: Spread,
+    /// The overriding ones, by expiry.
+    pub overriding: Spread,
+}
+
+impl Spreads {
+    /// Counts a record, if it is a put that may end.
+    #[inline]
+    pub fn add(&mut self, header: &Header, bytes: u64) {
+        let tally = Tally { count: 1, bytes };
+        match header.ttl {
+            _ if header.is_tombstone() => {}
+            ItemTtl::Never => {}
+            ItemTtl::Absent => self.inheriting.add(header.written_at, tally),
+            ItemTtl::Millis(millis) => self.overriding.add(header.written_at.after(millis), tally),
+        }
+    }
+
+    /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
+    /// then the floors count, for all: what was written after the change ends after them.
+    pub fn gone(&self, judge: &Judge, from_before: bool) -> Tally {
+        let settings = &judge.settings;
+        let below = |floor: Timestamp| {
+            let moment = floor.0.checked_sub(1).filter(|_| from_before);
+            moment.map(Timestamp)
+        };
+        let written_by = match settings.default {
+            DefaultMillis::Millis(n) => judge.now.0.checked_sub(n).map(Timestamp),
+            _ => None,
+        };
+        let over_by = settings.default.is_on().then_some(judge.now);
+        let inheriting = written_by.max(below(settings.inherit_floor));
+        let overriding = over_by.max(below(settings.override_floor));
+        let mut gone = inheriting.map_or(Tally::default(), |at| self.inheriting.up_to(at));
+        gone.add(overriding.map_or(Tally::default(), |at| self.overriding.up_to(at)));
+        gone
+    }
+
+    /// Few enough buckets to be stored.
+    pub fn thin(&mut self) {
+        self.inheriting.thin();
+        self.overriding.thin();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expiry::rule::Settings;
+    use crate::record::Kind;
+    use crate::types::Seq;
+
+    fn spread_of(records: &[(u64, u64)]) -> Spread {
+        let mut spread = Spread::default();
+        for &(at, bytes) in records {
+            spread.add(Timestamp(at), Tally { count: 1, bytes });
+        }
+        spread.thin();
+        spread
+    }
+
+    /// SplitMix64: numbers without a pattern.
+    fn mixed(n: u64) -> u64 {
+        let z = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Goal: few buckets, and near the truth, whatever lies in them. Method: records in order of time and in none; even,
+    /// over five orders of magnitude, and with one value in a hundred a thousand times as large.
+    #[test]
+    fn a_spread_stays_small_and_near_the_truth() {
+        let even = |n: u64| 1_000_000 + n * 10;
+        let orders = |n: u64| 1_000 + (10f64.powf(mixed(n) as f64 / u64::MAX as f64 * 5.0)) as u64;
+        let times: [(&str, &dyn Fn(u64) -> u64); 3] = [
+            ("in order", &even),
+            ("mixed", &|n| even(mixed(n) % 20_000)),
+            ("over five orders", &orders),
+        ];
+        for (name, time) in times {
+            for heavy in [1, 1_000] {
+                let bytes = |n: u64| if n % 100 == 7 { 100 * heavy } else { 100 };
+                let mut records: Vec<(u64, u64)> =
+                    (0..20_000).map(|n| (time(n), bytes(n))).collect();
+                let spread = spread_of(&records);
+                assert!(spread.buckets.len() as u64 <= FEW + 1);
+                records.sort_unstable();
+                let total: u64 = records.iter().map(|record| record.1).sum();
+                let (mut count, mut sum) = (0u64, 0u64);
+                for (nth, &(at, bytes)) in records.iter().enumerate() {
+                    (count, sum) = (count + 1, sum + bytes);
+                    if records.get(nth + 1).is_some_and(|next| next.0 == at) {
+                        continue;
+                    }
+                    let found = spread.up_to(Timestamp(at));
+                    assert!(
+                        found.count.abs_diff(count) * 50 <= records.len() as u64
+                            && found.bytes.abs_diff(sum) * 33 <= total,
+                        "{name}, {heavy}: {found:?} for {count} of {sum} bytes"
+                    );
+                }
+                assert_eq!(spread.up_to(Timestamp::MAX).bytes, total);
+            }
+        }
+    }
+
+    #[test]
+    fn few_moments_are_told_exactly_and_read_back() {
+        let spread = spread_of(&[(100, 7), (300, 1), (200, 2), (100, 1), (u64::MAX, 4)]);
+        for (at, bytes) in [(99, 0), (100, 8), (199, 8), (200, 10), (300, 11)] {
+            assert_eq!(spread.up_to(Timestamp(at)).bytes, bytes, "at {at}");
+        }
+        let mut bytes = vec![];
+        spread.encode(&mut bytes);
+        assert_eq!(Spread::decode(&mut Reader::new(&bytes)), Ok(spread));
+        for len in 0..bytes.len() {
+            assert!(Spread::decode(&mut Reader::new(&bytes[..len])).is_err());
+        }
+    }
+
+    /// Goal: what is gone follows every change of the default. Method: against the rule, record by record.
+    #[test]
+    fn gone_is_what_the_rule_says() {
+        let header = |n: u64| Header {
+            kind: Kind::Put,
+            seq: Seq(n + 1),
+            written_at: Timestamp(1_000 + n),
+            ttl: [ItemTtl::Absent, ItemTtl::Millis(30), ItemTtl::Never][n as usize % 3],
+        };
+        let mut spreads = Spreads::default();
+        (0..100).for_each(|n| spreads.add(&header(n), 10));
+        let mut settings = Settings::new(DefaultMillis::Off);
+        for (at, to) in [
+            (1_100, DefaultMillis::Millis(50)),
+            (1_120, DefaultMillis::Off),
+            (1_200, DefaultMillis::NoDefault),
+            (1_210, DefaultMillis::Millis(1_000)),
+        ] {
+            settings = settings.change(to, Timestamp(at), Seq(at));
+            for now in [at, at + 5, at + 90] {
+                let now = Timestamp(now);
+                let judge = Judge { settings, now };
+                let gone = (0..100).filter(|&n| settings.gone(&header(n), now)).count();
+                assert_eq!(
+                    spreads.gone(&judge, true).count,
+                    gone as u64,
+                    "{to:?} at {now:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the policy knows of a container's runs: plain values, from the catalogue and from the statistics that every
+//! table carries, so that choosing the next job reads no file, and a simulation can make them up.
+
+use std::sync::Arc;
+
+use crate::expiry::{Census, DefaultMillis, Judge, Settings};
+use crate::table::Statistics;
+use crate::types::{Seq, TableId, Timestamp};
+use crate::version::edit::{RangeDelete, RunId};
+
+/// A table as the policy sees it.
+#[derive(Clone, Debug)]
+pub struct TableFacts {
+    /// Its number.
+    pub id: TableId,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// What it says of its records.
+    pub statistics: Arc<Statistics>,
+}
+
+impl TableFacts {
+    /// Some key may lie in both.
+    pub fn overlaps(&self, other: &TableFacts) -> bool {
+        self.statistics.first_key <= other.statistics.last_key
+            && other.statistics.first_key <= self.statistics.last_key
+    }
+}
+
+/// A run as the policy sees it.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// Its number.
+    pub id: RunId,
+    /// The latest moment at which one of its records stops mattering; [`Timestamp::MAX`] for never.
+    pub end: Timestamp,
+    /// The default under which `end` was found.
+    pub placed: DefaultMillis,
+    /// Every range delete up to this number has been applied to it.
+    pub applied: Seq,
+    /// Of all its tables.
+    pub census: Census,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// In key order, at least one.
+    pub tables: Vec<TableFacts>,
+}
+
+impl RunFacts {
+    /// Its first key.
+    pub fn first_key(&self) -> &[u8] {
+        &self.tables[0].statistics.first_key
+    }
+
+    /// Its last key.
+    pub fn last_key(&self) -> &[u8] {
+        &self.tables[self.tables.len() - 1].statistics.last_key
+    }
+
+    /// Some key may lie between the first and the last of both.
+    pub fn overlaps(&self, other: &RunFacts) -> bool {
+        self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
+    }
+
+    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was placed.
+    pub fn end_is_trusted(&self, settings: &Settings) -> bool {
+        settings.default.is_as_strict_as(self.placed)
+    }
+
+    /// No record in it matters any more.
+    pub fn has_ended(&self, judge: &Judge) -> bool {
+        self.end <= judge.now && self.end_is_trusted(&judge.settings)
+    }
+}
+
+/// A container as the policy sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Highest sequence number first.
+    pub runs: Vec<Arc<RunFacts>>,
+    /// Lowest sequence number first.
+    pub range_deletes: Arc<[RangeDelete]>,
+}
+
+impl Facts {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// Every table, with its run.
+    pub fn tables(&self) -> impl Iterator<Item = (&RunFacts, &TableFacts)> {
+        let runs = self.runs.iter();
+        runs.flat_map(|run| run.tables.iter().map(move |table| (run.as_ref(), table)))
+    }
+}

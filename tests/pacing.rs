@@ -1,0 +1,199 @@
+//! Goal: background work gives way to everything and still comes to its end: with the least budget nothing stands still
+//! but it, another budget counts at once, a starving database closes, and files that nobody needs all go.
+//!
+//! Method: databases with threads, on disk, under a manual clock. Nothing is asserted about how long anything takes, but
+//! that it comes: whoever waits for what never comes gives up after a minute.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant, SystemTime};
+
+use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+
+const NOW: u64 = 1_767_225_600_000;
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+fn tables(folder: &Path) -> usize {
+    std::fs::read_dir(folder.join("tables")).unwrap().count()
+}
+
+/// A run half of which expires after ten seconds, and half after a day: it takes a rewrite to give bytes back.
+fn half_to_expire(db: &Database) -> Container {
+    let c = db.container("half").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    for n in 0..2_000u32 {
+        let life = if n % 2 == 0 { 10 } else { 86_400 };
+        let ttl = Ttl::After(Duration::from_secs(life));
+        c.put_with_ttl(n.to_be_bytes(), [b'x'; 500], ttl).unwrap();
+    }
+    db.flush().unwrap();
+    c
+}
+
+/// Two runs of four MiB over the same keys: one merge.
+fn two_runs(db: &Database) {
+    let c = db.container("runs").unwrap();
+    for _ in 0..2 {
+        for n in 0..4u32 {
+            c.put(n.to_be_bytes(), vec![b'y'; 1 << 20]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn nothing_but_reclaiming_stands_still_at_the_lowest_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(NOW);
+    let db = Options::new()
+        .clock(clock.clone())
+        .background_rate(1)
+        .memtable_bytes(64 << 10)
+        .max_runs(2)
+        .reclaim_within(Duration::from_secs(1))
+        .reclaim_strict(true)
+        .open(folder.path())
+        .unwrap();
+    let c = half_to_expire(&db);
+    clock.advance(Duration::from_secs(60));
+    for n in 0..2_000u32 {
+        assert_eq!(c.get(n.to_be_bytes()).unwrap().is_some(), n % 2 == 1);
+    }
+    let other = db.container("other").unwrap();
+    for n in 0..3_000u32 {
+        other.put(n.to_be_bytes(), [b'z'; 100]).unwrap();
+        assert_eq!(
+            &other.get(n.to_be_bytes()).unwrap().unwrap()[..],
+            [b'z'; 100]
+        );
+    }
+    let stats = c.stats();
+    assert_eq!(
+        stats.oldest_unreclaimed,
+        Some(at(NOW + 10_000)),
+        "{stats:?}"
+    );
+    assert!(stats.expired_bytes > 0, "{stats:?}");
+    db.set_background_rate(1 << 40);
+    wait_until("what has expired is reclaimed", || {
+        c.stats().oldest_unreclaimed.is_none()
+    });
+    assert_eq!((c.stats().expired_bytes, c.iter().count()), (0, 1_000));
+    assert_eq!(other.iter().count(), 3_000);
+}
+
+#[test]
+fn a_higher_floor_counts_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Options::new()
+        .background_rate(8 << 20)
+        .background_floor(0)
+        .memtable_bytes(16 << 20)
+        .max_runs(1_000)
+        .open(folder.path())
+        .unwrap();
+    two_runs(&db);
+    let busy = db.container("busy").unwrap();
+    let is_done = AtomicBool::new(false);
+    scope(|scope| {
+        // More than the cap goes first, as far as the machine lets it.
+        let writer = scope.spawn(|| {
+            let mut n = 0u32;
+            while !is_done.load(Ordering::Relaxed) {
+                busy.put((n % 16).to_be_bytes(), vec![b'b'; 1 << 20])
+                    .unwrap();
+                n += 1;
+                sleep(Duration::from_millis(20));
+            }
+        });
+        let compaction = scope.spawn(|| db.compact().unwrap());
+        sleep(Duration::from_millis(300));
+        db.set_background_floor(u64::MAX);
+        wait_until("the compaction ends", || compaction.is_finished());
+        is_done.store(true, Ordering::Relaxed);
+        compaction.join().unwrap();
+        writer.join().unwrap();
+    });
+    assert_eq!(db.container("runs").unwrap().stats().runs, 1);
+}
+
+#[test]
+fn a_database_with_a_starving_budget_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new().background_rate(1).memtable_bytes(16 << 20);
+    let db = options.open(folder.path()).unwrap();
+    two_runs(&db);
+    scope(|scope| {
+        let compaction = scope.spawn(|| db.compact());
+        sleep(Duration::from_millis(100));
+        db.close().unwrap();
+        let ended = compaction.join().unwrap();
+        assert!(ended.is_err_and(|error| error.is_closed()));
+    });
+    drop(db);
+    let db = options.open(folder.path()).unwrap();
+    let c = db.container("runs").unwrap();
+    assert_eq!((c.iter().count(), c.stats().runs), (4, 2));
+}
+
+/// So many tables that expire together, and what is held of them: a value, a scan.
+fn storm(folder: &Path, clock: &ManualClock) -> (Database, Container) {
+    let db = Options::new()
+        .clock(clock.clone())
+        .memtable_bytes(1 << 20)
+        .max_runs(1_000)
+        .open(folder)
+        .unwrap();
+    let c = db.container("storm").unwrap();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
+    for n in 0..100u32 {
+        c.put(n.to_be_bytes(), n.to_string()).unwrap();
+        if n % 2 == 1 {
+            db.flush().unwrap();
+        }
+    }
+    assert_eq!((c.stats().tables, tables(folder)), (50, 50));
+    (db, c)
+}
+
+#[test]
+fn files_that_expire_together_all_go_and_stay_readable_for_those_who_hold_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(NOW);
+    let (db, c) = storm(folder.path(), &clock);
+    let value = c.get(7u32.to_be_bytes()).unwrap().unwrap();
+    let mut scan = c.iter();
+    assert_eq!(scan.next().unwrap().unwrap().key(), 0u32.to_be_bytes());
+    clock.advance(Duration::from_secs(61));
+    wait_until("all are dropped", || c.stats().tables == 0);
+    assert_eq!(c.stats().oldest_unreclaimed, None, "dropped is reclaimed");
+    wait_until("all are removed", || tables(folder.path()) == 0);
+    assert_eq!(&value[..], b"7");
+    assert!(scan.next().is_none());
+    drop((value, scan));
+    wait_until("nothing is held", || db.stats().pinned_bytes == 0);
+}
+
+#[test]
+fn what_waits_for_its_removal_goes_when_the_database_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(NOW);
+    let (db, c) = storm(folder.path(), &clock);
+    clock.advance(Duration::from_secs(61));
+    wait_until("all are dropped", || c.stats().tables == 0);
+    db.close().unwrap();
+    assert_eq!(tables(folder.path()), 0);
+}
