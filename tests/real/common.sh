@@ -62,9 +62,11 @@ below() {
 
 # Power cuts, as far as a file system can be cut off from its device: power_cuts KIND ROUNDS. A process writes; its file
 # system is shut down under it at some moment, without flushing its log; then it is mounted anew, and the database must
-# open and hold what was synced. What was told lies on another file system.
+# open and hold what was synced. What was told lies on another file system; what was synced after the shutdown began does
+# not count: a sync that runs meanwhile may be answered as done by XFS and ext4 (Linux 6.18; seen with a plain loop of
+# pwrite and fdatasync, about once in a hundred), where a power cut would have ended the process.
 power_cuts() {
-    local kind="$1" rounds="$2" acknowledged=0 lost=0 died=0 round status told
+    local kind="$1" rounds="$2" acknowledged=0 lost=0 died=0 round status told cut
     number "$rounds"
     need mkfs."$kind" xfs_io
     build --example witness
@@ -82,6 +84,7 @@ power_cuts() {
         timeout -s KILL 60 "$witness" write "$mnt/db" "$told" --seed "$round" "${flags[@]}" 2>"$work/said" &
         # A part of them while the database is being opened.
         sleep "0.$(printf %03d "$(below $(($(below 4) ? 400 : 15)))")"
+        cut="$(date +%s%N)"
         xfs_io -x -c shutdown "$mnt"
         status=0
         wait $! 2>/dev/null || status=$?
@@ -93,7 +96,7 @@ power_cuts() {
         esac
         umount "$mnt"
         mount -o loop "$work/disk" "$mnt"
-        timeout -s KILL 60 "$witness" check "$mnt/db" "$told" --power-cut >"$work/found" 2>"$work/said" || {
+        timeout -s KILL 60 "$witness" check "$mnt/db" "$told" --power-cut "$cut" >"$work/found" 2>"$work/said" || {
             keep="$(mktemp -d)"
             cp -a "$mnt/db" "$told" "$keep"
             fail "round $round: $(cat "$work/said"); kept in $keep"

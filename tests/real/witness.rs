@@ -4,12 +4,13 @@
 //! witness write DIR TOLD [--sync] [--seed N] [--steps N]
 //!     Takes step after step and writes into the file TOLD, which belongs on another file system, how far it came. Ends
 //!     after N steps, or when the database has refused a step three times: then it still reads all that is there.
-//! witness check DIR TOLD [--power-cut]
+//! witness check DIR TOLD [--power-cut NANOSECONDS]
 //!     Opens the database and compares what is there with what was told: all that was acknowledged; after a power cut
-//!     all that was synced, and of the rest a prefix. Shows how many steps were acknowledged, synced and found.
+//!     at this moment since the Unix epoch all that was synced before it, and of the rest a prefix. Shows how many steps
+//!     were acknowledged, synced and found.
 //! witness fill DIR [--sync] [--steps N]
 //!     Fills the disk under DIR, N times (3): errors must say that it is full, what is there stays readable, and when
-//!     enough has expired, writing goes on by itself.
+//!     enough has expired, writing goes on by itself. Time is made: it passes when the disk is full.
 //! ```
 //!
 //! Exit status: 0 done, 1 a promise was broken, 2 wrong use, 3 the database refused to go on and said why.
@@ -24,9 +25,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ebbtide::{ContainerOptions, DefaultTtl, Durability, Error, Options, Ttl};
+use ebbtide::{ContainerOptions, DefaultTtl, Durability, Error, ManualClock, Options, Ttl};
 use support::random::Random;
 use support::witness::{Expected, Witness, options};
 
@@ -49,7 +50,7 @@ struct Arguments {
     dir: PathBuf,
     told: PathBuf,
     durability: Durability,
-    power_cut: bool,
+    power_cut: Option<u128>,
     seed: u64,
     steps: Option<u64>,
 }
@@ -59,7 +60,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         dir: PathBuf::new(),
         told: PathBuf::new(),
         durability: Durability::Buffered,
-        power_cut: false,
+        power_cut: None,
         seed: 1,
         steps: None,
     };
@@ -67,7 +68,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--sync" => found.durability = Durability::Sync,
-            "--power-cut" => found.power_cut = true,
+            "--power-cut" => found.power_cut = Some(words.next()?.parse().ok()?),
             "--seed" => found.seed = words.next()?.parse().ok()?,
             "--steps" => found.steps = Some(words.next()?.parse().ok()?),
             _ => paths.push(PathBuf::from(word)),
@@ -104,20 +105,34 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was told: lines `a N`, acknowledged up to step N, and `s N`, synced as well.
-fn told(path: &Path) -> (u64, u64) {
+/// Nanoseconds since the Unix epoch.
+fn now() -> u128 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after the epoch")
+        .as_nanos()
+}
+
+/// What was told: lines `a N T`, acknowledged up to step N at the moment T, and `s N T`, synced as well. Answers how far
+/// each came, and the latter before the power was cut: what lives on behind it, a power cut would have ended.
+fn told(path: &Path, power_cut: Option<u128>) -> (u64, u64) {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let highest = |kinds: &[&str]| {
-        let lines = text.lines().filter_map(|line| line.split_once(' '));
-        lines
-            .filter(|(kind, _)| kinds.contains(kind))
-            .filter_map(|(_, number)| number.parse().ok())
-            .max()
-    };
-    (
-        highest(&["a", "s"]).unwrap_or(0),
-        highest(&["s"]).unwrap_or(0),
-    )
+    let (mut acknowledged, mut synced) = (0, 0);
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (Some(kind), Some(Ok(n)), Some(Ok(at))) = (
+            words.next(),
+            words.next().map(str::parse::<u64>),
+            words.next().map(str::parse::<u128>),
+        ) else {
+            continue;
+        };
+        acknowledged = n;
+        if kind == "s" && power_cut.is_none_or(|cut| at < cut) {
+            synced = n;
+        }
+    }
+    (acknowledged, synced)
 }
 
 fn write(arguments: &Arguments) -> Outcome {
@@ -128,7 +143,7 @@ fn write(arguments: &Arguments) -> Outcome {
         .open(&arguments.told)
         .expect("the file that is told belongs on a sound disk");
     let mut tell = |kind: &str, n: u64| {
-        told.write_all(format!("{kind} {n}\n").as_bytes())
+        told.write_all(format!("{kind} {n} {}\n", now()).as_bytes())
             .expect("the file that is told belongs on a sound disk");
     };
     let mut random = Random(arguments.seed);
@@ -182,13 +197,12 @@ fn read_on(witness: &Witness, expected: &mut Expected, acknowledged: u64) -> Res
 }
 
 fn check(arguments: &Arguments) -> Outcome {
-    let (acknowledged, synced) = told(&arguments.told);
+    let (acknowledged, synced) = told(&arguments.told, arguments.power_cut);
     let witness = Witness::open(&arguments.dir, &options(arguments.durability))?;
     let found = witness.latest()?;
-    let least = if arguments.power_cut {
-        synced
-    } else {
-        acknowledged
+    let least = match arguments.power_cut {
+        Some(_) => synced,
+        None => acknowledged,
     };
     // One step may have been done and not told of.
     if !(least..=acknowledged + 1).contains(&found) {
@@ -201,29 +215,34 @@ fn check(arguments: &Arguments) -> Outcome {
     expected.compare(&witness).map_err(Failure::Broken)?;
     witness.db.close()?;
     println!("{acknowledged} {synced} {found}");
-    fs::write(&arguments.told, format!("s {found}\n"))
+    fs::write(&arguments.told, format!("s {found} {}\n", now()))
         .expect("the file that is told belongs on a sound disk");
     Ok(())
 }
 
 /// How long those items live that are to make room.
-const SHORT: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_secs(60);
+
+/// So many items in a row find room when there is room again.
+const ROOM: u64 = 300;
 
 /// No disk is so slow that room does not come back within this.
 const HANGS: Duration = Duration::from_secs(60);
 
 fn fill(arguments: &Arguments) -> Outcome {
+    let clock = ManualClock::new(1_800_000_000_000);
     let open = || {
         Options::new()
+            .clock(clock.clone())
             .durability(arguments.durability)
             .memtable_bytes(512 << 10)
-            .reclaim_within(Duration::from_secs(1))
+            .reclaim_within(SHORT)
             .open(&arguments.dir)
     };
     let db = open()?;
     let short = ContainerOptions::new().default_ttl(DefaultTtl::After(SHORT));
     let (short, kept) = (db.container_with("short", short)?, db.container("kept")?);
-    let value = |n: u64| vec![b'a' + (n % 26) as u8; 1_000];
+    let value = |n: u64| vec![b'a' + (n % 26) as u8; 4_000];
     let (mut kept_to, mut written, mut refusals) = (0u64, 0u64, 0u64);
     for round in 0..arguments.steps.unwrap_or(3) {
         // Until the disk is full; now and then something stays.
@@ -244,6 +263,7 @@ fn fill(arguments: &Arguments) -> Outcome {
         };
         let began = Instant::now();
         let mut error = full;
+        clock.advance(SHORT * 2);
         loop {
             if !error.is_full() {
                 return Err(Failure::Broken(format!(
@@ -264,7 +284,9 @@ fn fill(arguments: &Arguments) -> Outcome {
                 )));
             }
             std::thread::sleep(Duration::from_millis(100));
-            match short.put("probe", "") {
+            // Nothing was removed by anyone, and nothing opened anew.
+            let again = (0..ROOM).try_for_each(|n| short.put(n.to_be_bytes(), value(n)));
+            match again {
                 Ok(()) => break,
                 Err(again) => error = again,
             }
