@@ -45,6 +45,8 @@ pub(crate) fn verify_in(
         return Err(not_found());
     }
     let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
+    fs.expect_dir(&path.join(file_name::TABLES_DIR))?;
+    fs.expect_dir(&path.join(file_name::WAL_DIR))?;
     let loaded = load(fs.as_ref(), path)?.ok_or_else(not_found)?;
     let mut check = Check {
         fs: fs.as_ref(),

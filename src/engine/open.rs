@@ -200,6 +200,8 @@ fn recover(
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
+    fs.expect_dir(&tables_dir)?;
+    fs.expect_dir(&wal_dir)?;
     let loaded = load(fs, path)?;
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;

@@ -13,7 +13,7 @@
 
 #![allow(unsafe_code, clippy::disallowed_methods)]
 
-use std::fs::{self, DirBuilder, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -30,23 +30,50 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// Opens a file, never through a symbolic link, and only if it is a regular one.
+/// Opens a file, never through a symbolic link, and only if it is a regular one. Nothing else is waited for: a pipe
+/// opens, or fails to, at once.
 fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let file = options
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = options
         .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)?;
-    regular(&file.metadata()?)?;
-    Ok(file)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(file) => {
+            regular(&file.metadata()?)?;
+            Ok(file)
+        }
+        // What stands there says more than "too many levels of symbolic links".
+        Err(error) => {
+            if let Ok(metadata) = fs::symlink_metadata(path) {
+                regular(&metadata)?;
+            }
+            Err(error)
+        }
+    }
 }
 
 fn regular(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_file() {
+    expect(metadata.is_file(), metadata.file_type(), "a regular file")
+}
+
+/// The error when something else stands where `wanted` should be.
+fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
+    if is_it {
         return Ok(());
     }
+    let found = if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a folder"
+    } else if found.is_file() {
+        "a file"
+    } else {
+        "a pipe, socket or device"
+    };
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
-        "not a regular file",
+        format!("{found} stands where {wanted} should be"),
     ))
 }
 
@@ -297,6 +324,15 @@ impl Fs for Disk {
 
     fn is_dir(&self, path: &Path) -> bool {
         path.is_dir()
+    }
+
+    fn expect_dir(&self, path: &Path) -> Result<()> {
+        let checked = match fs::symlink_metadata(path) {
+            Ok(metadata) => expect(metadata.is_dir(), metadata.file_type(), "a folder"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        checked.map_err(|error| Error::io("open", path, error))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {

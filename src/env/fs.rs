@@ -71,6 +71,12 @@ pub trait Fs: Send + Sync {
     fn len(&self, path: &Path) -> Result<Option<u64>>;
     /// The folder exists.
     fn is_dir(&self, path: &Path) -> bool;
+    /// An error when something stands there that is no folder, a link to one included: a folder of the database's own is
+    /// not to lead elsewhere.
+    fn expect_dir(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Creates a file, mode 0600; an existing one of this name is an error.
     fn create(&self, path: &Path) -> Result<Box<dyn File>>;
     /// Opens an existing file for writing in place.

@@ -98,7 +98,7 @@ power_cuts() {
         mount -o loop "$work/disk" "$mnt"
         timeout -s KILL 60 "$witness" check "$mnt/db" "$told" --power-cut "$cut" >"$work/found" 2>"$work/said" || {
             keep="$(mktemp -d)"
-            cp -a "$mnt/db" "$told" "$keep"
+            cp -a "$mnt" "$told" "$keep" || true
             fail "round $round: $(cat "$work/said"); kept in $keep"
         }
         local was="${before:-0}" all synced found
