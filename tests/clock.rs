@@ -313,7 +313,8 @@ fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
             for n in 0..STAYS {
                 // A day and a year end behind no jump that is corrected; seconds do.
                 let stay = Ttl::After(Duration::from_millis([DAY, YEAR][n as usize % 2]));
-                c.put_with_ttl(format!("stay-{n}"), [b'x'; 60], stay).unwrap();
+                c.put_with_ttl(format!("stay-{n}"), [b'x'; 60], stay)
+                    .unwrap();
                 let go = Ttl::After(Duration::from_secs(2));
                 c.put_with_ttl(format!("go-{n}"), [b'y'; 60], go).unwrap();
             }

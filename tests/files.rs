@@ -20,10 +20,15 @@ use std::time::{Duration, SystemTime};
 use ebbtide::internals::put_frame;
 use ebbtide::{Database, Error, Options, Result, verify};
 
+/// So small that hundreds are opened in seconds.
+fn options() -> Options {
+    Options::new().memtable_bytes(256 << 10)
+}
+
 /// Leaves a database with a file of every kind behind: its process is gone without a word.
 fn make(path: &Path) {
     let open = path.with_file_name("open");
-    let db = Database::open(&open).unwrap();
+    let db = options().open(&open).unwrap();
     let items = db.container("items").unwrap();
     items.put("flushed", "1").unwrap();
     db.flush().unwrap();
@@ -75,7 +80,7 @@ fn state(path: &Path) -> BTreeMap<PathBuf, (u64, SystemTime, u32)> {
 fn open(path: &Path, read_only: bool) -> Result<Database> {
     let (done, waits) = mpsc::channel();
     let path = path.to_owned();
-    std::thread::spawn(move || done.send(Options::new().read_only(read_only).open(path)));
+    std::thread::spawn(move || done.send(options().read_only(read_only).open(path)));
     waits
         .recv_timeout(Duration::from_secs(60))
         .expect("opening hangs or panics")
@@ -101,7 +106,10 @@ fn folders_and_files_are_private_whatever_the_umask() {
             .arg("-c")
             .arg(format!("umask {umask} && exec \"$0\" \"$@\""))
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "folders_and_files_are_private_whatever_the_umask"])
+            .args([
+                "--exact",
+                "folders_and_files_are_private_whatever_the_umask",
+            ])
             .env(UMASK, dir.path())
             .output()
             .unwrap();
@@ -112,7 +120,11 @@ fn folders_and_files_are_private_whatever_the_umask() {
             let mode = metadata.permissions().mode() & 0o7777;
             let wanted = if metadata.is_dir() { 0o700 } else { 0o600 };
             assert_eq!(mode, wanted, "umask {umask}: {}", path.display());
-            *if metadata.is_dir() { &mut folders } else { &mut files } += 1;
+            *if metadata.is_dir() {
+                &mut folders
+            } else {
+                &mut files
+            } += 1;
         }
         assert!(folders >= 7 && files >= 8, "{:?}", below(dir.path()));
     }
@@ -147,7 +159,10 @@ fn what_is_no_file_is_refused_where_a_file_should_be() {
     let base = dir.path().join("base");
     make(&base);
     let mut tried = 0;
-    let files: Vec<PathBuf> = below(&base).into_iter().filter(|path| path.is_file()).collect();
+    let files: Vec<PathBuf> = below(&base)
+        .into_iter()
+        .filter(|path| path.is_file())
+        .collect();
     let mut wanted: Vec<(PathBuf, bool)> = files
         .iter()
         .map(|path| (path.strip_prefix(&base).unwrap().to_owned(), true))
@@ -179,7 +194,8 @@ fn what_is_no_file_is_refused_where_a_file_should_be() {
                             if kind == "folder" => {}
                         Err(error) => {
                             let said = error.to_string();
-                            let clear = said.contains(words) && said.contains(name.to_str().unwrap());
+                            let clear =
+                                said.contains(words) && said.contains(name.to_str().unwrap());
                             assert!(clear, "{what}: {said}");
                         }
                         // What is to come, or what is needed no more, is not looked at.
@@ -190,7 +206,11 @@ fn what_is_no_file_is_refused_where_a_file_should_be() {
                             opened.close().unwrap();
                         }
                     }
-                    assert_eq!(fs::read(&victim).unwrap(), before, "{what}: it was followed");
+                    assert_eq!(
+                        fs::read(&victim).unwrap(),
+                        before,
+                        "{what}: it was followed"
+                    );
                 }
             }
             fs::remove_dir_all(&db).unwrap();
@@ -212,7 +232,10 @@ fn folders_of_the_database_lead_nowhere_else() {
         symlink(&elsewhere, db.join(name)).unwrap();
         for read_only in [true, false] {
             let said = open(&db, read_only).err().unwrap().to_string();
-            assert!(said.contains("symbolic link") && said.contains(name), "{said}");
+            assert!(
+                said.contains("symbolic link") && said.contains(name),
+                "{said}"
+            );
         }
         assert!(verify(&db, &mut |_, _| {}).is_err());
         assert_eq!(state(&elsewhere), before);
@@ -248,7 +271,10 @@ fn a_checkpoint_shares_its_tables_by_hard_links() {
     db.close().unwrap();
     fs::remove_dir_all(&path).unwrap();
     let db = Database::open(&to).unwrap();
-    assert_eq!(db.container("items").unwrap().get("a").unwrap().unwrap(), "1");
+    assert_eq!(
+        db.container("items").unwrap().get("a").unwrap().unwrap(),
+        "1"
+    );
     db.close().unwrap();
     assert!(verify(&to, &mut |_, _| {}).unwrap().faults.is_empty());
 }
@@ -261,11 +287,28 @@ fn names_of_containers_are_no_paths() {
     let long = "x".repeat(256);
     for name in ["", "a/b", "/etc/passwd", "../x", "nul\0", &long] {
         let error = db.container(name).err().unwrap();
-        assert!(matches!(error, Error::InvalidArgument { .. }), "{name:?}: {error}");
+        assert!(
+            matches!(error, Error::InvalidArgument { .. }),
+            "{name:?}: {error}"
+        );
     }
     let names = [
-        ".", "..", "-rf", "LOCK", "wal", "tables", "manifest-000009", "a\\..\\b", "\n", " ", "\u{202e}",
-        "日本語", "🦀", "C:", "%2e%2e%2f", &long[..255],
+        ".",
+        "..",
+        "-rf",
+        "LOCK",
+        "wal",
+        "tables",
+        "manifest-000009",
+        "a\\..\\b",
+        "\n",
+        " ",
+        "\u{202e}",
+        "日本語",
+        "🦀",
+        "C:",
+        "%2e%2e%2f",
+        &long[..255],
     ];
     for name in names {
         let container = db.container(name).unwrap();
@@ -276,7 +319,10 @@ fn names_of_containers_are_no_paths() {
     let db = Database::open(&path).unwrap();
     assert_eq!(db.containers().len(), names.len());
     for name in names {
-        assert_eq!(db.container(name).unwrap().get("key").unwrap().unwrap(), name);
+        assert_eq!(
+            db.container(name).unwrap().get("key").unwrap().unwrap(),
+            name
+        );
         assert!(db.drop_container(name).unwrap());
     }
     db.close().unwrap();
@@ -358,13 +404,17 @@ fn a_folder_that_was_made_up_leads_to_nothing_outside() {
         for edit in edits {
             let dir = tempfile::tempdir().unwrap();
             let (db, victim) = (dir.path().join("above/db"), dir.path().join("victim"));
-            fs::create_dir_all(&db).unwrap();
+            fs::create_dir_all(db.join("wal")).unwrap();
+            fs::create_dir(db.join("tables")).unwrap();
             fs::write(&victim, "victim").unwrap();
             let container = format!(
                 r#"{{"id":1,"name":"{name}","created":1,"compression":"none","settings":{}}}"#,
                 settings()
             );
-            forge(&db.join("manifest-000001"), &edit.replace("CONTAINER", &container));
+            forge(
+                &db.join("manifest-000001"),
+                &edit.replace("CONTAINER", &container),
+            );
             let outside = state(dir.path());
             match open(&db, false) {
                 Ok(db) => {
@@ -373,7 +423,9 @@ fn a_folder_that_was_made_up_leads_to_nothing_outside() {
                         drop(db.container(&name).map(|there| there.put("key", "value")));
                         drop(db.drop_container(&name));
                     }
-                    let _ = db.container("mine").and_then(|mine| mine.put("key", "value"));
+                    let _ = db
+                        .container("mine")
+                        .and_then(|mine| mine.put("key", "value"));
                     db.flush().unwrap();
                     db.close().unwrap();
                 }
@@ -385,11 +437,17 @@ fn a_folder_that_was_made_up_leads_to_nothing_outside() {
             assert_eq!(fs::read(&victim).unwrap(), b"victim");
             let inside = |path: &PathBuf| path.starts_with(dir.path().join("above"));
             let outside: Vec<_> = outside.into_keys().filter(|path| !inside(path)).collect();
-            let now: Vec<_> = below(dir.path()).into_iter().filter(|path| !inside(path)).collect();
+            let now: Vec<_> = below(dir.path())
+                .into_iter()
+                .filter(|path| !inside(path))
+                .collect();
             assert_eq!(now, outside);
         }
     }
-    assert!(opened >= 3, "{opened}: what was forged is not even a manifest");
+    assert!(
+        opened >= 3,
+        "{opened}: what was forged is not even a manifest"
+    );
 }
 
 /// As a new container has them.

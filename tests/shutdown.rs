@@ -105,7 +105,10 @@ fn blocked_and_closed(path: &Path, on_stall: Stall) -> u64 {
     // Three times the budget stops writers; each may have one more write under way, and memory comes in chunks.
     let bound = (3 * MEMTABLE + MEMTABLE) as u64;
     assert!(most <= bound, "{most} bytes in memory, {bound} at most");
-    assert!(most > 2 * MEMTABLE as u64, "{most}: flushing was not blocked");
+    assert!(
+        most > 2 * MEMTABLE as u64,
+        "{most}: flushing was not blocked"
+    );
 
     // Blocked once more, and closed in the midst of it.
     fs::rename(&tables, &away).unwrap();
@@ -114,10 +117,17 @@ fn blocked_and_closed(path: &Path, on_stall: Stall) -> u64 {
     let closing = db.clone();
     thread::spawn(move || done.send(closing.close()));
     waits.recv_timeout(HANGS).expect("closing hangs").unwrap();
-    let stalls: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    let stalls: u64 = writers
+        .into_iter()
+        .map(|writer| writer.join().unwrap())
+        .sum();
     drop(db);
     wait_until("threads are left", || threads() == 0);
-    assert_eq!(stalls > 0, on_stall == Stall::Fail, "{stalls} writers failed");
+    assert_eq!(
+        stalls > 0,
+        on_stall == Stall::Fail,
+        "{stalls} writers failed"
+    );
     fs::rename(&away, &tables).unwrap();
     let db = open().unwrap();
     let found: usize = (0..WRITERS)

@@ -27,12 +27,13 @@ number() {
     [[ "$1" =~ ^[0-9]+$ ]] || fail "$1 is not a number"
 }
 
-# Builds an example in release and sets a variable of its name to the program.
+# Builds what is asked for, by the profile PROFILE (release), and says where the programs are.
 build() {
-    local out="${CARGO_TARGET_DIR:-$root/target}"
-    ${CARGO:-cargo} build --quiet --release --manifest-path "$root/Cargo.toml" "$@"
-    witness="$out/release/examples/witness"
-    ebbtide="$out/release/ebbtide"
+    local profile="${PROFILE:-release}" out
+    cargo build --quiet --profile "$profile" --manifest-path "$root/Cargo.toml" "$@"
+    out="${CARGO_TARGET_DIR:-$root/target}/${profile/dev/debug}"
+    witness="$out/examples/witness"
+    ebbtide="$out/ebbtide"
 }
 
 # A folder on the usual disk, gone at the end with whatever is mounted in it.

@@ -84,7 +84,9 @@ impl Writer {
                     let from = self.key();
                     let to = format!("{from}~");
                     c.delete_range(from.clone()..to.clone()).unwrap();
-                    self.holds.range_mut(from..to).for_each(|held| *held.1 = None);
+                    self.holds
+                        .range_mut(from..to)
+                        .for_each(|held| *held.1 = None);
                 }
                 60..99 => {
                     let key = self.key();
@@ -186,7 +188,9 @@ impl Taken {
         let count = |path: &str| fs::read_dir(path).unwrap().count();
         let status = fs::read_to_string("/proc/self/status").unwrap();
         // Without the pages of mapped files, which the system takes back as it likes.
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
         Taken {
             memory: kib.unwrap().trim().parse::<u64>().unwrap() << 10,
@@ -231,16 +235,28 @@ fn container(db: &Database, n: u64) -> Container {
 /// Files that are not known by their names, or whose tables no run has. The database rests.
 fn strays(path: &Path, db: &Database) -> Vec<PathBuf> {
     let names = |dir: &Path| {
-        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let entries = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
         entries.filter(|path| path.is_file()).collect::<Vec<_>>()
     };
     let known = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
         name == "LOCK" || name.starts_with("manifest-") && !name.ends_with(".tmp")
     };
-    let mut strays: Vec<_> = names(path).into_iter().filter(|path| !known(path)).collect();
-    let ours = |path: &PathBuf| path.extension().is_some_and(|end| end == "wal" || end == "ring");
-    strays.extend(names(&path.join("wal")).into_iter().filter(|path| !ours(path)));
+    let mut strays: Vec<_> = names(path)
+        .into_iter()
+        .filter(|path| !known(path))
+        .collect();
+    let ours = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|end| end == "wal" || end == "ring")
+    };
+    strays.extend(
+        names(&path.join("wal"))
+            .into_iter()
+            .filter(|path| !ours(path)),
+    );
     let tables = names(&path.join("tables"));
     if tables.len() as u64 != db.stats().tables {
         strays.extend(tables);
@@ -249,7 +265,13 @@ fn strays(path: &Path, db: &Database) -> Vec<PathBuf> {
 }
 
 /// One opening of the database; answers how much was taken meanwhile.
-fn episode(path: &Path, clock: &Fast, writers: &mut [Writer], random: &mut Random, operations: &AtomicU64) -> Taken {
+fn episode(
+    path: &Path,
+    clock: &Fast,
+    writers: &mut [Writer],
+    random: &mut Random,
+    operations: &AtomicU64,
+) -> Taken {
     let db = open(path, clock, random);
     let containers: Vec<Container> = (0..WRITERS).map(|n| container(&db, n)).collect();
     let stop = AtomicBool::new(false);
@@ -304,19 +326,31 @@ fn main() {
     let before = Taken::now();
     let (mut most, mut episodes) = (Taken::default(), 0);
     while clock.0.elapsed().as_secs() < seconds {
-        most = most.most(episode(&path, &clock, &mut writers, &mut random, &operations));
+        most = most.most(episode(
+            &path,
+            &clock,
+            &mut writers,
+            &mut random,
+            &operations,
+        ));
         episodes += 1;
         // Threads that were joined are gone, and with them what they held.
         let began = Instant::now();
         while Taken::now().threads > before.threads || Taken::now().handles > before.handles {
             let now = Taken::now();
-            assert!(began.elapsed() < HANGS, "left behind: {now:?}, before {before:?}");
+            assert!(
+                began.elapsed() < HANGS,
+                "left behind: {now:?}, before {before:?}"
+            );
             sleep(Duration::from_millis(10));
         }
         // The model's own memory counts too: its values, once more than twice.
         let bound = 8 * MEMTABLE as u64 + 2 * CACHE as u64 + (64 << 20);
         assert!(most.memory < bound, "{most:?}, more than {bound}");
-        assert!(most.threads <= before.threads + WRITERS as usize + 3, "{most:?}");
+        assert!(
+            most.threads <= before.threads + WRITERS as usize + 3,
+            "{most:?}"
+        );
         assert!(most.handles <= before.handles + 64, "{most:?}");
     }
     println!(

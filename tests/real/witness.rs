@@ -88,7 +88,9 @@ fn main() -> ExitCode {
         ("check", Some(arguments)) => check(&arguments),
         ("fill", Some(arguments)) => fill(&arguments),
         _ => {
-            eprintln!("witness write DIR TOLD | check DIR TOLD | fill DIR; see the head of its file");
+            eprintln!(
+                "witness write DIR TOLD | check DIR TOLD | fill DIR; see the head of its file"
+            );
             return ExitCode::from(2);
         }
     };
