@@ -7,7 +7,7 @@
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use ebbtide::internals::put_frame;
+use ebbtide::internals::{Reader, put_frame, read_frame};
 use ebbtide::{Database, Error, Options, Result, verify};
 
 /// So small that hundreds are opened in seconds.
@@ -375,91 +375,118 @@ fn reading_only_changes_nothing() {
     assert_eq!(state(dir.path()), before);
 }
 
-/// A manifest with right checksums, whose single edit is this text.
-fn forge(path: &Path, edit: &str) {
-    let mut bytes = b"EBBTIDEM\x01\0\0\0\0\0\0\0".to_vec();
-    put_frame(&mut bytes, edit.as_bytes());
-    fs::write(path, bytes).unwrap();
+/// Rewrites the edits of a database's manifest, with right checksums.
+fn forge(db: &Path, change: impl FnOnce(Vec<String>) -> Vec<String>) {
+    let path = db.join("manifest-000001");
+    let bytes = fs::read(&path).unwrap();
+    let mut reader = Reader::new(&bytes);
+    let mut forged = reader.bytes(16).unwrap().to_vec();
+    let mut edits = vec![];
+    while !reader.is_empty() {
+        let edit = read_frame(&mut reader).unwrap().to_vec();
+        edits.push(String::from_utf8(edit).unwrap());
+    }
+    for edit in change(edits) {
+        put_frame(&mut forged, edit.as_bytes());
+    }
+    fs::write(path, forged).unwrap();
+}
+
+/// Opens a forged database and uses it; the error when it does not open. Nothing outside of it may change.
+fn use_forged(change: impl FnOnce(Vec<String>) -> Vec<String>) -> Result<Vec<String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let (above, victim) = (dir.path().join("above"), dir.path().join("victim"));
+    fs::create_dir(&above).unwrap();
+    let db = above.join("db");
+    make(&db);
+    fs::write(&victim, "victim").unwrap();
+    forge(&db, change);
+    let outcome = open(&db, false).map(|db| {
+        let names = db.containers();
+        for name in &names {
+            drop(
+                db.container(name)
+                    .map(|there| there.put("key", "value").unwrap()),
+            );
+        }
+        let mine = db.container("mine").unwrap();
+        mine.put("key", "value").unwrap();
+        db.compact().unwrap();
+        names.iter().for_each(|name| drop(db.drop_container(name)));
+        db.close().unwrap();
+        names
+    });
+    if let Err(Error::Io { path, .. } | Error::Corruption { path, .. }) = &outcome {
+        assert!(path.starts_with(&db), "{}", path.display());
+    }
+    assert_eq!(fs::read(&victim).unwrap(), b"victim");
+    for found in below(dir.path()) {
+        let ours = found.starts_with(&db) || found == above || found == victim;
+        assert!(ours, "{}", found.display());
+    }
+    outcome
 }
 
 #[test]
 fn a_folder_that_was_made_up_leads_to_nothing_outside() {
-    let edits = [
-        // Names that are paths, of everything that has a name.
-        r#"{"number":1,"mark":0,"changes":[{"create_container":CONTAINER}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"create_container":CONTAINER},{"add_run":[1,{"id":1,"placed":"off","tables":[{"id":"../../victim","len":6,"crc":0}]}]}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"create_container":CONTAINER},{"add_run":[1,{"id":1,"placed":"off","tables":[{"id":7,"name":"../../victim","len":6,"crc":0}]}]}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"log":"../../victim"}]}"#,
-        // Numbers behind which there are none.
-        r#"{"number":18446744073709551615,"mark":0,"changes":[]}"#,
-        r#"{"number":1,"mark":18446744073709551615,"changes":[]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"log":18446744073709551615}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"used":{"seq":18446744073709551615,"table":1,"run":1,"container":1}}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"used":{"seq":1,"table":18446744073709551615,"run":1,"container":1}}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"used":{"seq":1,"table":1,"run":18446744073709551615,"container":1}}]}"#,
-        r#"{"number":1,"mark":0,"changes":[{"used":{"seq":1,"table":1,"run":1,"container":4294967295}}]}"#,
-    ];
-    let mut opened = 0;
     for name in ["../../victim", "/etc/passwd", "..", "nul\\u0000"] {
-        for edit in edits {
-            let dir = tempfile::tempdir().unwrap();
-            let (db, victim) = (dir.path().join("above/db"), dir.path().join("victim"));
-            fs::create_dir_all(db.join("wal")).unwrap();
-            fs::create_dir(db.join("tables")).unwrap();
-            fs::write(&victim, "victim").unwrap();
-            let container = format!(
-                r#"{{"id":1,"name":"{name}","created":1,"compression":"none","settings":{}}}"#,
-                settings()
-            );
-            forge(
-                &db.join("manifest-000001"),
-                &edit.replace("CONTAINER", &container),
-            );
-            let outside = state(dir.path());
-            match open(&db, false) {
-                Ok(db) => {
-                    opened += 1;
-                    for name in db.containers() {
-                        drop(db.container(&name).map(|there| there.put("key", "value")));
-                        drop(db.drop_container(&name));
-                    }
-                    let _ = db
-                        .container("mine")
-                        .and_then(|mine| mine.put("key", "value"));
-                    db.flush().unwrap();
-                    db.close().unwrap();
-                }
-                Err(error) => assert!(
-                    error.is_corruption() || matches!(error, Error::ClockBehind { .. }),
-                    "{edit}: {error}"
-                ),
-            }
-            assert_eq!(fs::read(&victim).unwrap(), b"victim");
-            let inside = |path: &PathBuf| path.starts_with(dir.path().join("above"));
-            let outside: Vec<_> = outside.into_keys().filter(|path| !inside(path)).collect();
-            let now: Vec<_> = below(dir.path())
-                .into_iter()
-                .filter(|path| !inside(path))
-                .collect();
-            assert_eq!(now, outside);
+        let renamed = |edits: Vec<String>| {
+            let (from, to) = (r#""name":"items""#, format!(r#""name":"{name}""#));
+            assert!(edits.iter().any(|edit| edit.contains(from)), "{edits:?}");
+            edits.iter().map(|edit| edit.replace(from, &to)).collect()
+        };
+        let names = use_forged(renamed).unwrap();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+    let most = u64::MAX;
+    let used = |seq: u64, table: u64, run: u64, container: u32| {
+        format!(r#"{{"used":{{"seq":{seq},"table":{table},"run":{run},"container":{container}}}}}"#)
+    };
+    let table = |id: &str| {
+        format!(
+            r#"{{"add_run":[1,{{"id":99,"placed":"off","tables":[{{"id":{id},"name":"../../victim","len":6,"crc":0}}]}}]}}"#
+        )
+    };
+    for change in [
+        // Tables and segments that are paths.
+        table(r#""../../victim""#),
+        table("77"),
+        r#"{"log":"../../victim"}"#.into(),
+        // Numbers behind which there are none.
+        table(&most.to_string()),
+        format!(r#"{{"log":{most}}}"#),
+        used(most, 1, 1, 1),
+        used(1, most, 1, 1),
+        used(1, 1, most, 1),
+        used(1, 1, 1, u32::MAX),
+    ] {
+        let added = |mut edits: Vec<String>| {
+            let number = edits.len() as u64 + first_number(&edits[0]);
+            edits.push(format!(
+                r#"{{"number":{number},"mark":0,"changes":[{change}]}}"#
+            ));
+            edits
+        };
+        match use_forged(added) {
+            Err(Error::Corruption { .. } | Error::Io { .. }) => {}
+            Err(error) => panic!("{change}: {error}"),
+            Ok(_) => panic!("{change}: opened"),
         }
     }
-    assert!(
-        opened >= 3,
-        "{opened}: what was forged is not even a manifest"
-    );
+    let late = |edits: Vec<String>| {
+        let number = edits.len() as u64 + first_number(&edits[0]);
+        let edit = format!(r#"{{"number":{number},"mark":{most},"changes":[]}}"#);
+        edits.into_iter().chain([edit]).collect()
+    };
+    let error = use_forged(late).err().unwrap();
+    assert!(matches!(error, Error::ClockBehind { .. }), "{error}");
 }
 
-/// As a new container has them.
-fn settings() -> String {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Database::open(dir.path()).unwrap();
-    db.container("any").unwrap();
-    db.close().unwrap();
-    let text = fs::read(dir.path().join("manifest-000001")).unwrap();
-    let text = String::from_utf8_lossy(&text);
-    let at = text.find(r#""settings":"#).unwrap() + r#""settings":"#.len();
-    text[at..=at + text[at..].find('}').unwrap()].to_owned()
+/// The number of an edit.
+fn first_number(edit: &str) -> u64 {
+    let (_, rest) = edit.split_once(r#""number":"#).unwrap();
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+    rest[..end].parse().unwrap()
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn blocked_and_closed(path: &Path, on_stall: Stall) -> u64 {
     let db = open().unwrap();
     let found: usize = (0..WRITERS)
         .map(|writer| db.container(format!("items-{writer}")).unwrap())
-        .map(|items| items.iter().map(|item| item.unwrap()).count())
+        .map(|items| items.iter().inspect(|item| assert!(item.is_ok())).count())
         .sum();
     let acknowledged = count();
     assert!(
