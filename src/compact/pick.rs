@@ -40,7 +40,7 @@ const JOB_SHARE: f64 = 20.0;
 const GARBAGE_SHARE: f64 = 0.08;
 /// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
 /// memory and log hold more than that anyway.
-const GARBAGE_OF_MEMTABLE: f64 = 0.5;
+const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
 const EXPIRED_WORTH: f64 = 0.5;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
