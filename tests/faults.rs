@@ -10,12 +10,11 @@
 //! `EBBTIDE_STRIDE` says how many operations are passed over between two that fail (default 29; 1 is all of them).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{
     Batch, Container, Database, DefaultTtl, Durability, ManualClock, Options, Result, Ttl,
 };
@@ -166,7 +165,7 @@ fn no_failure_of_the_file_system_loses_or_revives_anything() {
     let (sim, ..) = one_life(0, None);
     let operations = sim.operations();
     let stride: u64 = std::env::var("EBBTIDE_STRIDE").map_or(29, |text| text.parse().unwrap());
-    for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+    for kind in [Fault::Full, Fault::Io] {
         for lasting in [false, true] {
             for at in (1..operations).step_by(stride as usize) {
                 let what = format!("{kind:?} at {at}, lasting {lasting}");
@@ -245,7 +244,7 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
     open(&whole, &clock).unwrap().close().unwrap();
     let (mut refused, mut came_through) = (0, 0);
     for at in sim.operations() + 1..=whole.operations() {
-        for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+        for kind in [Fault::Full, Fault::Io] {
             let sim = sim.kill();
             sim.fail(FaultPlan {
                 at,

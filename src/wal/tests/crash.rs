@@ -79,14 +79,14 @@ fn every_failure_at_every_operation_leaves_what_was_promised() {
                 .unwrap();
             for at in world(5).operations() + 1..=whole.operations() {
                 for (kind, lasting) in [
-                    (io::ErrorKind::Other, true),
-                    (io::ErrorKind::StorageFull, false),
+                    (Fault::Io, true),
+                    (Fault::Full, false),
                 ] {
                     let sim = world(5);
                     sim.fail(FaultPlan { at, kind, lasting });
                     let mut history = History::default();
                     let failed = history.run(&sim, &options(ring), frames).is_err();
-                    let what = format!("ring {ring:?}, operation {at}, {kind}, failed {failed}");
+                    let what = format!("ring {ring:?}, operation {at}, {kind:?}, failed {failed}");
                     history.check(&sim.kill(), history.segments.len(), &what);
                     for seed in 0..4 {
                         let cut = sim.power_cut(at * 10 + seed);
