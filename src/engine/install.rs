@@ -10,7 +10,9 @@ use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
 use crate::table::FinishedTable;
 use crate::types::{Seq, TableId, Timestamp, file_name};
-use crate::version::{Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, Version};
+use crate::version::{
+    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, Version,
+};
 
 impl Engine {
     pub(super) fn remove_tables(&self, tables: &[TableId]) {

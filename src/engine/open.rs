@@ -28,7 +28,9 @@ use crate::options::{Background, Options};
 use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
-use crate::version::{Catalogue, Change, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
+use crate::version::{
+    Catalogue, Change, Manifest, Pins, Placed, Run, Version, load, unnamed_tables,
+};
 use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, replay};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
@@ -479,7 +481,9 @@ fn write_anew(
         }
         // With its name the manifest counts, durably or not, and so does the chain; without, neither is needed, and on a
         // full disk each try would leave another one.
-        Err(error) if !matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) => Err(error),
+        Err(error) if !matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) => {
+            Err(error)
+        }
         Err(error) => {
             remove_chain(fs.as_ref(), &wal_dir, first);
             if !error.is_full() || found.manifest_number == 0 || found.started_at_mark {

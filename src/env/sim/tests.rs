@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::hash::hash_key;
 
 const FULL: io::ErrorKind = io::ErrorKind::StorageFull;
 
@@ -268,7 +269,11 @@ fn after_a_failed_sync(seed: u64, then: FailedSync) -> [Vec<u8>; 3] {
     let read = |sim: &Sim| sim.read(&path("a")).unwrap();
     let (now, killed) = (read(&sim), read(&sim.kill()));
     file.sync().unwrap();
-    [now, killed, read(&sim.power_cut_with(Survivors::Everything))]
+    [
+        now,
+        killed,
+        read(&sim.power_cut_with(Survivors::Everything)),
+    ]
 }
 
 #[test]
@@ -396,4 +401,66 @@ fn one_seed_makes_one_history() {
         (bytes.collect::<Vec<_>>(), names)
     };
     assert_eq!(history(), history());
+}
+
+/// One call after another, by chance, on names of a few; what each answers, and what is there in the end.
+fn what_a_program_sees(fs: &dyn Fs, dir: &Path, seed: u64) -> Vec<String> {
+    let (mut random, mut seen) = (Random(seed), vec![]);
+    let mut files: BTreeMap<u64, Box<dyn File>> = BTreeMap::new();
+    let told = |done: Result<String>| match done {
+        Ok(text) => text,
+        Err(Error::Io {
+            operation, source, ..
+        }) => format!("{operation}: {:?}", source.kind()),
+        Err(error) => error.to_string(),
+    };
+    for _ in 0..120 {
+        let (a, b) = (random.below(4), random.below(4));
+        let at = 1 + random.below(3_000);
+        let (from, to) = (dir.join(format!("f{a}")), dir.join(format!("f{b}")));
+        let file = files.get(&a);
+        let unit = |done: Result<()>| done.map(|()| String::new());
+        let done = match (random.below(14), file) {
+            (0 | 1, _) => fs.create(&from).map(|file| drop(files.insert(a, file))),
+            (2, _) => fs.open(&from).map(|file| drop(files.insert(a, file))),
+            (3 | 4, Some(file)) => file.write_at(at, &[a as u8 + 1; 700]),
+            (5, Some(file)) => file.truncate(at),
+            (6, Some(file)) => file.allocate(at),
+            (7, Some(file)) => file.reserve(at).and_then(|()| file.sync()),
+            (8, _) if a != b => fs.rename(&from, &to),
+            (9, _) => fs.remove(&from),
+            (10, _) => fs.hard_link(&from, &to),
+            (11, _) => fs.create_dir_all(&dir.join("sub")),
+            (12, _) => fs.remove_dir(&dir.join("sub")),
+            _ => fs.sync_dir(dir),
+        };
+        seen.push(told(unit(done)));
+        let bytes = fs
+            .read(&from)
+            .map(|bytes| format!("{:x}", hash_key(&bytes)));
+        let len = fs.len(&to).map(|len| format!("{len:?}"));
+        let mut names = fs.list(dir).unwrap();
+        names.sort();
+        seen.extend([told(bytes), told(len), names.join(" ")]);
+        seen.extend(
+            files
+                .get(&a)
+                .map(|file| told(file.len().map(|len| len.to_string()))),
+        );
+    }
+    seen
+}
+
+// As long as nothing fails and no power is cut, nobody can tell it from the machine's own.
+#[test]
+fn a_program_sees_what_it_sees_on_the_disk() {
+    for seed in 0..60 {
+        let folder = tempfile::tempdir().unwrap();
+        let real = what_a_program_sees(&crate::env::Disk, folder.path(), seed);
+        let simulated = what_a_program_sees(&world(seed), Path::new("/db"), seed);
+        for (step, (simulated, real)) in simulated.iter().zip(&real).enumerate() {
+            assert_eq!(simulated, real, "seed {seed}, {step}");
+        }
+        assert_eq!(simulated.len(), real.len());
+    }
 }

@@ -246,8 +246,9 @@ pub(super) struct FileState {
     pub(super) steps: Vec<Step>,
     /// A failed sync was the end of some steps: until it is evicted, `now` shows what no step leads to.
     lost: bool,
-    /// Bytes that count against the capacity.
+    /// Bytes that count against the capacity, now and after a power cut.
     pub(super) reserved: u64,
+    durably_reserved: u64,
     /// Of a ring, what the system has written to the disk of its own accord.
     pub(super) written_back: Option<Vec<u8>>,
     /// Open handles; a file without a name lives as long as it has one.
@@ -271,6 +272,7 @@ impl FileState {
         for step in self.steps.drain(..) {
             step.carry_out(&mut self.durable);
         }
+        self.durably_reserved = self.reserved;
     }
 
     pub(super) fn fail_to_sync(&mut self, then: FailedSync, random: &mut Random) {
@@ -601,7 +603,7 @@ impl World {
             if let Some(written_back) = &mut file.written_back {
                 written_back.clone_from(&file.now);
             }
-            file.reserved = file.now.len() as u64;
+            file.reserved = file.durably_reserved.max(file.now.len() as u64);
         }
     }
 }

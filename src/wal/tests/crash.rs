@@ -78,10 +78,7 @@ fn every_failure_at_every_operation_leaves_what_was_promised() {
                 .run(&whole, &options(ring), frames)
                 .unwrap();
             for at in world(5).operations() + 1..=whole.operations() {
-                for (kind, lasting) in [
-                    (Fault::Io, true),
-                    (Fault::Full, false),
-                ] {
+                for (kind, lasting) in [(Fault::Io, true), (Fault::Full, false)] {
                     let sim = world(5);
                     sim.fail(FaultPlan { at, kind, lasting });
                     let mut history = History::default();
