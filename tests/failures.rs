@@ -48,16 +48,19 @@ fn makes_table(call: &Call<'_>) -> bool {
     call.operation == "create" && call.path.starts_with("/db/tables")
 }
 
+/// How many items [`short_lived`] writes: more than a log takes.
+const SHORT: usize = 200;
+
 /// A container of which everything in tables expires after five seconds.
 fn short_lived(db: &Database) -> Container {
     let c = db.container("short").unwrap();
     c.set_default_ttl(DefaultTtl::After(Duration::from_secs(5)))
         .unwrap();
-    for n in 0..20u32 {
-        c.put(n.to_be_bytes(), [7; 500]).unwrap();
+    for n in 0..SHORT as u32 {
+        c.put(n.to_be_bytes(), [7; 1_000]).unwrap();
     }
     db.flush().unwrap();
-    assert!(c.stats().disk_bytes > 10_000);
+    assert!(c.stats().disk_bytes > 1_000 * SHORT as u64);
     c
 }
 
@@ -99,7 +102,7 @@ fn a_failed_sync_of_the_log_ends_writing_but_neither_reading_nor_reclaiming() {
             assert!(error.to_string().contains("reopen"), "{error}");
         }
         assert_eq!(c.get("k").unwrap().unwrap(), "synced");
-        assert_eq!(short.iter().count(), 20);
+        assert_eq!(short.iter().count(), SHORT);
         clock.advance(Duration::from_secs(60));
         while db.step().unwrap_or(false) {}
         assert_eq!(
@@ -180,7 +183,7 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
         let db = stepped(&sim, &clock);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), 10, "what only the log holds is read");
-        assert_eq!(db.container("short").unwrap().iter().count(), 20);
+        assert_eq!(db.container("short").unwrap().iter().count(), SHORT);
         for write in [c.put("k", "v"), db.sync(), db.flush()] {
             assert!(write.unwrap_err().is_full());
         }
@@ -264,7 +267,7 @@ fn a_failed_checkpoint_leaves_nothing() {
         if done.is_ok() {
             // Where a link fails, a copy is made; so it may be whole although something failed.
             let copy = options(&sim, &clock).stepped().open("/copies/one").unwrap();
-            assert_eq!(copy.container("short").unwrap().iter().count(), 20);
+            assert_eq!(copy.container("short").unwrap().iter().count(), SHORT);
             copy.close().unwrap();
             for folder in ["tables", "wal", ""] {
                 let folder = Path::new("/copies/one").join(folder);
@@ -305,7 +308,7 @@ fn a_database_is_not_written_to_before_its_folder_is_durable() {
             at: sim.operations() + 2 * at,
             ..plan(&sim, Fault::Io, false)
         };
-        sim.fail_where(plan, |call| {
+        sim.fail_where(plan, move |call| {
             call.operation == "sync" && !call.path.starts_with(path)
         });
         drop(open(&sim));

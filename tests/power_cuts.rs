@@ -292,7 +292,7 @@ fn figure(what: &str, count: &Count) {
 fn power_may_be_cut_before_every_call() {
     let count = Arc::new(Count::default());
     let plan = Plan {
-        stride: env("EBBTIDE_STRIDE", 41),
+        stride: env("EBBTIDE_STRIDE", 149),
         subsets: env("EBBTIDE_SUBSETS", 2),
         again: env("EBBTIDE_AGAIN", 40),
         seed: env("EBBTIDE_SEED", 1),

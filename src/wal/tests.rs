@@ -12,7 +12,7 @@ use super::frame::{HEADER_LEN, Position};
 use super::replay::SegmentSummary;
 use super::segments::SegmentInfo;
 use super::*;
-use crate::env::{Disk, Fault, FaultPlan, Fs, Sim};
+use crate::env::{Disk, FailedSync, Fault, FaultPlan, Fs, Sim};
 use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
 
@@ -290,9 +290,9 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
         let end = append(&mut appender, 0).unwrap();
         log.sync_to(end).unwrap();
-        // Create, allocate and the header are done, the frame is not.
+        // The file is looked for, created, allocated and has its header; the frame is not written.
         sim.fail(FaultPlan {
-            at: sim.operations() + 4,
+            at: sim.operations() + 5,
             kind: Fault::Full,
             lasting: false,
         });
