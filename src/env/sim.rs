@@ -5,6 +5,7 @@
 //!
 //! A crash makes a new [`Sim`]; handles and locks of the old one go on in the old one and are not seen in the new.
 
+mod fault;
 mod world;
 
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use self::world::{
-    Does, FileId, Filter, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused,
-};
+use self::fault::{Does, Filter};
+use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
 use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
 use crate::error::{Error, Result};
 
-pub use self::world::{Call, FailedSync, Fault, FaultPlan, Survivors};
+pub use self::fault::{Call, Fault, FaultPlan};
+pub use self::world::{FailedSync, Survivors};
 
 /// Is told of each call before it is done.
 type Watcher = Arc<dyn Fn(&Sim, &Call<'_>) + Send + Sync>;
