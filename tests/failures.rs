@@ -293,7 +293,7 @@ fn a_failed_checkpoint_leaves_nothing() {
         .unwrap();
     assert_eq!(
         copy.container("short").unwrap().iter().count(),
-        20,
+        SHORT,
         "its name is durable"
     );
 }

@@ -438,13 +438,16 @@ fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<Cont
     }
 }
 
+/// A chain of log segments, to be shared and to be written.
+type Chain = (Arc<Log>, Appender);
+
 /// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
 /// is not named. On a full disk: the error in place of the chain, and the old manifest.
 fn write_anew(
     path: &Path,
     options: &Options,
     found: &mut Recovered,
-) -> Result<(Result<(Arc<Log>, Appender)>, Manifest)> {
+) -> Result<(Result<Chain>, Manifest)> {
     let fs = &options.fs;
     let (tables_dir, wal_dir) = (
         path.join(file_name::TABLES_DIR),
@@ -498,11 +501,7 @@ fn write_anew(
 }
 
 /// A new chain of log segments that holds what the memtables hold, durably.
-fn begin_chain(
-    options: &Options,
-    wal_dir: &Path,
-    found: &Recovered,
-) -> Result<(Arc<Log>, Appender)> {
+fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<Chain> {
     let head = FrameHead {
         kind: FrameKind::Relog,
         first_seq: found.last_seq,
@@ -522,7 +521,7 @@ fn relog_all<'a>(
     first_segment: u64,
     head: &FrameHead,
     states: impl IntoIterator<Item = &'a Arc<ContainerState>>,
-) -> Result<(Arc<Log>, Appender)> {
+) -> Result<Chain> {
     let log_options = LogOptions {
         segment_bytes: options.segment_len(),
         ring_bytes: Some(options.ring_len()),
