@@ -1,13 +1,12 @@
 //! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
 
 const START: u64 = 1_800_000_000_000;
@@ -254,7 +253,7 @@ fn a_flush_that_fails_to_trim_the_log_keeps_its_tables() {
         }
         db.sync().unwrap();
         let before = sim.operations();
-        let (at, kind) = (before + fail_at, ErrorKind::Other);
+        let (at, kind) = (before + fail_at, Fault::Io);
         sim.fail(FaultPlan {
             at,
             kind,
@@ -327,7 +326,7 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
         n += 1;
     }
     for fail_at in 1..3 {
-        let (at, kind) = (sim.operations() + fail_at, ErrorKind::StorageFull);
+        let (at, kind) = (sim.operations() + fail_at, Fault::Full);
         sim.fail(FaultPlan {
             at,
             kind,

@@ -102,6 +102,16 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<()> {
     write_zeros(file, size, len)
 }
 
+/// Reserves blocks up to `len`, behind the file's end too.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, 0, len)) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+        done => done.map_err(io::Error::from),
+    }
+}
+
 /// What is left where a file system cannot reserve blocks: to write them.
 fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
     let zeros = [0; 16 << 10];
@@ -175,6 +185,11 @@ impl File for DiskFile {
 
     fn allocate(&self, len: u64) -> Result<()> {
         self.named("allocate", allocate(&self.file, len))
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn reserve(&self, len: u64) -> Result<()> {
+        self.named("reserve room in", reserve(&self.file, len))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

@@ -4,11 +4,12 @@
 //! removed, linked) after [`Fs::sync_dir`] of that folder. Everything else may be lost by a power cut, in any order and
 //! in part. Errors carry operation and path.
 
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A file that is being written.
 pub trait File: Send + Sync {
@@ -23,6 +24,12 @@ pub trait File: Send + Sync {
     fn sync(&self) -> Result<()>;
     /// Reserves room so that writes below `len` cannot fail for want of it; the file's size becomes at least `len`.
     fn allocate(&self, len: u64) -> Result<()>;
+    /// As [`File::allocate`], but the file's size stays. A hint: it may do nothing where the system cannot, and nothing
+    /// is durable by it. Setting the file's size gives the room back.
+    fn reserve(&self, len: u64) -> Result<()> {
+        let _ = len;
+        Ok(())
+    }
     /// Sets the file's size.
     fn truncate(&self, len: u64) -> Result<()>;
     /// The file's size in bytes.
@@ -103,4 +110,31 @@ pub trait Fs: Send + Sync {
     fn allocated(&self, path: &Path) -> Result<u64>;
     /// The room on the file system of `path`.
     fn room(&self, path: &Path) -> Result<Room>;
+}
+
+/// Creates a folder, and those above it that are missing, durably.
+pub fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
+    if fs.is_dir(path) {
+        return Ok(());
+    }
+    create_folder(fs, above(path))?;
+    fs.create_dir_all(path)?;
+    // One that is found later is taken for durable.
+    sync_name(fs, path).inspect_err(|_| drop(fs.remove_dir(path)))
+}
+
+/// Makes the name of a file or folder durable, where the folder above it allows that.
+pub fn sync_name(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.sync_dir(above(path)) {
+        // Some folders may be written to but not opened; then the name is as durable as the system makes it.
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+fn above(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }

@@ -5,7 +5,6 @@
 mod crash;
 mod damage;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::frame::{HEADER_LEN, Position};
 use super::replay::SegmentSummary;
 use super::segments::SegmentInfo;
 use super::*;
-use crate::env::{Disk, FaultPlan, Fs, Sim};
+use crate::env::{Disk, FailedSync, Fault, FaultPlan, Fs, Sim};
 use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
 
@@ -291,10 +290,10 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
         let end = append(&mut appender, 0).unwrap();
         log.sync_to(end).unwrap();
-        // Create, allocate and the header are done, the frame is not.
+        // The file is looked for, created, allocated and has its header; the frame is not written.
         sim.fail(FaultPlan {
-            at: sim.operations() + 4,
-            kind: io::ErrorKind::StorageFull,
+            at: sim.operations() + 5,
+            kind: Fault::Full,
             lasting: false,
         });
         assert!(append(&mut appender, 13).unwrap_err().is_full());
@@ -331,7 +330,7 @@ fn a_failed_sync_is_final() {
         log.drain().unwrap();
         sim.fail(FaultPlan {
             at: 0,
-            kind: io::ErrorKind::Other,
+            kind: Fault::Io,
             lasting: false,
         });
         assert!(matches!(log.sync_to(second), Err(Error::Io { .. })));
