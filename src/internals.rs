@@ -12,6 +12,12 @@ pub use crate::types::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::version::{Catalogue, parse as parse_manifest};
 pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
 
+/// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
+pub mod pieces {
+    pub use crate::table::{Footer, Index, Layout, Trailer, build_filter, may_contain};
+    pub use crate::wal::{Encoder, SegmentHeader, decode_frame};
+}
+
 /// The policy of merging and reclaiming: what `examples/policy.rs` simulates.
 pub mod policy {
     pub use crate::compact::{
