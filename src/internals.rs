@@ -2,7 +2,7 @@
 
 pub use crate::batch::{Op, Ops, Relogged, WriteTtl, relogged};
 pub use crate::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
-pub use crate::env::{Disk, FaultPlan, Fs, Sim};
+pub use crate::env::{Disk, FaultPlan, File, Fs, Lock, LockKind, Ring, Room, Sim};
 pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
 pub use crate::hash::hash_key;
 pub use crate::merge::{Cursor, Position, Seek};

@@ -416,6 +416,43 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
     assert_eq!(db.container("b").unwrap().stats().disk_bytes, 0);
 }
 
+// A rewrite that takes one table of a run leaves the others, and these may hold what a record of its own hides.
+#[test]
+fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let db = options(&sim, &clock)
+        .memtable_bytes(64 << 10)
+        .max_runs(20)
+        .reclaim_within(Duration::from_secs(10))
+        .reclaim_strict(true)
+        .stepped()
+        .open(PATH)
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let long = Ttl::After(Duration::from_secs(30 * 86_400));
+    let short = Ttl::After(Duration::from_secs(60));
+    let key = |prefix: char, n: u32| format!("{prefix}{n:0>60}");
+    // A run of several tables: in the first of them much will expire, in the last nothing.
+    for n in 0..80 {
+        let ttl = [long, short][n as usize % 2];
+        c.put_with_ttl(key('a', n), [1; 60], ttl).unwrap();
+        c.put_with_ttl(key('z', n), [1; 60], long).unwrap();
+    }
+    db.flush().unwrap();
+    for n in 60..80 {
+        c.put_with_ttl(key('z', n), [2; 60], short).unwrap();
+    }
+    db.flush().unwrap();
+    clock.advance(Duration::from_secs(75));
+    let merges = db.stats().merges;
+    comes_to_rest(&db);
+    assert!(db.stats().merges > merges, "{}", db.describe());
+    for n in 60..80 {
+        assert_eq!(c.get(key('z', n)).unwrap(), None, "{}", db.describe());
+    }
+}
+
 // The log is given back, too, when nothing is left of the containers that held it.
 #[test]
 fn a_dropped_container_holds_no_log() {

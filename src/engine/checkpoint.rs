@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::engine::core::Engine;
+use crate::engine::open::create_folder;
 use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::types::file_name;
@@ -27,6 +28,7 @@ impl Engine {
                 "one that does not exist or is empty",
             ));
         }
+        create_folder(fs, to)?;
         let (tables, wal) = (to.join(file_name::TABLES_DIR), to.join(file_name::WAL_DIR));
         fs.create_dir_all(&tables)?;
         fs.create_dir_all(&wal)?;

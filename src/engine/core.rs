@@ -173,6 +173,9 @@ impl Engine {
                 cause: Arc::new(failure.clone()),
             });
         }
+        if let Some(failure) = self.log.as_ref().and_then(|log| log.failure()) {
+            return Err(failure);
+        }
         match self.hiccup.lock().take() {
             Some(error) => Err(error),
             None => Ok(()),

@@ -171,8 +171,8 @@ impl Engine {
     }
 }
 
-/// Creates the database's folder, durably where the folder above it allows that.
-fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
+/// Creates a database's folder, durably where the folder above it allows that.
+pub(super) fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
     if fs.is_dir(path) {
         return Ok(());
     }

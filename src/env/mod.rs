@@ -9,7 +9,7 @@ mod sim;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
-pub use fs::{File, Fs, Lock, LockKind, Ring};
+pub use fs::{File, Fs, Lock, LockKind, Ring, Room};
 pub use process::{DeviceReads, lower_priority};
 pub use sim::{FaultPlan, Sim};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};
