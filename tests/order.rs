@@ -129,20 +129,95 @@ fn a_flush_names_no_log_segment_that_was_begun_beside_it() {
     let fs = Watched::new(Sim::new(1));
     let (db, c) = open(&fs, Durability::Buffered);
     c.put("flushed", "v").unwrap();
-    fs.once("create", ".table", {
-        let c = c.clone();
-        // More than a segment has left.
-        move || c.put("beside", vec![7; 300_000]).unwrap()
+    let survivors = Arc::new(Mutex::new(vec![]));
+    let mut edited = None;
+    fs.before({
+        let (c, sim, survivors) = (c.clone(), fs.sim.clone(), survivors.clone());
+        move |call, path| {
+            let name = path.to_string_lossy();
+            match edited {
+                // More than a segment has left.
+                None if call == "create" && name.ends_with(".table") => {
+                    c.put("beside", vec![7; 300_000]).unwrap();
+                    edited = Some(false);
+                }
+                Some(false) if call == "sync" && name.contains("manifest-") => edited = Some(true),
+                Some(true) => {
+                    let mut survivors = survivors.lock().unwrap();
+                    if survivors.is_empty() {
+                        survivors.extend((0..CUTS).map(|cut| sim.power_cut(cut)));
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        }
     });
     db.flush().unwrap();
-    for cut in 0..CUTS {
-        assert!(
-            reopened(&fs.sim.power_cut(cut), "/db")
-                .1
-                .contains("flushed")
-                .unwrap()
-        );
+    let survivors = survivors.lock().unwrap();
+    assert!(!survivors.is_empty());
+    for sim in &*survivors {
+        assert!(reopened(sim, "/db").1.contains("flushed").unwrap());
     }
+}
+
+// Two memtables wait to be flushed, and only the first is: the log keeps what the second needs.
+#[test]
+fn a_flush_lets_go_of_no_log_that_another_memtable_needs() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    (0..3u8).for_each(|n| c.put([n], [n; 12_000]).unwrap());
+    assert!(db.step().unwrap(), "one of them is flushed");
+    assert_eq!(reopened(&fs.sim.kill(), "/db").1.iter().count(), 3);
+}
+
+// What is in tables was judged when it came there, and is not taken back into memory to be judged again.
+#[test]
+fn what_is_flushed_is_not_replayed() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, a) = open(&fs, Durability::Buffered);
+    let b = db.container("b").unwrap();
+    // It holds the log.
+    b.put("k", "v").unwrap();
+    (0..3u8).for_each(|n| a.put([n], [n; 12_000]).unwrap());
+    while db.step().unwrap() {}
+    let (db, a) = reopened(&fs.sim.kill(), "/db");
+    assert!(a.stats().disk_bytes > 24_000, "{}", db.describe());
+    assert!(a.stats().memtable_bytes < 24_000, "{}", db.describe());
+    assert!(db.container("b").unwrap().contains("k").unwrap());
+}
+
+// A crash may leave the manifest before the one that counts.
+#[test]
+fn an_older_manifest_counts_for_nothing() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Sync);
+    let manifest = |sim: &Sim| {
+        let names = sim.list(Path::new("/db")).unwrap();
+        let mut names = names.iter().filter(|name| name.starts_with("manifest-"));
+        Path::new("/db").join(names.next().unwrap())
+    };
+    let (older, bytes) = (manifest(&fs.sim), fs.sim.read(&manifest(&fs.sim)).unwrap());
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    drop((db, c));
+    let sim = fs.sim.kill();
+    let _ = reopened(&sim, "/db");
+    let sim = sim.kill();
+    sim.create(&older).unwrap().write_at(0, &bytes).unwrap();
+    let (_db, c) = reopened(&sim, "/db");
+    assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
+    assert_eq!(sim.len(&older).unwrap(), None, "it is removed");
+}
+
+// A snapshot sees the writes up to a number, so a number is given once.
+#[test]
+fn a_change_of_the_default_takes_a_number() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let snapshot = db.snapshot();
+    c.put("k", "v").unwrap();
+    assert_eq!(snapshot.container("c").unwrap().get("k").unwrap(), None);
 }
 
 // What a recovery has logged again may be all that there is of it.
