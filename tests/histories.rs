@@ -312,6 +312,37 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     db.flush().unwrap();
 }
 
+// Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
+// acknowledged.
+#[test]
+fn a_manifest_does_not_lose_its_end_unnoticed() {
+    let sim = Sim::new(1);
+    let (db, clock) = stepped(&sim);
+    let c = db.container("c").unwrap();
+    let path = newest(&sim, PATH, "manifest-");
+    let len = || sim.len(Path::new(&path)).unwrap().unwrap();
+    let before = len();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let within = before + (len() - before) / 2;
+    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    let damaged = sim.kill();
+    let file = damaged.open(Path::new(&path)).unwrap();
+    file.write_at(within, &[0xaa; 4]).unwrap();
+    let error = options(&damaged, &clock).open(PATH).err().unwrap();
+    assert!(
+        error.is_corruption(),
+        "no frame of the log knows of the edits behind it: {error}"
+    );
+    c.put("k", "v").unwrap();
+    let cut = sim.kill();
+    cut.open(Path::new(&path))
+        .unwrap()
+        .truncate(before)
+        .unwrap();
+    let error = options(&cut, &clock).open(PATH).err().unwrap();
+    assert!(error.is_corruption(), "a frame of the log does: {error}");
+}
+
 // No room for a new manifest is no reason to end: the old one grows on.
 #[test]
 fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
