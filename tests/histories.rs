@@ -308,6 +308,8 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     file.write_at(file.len().unwrap(), b"torn").unwrap();
     drop(file);
     let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+    let left = sim.len(Path::new(&next)).unwrap();
+    assert!(left.is_some(), "the lost edit may have named it");
     db.container("c").unwrap().put("k", "w").unwrap();
     db.flush().unwrap();
 }
