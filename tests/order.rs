@@ -8,7 +8,7 @@ mod watched;
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -366,6 +366,35 @@ fn a_read_takes_the_clock_before_the_settings() {
     }));
     assert!(c.contains("k").unwrap());
     assert!(clock.act.lock().unwrap().is_none());
+}
+
+// A flush leaves of a key the newest version alone: whoever had the number first, and then that picture, would miss it.
+// More readers than cores, so that many are stopped just there.
+#[test]
+fn a_read_takes_the_picture_before_the_number() {
+    let db = options(Sim::new(1)).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put("k", "v").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if !c.contains("k").unwrap() {
+                        stop.store(true, Ordering::Relaxed);
+                        panic!("it was always there");
+                    }
+                }
+            });
+        }
+        for _ in 0..300 {
+            c.put("k", "v").unwrap();
+            c.put("k", "w").unwrap();
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// A clock on which a millisecond passes with every look at it.
