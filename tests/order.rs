@@ -377,7 +377,7 @@ fn a_read_takes_the_picture_before_the_number() {
     c.put("k", "v").unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..12 {
+        for _ in 0..8 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     if !c.contains("k").unwrap() {
@@ -387,7 +387,7 @@ fn a_read_takes_the_picture_before_the_number() {
                 }
             });
         }
-        for _ in 0..300 {
+        for _ in 0..100 {
             c.put("k", "v").unwrap();
             c.put("k", "w").unwrap();
             db.flush().unwrap();
