@@ -331,6 +331,33 @@ fn a_large_value_is_read_only_by_who_asks_for_it() {
     }
 }
 
+/// Goal: an extent that leads out of the data is damage, whatever it says. Method: extents that a block could hold under a
+/// right checksum.
+#[test]
+fn a_large_value_lies_in_the_data() {
+    let records = [put(b"a", 1, 100, ItemTtl::Absent, &[7; 40_000])];
+    let (bytes, finished) = build(1, &records, options(4096, Compression::None));
+    let table = open(bytes, &finished, None).unwrap();
+    let end = finished.len;
+    for (number, offset, stored_len) in [
+        (0, end - 5, 20),
+        (0, end, 0),
+        (0, table.footer.filter_at, 1),
+        (0, u64::MAX, 1),
+        (0, 1, u64::MAX),
+        (1, 0, 40_000),
+    ] {
+        let error = table.stored_value(&Extent {
+            number,
+            offset,
+            stored_len,
+            codec: Codec::Raw,
+            crc: 0,
+        });
+        assert!(error.unwrap_err().is_corruption());
+    }
+}
+
 /// Goal: unpacked bytes are the file's own, and keep it alive.
 #[test]
 fn values_are_handed_out_without_a_copy() {
