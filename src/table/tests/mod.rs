@@ -15,6 +15,8 @@ use crate::expiry::{DefaultMillis, Settings};
 use crate::hash::hash_key;
 use crate::record::{Head, Header, Kind};
 use crate::table::TableOptions;
+use crate::table::block::Extent;
+use crate::table::codec::Codec;
 use crate::table::verify::TableReport;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
 use crate::types::{Compression, ContainerId, ItemTtl, Seq, TableId, Timestamp};
