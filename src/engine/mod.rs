@@ -25,8 +25,8 @@ mod jobs;
 mod reclaim;
 mod background;
 mod report;
-mod checkpoint;
 mod open;
+mod checkpoint;
 
 pub use core::Engine;
 pub use read::{Found, Reader, Scan};

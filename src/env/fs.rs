@@ -12,6 +12,7 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 
 /// A file that is being written.
+#[allow(clippy::len_without_is_empty)]
 pub trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file where needed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;

@@ -373,6 +373,34 @@ fn a_full_disk_refuses_one_append_and_takes_it_later() {
     }
 }
 
+/// Goal: what is not drained yet is not written over. Method: a frame that would take the ring's room to one byte less than
+/// there is, to the last byte, and by one byte more.
+#[test]
+fn a_ring_is_filled_to_its_last_byte_and_not_beyond() {
+    for total in [1_023, 1_024, 1_025] {
+        let sim = world(17);
+        let (_, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
+        let mut payloads: Vec<Vec<u8>> = vec![];
+        let mut take = |len: usize| {
+            let payload = vec![payloads.len() as u8 + 1; len];
+            let end = appender.append(&head(0), &payload, PayloadCrc::of(&payload));
+            payloads.push(payload);
+            end.unwrap().0 as usize
+        };
+        let first = take(300);
+        let second = take(300);
+        let around = second - first - 300;
+        assert_eq!(take(total - second - around), total);
+        let mut shown = vec![];
+        replay(&sim.kill(), dir(), 1, &mut |frame| {
+            shown.push(frame.payload.to_vec());
+            Ok(())
+        })
+        .unwrap();
+        assert!(shown == payloads, "{} frames are whole", shown.len());
+    }
+}
+
 #[test]
 fn segments_of_another_version_or_place_are_refused() {
     let sim = world(13);
