@@ -71,6 +71,10 @@ pub trait Engine: Send + Sync {
     fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Shows key and value of the first live items from a key on, which is not empty; `most` of them at the most.
     fn scan(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()>;
+    /// Sees to it that all puts so far survive a killed process, where they would not without it.
+    fn persist(&self) -> Result<()> {
+        Ok(())
+    }
     /// Makes a run of what is in memory; a tree has nothing to do.
     fn flush(&self) -> Result<()>;
     /// The engine's own full compaction, if it has one.

@@ -1,47 +1,60 @@
 //! redb, as its users keep data with lifetimes in it: when an item expires stands in front of its value, and gets and scans
 //! look at it. A program would delete what has expired by a sweep of its own; there is none here.
 //!
-//! Every put is a transaction of its own, and so is every get and scan. redb knows two durabilities: `Immediate` syncs, and
-//! `None` keeps a commit in the process until a later one syncs, which a killed process would lose. Unless puts are to
-//! survive a power cut, it is given a file whose sync does nothing, so that `Immediate` means what the others promise: a
-//! put is done when the system has it. It has no compression.
+//! Every put is a transaction of its own, and so is every get and scan. Its durabilities are `Immediate`, which syncs, and
+//! `None`, which keeps a commit in the process until a later one syncs. There is nothing between, so that puts that are to
+//! survive a killed process only are `None` here, but for one in each second, which is `Immediate`: a killed process loses
+//! up to a second. It has no compression.
 
-use std::fs::OpenOptions;
-use std::io;
-use std::ops::Bound;
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use redb::backends::FileBackend;
-use redb::{BackendError, Database, ReadableDatabase, StorageBackend, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 
 use super::{Config, Engine, Life, Own, See, stamped};
 use crate::Result;
+
+/// What a killed process loses at the most.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 const ITEMS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("items");
 
 struct Redb {
     db: Database,
+    /// `None`: every put syncs.
+    synced: Option<Mutex<Instant>>,
 }
 
 pub fn open(folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let file = FileBackend::new(options.open(folder.join("items.redb"))?)?;
     let mut builder = Database::builder();
     builder.set_cache_size(config.cache_bytes as usize);
-    let db = match config.sync {
-        true => builder.create_with_backend(file)?,
-        false => builder.create_with_backend(Unsynced(file))?,
-    };
+    let db = builder.create(folder.join("items.redb"))?;
     let txn = db.begin_write()?;
     txn.open_table(ITEMS)?;
     txn.commit()?;
-    Ok(Box::new(Redb { db }))
+    let synced = (!config.sync).then(|| Mutex::new(Instant::now()));
+    Ok(Box::new(Redb { db, synced }))
+}
+
+impl Redb {
+    fn durability(&self) -> Durability {
+        let Some(synced) = &self.synced else {
+            return Durability::Immediate;
+        };
+        let mut synced = synced.lock().expect("no thread panicked");
+        if synced.elapsed() < SYNC_INTERVAL {
+            return Durability::None;
+        }
+        *synced = Instant::now();
+        Durability::Immediate
+    }
 }
 
 impl Engine for Redb {
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
-        let txn = self.db.begin_write()?;
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(self.durability())?;
         {
             let mut items = txn.open_table(ITEMS)?;
             let mut stored = items.insert_reserve(key, stamped::length(value))?;
@@ -75,6 +88,10 @@ impl Engine for Redb {
         Ok(())
     }
 
+    fn persist(&self) -> Result<()> {
+        Ok(self.db.begin_write()?.commit()?)
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -89,62 +106,6 @@ impl Engine for Redb {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
+        self.persist()
     }
 }
-
-/// A file that leaves it to the system when it is synced.
-#[derive(Debug)]
-struct Unsynced(FileBackend);
-
-impl StorageBackend for Unsynced {
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
-
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.0.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.0.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.0.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.0.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<()> {
-        self.0.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Locked<bool> {
-        self.0.query_lock_range(start, end)
-    }
-}
-
-type Locked<T> = std::result::Result<T, BackendError>;

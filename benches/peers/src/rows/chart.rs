@@ -14,7 +14,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::Outcome;
-use super::table::{Group, Line, title};
+use super::table::{Group, Line, amount, title};
 use crate::Result;
 use crate::chart::{Area, GRID, INK, WIDTH, color, font};
 use crate::engines::Kind;
@@ -42,19 +42,27 @@ pub fn draw(outcomes: &[Outcome], svg: &Path) -> Result<()> {
     Ok(())
 }
 
+fn lines(group: &Group<'_>) -> Vec<Line> {
+    let mut lines = group.lines();
+    lines.retain(|(row, _)| row.is_compared());
+    lines
+}
+
 fn line_height(peers: usize) -> u32 {
     BAR_HEIGHT * peers as u32 + GAP
 }
 
 fn height(group: &Group<'_>) -> u32 {
-    HEAD_HEIGHT + line_height(group.peers().len()) * group.lines().len() as u32 + FOOT
+    HEAD_HEIGHT + line_height(group.peers().len()) * lines(group).len() as u32 + FOOT
 }
 
-/// A logarithmic scale over all ratios, and 1.
+/// A logarithmic scale over all ratios and 1. Bars of what lies beyond [`WORTH`] end there, and only the figure tells.
 struct Scale {
     least: f64,
     most: f64,
 }
+
+const WORTH: std::ops::RangeInclusive<f64> = 0.1..=50.0;
 
 impl Scale {
     fn of(ratios: impl Iterator<Item = f64>) -> Scale {
@@ -63,19 +71,20 @@ impl Scale {
             most: 2.0,
         };
         ratios.fold(start, |scale, ratio| Scale {
-            least: scale.least.min(ratio),
-            most: scale.most.max(ratio),
+            least: scale.least.min(ratio).max(*WORTH.start()),
+            most: scale.most.max(ratio).min(*WORTH.end()),
         })
     }
 
     fn place(&self, ratio: f64) -> i32 {
         let share = (ratio / self.least).ln() / (self.most / self.least).ln();
-        BARS.start + (share * f64::from(BARS.end - BARS.start)) as i32
+        let width = f64::from(BARS.end - BARS.start);
+        BARS.start + (share.clamp(0.0, 1.0) * width) as i32
     }
 }
 
 fn draw_group(area: &Area<'_>, group: &Group<'_>) -> Result<()> {
-    let (lines, peers) = (group.lines(), group.peers());
+    let (lines, peers) = (lines(group), group.peers());
     let ratios = |line: Line| {
         peers
             .iter()
@@ -149,7 +158,7 @@ fn draw_line(
         area.draw(&Rectangle::new(corners, color(*peer).filled()))?;
         let right = font(10).pos(Pos::new(HPos::Left, VPos::Center));
         let place = (one.max(end) + 4, top + bar / 2);
-        area.draw(&Text::new(format!("{ratio:.1}"), place, right))?;
+        area.draw(&Text::new(amount(ratio), place, right))?;
     }
     Ok(())
 }

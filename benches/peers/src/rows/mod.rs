@@ -151,6 +151,11 @@ impl Row {
         matches!(self, Row::Compact | Row::Reopen)
     }
 
+    /// Whether engines are compared by it: a full compaction is not the same work for each.
+    pub fn is_compared(self) -> bool {
+        self != Row::Compact
+    }
+
     /// The operation that a number below 100 stands for.
     fn operation(self, percent: u64) -> Operation {
         match self {

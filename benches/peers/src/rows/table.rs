@@ -71,8 +71,11 @@ impl<'a> Group<'a> {
         self.spread(line, kind, of).map(|spread| spread.median)
     }
 
-    /// How many times as fast as a peer Ebbtide is, by the medians.
+    /// How many times as fast as a peer Ebbtide is, by the medians; `None` where that says nothing.
     pub fn ratio(&self, line: Line, peer: Kind) -> Option<f64> {
+        if !line.0.is_compared() {
+            return None;
+        }
         let own = self.median(line, Kind::Ebbtide, Outcome::rate)?;
         Some(own / self.median(line, peer, Outcome::rate)?)
     }
