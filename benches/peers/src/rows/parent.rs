@@ -59,6 +59,11 @@ impl Plan {
 
 /// Works them all; how much went wrong.
 pub fn work(plan: &Plan) -> Result<u64> {
+    let unfit = |kind: &&Kind| !(kind.is_there() && kind.takes_any_order());
+    if let Some(unfit) = plan.engines.iter().find(unfit) {
+        let name = unfit.name();
+        return Err(format!("{name} was not built, or needs keys that ascend with time").into());
+    }
     fs::create_dir_all(&plan.out)?;
     fs::create_dir_all(&plan.scratch)?;
     let mut lines = File::create(plan.file())?;
@@ -111,7 +116,7 @@ fn folder_of(round: &Path, engine: Kind, row: Row) -> Result<PathBuf> {
 
 fn headline(outcome: &Outcome) -> String {
     let figure = match outcome.order.row.is_timed() {
-        true => format!("{:.3} s", outcome.seconds),
+        true => format!("{} ms", amount(outcome.seconds * 1e3)),
         false => format!("{}/s", amount(outcome.rate())),
     };
     match outcome.answers.faults() {

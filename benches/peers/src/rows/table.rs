@@ -106,7 +106,7 @@ pub fn amount(number: f64) -> String {
     let digits = match scaled {
         n if n >= 99.95 => 0,
         n if n >= 9.995 => 1,
-        n if n >= 1.0 => 2,
+        n if n >= 0.9995 => 2,
         _ => 3,
     };
     format!("{scaled:.digits$}{unit}")
@@ -152,10 +152,10 @@ fn rates(text: &mut String, group: &Group<'_>) -> std::fmt::Result {
     head(text, "operations a second", &columns)?;
     for line in group.lines() {
         let of: fn(&Outcome) -> f64 = match line.0.is_timed() {
-            true => |outcome| outcome.seconds,
+            true => |outcome| outcome.seconds * 1e3,
             false => Outcome::rate,
         };
-        let unit = if line.0.is_timed() { ", seconds" } else { "" };
+        let unit = if line.0.is_timed() { ", ms" } else { "" };
         write!(text, "| {}{unit} ", title(line))?;
         for kind in group.engines() {
             match group.spread(line, kind, of) {
@@ -208,7 +208,7 @@ fn latencies(text: &mut String, group: &Group<'_>) -> std::fmt::Result {
 type Expense = (&'static str, Row, fn(&Outcome) -> f64);
 
 const EXPENSES: [Expense; 10] = [
-    ("opening after the compaction, s", Row::Get, |o| {
+    ("opening after the compaction, ms", Row::Get, |o| {
         o.open_seconds
     }),
     ("disk after the fill, MiB", Row::Fill, |o| {
