@@ -209,7 +209,7 @@ type Expense = (&'static str, Row, fn(&Outcome) -> f64);
 
 const EXPENSES: [Expense; 10] = [
     ("opening after the compaction, ms", Row::Get, |o| {
-        o.open_seconds
+        o.open_seconds * 1e3
     }),
     ("disk after the fill, MiB", Row::Fill, |o| {
         o.disk_bytes as f64 / MIB
