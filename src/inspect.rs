@@ -6,9 +6,8 @@ use std::sync::Arc;
 use crate::env::{Disk, Fs, LockKind};
 use crate::error::{Error, Result};
 use crate::table::BlockCache;
-use crate::types::ContainerId;
-use crate::types::file_name;
-use crate::version::{Loaded, Pins, Placed, TableRecord, load};
+use crate::types::{ContainerId, Reads, file_name};
+use crate::version::{Loaded, Pins, Placed, TableRecord, TableSpace, load};
 use crate::wal::replay;
 
 /// What [`verify`] found.
@@ -108,16 +107,14 @@ impl Check<'_> {
     }
 
     fn table(&mut self, container: ContainerId, record: TableRecord) {
-        let cache = Arc::new(BlockCache::new(0));
-        let dir = self.path.join(file_name::TABLES_DIR);
-        let placed = Placed::open(
-            self.fs,
-            &dir,
-            container,
-            record,
-            &cache,
-            &Arc::new(Pins::default()),
-        );
+        let space = TableSpace {
+            fs: self.fs,
+            dir: &self.path.join(file_name::TABLES_DIR),
+            cache: &Arc::new(BlockCache::new(0)),
+            pins: &Arc::new(Pins::default()),
+            reads: Reads::Pread,
+        };
+        let placed = Placed::open(&space, container, record);
         match placed.and_then(|placed| placed.table.verify()) {
             Ok(report) => self.report.records += report.records,
             Err(error) => self.report.faults.push(error),

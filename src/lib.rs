@@ -75,7 +75,7 @@ pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use inspect::{VerifyReport, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
-pub use types::{Compression, DefaultTtl, Ttl};
+pub use types::{Compression, DefaultTtl, Reads, Ttl};
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 use crate::error::{Error, Result};
-use crate::types::{Compression, DefaultTtl};
+use crate::types::{Compression, DefaultTtl, Reads};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,7 @@ pub struct Options {
     pub(crate) on_stall: Stall,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read_only: bool,
+    pub(crate) reads: Reads,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
@@ -103,6 +104,7 @@ impl Options {
             on_stall: Stall::Wait,
             clock: Arc::new(SystemClock),
             read_only: false,
+            reads: Reads::Map,
             fs: Arc::new(Disk),
             background: Background::Threads,
             block_bytes: 4 << 10,
@@ -130,7 +132,8 @@ impl Options {
         self
     }
 
-    /// Bytes of memory for decompressed blocks; uncompressed ones are read where the system caches them. Default 256 MiB.
+    /// Bytes of memory for decompressed blocks, and under [`Reads::Pread`] for all blocks; else uncompressed ones are read
+    /// where the system caches them. Default 256 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
@@ -208,6 +211,12 @@ impl Options {
     /// Whether to open without writing anything, not even a repair, beside other read-only opens. Default false.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// How the bytes of tables come into memory. Default: [`Reads::Map`].
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = reads;
         self
     }
 

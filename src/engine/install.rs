@@ -10,7 +10,9 @@ use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
 use crate::table::FinishedTable;
 use crate::types::{Seq, TableId, Timestamp, file_name};
-use crate::version::{Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, Version};
+use crate::version::{
+    Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
+};
 
 impl Engine {
     pub(super) fn remove_tables(&self, tables: &[TableId]) {
@@ -231,21 +233,20 @@ impl Engine {
     }
 
     fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {
-        let tables_dir = self.tables_dir();
+        let space = TableSpace {
+            fs: self.fs.as_ref(),
+            dir: &self.tables_dir(),
+            cache: &self.cache,
+            pins: &self.pins,
+            reads: self.options.reads,
+        };
         let open = |table: &FinishedTable| {
             let record = TableRecord {
                 id: table.id,
                 len: table.len,
                 crc: table.crc,
             };
-            Placed::open(
-                self.fs.as_ref(),
-                &tables_dir,
-                job.container,
-                record,
-                &self.cache,
-                &self.pins,
-            )
+            Placed::open(&space, job.container, record)
         };
         let applied = applied(job);
         let runs = outputs.iter().map(|output| {

@@ -24,7 +24,9 @@ use crate::options::{Background, Options};
 use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
-use crate::version::{Catalogue, Manifest, Pins, Placed, Run, Version, load, unnamed_tables};
+use crate::version::{
+    Catalogue, Manifest, Pins, Placed, Run, TableSpace, Version, load, unnamed_tables,
+};
 use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, replay};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
@@ -227,7 +229,14 @@ fn recover(
         });
     };
     let mut catalogue = loaded.catalogue;
-    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins, pool)?;
+    let space = TableSpace {
+        fs,
+        dir: &tables_dir,
+        cache,
+        pins,
+        reads: options.reads,
+    };
+    let states = open_containers(&space, &catalogue, pool)?;
     let mut last_seq = catalogue.used;
     for state in states.values() {
         let highest = state
@@ -316,18 +325,15 @@ fn free_table(fs: &Arc<dyn Fs>, tables_dir: &Path) -> Result<u64> {
 }
 
 fn open_containers(
-    fs: &dyn Fs,
-    tables_dir: &Path,
+    space: &TableSpace<'_>,
     catalogue: &Catalogue,
-    cache: &Arc<BlockCache>,
-    pins: &Arc<Pins>,
     pool: &Arc<Pool>,
 ) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
     let mut states = BTreeMap::new();
     for record in catalogue.containers.values() {
         let mut runs = vec![];
         for run in &record.runs {
-            let placed = |table| Placed::open(fs, tables_dir, record.id, table, cache, pins);
+            let placed = |table| Placed::open(space, record.id, table);
             let tables = run
                 .tables
                 .iter()

@@ -8,8 +8,8 @@ mod process;
 mod sim;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
-pub use disk::Disk;
-pub use fs::{File, Fs, Lock, LockKind, Ring};
+pub use disk::{Disk, fault_in};
+pub use fs::{File, Fs, Lock, LockKind, ReadAt, Ring};
 pub use process::{DeviceReads, lower_priority};
 pub use sim::{FaultPlan, Sim};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

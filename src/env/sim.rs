@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
-use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
+use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use crate::error::{Error, Result};
 
 pub use self::world::FaultPlan;
@@ -202,6 +202,18 @@ impl File for SimFile {
     }
 }
 
+impl ReadAt for SimFile {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.act("read", |world| {
+            let bytes = &world.file(self.id).now;
+            match bytes.get(offset as usize..(offset as usize).saturating_add(len)) {
+                Some(part) => Ok(Bytes::copy_from_slice(part)),
+                None => refused(io::ErrorKind::UnexpectedEof),
+            }
+        })
+    }
+}
+
 struct SimRing {
     file: SimFile,
     len: usize,
@@ -335,6 +347,13 @@ impl Fs for Sim {
         self.act("map", path, |world| {
             let id = world.file_at(path)?;
             Ok(Bytes::copy_from_slice(&world.file(id).now))
+        })
+    }
+
+    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
+        self.act("open", path, |world| {
+            let id = world.file_at(path)?;
+            Ok(Box::new(self.handle(world, id, path)) as Box<dyn ReadAt>)
         })
     }
 

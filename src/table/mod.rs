@@ -46,7 +46,7 @@ mod verify;
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use cursor::RunCursor;
-pub use format::TableMeta;
+pub use format::{Source, TableMeta};
 pub use reader::{Expected, Found, Table, table_of};
 pub use statistics::{Collector, Sampled, Statistics};
 

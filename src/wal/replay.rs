@@ -119,7 +119,7 @@ pub fn replay(
     Ok(walk.out)
 }
 
-/// A segment's file, mapped: of the room that was reserved, only what holds frames is read.
+/// A segment's file.
 struct Loaded {
     header: SegmentHeader,
     path: PathBuf,
@@ -152,7 +152,8 @@ impl Folder<'_> {
     fn bytes(&self, number: u64) -> Result<Option<Bytes>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
-            Some(_) => self.fs.map(&path).map(Some),
+            // Not by a map: a device that fails while a database is opened is an error.
+            Some(_) => Ok(Some(self.fs.read(&path)?.into())),
             None => Ok(None),
         }
     }
