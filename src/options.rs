@@ -71,6 +71,7 @@ pub struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
+    pub(crate) scrub_within: Option<Duration>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
@@ -105,6 +106,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             read_only: false,
             reads: Reads::Map,
+            scrub_within: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
             block_bytes: 4 << 10,
@@ -217,6 +219,14 @@ impl Options {
     /// How the bytes of tables come into memory. Default: [`Reads::Map`].
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = reads;
+        self
+    }
+
+    /// Within what time every table is read and checked once, in the background, with what [`Options::background_rate`]
+    /// leaves. Damage stands in `Stats::damage`, and is the error of the next merge that needs the table. Default `None`:
+    /// never; a month is usual.
+    pub fn scrub_within(mut self, time: Option<Duration>) -> Self {
+        self.scrub_within = time;
         self
     }
 

@@ -215,12 +215,21 @@ pub mod file_name {
     pub const WAL_DIR: &str = "wal";
     /// The folder of tables.
     pub const TABLES_DIR: &str = "tables";
+    /// The folder of the manifest's copy.
+    pub const COPY_DIR: &str = "copy";
+    /// The folder of what a repair put aside.
+    pub const LOST_DIR: &str = "lost";
     /// Ends the name of a file that is not whole yet.
     pub const TEMPORARY: &str = ".tmp";
 
     /// `manifest-000042`
     pub fn manifest(number: u64) -> String {
         format!("manifest-{number:06}")
+    }
+
+    /// `000042.manifest`, inside [`COPY_DIR`]: the copy of a manifest.
+    pub fn copy(number: u64) -> String {
+        format!("{number:06}.manifest")
     }
 
     /// `000042.wal`, inside [`WAL_DIR`].
@@ -236,6 +245,11 @@ pub mod file_name {
     /// The number in a manifest's name.
     pub fn parse_manifest(name: &str) -> Option<u64> {
         number(name.strip_prefix("manifest-")?)
+    }
+
+    /// The number in the name of a manifest's copy.
+    pub fn parse_copy(name: &str) -> Option<u64> {
+        number(name.strip_suffix(".manifest")?)
     }
 
     /// The number in a segment's name.
@@ -280,6 +294,7 @@ mod tests {
         );
         assert_eq!(file_name::parse_segment("1234567.wal"), Some(1_234_567));
         assert_eq!(file_name::parse_manifest(&file_name::manifest(0)), Some(0));
+        assert_eq!(file_name::parse_copy(&file_name::copy(9)), Some(9));
         for foreign in [
             "7.table",
             "+00007.table",

@@ -114,6 +114,7 @@ impl Engine {
     fn merge_round(&self) -> Result<Duration> {
         self.remove_some();
         while self.merge_step()? {}
+        let scrub = self.scrub_some()?.unwrap_or(TICK);
         let removal = self.remove_some().unwrap_or(TICK);
         let now = self.clock.read().settled;
         let due = self
@@ -122,7 +123,7 @@ impl Engine {
             .filter_map(|state| self.next_due(state))
             .min();
         let merge = due.map_or(TICK, |due| Duration::from_millis(due.since(now).max(1)));
-        Ok(merge.min(removal).min(TICK))
+        Ok(merge.min(removal).min(scrub).min(TICK))
     }
 
     /// Syncs the log once an interval; when writers ask for it, drains the log and prepares its next segment.
@@ -148,7 +149,9 @@ impl Engine {
     /// One piece of background work; false when none is due.
     pub fn step(&self) -> Result<bool> {
         self.check_writable()?;
-        Ok(self.flush_step()? || self.merge_step()?)
+        let done = self.flush_step()? || self.merge_step()?;
+        self.scrub_some()?;
+        Ok(done)
     }
 
     /// Flushes one memtable that is full or holds what is long dead, or trims the log. A container whose flush fails does

@@ -25,17 +25,20 @@ use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Manifest, Pins, Placed, Run, TableSpace, Version, load, unnamed_tables,
+    Catalogue, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, load, unnamed_tables,
 };
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, replay};
+use crate::wal::{
+    Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, salvage,
+};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 /// What was found on disk, before anything is written.
-struct Recovered {
-    catalogue: Catalogue,
-    manifest_number: u64,
+pub(super) struct Recovered {
+    pub(super) catalogue: Catalogue,
+    /// No manifest in the folder has a higher one.
+    pub(super) manifest_number: u64,
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
@@ -118,6 +121,7 @@ impl Engine {
             manifest: Mutex::new(manifest),
             snapshots: Arc::default(),
             unflushed: AtomicUsize::new(unflushed),
+            scrub: Mutex::default(),
             flushing: Mutex::new(()),
             merging: Mutex::new(()),
             busy: Mutex::default(),
@@ -228,7 +232,6 @@ fn recover(
             started_at_mark,
         });
     };
-    let mut catalogue = loaded.catalogue;
     let space = TableSpace {
         fs,
         dir: &tables_dir,
@@ -236,7 +239,22 @@ fn recover(
         pins,
         reads: options.reads,
     };
-    let states = open_containers(&space, &catalogue, pool)?;
+    match bring_in(path, options, &loaded, &space, pool)? {
+        (found, None) => Ok(found),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// Brings in what a catalogue names: its tables, and the log behind them, up to its damage if there is any.
+pub(super) fn bring_in(
+    path: &Path,
+    options: &Options,
+    loaded: &Loaded,
+    space: &TableSpace<'_>,
+    pool: &Arc<Pool>,
+) -> Result<(Recovered, Option<Error>)> {
+    let mut catalogue = loaded.catalogue.clone();
+    let states = open_containers(space, &catalogue, pool)?;
     let mut last_seq = catalogue.used;
     for state in states.values() {
         let highest = state
@@ -248,27 +266,20 @@ fn recover(
             .max();
         last_seq = last_seq.max(highest.unwrap_or_default());
     }
-    let replayed = replay_into(fs, &wal_dir, &catalogue, &states)?;
-    catalogue.mark = catalogue.mark.max(replayed.mark);
-    if replayed.edit > catalogue.edit {
-        let what = format!(
-            "it ends at edit {}, but the log has seen edit {}",
-            catalogue.edit, replayed.edit
-        );
+    let wal_dir = path.join(file_name::WAL_DIR);
+    let (replayed, damage) = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    if damage.is_none() {
         let manifest = path.join(file_name::manifest(loaded.number));
-        return Err(Error::corruption(
-            &manifest,
-            fs.len(&manifest)?.unwrap_or(0),
-            what,
-        ));
+        loaded.reaches(space.fs, &manifest, replayed.edit)?;
     }
+    catalogue.mark = catalogue.mark.max(replayed.mark);
     let (clock, started_at_mark) = SettledClock::start(
         options.clock.clone(),
         options.max_clock_skew,
         catalogue.mark,
         options.clock_behind,
     )?;
-    Ok(Recovered {
+    let found = Recovered {
         manifest_number: loaded.number,
         torn: loaded.torn,
         states,
@@ -277,7 +288,8 @@ fn recover(
         clock,
         started_at_mark,
         catalogue,
-    })
+    };
+    Ok((found, damage))
 }
 
 /// A folder without a manifest is a new database, or one whose first open was cut off: then nothing is in it yet.
@@ -357,8 +369,8 @@ fn replay_into(
     wal_dir: &Path,
     catalogue: &Catalogue,
     states: &BTreeMap<ContainerId, Arc<ContainerState>>,
-) -> Result<Replayed> {
-    replay(fs, wal_dir, catalogue.log, &mut |frame| {
+) -> Result<(Replayed, Option<Error>)> {
+    salvage(fs, wal_dir, catalogue.log, &mut |frame| {
         let malformed = |what| frame.corruption(&what);
         match frame.head.kind {
             FrameKind::Batch => {
@@ -414,7 +426,7 @@ fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<Cont
 
 /// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
 /// is not named.
-fn write_anew(
+pub(super) fn write_anew(
     path: &Path,
     options: &Options,
     found: &mut Recovered,
@@ -509,6 +521,15 @@ fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) -> Result<(
         let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
         if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
             fs.remove(&path.join(name))?;
+        }
+    }
+    let copy_dir = path.join(file_name::COPY_DIR);
+    if fs.is_dir(&copy_dir) {
+        for name in fs.list(&copy_dir)? {
+            let old = file_name::parse_copy(&name).is_some_and(|number| number != manifest);
+            if old || name.ends_with(file_name::TEMPORARY) {
+                fs.remove(&copy_dir.join(name))?;
+            }
         }
     }
     if found.torn {

@@ -174,6 +174,13 @@ impl Table {
         &self.statistics.inputs
     }
 
+    /// What is read from now on is checked again, though it was before: for those who write it anew, under a checksum that
+    /// would fit whatever became of it meanwhile.
+    pub fn recheck(&self) {
+        let words = self.checked.iter();
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     /// How many blocks were ever read through this handle.
     pub fn blocks_read(&self) -> u64 {
         let blocks = self.statistics.blocks;

@@ -39,6 +39,11 @@ pub struct TableReport {
 impl Table {
     /// Reads and checks everything; the first fault is the error.
     pub fn verify(&self) -> Result<TableReport> {
+        self.verify_paced(&mut |_| Ok(()))
+    }
+
+    /// As [`Table::verify`]; `spend` is told of the bytes as they are read, and may end it.
+    pub fn verify_paced(&self, spend: &mut dyn FnMut(u64) -> Result<()>) -> Result<TableReport> {
         let Footer {
             filter_at,
             index_at,
@@ -67,7 +72,9 @@ impl Table {
             page_census: Census::default(),
         };
         for number in 0..self.index()?.len() {
+            let before = walk.at;
             walk.block(number)?;
+            spend(walk.at - before)?;
         }
         walk.finish()
     }

@@ -13,6 +13,11 @@
 //! another failure of a write, or of a sync, nobody knows what is durable: the error is latched, nothing more is
 //! committed, and nothing that the failed edit named may be removed. A new manifest that fails before it has its name is
 //! none.
+//!
+//! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
+//! same bytes lies in a folder of its own, for a repair to go by. It begins before its manifest does and takes each edit
+//! after it, before the edit is acknowledged: so it knows all that anything relied on. Opening never reads it. When it
+//! cannot be written it is removed, and a new one comes with the next manifest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +36,7 @@ const HEADER_LEN: usize = 16;
 const ROLL_BYTES: u64 = 1 << 20;
 
 /// What a manifest on disk says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// The sum of its edits.
     pub catalogue: Catalogue,
@@ -39,6 +44,18 @@ pub struct Loaded {
     pub number: u64,
     /// It ends in bytes that are no edit: an append was cut off.
     pub torn: bool,
+}
+
+impl Loaded {
+    /// The file at `path` says all, if the log has seen no edit beyond `seen`.
+    pub fn reaches(&self, fs: &dyn Fs, path: &Path, seen: u64) -> Result<()> {
+        let edit = self.catalogue.edit;
+        if seen <= edit {
+            return Ok(());
+        }
+        let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
+        Err(Error::corruption(path, fs.len(path)?.unwrap_or(0), what))
+    }
 }
 
 /// Reads the manifest that counts; `None` when the folder has none.
@@ -58,6 +75,54 @@ pub fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<Loaded>> {
         number,
         torn,
     }))
+}
+
+/// A manifest or a copy of one, whatever it is worth.
+pub struct Witness {
+    /// The file.
+    pub path: PathBuf,
+    /// The number in its name.
+    pub number: u64,
+    /// It is a copy.
+    pub is_copy: bool,
+    /// What it says.
+    pub loaded: Result<Loaded>,
+}
+
+/// All manifests and copies in a folder: manifests first, the highest number first.
+pub fn witnesses(fs: &dyn Fs, dir: &Path) -> Result<Vec<Witness>> {
+    let mut found = vec![];
+    let copy_dir = dir.join(file_name::COPY_DIR);
+    type Parse = fn(&str) -> Option<u64>;
+    for (folder, number_of) in [
+        (dir, file_name::parse_manifest as Parse),
+        (&copy_dir, file_name::parse_copy as Parse),
+    ] {
+        if !fs.is_dir(folder) {
+            continue;
+        }
+        let mut numbered: Vec<(u64, String)> = fs
+            .list(folder)?
+            .into_iter()
+            .filter_map(|name| Some((number_of(&name)?, name)))
+            .collect();
+        numbered.sort();
+        for (number, name) in numbered.into_iter().rev() {
+            let path = folder.join(name);
+            let parsed = fs.read(&path).and_then(|bytes| parse(&path, &bytes));
+            found.push(Witness {
+                number,
+                is_copy: folder != dir,
+                loaded: parsed.map(|(catalogue, torn)| Loaded {
+                    catalogue,
+                    number,
+                    torn,
+                }),
+                path,
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// The sum of the edits in a manifest's bytes, and whether they end in a torn tail.
@@ -117,6 +182,7 @@ pub struct Manifest {
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
+    copy: Option<Box<dyn File>>,
     /// A write or a sync failed: what is durable is unknown.
     uncertain: Option<Error>,
     catalogue: Catalogue,
@@ -130,14 +196,15 @@ impl Manifest {
         number: u64,
         catalogue: Catalogue,
     ) -> Result<Manifest> {
-        let (file, len) = write_whole(fs.as_ref(), dir, number, &catalogue)?;
+        let written = write_both(fs.as_ref(), dir, number, &catalogue)?;
         Ok(Manifest {
             fs,
             dir: dir.into(),
             number,
-            file,
-            len,
-            first_len: len,
+            file: written.file,
+            copy: written.copy,
+            len: written.len,
+            first_len: written.len,
             uncertain: None,
             catalogue,
         })
@@ -196,6 +263,15 @@ impl Manifest {
         self.file
             .sync()
             .inspect_err(|error| self.uncertain = Some(error.clone()))?;
+        let append = |copy: &dyn File| copy.write_at(self.len, &frame).and_then(|()| copy.sync());
+        if self
+            .copy
+            .as_deref()
+            .is_some_and(|copy| append(copy).is_err())
+        {
+            self.copy = None;
+            remove_copy(self.fs.as_ref(), &self.dir, self.number);
+        }
         self.len += frame.len() as u64;
         self.catalogue = next;
         Ok(())
@@ -204,45 +280,49 @@ impl Manifest {
     fn roll(&mut self, next: Catalogue) -> Result<()> {
         let (fs, number) = (self.fs.as_ref(), self.number + 1);
         let path = self.dir.join(file_name::manifest(number));
-        let written = write_whole(fs, &self.dir, number, &next);
-        let (file, len) = written.inspect_err(|error| {
+        let written = write_both(fs, &self.dir, number, &next).inspect_err(|error| {
             // With its name it counts, durably or not; without, nothing has happened.
             if !matches!(fs.len(&path), Ok(None)) {
                 self.uncertain = Some(error.clone());
             }
         })?;
         let old = self.dir.join(file_name::manifest(self.number));
-        (
-            self.number,
-            self.file,
-            self.len,
-            self.first_len,
-            self.catalogue,
-        ) = (number, file, len, len, next);
-        // Left behind, it is only a few kilobytes, and the next open removes it.
-        let _ = self.fs.remove(&old);
+        // Left behind, they are only a few kilobytes, and the next open removes them.
+        let _ = fs.remove(&old);
+        let _ = fs.remove(&copy_path(&self.dir, self.number));
+        (self.number, self.catalogue) = (number, next);
+        (self.file, self.copy) = (written.file, written.copy);
+        (self.len, self.first_len) = (written.len, written.len);
         Ok(())
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file and of its copy.
     pub fn len(&self) -> u64 {
-        self.len
+        self.len * if self.copy.is_some() { 2 } else { 1 }
     }
 }
 
-/// Writes a whole manifest under its name, durably.
-pub fn write_whole(
-    fs: &dyn Fs,
-    dir: &Path,
-    number: u64,
-    catalogue: &Catalogue,
-) -> Result<(Box<dyn File>, u64)> {
-    let name = file_name::manifest(number);
-    let path = dir.join(&name);
-    let temporary = dir.join(name + file_name::TEMPORARY);
-    if fs.len(&temporary)?.is_some() {
-        fs.remove(&temporary)?;
+/// Where the copy of a manifest lies.
+pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(file_name::COPY_DIR).join(file_name::copy(number))
+}
+
+/// Durably as far as that can be had: a copy that stayed behind would not know of later edits.
+fn remove_copy(fs: &dyn Fs, dir: &Path, number: u64) {
+    if fs.remove(&copy_path(dir, number)).is_ok() {
+        let _ = fs.sync_dir(&dir.join(file_name::COPY_DIR));
     }
+}
+
+/// A manifest and its copy, just written.
+pub struct Written {
+    file: Box<dyn File>,
+    copy: Option<Box<dyn File>>,
+    len: u64,
+}
+
+/// Writes a whole manifest under its name, durably, and its copy first.
+pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -250,11 +330,33 @@ pub fn write_whole(
         &mut bytes,
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
     );
+    let copy_dir = dir.join(file_name::COPY_DIR);
+    let copy = fs
+        .create_dir_all(&copy_dir)
+        .and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
+    let file = write_whole(fs, dir, file_name::manifest(number), &bytes);
+    if copy.is_err() || file.is_err() {
+        remove_copy(fs, dir, number);
+    }
+    Ok(Written {
+        file: file?,
+        copy: copy.ok(),
+        len: bytes.len() as u64,
+    })
+}
+
+/// Writes a whole file under its name, durably.
+fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Box<dyn File>> {
+    let path = dir.join(&name);
+    let temporary = dir.join(name + file_name::TEMPORARY);
+    if fs.len(&temporary)?.is_some() {
+        fs.remove(&temporary)?;
+    }
     let file = fs.create(&temporary)?;
-    file.write_at(0, &bytes)
+    file.write_at(0, bytes)
         .and_then(|()| file.sync())
         .inspect_err(|_| drop(fs.remove(&temporary)))?;
     fs.rename(&temporary, &path)?;
     fs.sync_dir(dir)?;
-    Ok((file, bytes.len() as u64))
+    Ok(file)
 }

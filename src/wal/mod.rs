@@ -35,7 +35,7 @@ mod writer;
 mod replay;
 
 pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc};
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};
 
