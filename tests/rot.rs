@@ -725,7 +725,7 @@ fn each() -> Option<usize> {
 
 /// Some of all, evenly spaced, from a place that changes with how many there are.
 fn slice<T>(all: Vec<T>) -> Vec<T> {
-    let step = (all.len() / each().unwrap_or(2)).max(1);
+    let step = (all.len() / each().unwrap_or(1)).max(1);
     let first = all.len() % step;
     all.into_iter().skip(first).step_by(step).collect()
 }
@@ -902,7 +902,7 @@ fn damages_at_random() {
     let mut random = Random(support::env("EBBTIDE_SEED", 1));
     let (until, least) = (
         Instant::now() + Duration::from_secs(support::env("EBBTIDE_SECONDS", 0)),
-        60,
+        20,
     );
     let damages = (0..)
         .take_while(|n| *n < least || Instant::now() < until)
