@@ -444,7 +444,7 @@ fn read(
                 let value = value.as_deref();
                 let is_lost =
                     losses.is_some_and(|losses| losses.iter().any(|loss| covers(loss, place)));
-                if !reading.may_be(image, place, value) && !(value.is_none() && is_lost) {
+                if !(reading.may_be(image, place, value) || value.is_none() && is_lost) {
                     return Err(format!(
                         "get of {place:?} answers {value:?}, which it never was"
                     ));
@@ -465,7 +465,7 @@ fn read(
                 .map(|(place, value)| (place.clone(), value.clone()))
                 .collect();
             let agree = |scan: &Option<State>| scan.as_ref().is_none_or(|scan| *scan == single);
-            if !reading.failed.contains(name) && !(agree(&forwards) && agree(&backwards)) {
+            if !(reading.failed.contains(name) || agree(&forwards) && agree(&backwards)) {
                 return Err(format!(
                     "scans of {name} differ from gets, compacted: {compacted}"
                 ));
@@ -551,7 +551,7 @@ fn judge(
         Reads::Pread
     };
     let reading = read(image, &disk.kill(), reads, None)?;
-    let right = image.states.iter().any(|state| *state == reading.state);
+    let right = image.states.contains(&reading.state);
     match (&reading.met, found) {
         (Some(error), false) => return Err(format!("verify found nothing, a reader met: {error}")),
         (None, _) if !right => return Err("no error, and not as it ever was".to_owned()),
