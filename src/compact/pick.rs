@@ -38,6 +38,9 @@ const FAN: usize = 8;
 const JOB_SHARE: f64 = 20.0;
 /// Garbage below this share of a container is let be.
 const GARBAGE_SHARE: f64 = 0.08;
+/// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
+/// memory and log hold more than that anyway.
+const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
 const EXPIRED_WORTH: f64 = 0.5;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
@@ -331,8 +334,10 @@ fn little_garbage(
     goals: &Goals,
 ) -> Option<Rewrite> {
     let total: u64 = facts.runs.iter().map(|run| run.census.total().bytes).sum();
-    let enough = GARBAGE_SHARE * (1.0 - goals.eager) * total as f64;
-    let expired = most_expired(facts, busy, judge, goals, enough);
+    let lazy = 1.0 - goals.eager;
+    let enough = GARBAGE_SHARE * lazy * total as f64;
+    let enough_expired = enough.max(GARBAGE_OF_MEMTABLE * lazy * goals.memtable_bytes as f64);
+    let expired = most_expired(facts, busy, judge, goals, enough_expired);
     let superseded = most_superseded(facts, snapshots, busy, judge, enough);
     let best = expired.into_iter().chain(superseded);
     best.max_by(|a, b| a.0.total_cmp(&b.0))
