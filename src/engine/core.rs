@@ -11,8 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::counters::{Counters, ReclaimLag};
 use crate::engine::retired::Retired;
-use crate::engine::scrub::Scrub;
-use crate::engine::state::{ContainerState, SnapshotPin, Snapshots};
+use crate::engine::state::{ContainerState, Scrub, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;

@@ -3,7 +3,6 @@
 //! What the system holds in memory is checked there, and not on the medium: it is no loss before it is evicted. A damaged
 //! table is reported, and no job reads it any more; readers meet the damage where it is.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -14,15 +13,6 @@ use crate::error::{Error, Result};
 use crate::table::Table;
 use crate::types::TableId;
 use crate::version::Placed;
-
-/// How far scrubbing has come.
-#[derive(Default)]
-pub struct Scrub {
-    /// The table that was checked last, and when the next one is to be; `None` before the first.
-    last: Option<(TableId, Duration)>,
-    /// What was found.
-    damage: BTreeMap<TableId, Error>,
-}
 
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
