@@ -1,8 +1,9 @@
 //! The figures of DESIGN.md that are not benchmarks of one call.
 //!
-//! `cargo run --release --example measure -- basic|ttl|default|open|dead|stats [ITEMS]`
+//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats [ITEMS]`
 //!
-//! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order
+//! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order; `pread` is the same with
+//!   `Reads::Pread`
 //! * `ttl`: items with ten seconds to live, written in one go and left alone; what is on disk, second by second
 //! * `default`: how long a change of the default takes, and that it counts at once
 //! * `open`: how long opening takes after a clean close, with 100 000 bytes an item
@@ -13,7 +14,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options, Result, Ttl};
+use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options, Reads, Result, Ttl};
 
 /// SplitMix64: the n-th of a fixed sequence of well-mixed numbers.
 fn mixed(n: u64) -> u64 {
@@ -46,8 +47,8 @@ fn fill(container: &Container, items: u64, value: &[u8]) -> Result<()> {
     (0..items).try_for_each(|n| container.put(key(n), value))
 }
 
-fn basic(folder: &Path, items: u64) -> Result<()> {
-    let db = Database::open(folder)?;
+fn basic(folder: &Path, items: u64, reads: Reads) -> Result<()> {
+    let db = Options::new().reads(reads).open(folder)?;
     let container = db.container("items")?;
     timed("fill", items, || fill(&container, items, &[7; 100]))?;
     for round in ["as filled", "after compact()"] {
@@ -291,13 +292,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let items = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse());
     let folder = tempfile::tempdir()?;
     match arguments.first().map(String::as_str) {
-        Some("basic") => basic(folder.path(), items(1_000_000)?)?,
+        Some("basic") => basic(folder.path(), items(1_000_000)?, Reads::Map)?,
+        Some("pread") => basic(folder.path(), items(1_000_000)?, Reads::Pread)?,
         Some("ttl") => ttl(folder.path(), items(1_000_000)?)?,
         Some("default") => default(folder.path(), items(10_000_000)?)?,
         Some("open") => open(folder.path(), items(100_000)?)?,
         Some("dead") => dead(folder.path(), items(10_000_000)?)?,
         Some("stats") => stats(folder.path(), items(8_000_000)?)?,
-        _ => return Err("say basic, ttl, default, open, dead or stats".into()),
+        _ => return Err("say basic, pread, ttl, default, open, dead or stats".into()),
     }
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! What happened since the database was opened, counted always and relaxed; and the plain copies that users get.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
+
+use crate::error::Error;
 
 /// A count that many threads raise.
 #[derive(Debug, Default)]
@@ -31,6 +34,8 @@ pub struct Counters {
     pub bytes_merged: Counter,
     /// Bytes of tables removed without reading or writing anything.
     pub bytes_dropped: Counter,
+    /// Bytes of tables that were verified.
+    pub bytes_scrubbed: Counter,
     /// Flushes done.
     pub flushes: Counter,
     /// Merges and rewrites done.
@@ -123,6 +128,33 @@ impl ReclaimLag {
     }
 }
 
+/// Where a file is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it, in bytes from its start; 0 when the device does not say.
+    pub offset: u64,
+    /// What does not fit.
+    pub what: String,
+}
+
+impl Damage {
+    pub(crate) fn of(error: &Error) -> Damage {
+        let (path, offset) = match error {
+            Error::Corruption { path, offset, .. } => (path.clone(), *offset),
+            Error::Io { path, .. } | Error::UnsupportedFormat { path, .. } => (path.clone(), 0),
+            _ => (PathBuf::new(), 0),
+        };
+        Damage {
+            path,
+            offset,
+            what: error.to_string(),
+        }
+    }
+}
+
 /// A database in numbers, at one moment. Sizes are in bytes. Estimates are made from what memtables and tables say of
 /// themselves, in a few milliseconds; they are within 5 % of the stored bytes, and follow a change of the default at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,6 +204,10 @@ pub struct Stats {
     pub bytes_merged: u64,
     /// Bytes of tables given back whole since open, without reading or writing anything.
     pub bytes_dropped: u64,
+    /// Bytes of tables verified since open, by `Database::verify` and by `Options::scrub_within`.
+    pub bytes_scrubbed: u64,
+    /// What these found damaged, of the tables that there are.
+    pub damage: Vec<Damage>,
     /// How long expired bytes stayed that were given up since open.
     pub reclaim_lag: ReclaimLag,
     /// Flushes since open.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::container::{Batch, Container, Snapshot};
 use crate::counters::Stats;
-use crate::engine::Engine;
+use crate::engine::{Engine, VerifyReport};
 use crate::error::Result;
 use crate::options::{ContainerOptions, Options};
 
@@ -109,6 +109,12 @@ impl Database {
     /// file system can.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(path.as_ref())
+    }
+
+    /// Reads and checks every byte of every table, as `ebbtide verify` does, while the database is used. The log and the
+    /// manifest are checked when it is opened. Damage is in the report, and stays in `Stats::damage`.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.engine().verify()
     }
 
     /// The database in numbers.

@@ -194,7 +194,7 @@ impl fmt::Display for Error {
             }
             Error::Corruption { path, offset, what } => write!(
                 f,
-                "{} is damaged at byte {offset}: {what}; run `ebbtide verify` on the folder, or restore a checkpoint",
+                "{} is damaged at byte {offset}: {what}; run `ebbtide verify` on the folder; restore a checkpoint, or see what `ebbtide repair` can save",
                 path.display()
             ),
             Error::UnsupportedFormat {

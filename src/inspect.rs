@@ -3,27 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::engine::{self, RepairReport, VerifyReport};
 use crate::env::{Disk, Fs, LockKind};
 use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::table::BlockCache;
-use crate::types::ContainerId;
-use crate::types::file_name;
-use crate::version::{Loaded, Pins, Placed, TableRecord, load};
-use crate::wal::replay;
-
-/// What [`verify`] found.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct VerifyReport {
-    /// Files that were read.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Records in tables and in the log.
-    pub records: u64,
-    /// What is damaged, each with file and offset; empty when all is well.
-    pub faults: Vec<Error>,
-}
+use crate::types::{ContainerId, Reads, file_name};
+use crate::version::{Loaded, Pins, Placed, TableRecord, TableSpace, load, witnesses};
+use crate::wal::salvage;
 
 /// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
 /// how many bytes are done, of how many. Writes nothing.
@@ -35,7 +22,8 @@ pub fn verify(path: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Res
     verify_in(Arc::new(Disk), path.as_ref(), progress)
 }
 
-pub(crate) fn verify_in(
+/// As [`verify`], in any file system.
+pub fn verify_in(
     fs: Arc<dyn Fs>,
     path: &Path,
     progress: &mut dyn FnMut(u64, u64),
@@ -57,6 +45,24 @@ pub(crate) fn verify_in(
     };
     check.whole(&loaded)?;
     Ok(check.report)
+}
+
+/// Rebuilds what is damaged in a database that nobody has open: from the manifest or the copy of it, from the tables that
+/// are sound, and from the log up to its first damage. Without `apply` nothing is changed, and the report says what would
+/// be done.
+///
+/// Nothing that was deleted, expired or replaced comes back: with a damaged table goes all in its range of keys that it
+/// may have hidden, and the report counts that. Only a damaged log takes deletes with it: then the database is as it was
+/// before the first write that is lost, but for what had reached tables, and a batch may be there in part.
+///
+/// Damaged files are kept in the folder `lost` of the database, and may hold expired and deleted bytes; remove it when
+/// they are of no more use.
+///
+/// # Errors
+/// The folder holds no database, or somebody has it open; both the manifest and its copy are damaged; or writing fails,
+/// and then the database is as it was.
+pub fn repair(path: impl AsRef<Path>, apply: bool) -> Result<RepairReport> {
+    engine::repair(path.as_ref(), &Options::new(), apply)
 }
 
 struct Check<'a> {
@@ -86,9 +92,9 @@ impl Check<'_> {
         for (container, table) in tables {
             self.table(container, table);
         }
-        self.log(&wal_dir, loaded);
+        let seen = self.log(&wal_dir, loaded)?;
         self.done(segments.len() as u64, log_len);
-        Ok(())
+        self.copies(loaded, seen)
     }
 
     fn done(&mut self, files: u64, bytes: u64) {
@@ -110,16 +116,14 @@ impl Check<'_> {
     }
 
     fn table(&mut self, container: ContainerId, record: TableRecord) {
-        let cache = Arc::new(BlockCache::new(0));
-        let dir = self.path.join(file_name::TABLES_DIR);
-        let placed = Placed::open(
-            self.fs,
-            &dir,
-            container,
-            record,
-            &cache,
-            &Arc::new(Pins::default()),
-        );
+        let space = TableSpace {
+            fs: self.fs,
+            dir: &self.path.join(file_name::TABLES_DIR),
+            cache: &Arc::new(BlockCache::new(0)),
+            pins: &Arc::new(Pins::default()),
+            reads: Reads::Pread,
+        };
+        let placed = Placed::open(&space, container, record);
         match placed.and_then(|placed| placed.table.verify()) {
             Ok(report) => self.report.records += report.records,
             Err(error) => self.report.faults.push(error),
@@ -127,9 +131,32 @@ impl Check<'_> {
         self.done(1, record.len);
     }
 
-    fn log(&mut self, wal_dir: &Path, loaded: &Loaded) {
+    /// The copy of the manifest is whole and says the same. That there is none is no fault: want of room may have been.
+    fn copies(&mut self, loaded: &Loaded, seen: u64) -> Result<()> {
+        for copy in witnesses(self.fs, self.path)? {
+            if copy.is_copy && copy.number == loaded.number {
+                let judged = copy.loaded.and_then(|found| {
+                    found.reaches(self.fs, &copy.path, seen)?;
+                    let is_same = found.catalogue == loaded.catalogue;
+                    match is_same || found.catalogue.edit < loaded.catalogue.edit {
+                        true => Ok(()),
+                        false => Err(Error::corruption(
+                            &copy.path,
+                            0,
+                            "this is not what the manifest says",
+                        )),
+                    }
+                });
+                self.report.faults.extend(judged.err());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the last edit that the log has seen.
+    fn log(&mut self, wal_dir: &Path, loaded: &Loaded) -> Result<u64> {
         let mut records = 0;
-        let replayed = replay(self.fs, wal_dir, loaded.catalogue.log, &mut |frame| {
+        let (replayed, damage) = salvage(self.fs, wal_dir, loaded.catalogue.log, &mut |frame| {
             use crate::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);
@@ -143,21 +170,12 @@ impl Check<'_> {
                 FrameKind::End => Ok(()),
             }
             .map_err(malformed)
-        });
+        })?;
         self.report.records += records;
-        match replayed {
-            Ok(replayed) if replayed.edit > loaded.catalogue.edit => {
-                let manifest = self.path.join(file_name::manifest(loaded.number));
-                let what = format!(
-                    "it ends before edit {}, which the log has seen",
-                    replayed.edit
-                );
-                self.report
-                    .faults
-                    .push(Error::corruption(manifest, 0, what));
-            }
-            Ok(_) => {}
-            Err(error) => self.report.faults.push(error),
-        }
+        self.report.faults.extend(damage);
+        let manifest = self.path.join(file_name::manifest(loaded.number));
+        let reached = loaded.reaches(self.fs, &manifest, replayed.edit);
+        self.report.faults.extend(reached.err());
+        Ok(replayed.edit)
     }
 }

@@ -69,13 +69,14 @@ pub mod json;
 pub mod internals;
 
 pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
-pub use counters::{ContainerStats, ReclaimLag, Stats};
+pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use db::Database;
+pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
-pub use inspect::{VerifyReport, verify};
+pub use inspect::{repair, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
-pub use types::{Compression, DefaultTtl, Ttl};
+pub use types::{Compression, DefaultTtl, Reads, Ttl};
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 use crate::error::{Error, Result};
-use crate::types::{Compression, DefaultTtl};
+use crate::types::{Compression, DefaultTtl, Reads};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +70,8 @@ pub struct Options {
     pub(crate) on_stall: Stall,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read_only: bool,
+    pub(crate) reads: Reads,
+    pub(crate) scrub_within: Option<Duration>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
@@ -103,6 +105,8 @@ impl Options {
             on_stall: Stall::Wait,
             clock: Arc::new(SystemClock),
             read_only: false,
+            reads: Reads::Map,
+            scrub_within: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
             block_bytes: 4 << 10,
@@ -130,7 +134,8 @@ impl Options {
         self
     }
 
-    /// Bytes of memory for decompressed blocks; uncompressed ones are read where the system caches them. Default 256 MiB.
+    /// Bytes of memory for decompressed blocks, and under [`Reads::Pread`] for all blocks; else uncompressed ones are read
+    /// where the system caches them. Default 256 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
@@ -208,6 +213,20 @@ impl Options {
     /// Whether to open without writing anything, not even a repair, beside other read-only opens. Default false.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// How the bytes of tables come into memory. Default: [`Reads::Map`].
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Within what time every table is read and checked once, in the background, with what [`Options::background_rate`]
+    /// leaves. Damage stands in `Stats::damage`, and is the error of the next merge that needs the table. Default `None`:
+    /// never; a month is usual.
+    pub fn scrub_within(mut self, time: Option<Duration>) -> Self {
+        self.scrub_within = time;
         self
     }
 

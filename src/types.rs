@@ -177,6 +177,20 @@ impl ItemTtl {
     }
 }
 
+/// How the bytes of tables come into memory. The log and the manifest are always read by calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reads {
+    /// Through memory maps: the fastest, and without a copy. Each part of a table is brought in by a call that reports a
+    /// failing device as an error before it is touched for the first time; but what the system evicts later and cannot
+    /// read again raises SIGBUS, which ends the process.
+    #[default]
+    Map,
+    /// By `pread`: a failing device is always an error. Blocks go through the cache of decoded blocks
+    /// (`Options::cache_bytes`); filters and indexes, 2 to 4 % of the tables, stay in memory from their first use on;
+    /// every table holds a file descriptor.
+    Pread,
+}
+
 /// How the blocks and the large values of a table are stored.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
@@ -205,12 +219,21 @@ pub mod file_name {
     pub const WAL_DIR: &str = "wal";
     /// The folder of tables.
     pub const TABLES_DIR: &str = "tables";
+    /// The folder of the manifest's copy.
+    pub const COPY_DIR: &str = "copy";
+    /// The folder of what a repair put aside.
+    pub const LOST_DIR: &str = "lost";
     /// Ends the name of a file that is not whole yet.
     pub const TEMPORARY: &str = ".tmp";
 
     /// `manifest-000042`
     pub fn manifest(number: u64) -> String {
         format!("manifest-{number:06}")
+    }
+
+    /// `000042.manifest`, inside [`COPY_DIR`]: the copy of a manifest.
+    pub fn copy(number: u64) -> String {
+        format!("{number:06}.manifest")
     }
 
     /// `000042.wal`, inside [`WAL_DIR`].
@@ -226,6 +249,11 @@ pub mod file_name {
     /// The number in a manifest's name.
     pub fn parse_manifest(name: &str) -> Option<u64> {
         number(name.strip_prefix("manifest-")?)
+    }
+
+    /// The number in the name of a manifest's copy.
+    pub fn parse_copy(name: &str) -> Option<u64> {
+        number(name.strip_suffix(".manifest")?)
     }
 
     /// The number in a segment's name.
@@ -270,6 +298,7 @@ mod tests {
         );
         assert_eq!(file_name::parse_segment("1234567.wal"), Some(1_234_567));
         assert_eq!(file_name::parse_manifest(&file_name::manifest(0)), Some(0));
+        assert_eq!(file_name::parse_copy(&file_name::copy(9)), Some(9));
         for foreign in [
             "7.table",
             "+00007.table",

@@ -640,6 +640,72 @@ fn verify_names_each_fault() {
 }
 
 #[test]
+fn repair_says_what_is_lost_and_changes_nothing_unasked() {
+    let world = World::new();
+    let line = |n: u32| format!("{{\"id\":\"{n:04}\",\"text\":\"some text\"}}\n");
+    world.write("in.jsonl", &(0..500).map(line).collect::<String>());
+    world.ok(&["import", "db", "c", "in.jsonl", "--key", "id"]);
+    world.ok(&["compact", "db"]);
+    world.ok(&["put", "db", "c", "new", "v"]);
+    assert!(
+        world
+            .ok(&["repair", "db"])
+            .starts_with("what is live is known from")
+    );
+
+    let manifest = |name: &str| name.starts_with("manifest-");
+    let table = |name: &str| name.ends_with(".table");
+    for (folder, chosen, lost) in [
+        ("db", &manifest as &dyn Fn(&str) -> bool, 0),
+        ("db/tables", &table, 500),
+    ] {
+        let files = std::fs::read_dir(world.path(folder)).unwrap();
+        let paths = files.map(|entry| entry.unwrap().path());
+        let path = paths
+            .filter(|path| chosen(path.file_name().unwrap().to_str().unwrap()))
+            .max()
+            .unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[50] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let refused = world.run(&["repair", "db"]);
+        assert_eq!(refused.status, 2);
+        assert!(
+            refused.err.contains("nothing was changed"),
+            "{}",
+            refused.err
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        assert!(
+            !world
+                .path("db/lost")
+                .join(path.file_name().unwrap())
+                .exists()
+        );
+        let said = world.ok(&["repair", "db", "--yes"]);
+        assert!(
+            said.contains(path.to_str().unwrap().rsplit('/').next().unwrap()),
+            "{said}"
+        );
+        assert_eq!(
+            said.contains("at most 500 records of container \"c\""),
+            lost == 500,
+            "{said}"
+        );
+        assert!(
+            world
+                .path("db/lost")
+                .join(path.file_name().unwrap())
+                .exists()
+        );
+        assert_eq!(world.ok(&["get", "db", "c", "new"]), "v");
+        let left = world.ok(&["scan", "db", "c"]).lines().count();
+        assert_eq!(left, 501 - lost);
+        assert!(world.ok(&["verify", "db"]).contains("faults: 0"));
+    }
+}
+
+#[test]
 fn a_database_in_use_is_refused() {
     let world = World::new();
     let db = ebbtide::Database::open(world.path("db")).unwrap();

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebbtide::{
-    Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl,
+    Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Reads, Ttl,
 };
 use support::random::Random;
 use tempfile::TempDir;
@@ -493,6 +493,39 @@ fn swapped_files() {
         fs::write(folder.join(a), y).unwrap();
         fs::write(folder.join(b), x).unwrap();
     });
+}
+
+/// What a failing device does under a map, a file cut short does too: its pages are mapped, and cannot be read.
+#[test]
+fn pages_that_cannot_be_read_are_an_error_and_no_signal() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || -> Option<u32> { numbers.next()?.parse().ok() };
+    if (number(), number()) < (Some(5), Some(14)) {
+        println!("skipped: this system brings no pages in on demand");
+        return;
+    }
+    let original = closed_cleanly();
+    for reads in [Reads::Map, Reads::Pread] {
+        let folder = copy(original.folder.path());
+        let db = options().reads(reads).open(folder.path()).unwrap();
+        for table in files(&original, ".table") {
+            cut(
+                folder.path(),
+                &Cut {
+                    file: table,
+                    len: 0,
+                },
+            );
+        }
+        let plain = db.container("plain").unwrap();
+        let error = plain.get("a001").unwrap_err();
+        let is_named = matches!(&error, Error::Io { operation: "read", path, .. } | Error::Corruption { path, .. }
+            if path.starts_with(folder.path()));
+        assert!(is_named, "{reads:?}: {error}");
+        assert!(plain.iter().any(|item| item.is_err()));
+        assert!(db.compact().is_err());
+    }
 }
 
 /// Files of another database of the same shape.

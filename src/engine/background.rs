@@ -121,6 +121,7 @@ impl Engine {
     fn merge_round(&self) -> Result<Duration> {
         self.remove_some();
         while self.merge_step()? {}
+        let scrub = self.scrub_some()?.unwrap_or(TICK);
         let removal = self.remove_some().unwrap_or(TICK);
         let now = self.clock.read().settled;
         let due = self
@@ -129,7 +130,7 @@ impl Engine {
             .filter_map(|state| self.next_due(state))
             .min();
         let merge = due.map_or(TICK, |due| Duration::from_millis(due.since(now).max(1)));
-        Ok(merge.min(removal).min(TICK))
+        Ok(merge.min(removal).min(scrub).min(TICK))
     }
 
     /// Syncs the log once an interval; when writers ask for it, drains the log and prepares its next segment.
@@ -161,10 +162,9 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         let flushed = self.flush_step();
-        if matches!(flushed, Ok(true)) || self.merge_step()? {
-            return Ok(true);
-        }
-        flushed
+        let done = matches!(flushed, Ok(true)) || self.merge_step()?;
+        self.scrub_some()?;
+        if done { Ok(true) } else { flushed }
     }
 
     /// Flushes one memtable that is full or holds what is long dead, or trims the log. What fails does not keep the rest

@@ -9,7 +9,7 @@ use crate::engine::core::Engine;
 use crate::env::{Fs, create_folder};
 use crate::error::{Error, Result};
 use crate::types::file_name;
-use crate::version::write_whole;
+use crate::version::write_both;
 use crate::wal::SEGMENT_HEADER_LEN;
 
 /// How much of a file is copied at a time.
@@ -70,12 +70,12 @@ impl Engine {
         }
         fs.sync_dir(tables)?;
         fs.sync_dir(wal)?;
-        write_whole(fs, to, 1, catalogue).map(drop)
+        write_both(fs, to, 1, catalogue).map(drop)
     }
 }
 
 /// Tables never change, so two folders can share them.
-fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+pub(super) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     match fs.hard_link(from, to) {
         Ok(()) => Ok(()),
         Err(_) => copy(fs, from, to, usize::MAX),

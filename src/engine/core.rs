@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::counters::{Counters, ReclaimLag};
 use crate::engine::retired::Retired;
-use crate::engine::state::{ContainerState, SnapshotPin, Snapshots};
+use crate::engine::state::{ContainerState, Scrub, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
@@ -79,6 +79,7 @@ pub struct Engine {
     pub(super) retired: Mutex<Retired>,
     /// Nanoseconds that writers are to rest, but have not yet.
     pub(super) rest_owed: AtomicU64,
+    pub(super) scrub: Mutex<Scrub>,
     pub(super) flushing: Mutex<()>,
     pub(super) merging: Mutex<()>,
     /// Tables that a rewrite is reading or will read.

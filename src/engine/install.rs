@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::table::FinishedTable;
 use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{
-    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, Version,
+    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
 };
 
 impl Engine {
@@ -236,21 +236,20 @@ impl Engine {
     }
 
     fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {
-        let tables_dir = self.tables_dir();
+        let space = TableSpace {
+            fs: self.fs.as_ref(),
+            dir: &self.tables_dir(),
+            cache: &self.cache,
+            pins: &self.pins,
+            reads: self.options.reads,
+        };
         let open = |table: &FinishedTable| {
             let record = TableRecord {
                 id: table.id,
                 len: table.len,
                 crc: table.crc,
             };
-            Placed::open(
-                self.fs.as_ref(),
-                &tables_dir,
-                job.container,
-                record,
-                &self.cache,
-                &self.pins,
-            )
+            Placed::open(&space, job.container, record)
         };
         let applied = applied(job);
         let runs = outputs.iter().map(|output| {

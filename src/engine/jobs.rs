@@ -73,6 +73,7 @@ impl Engine {
         spec: JobSpec,
         progress: &mut Progress,
     ) -> Result<bool> {
+        self.check_sound(tables.iter().copied())?;
         let chosen = |placed: &&Placed| tables.contains(&placed.record.id);
         let runs = picture.version.runs.iter();
         let inputs: Vec<Arc<Run>> = runs
@@ -81,6 +82,7 @@ impl Engine {
             .collect();
         let sources = inputs.iter().map(|run| {
             let files = run.files.iter().filter(chosen);
+            files.clone().for_each(|placed| placed.table.recheck());
             Source::Disk(RunCursor::new(
                 files.map(|placed| placed.table.clone()).collect(),
             ))

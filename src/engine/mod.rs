@@ -6,7 +6,7 @@
 //! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
 //! 3. `manifest`: one edit at a time;
 //! 4. a container's `installing`: one change of its picture at a time;
-//! 5. `snapshots`, `busy`, `budget`, `retired`: held for a few instructions, nothing is taken inside.
+//! 5. `snapshots`, `busy`, `budget`, `retired`, `scrub`: held for a few instructions, nothing is taken inside.
 //!
 //! Readers take none of them: they load a picture, the published number, the clock and the settings, in that order.
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
@@ -23,12 +23,16 @@ mod trim;
 mod install;
 mod jobs;
 mod reclaim;
+mod scrub;
 mod background;
 mod report;
 mod open;
 mod checkpoint;
+mod repair;
 
 pub use core::Engine;
 pub use read::{Found, Reader, Scan};
+pub use repair::{Loss, RepairReport, repair};
+pub use scrub::VerifyReport;
 pub use state::{ContainerState, SnapshotPin};
 pub use write::{Verdict, Writes};

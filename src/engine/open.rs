@@ -29,17 +29,21 @@ use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Change, Manifest, Pins, Placed, Run, Version, load, unnamed_tables,
+    Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, load,
+    unnamed_tables,
 };
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, replay};
+use crate::wal::{
+    Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, salvage,
+};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 /// What was found on disk, before anything is written.
-struct Recovered {
-    catalogue: Catalogue,
-    manifest_number: u64,
+pub(super) struct Recovered {
+    pub(super) catalogue: Catalogue,
+    /// No manifest in the folder has a higher one.
+    pub(super) manifest_number: u64,
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
@@ -70,7 +74,7 @@ impl Engine {
         let first_segment = found.next_segment;
         let (mut begun, mut manifest) = (None, None);
         if !options.read_only {
-            let written = write_anew(path, options, &mut found)?;
+            let written = write_anew(path, options, &mut found, FullDisk::WillDo)?;
             (begun, manifest) = (Some(written.0), Some(written.1));
         }
         let (log, appender, log_missing) = match begun {
@@ -131,6 +135,7 @@ impl Engine {
             manifest: Mutex::new(manifest),
             snapshots: Arc::default(),
             unflushed: AtomicUsize::new(unflushed),
+            scrub: Mutex::default(),
             flushing: Mutex::new(()),
             merging: Mutex::new(()),
             busy: Mutex::default(),
@@ -260,8 +265,29 @@ fn recover(
             started_at_mark,
         });
     };
-    let mut catalogue = loaded.catalogue;
-    let states = open_containers(fs, &tables_dir, &catalogue, cache, pins, pool)?;
+    let space = TableSpace {
+        fs,
+        dir: &tables_dir,
+        cache,
+        pins,
+        reads: options.reads,
+    };
+    match bring_in(path, options, &loaded, &space, pool)? {
+        (found, None) => Ok(found),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// Brings in what a catalogue names: its tables, and the log behind them, up to its damage if there is any.
+pub(super) fn bring_in(
+    path: &Path,
+    options: &Options,
+    loaded: &Loaded,
+    space: &TableSpace<'_>,
+    pool: &Arc<Pool>,
+) -> Result<(Recovered, Option<Error>)> {
+    let mut catalogue = loaded.catalogue.clone();
+    let states = open_containers(space, &catalogue, pool)?;
     let mut last_seq = catalogue.used;
     for state in states.values() {
         let highest = state
@@ -273,27 +299,20 @@ fn recover(
             .max();
         last_seq = last_seq.max(highest.unwrap_or_default());
     }
-    let replayed = replay_into(fs, &wal_dir, &catalogue, &states)?;
-    catalogue.mark = catalogue.mark.max(replayed.mark);
-    if replayed.edit > catalogue.edit {
-        let what = format!(
-            "it ends at edit {}, but the log has seen edit {}",
-            catalogue.edit, replayed.edit
-        );
+    let wal_dir = path.join(file_name::WAL_DIR);
+    let (replayed, damage) = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    if damage.is_none() {
         let manifest = path.join(file_name::manifest(loaded.number));
-        return Err(Error::corruption(
-            &manifest,
-            fs.len(&manifest)?.unwrap_or(0),
-            what,
-        ));
+        loaded.reaches(space.fs, &manifest, replayed.edit)?;
     }
+    catalogue.mark = catalogue.mark.max(replayed.mark);
     let (clock, started_at_mark) = SettledClock::start(
         options.clock.clone(),
         options.max_clock_skew,
         catalogue.mark,
         options.clock_behind,
     )?;
-    Ok(Recovered {
+    let found = Recovered {
         manifest_number: loaded.number,
         torn: loaded.torn,
         states,
@@ -302,7 +321,8 @@ fn recover(
         clock,
         started_at_mark,
         catalogue,
-    })
+    };
+    Ok((found, damage))
 }
 
 /// A folder without a manifest is a new database, or one whose first open was cut off: then nothing is in it yet.
@@ -350,18 +370,15 @@ fn free_table(fs: &Arc<dyn Fs>, tables_dir: &Path) -> Result<u64> {
 }
 
 fn open_containers(
-    fs: &dyn Fs,
-    tables_dir: &Path,
+    space: &TableSpace<'_>,
     catalogue: &Catalogue,
-    cache: &Arc<BlockCache>,
-    pins: &Arc<Pins>,
     pool: &Arc<Pool>,
 ) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
     let mut states = BTreeMap::new();
     for record in catalogue.containers.values() {
         let mut runs = vec![];
         for run in &record.runs {
-            let placed = |table| Placed::open(fs, tables_dir, record.id, table, cache, pins);
+            let placed = |table| Placed::open(space, record.id, table);
             let tables = run
                 .tables
                 .iter()
@@ -385,8 +402,8 @@ fn replay_into(
     wal_dir: &Path,
     catalogue: &Catalogue,
     states: &BTreeMap<ContainerId, Arc<ContainerState>>,
-) -> Result<Replayed> {
-    replay(fs, wal_dir, catalogue.log, &mut |frame| {
+) -> Result<(Replayed, Option<Error>)> {
+    salvage(fs, wal_dir, catalogue.log, &mut |frame| {
         let malformed = |what| frame.corruption(&what);
         match frame.head.kind {
             FrameKind::Batch => {
@@ -443,12 +460,22 @@ fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<Cont
 /// A chain of log segments, to be shared and to be written.
 type Chain = (Arc<Log>, Appender);
 
+/// What becomes of an open that finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FullDisk {
+    /// It goes on with the manifest that is there, without a log.
+    WillDo,
+    /// It fails, and has removed nothing.
+    Fails,
+}
+
 /// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
-/// is not named. On a full disk: the error in place of the chain, and the old manifest.
-fn write_anew(
+/// is not named. On a full disk that will do: the error in place of the chain, and the old manifest.
+pub(super) fn write_anew(
     path: &Path,
     options: &Options,
     found: &mut Recovered,
+    full_disk: FullDisk,
 ) -> Result<(Result<Chain>, Manifest)> {
     let fs = &options.fs;
     let (tables_dir, wal_dir) = (
@@ -491,7 +518,8 @@ fn write_anew(
         }
         Err(error) => {
             remove_chain(fs.as_ref(), &wal_dir, first);
-            if !error.is_full() || found.manifest_number == 0 || found.started_at_mark {
+            let will_do = full_disk == FullDisk::WillDo && error.is_full();
+            if !will_do || found.manifest_number == 0 || found.started_at_mark {
                 return Err(error);
             }
             found.catalogue = before;
@@ -563,6 +591,15 @@ fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
         let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
         if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
             let _ = fs.remove(&path.join(name));
+        }
+    }
+    let copy_dir = path.join(file_name::COPY_DIR);
+    if fs.is_dir(&copy_dir) {
+        for name in fs.list(&copy_dir).unwrap_or_default() {
+            let old = file_name::parse_copy(&name).is_some_and(|number| number != manifest);
+            if old || name.ends_with(file_name::TEMPORARY) {
+                let _ = fs.remove(&copy_dir.join(name));
+            }
         }
     }
     if found.torn {

@@ -106,6 +106,8 @@ impl Engine {
             bytes_flushed: counters.bytes_flushed.get(),
             bytes_merged: counters.bytes_merged.get(),
             bytes_dropped: counters.bytes_dropped.get(),
+            bytes_scrubbed: counters.bytes_scrubbed.get(),
+            damage: self.damage(),
             reclaim_lag: self.reclaim_lag.lock().clone(),
             flushes: counters.flushes.get(),
             merges: counters.merges.get(),

@@ -13,7 +13,7 @@ use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::{Memtable, Pool};
-use crate::types::{Compression, ContainerId, Seq, Timestamp};
+use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
 use crate::version::{ContainerRecord, RangeDelete, Version};
 
 /// A memtable and where the log holds it.
@@ -343,6 +343,15 @@ impl SettingsCell {
             floor_seq: Seq(floor_seq),
         }
     }
+}
+
+/// How far scrubbing has come.
+#[derive(Default)]
+pub struct Scrub {
+    /// The table that was checked last, and when the next one is to be; `None` before the first.
+    pub(super) last: Option<(TableId, Duration)>,
+    /// What was found.
+    pub(super) damage: BTreeMap<TableId, Error>,
 }
 
 /// The numbers of the open snapshots, each as often as it is held.

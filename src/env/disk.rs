@@ -6,7 +6,8 @@
 //! Unsafe code stands here for memory maps, and for two system calls that take nothing but numbers. What the maps rest
 //! on:
 //! - a mapped file does not change and does not shrink while it is held: [`Fs::map`] is for finished files, and a
-//!   database folder belongs to one process by its lock;
+//!   database folder belongs to one process by its lock. A device that fails under a page that is not in memory makes a
+//!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
 //!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
 //!   them. The file is allocated to its end, so that a store cannot meet a full disk.
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
-use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
+use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use crate::error::{Error, Result};
 
 /// The file system of the machine.
@@ -136,6 +137,38 @@ fn start_writing(file: &fs::File, offset: u64, len: u64) {
 #[cfg(not(target_os = "linux"))]
 fn start_writing(_: &fs::File, _: u64, _: u64) {}
 
+/// Brings the pages of some bytes into memory, if a map is behind them, so that the device's failure is an error here and
+/// no signal at the first access. What the system evicts later is read again at the next access, and a failure then is a
+/// signal: that window is left. Kernels before 5.14 do nothing.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
+    use rustix::io::Errno;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let page = rustix::param::page_size();
+    let within = bytes.as_ptr() as usize % page;
+    let start = bytes.as_ptr().wrapping_sub(within);
+    // SAFETY: the call changes no byte. It reaches whole pages that hold a part of `bytes`, so they are mapped.
+    let done = unsafe {
+        rustix::mm::madvise(
+            start.cast_mut().cast(),
+            within + bytes.len(),
+            rustix::mm::Advice::LinuxPopulateRead,
+        )
+    };
+    match done {
+        Err(error @ (Errno::FAULT | Errno::IO | Errno::HWPOISON)) => Err(error.into()),
+        // The kernel does not know the call, or is short of memory: the access itself will tell.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub fn fault_in(_: &[u8]) -> io::Result<()> {
+    Ok(())
+}
+
 /// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
 /// waits for would wait behind everything.
 #[cfg(target_os = "linux")]
@@ -201,6 +234,21 @@ impl File for DiskFile {
             "read the size of",
             self.file.metadata().map(|data| data.len()),
         )
+    }
+}
+
+impl ReadAt for DiskFile {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        let mut bytes = vec![0; len];
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Ok(bytes.into()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corruption(
+                &self.path,
+                offset,
+                format!("the file ends before {len} bytes from here"),
+            )),
+            failed => self.named("read", failed.map(|()| Bytes::new())),
+        }
     }
 }
 
@@ -379,6 +427,15 @@ impl Fs for Disk {
             Ok(Bytes::from_owner(map))
         };
         map().map_err(|error| Error::io("map", path, error))
+    }
+
+    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
+        let file = open_file(OpenOptions::new().read(true), path)
+            .map_err(|error| Error::io("open", path, error))?;
+        Ok(Box::new(DiskFile {
+            file,
+            path: path.to_owned(),
+        }))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {

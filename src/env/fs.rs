@@ -37,6 +37,12 @@ pub trait File: Send + Sync {
     fn len(&self) -> Result<u64>;
 }
 
+/// A finished file that is read part by part, not through a map: a device that fails is an error.
+pub trait ReadAt: Send + Sync {
+    /// `len` bytes at `offset`; that the file is shorter is corruption.
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes>;
+}
+
 /// A small file that is stored into through shared memory: what was stored survives a killed process, and nothing else
 /// is promised. It is never synced. `store` and `load` panic outside the length given at opening.
 pub trait Ring: Send + Sync {
@@ -92,6 +98,9 @@ pub trait Fs: Send + Sync {
     /// The bytes of a file that no longer changes, without a copy where the system can map it. The bytes stay readable
     /// as long as they are held, even when the file is removed.
     fn map(&self, path: &Path) -> Result<Bytes>;
+    /// Opens a file that no longer changes, to be read by parts. It stays readable as long as it is held, even when the
+    /// file is removed.
+    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
     /// A copy of a whole file, which may be changing.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
     /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.

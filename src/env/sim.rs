@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::fault::{Does, Filter};
 use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
-use super::fs::{File, Fs, Lock, LockKind, Ring, Room};
+use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use crate::error::{Error, Result};
 
 pub use self::fault::{Call, Fault, FaultPlan};
@@ -294,6 +294,18 @@ impl File for SimFile {
     }
 }
 
+impl ReadAt for SimFile {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.act("read", Does::Look, |world| {
+            let bytes = world.look_at(self.id);
+            match bytes.get(offset as usize..(offset as usize).saturating_add(len)) {
+                Some(part) => Ok(Bytes::copy_from_slice(part)),
+                None => refused(io::ErrorKind::UnexpectedEof),
+            }
+        })
+    }
+}
+
 struct SimRing {
     file: SimFile,
     len: usize,
@@ -425,6 +437,13 @@ impl Fs for Sim {
         self.act("map", path, Does::Open, |world| {
             let id = world.file_at(path)?;
             Ok(Bytes::copy_from_slice(world.look_at(id)))
+        })
+    }
+
+    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
+        self.act("open", path, Does::Open, |world| {
+            let id = world.file_at(path)?;
+            Ok(Box::new(self.handle(world, id, path)) as Box<dyn ReadAt>)
         })
     }
 

@@ -17,7 +17,6 @@ use crate::expiry::{Census, Judge};
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
-use crate::table::codec::Codec;
 use crate::table::index::{Index, Page};
 use crate::table::reader::{Body, Keep, Table};
 use crate::types::Seq;
@@ -33,7 +32,7 @@ impl Table {
             number: 0,
             at: 0,
             loaded: None,
-            unpacked: OnceLock::new(),
+            large: OnceLock::new(),
         }
     }
 }
@@ -74,8 +73,8 @@ pub struct TableCursor {
     at: usize,
     /// The block that was read last.
     loaded: Option<Loaded>,
-    /// The record's value, when it is large and packed and was asked for.
-    unpacked: OnceLock<Bytes>,
+    /// The record's value, when it is large and was asked for.
+    large: OnceLock<Bytes>,
 }
 
 const GHOSTS_ARE_KNOWN: &str = "the index was read to find the ghost";
@@ -129,15 +128,13 @@ impl TableCursor {
     }
 
     fn large_value(&self) -> Result<&[u8]> {
-        let extent = self.extent()?;
-        if extent.codec == Codec::Raw {
-            return self.table.stored_value(&extent);
+        if self.large.get().is_none() {
+            let value = self
+                .table
+                .large_value(&self.extent()?, self.entry().value_len())?;
+            let _ = self.large.set(value);
         }
-        if self.unpacked.get().is_none() {
-            let value = self.table.large_value(&extent, self.entry().value_len())?;
-            let _ = self.unpacked.set(value);
-        }
-        Ok(self.unpacked.get().expect("set above"))
+        Ok(self.large.get().expect("set above"))
     }
 
     fn fault(&self, bad: Malformed) -> crate::error::Error {
@@ -171,7 +168,7 @@ impl TableCursor {
             Ok(entry) => {
                 self.state = State::Record(entry);
                 self.at = at;
-                self.unpacked.take();
+                self.large.take();
                 Ok(())
             }
             Err(bad) => {
@@ -457,7 +454,7 @@ impl Cursor for TableCursor {
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
-        match (self.entry().value(), self.unpacked.get()) {
+        match (self.entry().value(), self.large.get()) {
             (Some(range), _) => Ok(self.table.share(&self.loaded().body, range)),
             (None, Some(value)) => Ok(value.clone()),
             (None, None) => self

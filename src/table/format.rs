@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
+use crate::env::{ReadAt, fault_in};
 use crate::error::{Error, Result};
 use crate::expiry::Settings;
 use crate::types::{ContainerId, TableId};
@@ -130,11 +131,11 @@ impl Footer {
         Ok((footer, reader.u32()?, reader.u32()?))
     }
 
-    /// The footer at the end of `bytes`, with its checksum: whole, of this version, its parts inside the file.
-    pub fn read(bytes: &[u8], path: &Path) -> Result<(Footer, u32)> {
-        let at = bytes.len().saturating_sub(FOOTER_LEN);
-        let fault = |what: &str| Error::corruption(path, at as u64, what);
-        let tail = &bytes[at..];
+    /// The footer of a file of `len` bytes whose last ones `tail` are, with its checksum: whole, of this version, its
+    /// parts inside the file.
+    pub fn read(tail: &[u8], len: u64, path: &Path) -> Result<(Footer, u32)> {
+        let at = len.saturating_sub(FOOTER_LEN as u64);
+        let fault = |what: &str| Error::corruption(path, at, what);
         if tail.len() < FOOTER_LEN || !tail.ends_with(MAGIC) {
             return Err(fault("no table ends here"));
         }
@@ -152,7 +153,7 @@ impl Footer {
         }
         let ascending = footer.filter_at < footer.index_at
             && footer.index_at < footer.statistics_at
-            && footer.statistics_at < at as u64;
+            && footer.statistics_at < at;
         if !ascending || !footer.filter_at.is_multiple_of(FILTER_ALIGN) {
             return Err(fault("the footer's parts do not follow each other"));
         }
@@ -160,10 +161,34 @@ impl Footer {
     }
 }
 
+/// Where a table's bytes are.
+pub enum Source {
+    /// In memory, or as if they were.
+    Map(Bytes),
+    /// In a file of so many bytes.
+    File(Box<dyn ReadAt>, u64),
+}
+
+impl Source {
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        match self {
+            Source::Map(bytes) => bytes.len() as u64,
+            Source::File(_, len) => *len,
+        }
+    }
+}
+
+impl From<Bytes> for Source {
+    fn from(bytes: Bytes) -> Source {
+        Source::Map(bytes)
+    }
+}
+
 /// A table's bytes, and what it takes to check them and to say where they are wrong.
 pub struct Stored {
     /// The whole file.
-    pub bytes: Bytes,
+    pub source: Source,
     /// For errors.
     pub path: PathBuf,
     /// Where the checksums start from.
@@ -177,9 +202,44 @@ impl Stored {
         Error::corruption(&self.path, offset, what)
     }
 
+    /// All bytes, if they need not be read one by one.
+    #[inline]
+    pub fn mapped(&self) -> Option<&Bytes> {
+        match &self.source {
+            Source::Map(bytes) => Some(bytes),
+            Source::File(..) => None,
+        }
+    }
+
+    /// The bytes of a range that was checked to lie inside the file; of a map, not to be looked at before
+    /// [`Stored::touch`].
+    pub fn view(&self, range: &Range<u64>) -> Result<Bytes> {
+        match &self.source {
+            Source::Map(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
+            Source::File(file, _) => file.read_at(range.start, (range.end - range.start) as usize),
+        }
+    }
+
+    /// Before bytes of a view are looked at for the first time: what the device cannot read is an error.
+    pub fn touch(&self, bytes: &[u8]) -> Result<()> {
+        match self.source {
+            Source::Map(_) => fault_in(bytes).map_err(|error| Error::io("read", &self.path, error)),
+            Source::File(..) => Ok(()),
+        }
+    }
+
     /// The bytes of a range that was checked to lie inside the file.
-    pub fn part(&self, range: &Range<u64>) -> Bytes {
-        self.bytes.slice(range.start as usize..range.end as usize)
+    pub fn part(&self, range: &Range<u64>) -> Result<Bytes> {
+        let bytes = self.view(range)?;
+        self.touch(&bytes)?;
+        Ok(bytes)
+    }
+
+    /// The footer, and its checksum.
+    pub fn footer(&self) -> Result<(Footer, u32)> {
+        let len = self.source.len();
+        let tail = self.part(&(len.saturating_sub(FOOTER_LEN as u64)..len))?;
+        Footer::read(&tail, len, &self.path)
     }
 
     /// The bytes from `offset` on must have this checksum.

@@ -253,6 +253,11 @@ fn tail(part: &[u8]) -> Result<(Range<usize>, usize), Malformed> {
 }
 
 impl Index {
+    /// What is read to find the top.
+    pub fn tail(part: &[u8]) -> &[u8] {
+        &part[part.len().saturating_sub(TAIL_LEN)..]
+    }
+
     /// What is to be checked before [`Index::open`].
     pub fn sealed_top(part: &[u8]) -> Result<Sealed, Malformed> {
         let (top, _) = tail(part)?;
@@ -318,6 +323,17 @@ impl Index {
     #[inline]
     pub fn page(&self, number: usize) -> Option<&Page> {
         self.pages[number].get()
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.part
+    }
+
+    /// A page with its checksum.
+    pub fn page_bytes(&self, number: usize) -> &[u8] {
+        let place = self.top.place(number);
+        &self.part[place.start as usize..place.end as usize]
     }
 
     /// What is to be checked before [`Index::open_page`].

@@ -48,7 +48,7 @@ pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use cursor::RunCursor;
 pub use filter::{build as build_filter, may_contain};
-pub use format::{Footer, TableMeta};
+pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
 pub use reader::{Expected, Found, Table, table_of};
 pub use statistics::{Collector, Sampled, Statistics};

@@ -1,12 +1,13 @@
 //! A table, open for reading.
 //!
-//! Reading a block: its place from the index; out of the cache, if it is packed and there; else its bytes are checked
-//! if they never were, and unpacked if they have to be. Nothing is locked: the bytes never change, and what was checked
-//! is one bit in a bitmap, which two readers may set at once.
+//! Reading a block of a map: its place from the index; out of the cache, if it is packed and there; else its bytes are
+//! checked if they never were, and unpacked if they have to be. Nothing is locked: the bytes never change, and what was
+//! checked is one bit in a bitmap, which two readers may set at once. Without a map every block is as a packed one, and
+//! is checked whenever it is read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
-use crate::table::format::{FOOTER_LEN, Footer, Stored};
+use crate::table::format::{FOOTER_LEN, Footer, Source, Stored};
 use crate::table::index::{Index, Page, Sealed};
 use crate::table::statistics::{Sample, Statistics};
 use crate::types::{ContainerId, Seq, TableId};
@@ -44,19 +45,20 @@ pub struct Table {
     pub(super) statistics: Arc<Statistics>,
     cache: Option<Arc<BlockCache>>,
     index: OnceLock<Index>,
-    filter_checked: AtomicBool,
+    /// Checked.
+    filter: OnceLock<Bytes>,
     /// A bit for each block, then one for each large value: its checksum matched.
     checked: Box<[AtomicU64]>,
 }
 
 /// A body in hand: bytes that hold it, and where.
 pub(super) struct Body {
-    /// Of a packed block, unpacked; `None`: the file's own bytes.
-    unpacked: Option<Bytes>,
+    /// Of a block that is packed or not in a map; `None`: the map.
+    own: Option<Bytes>,
     range: Range<usize>,
 }
 
-/// What becomes of a packed block that was not in the cache.
+/// What becomes of a block that was not in the cache, where it would be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
     /// It goes there: somebody asked for a key in it, and may again.
@@ -66,20 +68,21 @@ pub(super) enum Keep {
 }
 
 impl Table {
-    /// Opens the table that `bytes` are: reads its footer and its statistics.
+    /// Opens the table whose bytes `source` has: reads its footer and its statistics.
     pub fn open(
-        bytes: Bytes,
+        source: impl Into<Source>,
         path: PathBuf,
         expected: Expected,
         cache: Option<Arc<BlockCache>>,
     ) -> Result<Table> {
-        let (footer, crc) = Footer::read(&bytes, &path)?;
-        let stored = Stored {
-            bytes,
+        let mut stored = Stored {
+            source: source.into(),
             path,
-            identity: footer.identity,
+            identity: 0,
         };
-        let end = stored.bytes.len() as u64;
+        let end = stored.source.len();
+        let (footer, crc) = stored.footer()?;
+        stored.identity = footer.identity;
         let found = Expected {
             id: footer.id,
             container: footer.container,
@@ -103,7 +106,7 @@ impl Table {
             statistics: Arc::new(statistics),
             cache,
             index: OnceLock::new(),
-            filter_checked: AtomicBool::new(false),
+            filter: OnceLock::new(),
             checked: (0..touchable).map(|_| AtomicU64::new(0)).collect(),
         })
     }
@@ -125,7 +128,7 @@ impl Table {
 
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
-        self.stored.bytes.len() as u64
+        self.stored.source.len()
     }
 
     /// All that it says of its records.
@@ -171,6 +174,13 @@ impl Table {
         &self.statistics.inputs
     }
 
+    /// What is read from now on is checked again, though it was before: for those who write it anew, under a checksum that
+    /// would fit whatever became of it meanwhile.
+    pub fn recheck(&self) {
+        let words = self.checked.iter();
+        words.for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     /// How many blocks were ever read through this handle.
     pub fn blocks_read(&self) -> u64 {
         let blocks = self.statistics.blocks;
@@ -182,18 +192,25 @@ impl Table {
     /// False: the table has no record of a key of this hash.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
+        let filter = match self.filter.get() {
+            Some(filter) => filter,
+            None => self.open_filter()?,
+        };
+        Ok(filter::may_contain(filter, hash))
+    }
+
+    #[cold]
+    fn open_filter(&self) -> Result<&Bytes> {
         let Footer {
             filter_at,
             index_at,
+            filter_crc,
             ..
         } = self.footer;
-        let filter = &self.stored.bytes[filter_at as usize..index_at as usize];
-        if !self.filter_checked.load(Ordering::Relaxed) {
-            self.stored
-                .check(filter_at, filter, self.footer.filter_crc, "the filter")?;
-            self.filter_checked.store(true, Ordering::Relaxed);
-        }
-        Ok(filter::may_contain(filter, hash))
+        let filter = self.stored.part(&(filter_at..index_at))?;
+        self.stored
+            .check(filter_at, &filter, filter_crc, "the filter")?;
+        Ok(self.filter.get_or_init(|| filter))
     }
 
     /// The newest version of `key` with a number of `max` at most. `hash` is the key's.
@@ -212,9 +229,9 @@ impl Table {
         };
         let (number, place) = (index.blocks_of(at).start + row, page.place(row));
         match self.raw_body(number, &place)? {
-            Some(range) => self.get_in(number, &self.stored.bytes, range, (hash, key, max)),
+            Some((map, range)) => self.get_in(number, map, range, (hash, key, max)),
             None => {
-                let body = self.unpacked_body(number, &place, Keep::Cached)?;
+                let body = self.own_body(number, &place, Keep::Cached)?;
                 self.get_in(number, &body, 0..body.len(), (hash, key, max))
             }
         }
@@ -262,17 +279,19 @@ impl Table {
     #[cold]
     fn open_index(&self) -> Result<&Index> {
         let at = self.footer.index_at;
-        let part = self.stored.part(&(at..self.footer.statistics_at));
+        let part = self.stored.view(&(at..self.footer.statistics_at))?;
         let bad = |bad: Malformed| self.stored.fault(at + bad.offset as u64, bad.what);
-        self.check_index(&part, Index::sealed_top(&part).map_err(bad)?)?;
+        self.stored.touch(Index::tail(&part))?;
+        self.check_index(&part, &Index::sealed_top(&part).map_err(bad)?)?;
         let index = Index::open(part, self.statistics.blocks).map_err(bad)?;
         Ok(self.index.get_or_init(|| index))
     }
 
-    fn check_index(&self, part: &[u8], sealed: Sealed) -> Result<()> {
-        let Sealed { place, crc } = sealed;
-        let at = self.footer.index_at + place.start as u64;
-        self.stored.check(at, &part[place], crc, "the index")
+    fn check_index(&self, part: &[u8], sealed: &Sealed) -> Result<()> {
+        let at = self.footer.index_at + sealed.place.start as u64;
+        let bytes = &part[sealed.place.clone()];
+        self.stored.touch(bytes)?;
+        self.stored.check(at, bytes, sealed.crc, "the index")
     }
 
     /// A page of the index, checked when it is first asked for.
@@ -287,8 +306,8 @@ impl Table {
     #[cold]
     fn open_page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
         let at = self.footer.index_at;
-        let part = self.stored.part(&(at..self.footer.statistics_at));
-        self.check_index(&part, index.sealed_page(number))?;
+        self.stored.touch(index.page_bytes(number))?;
+        self.check_index(index.bytes(), &index.sealed_page(number))?;
         index
             .open_page(number, self.footer.filter_at)
             .map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
@@ -311,37 +330,40 @@ impl Table {
     pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
         let place = self.place(number)?;
         match self.raw_body(number, &place)? {
-            Some(range) => Ok(Body {
-                unpacked: None,
-                range,
-            }),
-            None => self.unpacked_body(number, &place, keep).map(|body| Body {
+            Some((_, range)) => Ok(Body { own: None, range }),
+            None => self.own_body(number, &place, keep).map(|body| Body {
                 range: 0..body.len(),
-                unpacked: Some(body),
+                own: Some(body),
             }),
         }
     }
 
-    /// Where in the file the body of block `number` lies, checked; `None` when it is packed.
+    /// The map, and where in it the body of block `number` lies, checked; `None` when it is packed, or nothing is mapped.
     #[inline]
-    fn raw_body(&self, number: usize, place: &Range<u64>) -> Result<Option<Range<usize>>> {
-        let trailer = self.trailer(place)?;
-        if trailer.codec != Codec::Raw {
+    fn raw_body(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+    ) -> Result<Option<(&Bytes, Range<usize>)>> {
+        let Some(map) = self.stored.mapped() else {
             return Ok(None);
+        };
+        if !self.is_checked(number as u64) {
+            self.checked_block(number, place)?;
         }
-        self.check_once(number as u64, || self.check_block(place, &trailer))?;
         let start = place.start as usize;
-        Ok(Some(start..start + trailer.body_len))
+        let trailer = self.trailer(place, &map[start..place.end as usize])?;
+        let body = (map, start..start + trailer.body_len);
+        Ok((trailer.codec == Codec::Raw).then_some(body))
     }
 
     #[inline]
-    fn trailer(&self, place: &Range<u64>) -> Result<Trailer> {
-        let block = &self.stored.bytes[place.start as usize..place.end as usize];
+    fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
         Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
     }
 
-    /// The body of block `number`, which is packed.
-    fn unpacked_body(&self, number: usize, place: &Range<u64>, keep: Keep) -> Result<Bytes> {
+    /// The body of block `number`, which is packed or not mapped.
+    fn own_body(&self, number: usize, place: &Range<u64>, keep: Keep) -> Result<Bytes> {
         let cached = self
             .cache
             .as_ref()
@@ -349,40 +371,80 @@ impl Table {
         if let Some(body) = cached {
             return Ok(body);
         }
-        let trailer = self.trailer(place)?;
-        self.check_once(number as u64, || self.check_block(place, &trailer))?;
-        let packed = place.start as usize..place.end as usize - TRAILER_LEN;
-        let body = unpack(&self.stored.bytes[packed], trailer.body_len)
-            .map_err(|what| self.stored.fault(place.start, what))?;
+        let body = match self.stored.mapped() {
+            Some(_) if self.is_checked(number as u64) => {
+                let block = self.stored.view(place)?;
+                self.unpacked(place, &block, &self.trailer(place, &block)?)?
+            }
+            _ => {
+                let (block, trailer) = self.checked_block(number, place)?;
+                self.unpacked(place, &block, &trailer)?
+            }
+        };
         if let (Some(cache), Keep::Cached) = (&self.cache, keep) {
             cache.insert(self.id(), number as u64, body.clone());
         }
         Ok(body)
     }
 
-    /// Block at `place` must have the checksum that its trailer states.
-    pub(super) fn check_block(&self, place: &Range<u64>, trailer: &Trailer) -> Result<()> {
-        let covered = &self.stored.bytes[place.start as usize..place.end as usize - 4];
+    /// Block `number`, read now, with the checksum that its trailer states.
+    #[cold]
+    fn checked_block(&self, number: usize, place: &Range<u64>) -> Result<(Bytes, Trailer)> {
+        let read = self.read_block(place)?;
+        self.set_checked(number as u64);
+        Ok(read)
+    }
+
+    /// The block at `place`, read and checked now.
+    pub(super) fn read_block(&self, place: &Range<u64>) -> Result<(Bytes, Trailer)> {
+        let block = self.stored.part(place)?;
+        let trailer = self.trailer(place, &block)?;
+        let covered = &block[..block.len() - 4];
         self.stored
-            .check(place.start, covered, trailer.crc, "a block")
+            .check(place.start, covered, trailer.crc, "a block")?;
+        Ok((block, trailer))
+    }
+
+    /// The body of a block.
+    pub(super) fn unpacked(
+        &self,
+        place: &Range<u64>,
+        block: &Bytes,
+        trailer: &Trailer,
+    ) -> Result<Bytes> {
+        let body = block.slice(..block.len() - TRAILER_LEN);
+        match trailer.codec {
+            Codec::Raw => Ok(body),
+            Codec::Lz4 => {
+                unpack(&body, trailer.body_len).map_err(|what| self.stored.fault(place.start, what))
+            }
+        }
+    }
+
+    #[inline]
+    fn source_of<'a>(&'a self, body: &'a Body) -> &'a Bytes {
+        match &body.own {
+            Some(own) => own,
+            None => self.stored.mapped().expect("bytes of its own, or a map"),
+        }
     }
 
     /// The bytes of a body.
     #[inline]
     pub(super) fn bytes_of<'a>(&'a self, body: &'a Body) -> &'a [u8] {
-        &body.unpacked.as_ref().unwrap_or(&self.stored.bytes)[body.range.clone()]
+        &self.source_of(body)[body.range.clone()]
     }
 
     /// Some bytes of a body, which keep what they lie in.
     #[inline]
     pub(super) fn share(&self, body: &Body, part: Range<usize>) -> Bytes {
         let start = body.range.start;
-        let source = body.unpacked.as_ref().unwrap_or(&self.stored.bytes);
-        source.slice(start + part.start..start + part.end)
+        self.source_of(body)
+            .slice(start + part.start..start + part.end)
     }
 
-    /// The stored bytes of a large value, checked when they are first asked for.
-    pub(super) fn stored_value(&self, extent: &Extent) -> Result<&[u8]> {
+    /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
+    pub(super) fn stored_value(&self, extent: &Extent) -> Result<Bytes> {
         let end = extent.offset.checked_add(extent.stored_len);
         let fits = end.is_some_and(|end| end <= self.footer.filter_at)
             && extent.number < self.statistics.large_values;
@@ -391,21 +453,30 @@ impl Table {
                 .stored
                 .fault(extent.offset, "a large value lies outside the data"));
         }
-        let stored = &self.stored.bytes[extent.offset as usize..][..extent.stored_len as usize];
-        self.check_once(self.statistics.blocks + extent.number, || {
-            self.stored
-                .check(extent.offset, stored, extent.crc, "a large value")
-        })?;
+        let stored = self
+            .stored
+            .view(&(extent.offset..extent.offset + extent.stored_len))?;
+        let bit = self.statistics.blocks + extent.number;
+        if self.stored.mapped().is_none() || !self.is_checked(bit) {
+            self.check_value(extent, &stored)?;
+            self.set_checked(bit);
+        }
         Ok(stored)
+    }
+
+    pub(super) fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
+        self.stored.touch(stored)?;
+        self.stored
+            .check(extent.offset, stored, extent.crc, "a large value")
     }
 
     /// A large value of `len` bytes.
     pub(super) fn large_value(&self, extent: &Extent, len: usize) -> Result<Bytes> {
         let stored = self.stored_value(extent)?;
         match extent.codec {
-            Codec::Raw => Ok(self.stored.bytes.slice_ref(stored)),
+            Codec::Raw => Ok(stored),
             Codec::Lz4 => {
-                unpack(stored, len).map_err(|what| self.stored.fault(extent.offset, what))
+                unpack(&stored, len).map_err(|what| self.stored.fault(extent.offset, what))
             }
         }
     }
@@ -415,14 +486,8 @@ impl Table {
         self.checked[bit as usize / 64].load(Ordering::Relaxed) & 1 << (bit % 64) != 0
     }
 
-    /// Checks what `bit` stands for, unless that was done.
-    #[inline]
-    fn check_once(&self, bit: u64, check: impl FnOnce() -> Result<()>) -> Result<()> {
-        if !self.is_checked(bit) {
-            check()?;
-            self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
-        }
-        Ok(())
+    fn set_checked(&self, bit: u64) {
+        self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 
     /// What was wrong in the body of block `number`.
@@ -443,7 +508,7 @@ impl Table {
 
 fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
     let at = footer.statistics_at;
-    let part = stored.part(&(at..stored.bytes.len() as u64 - FOOTER_LEN as u64));
+    let part = stored.part(&(at..stored.source.len() - FOOTER_LEN as u64))?;
     stored.check(at, &part, footer.statistics_crc, "the statistics")?;
     let statistics = Statistics::decode(&mut Reader::new(&part))
         .map_err(|bad| stored.fault(at + bad.offset as u64, bad.what))?;

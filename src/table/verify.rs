@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, order};
-use crate::table::block::{Block, Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::block::{Block, Extent, Layout};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{FILTER_ALIGN, Footer};
@@ -39,6 +39,11 @@ pub struct TableReport {
 impl Table {
     /// Reads and checks everything; the first fault is the error.
     pub fn verify(&self) -> Result<TableReport> {
+        self.verify_paced(&mut |_| Ok(()))
+    }
+
+    /// As [`Table::verify`]; `spend` is told of the bytes as they are read, and may end it.
+    pub fn verify_paced(&self, spend: &mut dyn FnMut(u64) -> Result<()>) -> Result<TableReport> {
         let Footer {
             filter_at,
             index_at,
@@ -47,7 +52,7 @@ impl Table {
             index_crc,
             statistics_crc,
             ..
-        } = Footer::read(&self.stored.bytes, &self.stored.path)?.0;
+        } = self.stored.footer()?.0;
         let footer_at = self.file_len() - crate::table::format::FOOTER_LEN as u64;
         for (part, crc, what) in [
             (filter_at..index_at, filter_crc, "the filter"),
@@ -55,11 +60,11 @@ impl Table {
             (statistics_at..footer_at, statistics_crc, "the statistics"),
         ] {
             self.stored
-                .check(part.start, &self.stored.part(&part), crc, what)?;
+                .check(part.start, &self.stored.part(&part)?, crc, what)?;
         }
         let mut walk = Walk {
             table: self,
-            filter: &self.stored.part(&(filter_at..index_at)),
+            filter: &self.stored.part(&(filter_at..index_at))?,
             at: 0,
             collector: Collector::wanting(Arc::new(self.wanted())),
             last_seq: Seq(0),
@@ -67,7 +72,9 @@ impl Table {
             page_census: Census::default(),
         };
         for number in 0..self.index()?.len() {
+            let before = walk.at;
             walk.block(number)?;
+            spend(walk.at - before)?;
         }
         walk.finish()
     }
@@ -105,16 +112,8 @@ impl Walk<'_> {
         let (page, row) = table.row(number)?;
         let place = page.place(row);
         let bad = |bad| table.block_fault(number, bad);
-        let stored = table.stored.part(&place);
-        let trailer = Trailer::read(&stored).map_err(bad)?;
-        table.check_block(&place, &trailer)?;
-        let body = stored.slice(..stored.len() - TRAILER_LEN);
-        let body = match trailer.codec {
-            Codec::Raw => body,
-            Codec::Lz4 => {
-                unpack(&body, trailer.body_len).map_err(|what| self.fault(place.start, what))?
-            }
-        };
+        let (stored, trailer) = table.read_block(&place)?;
+        let body = table.unpacked(&place, &stored, &trailer)?;
         let layout = Layout::of(&body).map_err(bad)?;
         let census = self.entries(&layout.block(&body), layout.count(), &place, bad)?;
         if self.at != place.start {
@@ -200,10 +199,8 @@ impl Walk<'_> {
         if end > self.table.footer.filter_at {
             return Err(self.fault(self.at, "a large value lies outside the data"));
         }
-        let stored = self.table.stored.part(&(extent.offset..end));
-        self.table
-            .stored
-            .check(extent.offset, &stored, extent.crc, "a large value")?;
+        let stored = self.table.stored.view(&(extent.offset..end))?;
+        self.table.check_value(extent, &stored)?;
         if extent.codec == Codec::Lz4 {
             unpack(&stored, len).map_err(|what| self.fault(extent.offset, what))?;
         }
@@ -216,7 +213,7 @@ impl Walk<'_> {
     fn finish(self) -> Result<TableReport> {
         let table = self.table;
         let filter_at = table.footer.filter_at;
-        let padding = table.stored.part(&(self.at..filter_at));
+        let padding = table.stored.part(&(self.at..filter_at))?;
         if self.at.next_multiple_of(FILTER_ALIGN) != filter_at || padding.iter().any(|&b| b != 0) {
             return Err(self.fault(self.at, "bytes that belong to nothing"));
         }

@@ -16,6 +16,11 @@
 //! the edit goes to a new manifest, under a number of its own, as the sum of all. If that fails, too, the manifest is *in
 //! doubt*: the edit may have happened or not. Nothing that it named or gave up may be removed, nothing may be promised
 //! that it could break, until a new manifest without it is there. One that fails before it has its name is none.
+//!
+//! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
+//! same bytes lies in a folder of its own, for a repair to go by. It begins before its manifest does and takes each edit
+//! after it, before the edit is acknowledged: so it knows all that anything relied on. Opening never reads it. When it
+//! cannot be written it is removed, and a new one comes with the next manifest.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +42,7 @@ const ROLL_BYTES: u64 = 1 << 20;
 const RESERVE_BYTES: u64 = 32 << 10;
 
 /// What a manifest on disk says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loaded {
     /// The sum of its edits.
     pub catalogue: Catalogue,
@@ -45,6 +50,18 @@ pub struct Loaded {
     pub number: u64,
     /// It ends in bytes that are no edit: an append was cut off.
     pub torn: bool,
+}
+
+impl Loaded {
+    /// The file at `path` says all, if the log has seen no edit beyond `seen`.
+    pub fn reaches(&self, fs: &dyn Fs, path: &Path, seen: u64) -> Result<()> {
+        let edit = self.catalogue.edit;
+        if seen <= edit {
+            return Ok(());
+        }
+        let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
+        Err(Error::corruption(path, fs.len(path)?.unwrap_or(0), what))
+    }
 }
 
 /// Reads the manifest that counts; `None` when the folder has none.
@@ -64,6 +81,54 @@ pub fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<Loaded>> {
         number,
         torn,
     }))
+}
+
+/// A manifest or a copy of one, whatever it is worth.
+pub struct Witness {
+    /// The file.
+    pub path: PathBuf,
+    /// The number in its name.
+    pub number: u64,
+    /// It is a copy.
+    pub is_copy: bool,
+    /// What it says.
+    pub loaded: Result<Loaded>,
+}
+
+/// All manifests and copies in a folder: manifests first, the highest number first.
+pub fn witnesses(fs: &dyn Fs, dir: &Path) -> Result<Vec<Witness>> {
+    let mut found = vec![];
+    let copy_dir = dir.join(file_name::COPY_DIR);
+    type Parse = fn(&str) -> Option<u64>;
+    for (folder, number_of) in [
+        (dir, file_name::parse_manifest as Parse),
+        (&copy_dir, file_name::parse_copy as Parse),
+    ] {
+        if !fs.is_dir(folder) {
+            continue;
+        }
+        let mut numbered: Vec<(u64, String)> = fs
+            .list(folder)?
+            .into_iter()
+            .filter_map(|name| Some((number_of(&name)?, name)))
+            .collect();
+        numbered.sort();
+        for (number, name) in numbered.into_iter().rev() {
+            let path = folder.join(name);
+            let parsed = fs.read(&path).and_then(|bytes| parse(&path, &bytes));
+            found.push(Witness {
+                number,
+                is_copy: folder != dir,
+                loaded: parsed.map(|(catalogue, torn)| Loaded {
+                    catalogue,
+                    number,
+                    torn,
+                }),
+                path,
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// The sum of the edits in a manifest's bytes, and whether they end in a torn tail.
@@ -135,6 +200,7 @@ pub struct Manifest {
     reserved: u64,
     /// An edit failed, and may have happened.
     in_doubt: bool,
+    copy: Option<Box<dyn File>>,
     catalogue: Catalogue,
 }
 
@@ -146,8 +212,8 @@ impl Manifest {
         number: u64,
         catalogue: Catalogue,
     ) -> Result<Manifest> {
-        let (file, len) = write_whole(fs.as_ref(), dir, number, &catalogue)?;
-        Ok(Manifest::over(fs, dir, number, file, len, catalogue))
+        let written = write_both(fs.as_ref(), dir, number, &catalogue)?;
+        Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
     /// Goes on with manifest `number`, which takes no room. Only if a new one finds none: what was read of this one may
@@ -156,21 +222,33 @@ impl Manifest {
         let path = dir.join(file_name::manifest(number));
         let bytes = fs.read(&path)?;
         let (catalogue, end) = sum(&path, &bytes)?;
-        let file = fs.open(&path)?;
-        if end < bytes.len() {
-            file.truncate(end as u64)?;
+        let again = |path: &Path| {
+            let file = fs.open(path)?;
+            if fs.len(path)?.is_some_and(|len| len > end as u64) {
+                file.truncate(end as u64)?;
+            }
+            file.write_at(0, &bytes[..end])?;
+            file.sync()?;
+            Ok(file)
+        };
+        let file = again(&path)?;
+        let copy = again(&copy_path(dir, number));
+        if copy.is_err() {
+            remove_copy(fs.as_ref(), dir, number);
         }
-        file.write_at(0, &bytes[..end])?;
-        file.sync()?;
-        Ok(Manifest::over(fs, dir, number, file, end as u64, catalogue))
+        let written = Written {
+            file,
+            copy: copy.ok(),
+            len: end as u64,
+        };
+        Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
     fn over(
         fs: Arc<dyn Fs>,
         dir: &Path,
         number: u64,
-        file: Box<dyn File>,
-        len: u64,
+        written: Written,
         catalogue: Catalogue,
     ) -> Manifest {
         let mut manifest = Manifest {
@@ -178,9 +256,10 @@ impl Manifest {
             dir: dir.into(),
             number,
             next_number: number + 1,
-            file,
-            len,
-            first_len: len,
+            file: written.file,
+            copy: written.copy,
+            len: written.len,
+            first_len: written.len,
             reserved: 0,
             in_doubt: false,
             catalogue,
@@ -250,6 +329,15 @@ impl Manifest {
             self.in_doubt = true;
             return self.roll(next);
         }
+        let append = |copy: &dyn File| copy.write_at(self.len, &frame).and_then(|()| copy.sync());
+        if self
+            .copy
+            .as_deref()
+            .is_some_and(|copy| append(copy).is_err())
+        {
+            self.copy = None;
+            remove_copy(self.fs.as_ref(), &self.dir, self.number);
+        }
         self.len += frame.len() as u64;
         self.catalogue = next;
         self.reserve();
@@ -267,8 +355,7 @@ impl Manifest {
     fn roll(&mut self, next: Catalogue) -> Result<()> {
         let (fs, number) = (self.fs.as_ref(), self.next_number);
         let path = self.dir.join(file_name::manifest(number));
-        let written = write_whole(fs, &self.dir, number, &next);
-        let (file, len) = written.inspect_err(|_| {
+        let written = write_both(fs, &self.dir, number, &next).inspect_err(|_| {
             // With its name it counts, durably or not; without, nothing has happened.
             if !matches!(fs.len(&path), Ok(None)) {
                 self.in_doubt = true;
@@ -276,32 +363,41 @@ impl Manifest {
             }
         })?;
         for older in self.number..number {
-            // Left behind, it is only a few kilobytes, and the next open removes it.
+            // Left behind, they are only a few kilobytes, and the next open removes them.
             let _ = fs.remove(&self.dir.join(file_name::manifest(older)));
+            let _ = fs.remove(&copy_path(&self.dir, older));
         }
-        *self = Manifest::over(self.fs.clone(), &self.dir.clone(), number, file, len, next);
+        *self = Manifest::over(self.fs.clone(), &self.dir.clone(), number, written, next);
         Ok(())
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file and of its copy.
     pub fn len(&self) -> u64 {
-        self.len
+        self.len * if self.copy.is_some() { 2 } else { 1 }
     }
 }
 
-/// Writes a whole manifest under its name, durably.
-pub fn write_whole(
-    fs: &dyn Fs,
-    dir: &Path,
-    number: u64,
-    catalogue: &Catalogue,
-) -> Result<(Box<dyn File>, u64)> {
-    let name = file_name::manifest(number);
-    let path = dir.join(&name);
-    let temporary = dir.join(name + file_name::TEMPORARY);
-    if fs.len(&temporary)?.is_some() {
-        fs.remove(&temporary)?;
+/// Where the copy of a manifest lies.
+pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(file_name::COPY_DIR).join(file_name::copy(number))
+}
+
+/// Durably as far as that can be had: a copy that stayed behind would not know of later edits.
+fn remove_copy(fs: &dyn Fs, dir: &Path, number: u64) {
+    if fs.remove(&copy_path(dir, number)).is_ok() {
+        let _ = fs.sync_dir(&dir.join(file_name::COPY_DIR));
     }
+}
+
+/// A manifest and its copy, just written.
+pub struct Written {
+    file: Box<dyn File>,
+    copy: Option<Box<dyn File>>,
+    len: u64,
+}
+
+/// Writes a whole manifest under its name, durably, and its copy first.
+pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -309,11 +405,33 @@ pub fn write_whole(
         &mut bytes,
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
     );
+    let copy_dir = dir.join(file_name::COPY_DIR);
+    let copy = fs
+        .create_dir_all(&copy_dir)
+        .and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
+    let file = write_whole(fs, dir, file_name::manifest(number), &bytes);
+    if copy.is_err() || file.is_err() {
+        remove_copy(fs, dir, number);
+    }
+    Ok(Written {
+        file: file?,
+        copy: copy.ok(),
+        len: bytes.len() as u64,
+    })
+}
+
+/// Writes a whole file under its name, durably.
+fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Box<dyn File>> {
+    let path = dir.join(&name);
+    let temporary = dir.join(name + file_name::TEMPORARY);
+    if fs.len(&temporary)?.is_some() {
+        fs.remove(&temporary)?;
+    }
     let file = fs.create(&temporary)?;
-    file.write_at(0, &bytes)
+    file.write_at(0, bytes)
         .and_then(|()| file.sync())
         .inspect_err(|_| drop(fs.remove(&temporary)))?;
     fs.rename(&temporary, &path)?;
     fs.sync_dir(dir)?;
-    Ok((file, bytes.len() as u64))
+    Ok(file)
 }

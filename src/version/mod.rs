@@ -19,13 +19,13 @@ use bytes::Bytes;
 
 pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use manifest::{Loaded, Manifest, load, parse, write_whole};
+pub use manifest::{Loaded, Manifest, Witness, load, parse, witnesses, write_both};
 
-use crate::env::Fs;
+use crate::env::{Fs, ReadAt};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, DefaultMillis};
-use crate::table::{BlockCache, Expected, Found, Table, table_of};
-use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
+use crate::table::{BlockCache, Expected, Found, Source, Table, table_of};
+use crate::types::{ContainerId, Reads, Seq, TableId, Timestamp, file_name};
 
 /// How many bytes of removed tables somebody still holds.
 #[derive(Debug, Default)]
@@ -40,9 +40,9 @@ impl Pins {
     }
 }
 
-/// The bytes of a table's file: every value and iterator that lies in it holds this.
-struct Mapping {
-    bytes: Bytes,
+/// A table's file, or the map of it that every value and iterator holds which lies in it.
+struct Resident<T> {
+    content: T,
     residence: Arc<Residence>,
 }
 
@@ -52,13 +52,19 @@ struct Residence {
     pins: Arc<Pins>,
 }
 
-impl AsRef<[u8]> for Mapping {
+impl AsRef<[u8]> for Resident<Bytes> {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.content
     }
 }
 
-impl Drop for Mapping {
+impl ReadAt for Resident<Box<dyn ReadAt>> {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.content.read_at(offset, len)
+    }
+}
+
+impl<T> Drop for Resident<T> {
     fn drop(&mut self) {
         if self.residence.removed.load(Ordering::Acquire) {
             self.residence
@@ -67,6 +73,20 @@ impl Drop for Mapping {
                 .fetch_sub(self.residence.len, Ordering::Relaxed);
         }
     }
+}
+
+/// Where tables are, and what they are opened with.
+pub struct TableSpace<'a> {
+    /// The file system.
+    pub fs: &'a dyn Fs,
+    /// The folder of tables.
+    pub dir: &'a Path,
+    /// For blocks that are not in a map as they are read.
+    pub cache: &'a Arc<BlockCache>,
+    /// Of removed tables.
+    pub pins: &'a Arc<Pins>,
+    /// How bytes come into memory.
+    pub reads: Reads,
 }
 
 /// A table with its place on disk.
@@ -82,29 +102,35 @@ pub struct Placed {
 impl Placed {
     /// Opens the table that `record` names.
     pub fn open(
-        fs: &dyn Fs,
-        tables_dir: &Path,
+        space: &TableSpace<'_>,
         container: ContainerId,
         record: TableRecord,
-        cache: &Arc<BlockCache>,
-        pins: &Arc<Pins>,
     ) -> Result<Placed> {
-        let path = tables_dir.join(file_name::table(record.id));
-        if fs.len(&path)?.is_none() {
+        let path = space.dir.join(file_name::table(record.id));
+        let Some(len) = space.fs.len(&path)? else {
             return Err(Error::corruption(
                 path,
                 0,
                 "the manifest names this table, but it is missing",
             ));
-        }
+        };
         let residence = Arc::new(Residence {
             removed: AtomicBool::new(false),
             len: record.len,
-            pins: pins.clone(),
+            pins: space.pins.clone(),
         });
-        let mapping = Mapping {
-            bytes: fs.map(&path)?,
-            residence: residence.clone(),
+        let source = match space.reads {
+            Reads::Map => Source::Map(Bytes::from_owner(Resident {
+                content: space.fs.map(&path)?,
+                residence: residence.clone(),
+            })),
+            Reads::Pread => Source::File(
+                Box::new(Resident {
+                    content: space.fs.reader(&path)?,
+                    residence: residence.clone(),
+                }),
+                len,
+            ),
         };
         let expected = Expected {
             id: record.id,
@@ -112,12 +138,7 @@ impl Placed {
             len: record.len,
             crc: record.crc,
         };
-        let table = Table::open(
-            Bytes::from_owner(mapping),
-            path,
-            expected,
-            Some(cache.clone()),
-        )?;
+        let table = Table::open(source, path, expected, Some(space.cache.clone()))?;
         Ok(Placed {
             table: Arc::new(table),
             record,

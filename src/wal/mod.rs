@@ -38,7 +38,7 @@ pub use frame::{
     Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, SegmentHeader,
     decode as decode_frame,
 };
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};
 

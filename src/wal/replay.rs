@@ -80,6 +80,20 @@ pub fn replay(
     first_segment: u64,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<Replayed> {
+    match salvage(fs, dir, first_segment, visit)? {
+        (replayed, None) => Ok(replayed),
+        (_, Some(damage)) => Err(damage),
+    }
+}
+
+/// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
+/// Numbers and marks are those of whole frames behind it too, where they are higher.
+pub fn salvage(
+    fs: &dyn Fs,
+    dir: &Path,
+    first_segment: u64,
+    visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+) -> Result<(Replayed, Option<Error>)> {
     let names = fs.list(dir)?;
     let mut numbers: Vec<u64> = names
         .iter()
@@ -97,7 +111,12 @@ pub fn replay(
             ..Replayed::default()
         },
     };
-    let mut segment = walk.folder.first(first_segment)?;
+    let mut segment = match walk.folder.first(first_segment) {
+        Ok(segment) => segment,
+        Err(damage @ Error::Corruption { .. }) => return Ok((walk.out, Some(damage))),
+        Err(error) => return Err(error),
+    };
+    let mut damage = None;
     loop {
         let end = walk.segment(&segment, visit)?;
         if walk.out.clean {
@@ -108,15 +127,15 @@ pub fn replay(
             Some(next) if next.header.start == end => segment = next,
             _ => {
                 let later = numbers.partition_point(|&number| number <= segment.header.number);
-                walk.judge_end(&segment, end, &numbers[later..])?;
+                damage = walk.judge_end(&segment, end, &numbers[later..])?;
                 break;
             }
         }
     }
-    Ok(walk.out)
+    Ok((walk.out, damage))
 }
 
-/// A segment's file, mapped: of the room that was reserved, only what holds frames is read.
+/// A segment's file.
 struct Loaded {
     header: SegmentHeader,
     path: PathBuf,
@@ -149,7 +168,8 @@ impl Folder<'_> {
     fn bytes(&self, number: u64) -> Result<Option<Bytes>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
-            Some(_) => self.fs.map(&path).map(Some),
+            // Not by a map: a device that fails while a database is opened is an error.
+            Some(_) => Ok(Some(self.fs.read(&path)?.into())),
             None => Ok(None),
         }
     }
@@ -282,11 +302,11 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    /// The log ends at position `end` of `segment`: a torn tail, if no witness says otherwise.
-    fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<()> {
+    /// The log ends at position `end` of `segment`: a torn tail, if no witness says otherwise, else damage.
+    fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
-            witness: false,
+            witness: None,
             begun: decode(&segment.header, end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
         search.scan(&segment.header, end, segment.from(end));
@@ -324,12 +344,15 @@ impl Walk<'_> {
         }
         search.scan_ring(&chain, &self.ring);
         let offset = segment.offset_of(end);
-        if search.witness {
+        if let Some(last) = search.witness {
+            self.out.last_seq = self.out.last_seq.max(last.last_seq);
+            self.out.mark = self.out.mark.max(last.settled);
+            self.out.edit = self.out.edit.max(last.edit);
             let what = "the log is damaged here: a later part of it says that this was synced";
-            return Err(Error::corruption(&segment.path, offset, what));
+            return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
         self.out.torn = search.begun.then(|| (segment.path.clone(), offset));
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -341,8 +364,8 @@ fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<De
 /// What lies behind the end of the log.
 struct Search {
     end: u64,
-    /// A frame was found that knew the log synced beyond its end.
-    witness: bool,
+    /// The last frame that was found to know the log synced beyond its end.
+    witness: Option<FrameHead>,
     /// Something was begun behind the end.
     begun: bool,
 }
@@ -350,7 +373,10 @@ struct Search {
 impl Search {
     fn note(&mut self, found: &Decoded<'_>) {
         self.begun = true;
-        self.witness |= found.watermark > self.end;
+        let before = self.witness.map_or(Seq(0), |head| head.last_seq);
+        if found.watermark > self.end && found.head.last_seq >= before {
+            self.witness = Some(found.head);
+        }
     }
 
     /// Looks for frames at every byte: `bytes` start at `position`.

@@ -93,6 +93,17 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+    /// Leave out what is damaged, and what that may have hidden; each loss is named
+    ///
+    /// Changes nothing without --yes: then it only says what would be lost, and the exit status is 2. Damaged files are kept
+    /// in the folder `lost` of the database, expired and deleted bytes in them too. Make a copy of the folder before.
+    Repair {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
+    },
     /// Make a consistent copy, itself a database, in a folder that is missing or empty
     Checkpoint {
         #[arg(value_name = "DIR")]

@@ -60,6 +60,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Stats { dir, container } => upkeep::stats(&dir, container.as_deref(), json),
         Command::Compact { dir } => upkeep::compact(&dir, json),
         Command::Verify { dir } => upkeep::verify(&dir, json),
+        Command::Repair { dir, yes } => upkeep::repair(&dir, yes, json),
         Command::Checkpoint { dir, to } => upkeep::checkpoint(&dir, &to, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use ebbtide::{ContainerStats, Database, DefaultTtl, Error, Stats, VerifyReport};
+use ebbtide::{
+    ContainerStats, Database, DefaultTtl, Error, Loss, RepairReport, Stats, VerifyReport,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -160,6 +162,12 @@ pub fn stats_json(stats: &Stats) -> Value {
         "flushes": stats.flushes,
         "merges": stats.merges,
         "stalls": stats.stalls,
+        "bytes_scrubbed": stats.bytes_scrubbed,
+        "damage": stats.damage.iter().map(|damage| json!({
+            "path": damage.path.to_string_lossy(),
+            "offset": damage.offset,
+            "what": damage.what,
+        })).collect::<Vec<_>>(),
         "reclaim_lag": stats.reclaim_lag.steps().map(|(time, bytes)| json!({
             "within_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             "bytes": bytes,
@@ -288,6 +296,52 @@ fn report_json(report: &VerifyReport) -> Value {
         "bytes": report.bytes,
         "records": report.records,
         "faults": report.faults.iter().map(fault).collect::<Vec<_>>(),
+    })
+}
+
+pub fn repair(dir: &Path, yes: bool, json: bool) -> Outcome {
+    let report = ebbtide::repair(dir, yes)?;
+    let mut out = stdout().lock();
+    if json {
+        writeln!(out, "{}", repair_json(&report, yes))?;
+    } else {
+        for loss in &report.losses {
+            writeln!(out, "{loss}")?;
+        }
+        for file in &report.set_aside {
+            writeln!(out, "kept in lost/: {}", file.display())?;
+        }
+        writeln!(
+            out,
+            "what is live is known from {}",
+            report.manifest.display()
+        )?;
+    }
+    out.flush()?;
+    match report.losses.len() {
+        0 => Ok(()),
+        _ if yes => Ok(()),
+        losses => Err(Failure::Refused(format!(
+            "nothing was changed; with --yes, {losses} damaged parts are left out"
+        ))),
+    }
+}
+
+fn repair_json(report: &RepairReport, done: bool) -> Value {
+    let loss = |loss: &Loss| {
+        json!({
+            "what": loss.to_string(),
+            "container": loss.container,
+            "from": loss.from.escape_ascii().to_string(),
+            "to": loss.to.as_ref().map(|to| to.escape_ascii().to_string()),
+            "records": loss.records,
+        })
+    };
+    json!({
+        "done": done,
+        "manifest": report.manifest.to_string_lossy(),
+        "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
+        "set_aside": report.set_aside.iter().map(|file| file.to_string_lossy()).collect::<Vec<_>>(),
     })
 }
 

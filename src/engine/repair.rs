@@ -1,0 +1,376 @@
+//! Repair: a catalogue that names only what is sound, and hides what may have been deleted.
+//!
+//! What is live is known to the manifest and to its copy. From tables it cannot be told: a table that was replaced or
+//! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
+//! one of the two, and refuses when neither is sound.
+//!
+//! A damaged table may have hidden older versions of any key in its range: by a delete, or by a newer value. So
+//! everything in that range with a lower number than its highest is left out, by a range delete with that number; newer
+//! records stay. When its statistics cannot be read, the range goes from its neighbours in the run, or from the first key
+//! to the last, and the number is the highest that was flushed.
+//!
+//! A damaged log counts up to the damage. What follows is lost, deletes too; the database is as it was at that moment,
+//! but for what had reached tables.
+//!
+//! The result takes effect as an opening does, by one new manifest. Before that, every file that is damaged or named no
+//! more is linked into the folder `lost`, where nothing is ever removed: it may hold expired and deleted bytes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::batch::KeyRange;
+use crate::engine::checkpoint::link_or_copy;
+use crate::engine::open::{FullDisk, bring_in, write_anew};
+use crate::env::{Fs, LockKind};
+use crate::error::{Error, Result};
+use crate::mem::Pool;
+use crate::options::Options;
+use crate::table::{BlockCache, Statistics};
+use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
+use crate::version::{
+    Catalogue, ContainerRecord, Loaded, Pins, Placed, RangeDelete, TableRecord, TableSpace,
+    Witness, unnamed_tables, witnesses,
+};
+use crate::wal::salvage;
+
+/// What a repair did, or would do.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// The manifest, or the copy of it, that says what is live.
+    pub manifest: PathBuf,
+    /// What is damaged and what is lost by it; empty when there is nothing to repair.
+    pub losses: Vec<Loss>,
+    /// Files that are kept in the folder `lost`, by their names before.
+    pub set_aside: Vec<PathBuf>,
+}
+
+/// A damaged file, and what is lost by it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The damage, with file and offset.
+    pub fault: Error,
+    /// Whose items are lost; `None` when it is the manifest's damage, which loses nothing, or the log's, which loses every
+    /// write behind it that is in no table yet, of any container.
+    pub container: Option<String>,
+    /// The first key that may be lost; empty: from the first one on.
+    pub from: Vec<u8>,
+    /// The first key behind these; `None`: to the last one.
+    pub to: Option<Vec<u8>>,
+    /// Records that are lost at most, those included that the damaged ones may have hidden; `None`: it cannot be told.
+    pub records: Option<u64>,
+}
+
+impl Loss {
+    fn of_all(fault: Error) -> Loss {
+        Loss {
+            fault,
+            container: None,
+            from: vec![],
+            to: None,
+            records: None,
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.fault {
+            Error::Corruption { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}", path.display())?
+            }
+            other => write!(f, "{other}")?,
+        }
+        let Some(container) = &self.container else {
+            return Ok(());
+        };
+        match self.records {
+            Some(records) => write!(f, "; lost: at most {records} records")?,
+            None => write!(f, "; lost: an unknown number of records")?,
+        }
+        write!(f, " of container {container:?}")?;
+        if !self.from.is_empty() {
+            write!(f, " from key \"{}\" on", self.from.escape_ascii())?;
+        }
+        match &self.to {
+            Some(to) => write!(f, " to before key \"{}\"", to.escape_ascii()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// See [`crate::repair`].
+pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairReport> {
+    let fs = options.fs.as_ref();
+    if !fs.is_dir(path) {
+        return Err(Error::NotFound { path: path.into() });
+    }
+    let kind = match apply {
+        true => LockKind::Exclusive,
+        false => LockKind::Shared,
+    };
+    let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
+    let witnesses = witnesses(fs, path)?;
+    let (mut loaded, mut report) = choose(fs, path, &witnesses)?;
+    // The new manifest's number is above all of them.
+    let numbers = witnesses.iter().map(|witness| witness.number);
+    loaded.number = numbers.max().unwrap_or(loaded.number);
+    loaded.torn = false;
+
+    let space = TableSpace {
+        fs,
+        dir: &path.join(file_name::TABLES_DIR),
+        cache: &Arc::new(BlockCache::new(0)),
+        pins: &Arc::new(Pins::default()),
+        reads: Reads::Pread,
+    };
+    for record in loaded.catalogue.containers.values_mut() {
+        report.losses.extend(mend(record, &space)?);
+    }
+    let pool = Arc::new(Pool::new(options.memtable_bytes));
+    let (mut found, log_damage) = bring_in(path, options, &loaded, &space, &pool)?;
+    let log_is_damaged = log_damage.is_some();
+    report.losses.extend(log_damage.map(Loss::of_all));
+    if report.losses.is_empty() {
+        return Ok(report);
+    }
+    report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
+    if apply {
+        keep(fs, path, &report.set_aside)?;
+        let (begun, _) = write_anew(path, options, &mut found, FullDisk::Fails)?;
+        begun?;
+    }
+    Ok(report)
+}
+
+/// The manifest, or else the copy that knows most, as long as the log has seen no edit beyond it.
+fn choose(fs: &dyn Fs, path: &Path, witnesses: &[Witness]) -> Result<(Loaded, RepairReport)> {
+    let wal_dir = path.join(file_name::WAL_DIR);
+    // With whether its log is sound: a copy may be of a manifest that never came, and of a log that went again.
+    let judged = |witness: &Witness| -> Result<(bool, Loaded)> {
+        let loaded = witness.loaded.clone()?;
+        let first = loaded.catalogue.log;
+        let (replayed, damage) = salvage(fs, &wal_dir, first, &mut |_| Ok(()))?;
+        loaded.reaches(fs, &witness.path, replayed.edit)?;
+        Ok((damage.is_none(), loaded))
+    };
+    let manifest = witnesses.first().filter(|witness| !witness.is_copy);
+    let fault = match manifest.map(|manifest| (manifest, judged(manifest))) {
+        Some((manifest, Ok((_, loaded)))) => {
+            let report = RepairReport {
+                manifest: manifest.path.clone(),
+                ..RepairReport::default()
+            };
+            return Ok((loaded, report));
+        }
+        Some((_, Err(fault @ Error::Corruption { .. }))) => fault,
+        Some((_, Err(error))) => return Err(error),
+        None if holds_tables(fs, path)? => {
+            let what = "the manifest is missing";
+            Error::corruption(path.join(file_name::manifest(1)), 0, what)
+        }
+        None => return Err(Error::NotFound { path: path.into() }),
+    };
+    let others = witnesses
+        .iter()
+        .filter(|witness| manifest.is_none_or(|manifest| manifest.path != witness.path));
+    let sound = others.filter_map(|witness| Some((witness, judged(witness).ok()?)));
+    match sound.max_by_key(|(_, (whole, loaded))| (*whole, loaded.catalogue.edit)) {
+        Some((witness, (_, loaded))) => {
+            let report = RepairReport {
+                manifest: witness.path.clone(),
+                losses: vec![Loss::of_all(fault)],
+                ..RepairReport::default()
+            };
+            Ok((loaded, report))
+        }
+        None => Err(match fault {
+            Error::Corruption { path, offset, what } => {
+                let also = "no copy of the manifest is sound either, and tables alone do not tell what was deleted";
+                Error::corruption(path, offset, format!("{what}; {also}"))
+            }
+            other => other,
+        }),
+    }
+}
+
+fn holds_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let dir = path.join(file_name::TABLES_DIR);
+    let is_table = |name: &String| file_name::parse_table(name).is_some();
+    Ok(fs.is_dir(&dir) && fs.list(&dir)?.iter().any(is_table))
+}
+
+/// A table that was read from end to end.
+struct Checked {
+    id: TableId,
+    /// Where it can say so itself.
+    statistics: Option<Arc<Statistics>>,
+    fault: Option<Error>,
+}
+
+fn check(space: &TableSpace<'_>, container: ContainerId, table: TableRecord) -> Result<Checked> {
+    let mut checked = Checked {
+        id: table.id,
+        statistics: None,
+        fault: None,
+    };
+    let read = Placed::open(space, container, table).and_then(|placed| {
+        checked.statistics = Some(placed.table.statistics().clone());
+        placed.table.verify()
+    });
+    match read {
+        Ok(_) => {}
+        Err(
+            fault @ (Error::Corruption { .. }
+            | Error::Io {
+                operation: "read", ..
+            }),
+        ) => checked.fault = Some(fault),
+        Err(error) => return Err(error),
+    }
+    Ok(checked)
+}
+
+/// The smallest key behind this one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// Leaves the damaged tables out of a container, and what they may have hidden.
+fn mend(record: &mut ContainerRecord, space: &TableSpace<'_>) -> Result<Vec<Loss>> {
+    let (mut losses, mut hidden, mut sound) = (vec![], vec![], vec![]);
+    for run in &mut record.runs {
+        let tables = run.tables.iter();
+        let checked: Vec<Checked> = tables
+            .map(|table| check(space, record.id, *table))
+            .collect::<Result<_>>()?;
+        for (at, table) in checked.iter().enumerate() {
+            let Some(fault) = &table.fault else {
+                sound.extend(table.statistics.clone());
+                continue;
+            };
+            let own = table.statistics.as_deref();
+            let before = checked[..at]
+                .iter()
+                .rev()
+                .find_map(|table| table.statistics.as_deref());
+            let after = checked[at + 1..]
+                .iter()
+                .find_map(|table| table.statistics.as_deref());
+            let range = match own {
+                Some(own) => KeyRange {
+                    from: own.first_key.to_vec(),
+                    to: Some(behind(&own.last_key)),
+                },
+                None => KeyRange {
+                    from: before.map_or(vec![], |table| behind(&table.last_key)),
+                    to: after.map(|table| table.first_key.to_vec()),
+                },
+            };
+            losses.push(Loss {
+                fault: fault.clone(),
+                container: Some(record.name.clone()),
+                from: range.from.clone(),
+                to: range.to.clone(),
+                records: own.map(|own| own.records),
+            });
+            let seq = own.map_or(record.flushed, |own| own.census.seq_max);
+            hidden.push(RangeDelete::new(range, seq));
+        }
+        let is_sound = |id: TableId| {
+            checked
+                .iter()
+                .any(|table| table.id == id && table.fault.is_none())
+        };
+        run.tables.retain(|table| is_sound(table.id));
+    }
+    if losses.is_empty() {
+        return Ok(losses);
+    }
+    for (loss, range) in losses.iter_mut().zip(&hidden) {
+        let covered = sound.iter().filter(|table| may_cover(range, table));
+        loss.records = loss
+            .records
+            .map(|own| own + covered.map(|table| table.records).sum::<u64>());
+    }
+    record.runs.retain(|run| !run.tables.is_empty());
+    // None of the new range deletes has been applied to what is left, whatever their numbers.
+    record.runs.iter_mut().for_each(|run| run.applied = Seq(0));
+    hidden
+        .into_iter()
+        .for_each(|range| leave_out(&mut record.range_deletes, range));
+    Ok(losses)
+}
+
+fn may_cover(range: &RangeDelete, table: &Statistics) -> bool {
+    table.census.seq_min < range.seq && range.range().overlaps(&table.first_key, &table.last_key)
+}
+
+/// Adds a range delete. Numbers tell range deletes apart, so two of one number become one that spans both.
+fn leave_out(ranges: &mut Vec<RangeDelete>, range: RangeDelete) {
+    match ranges.iter_mut().find(|there| there.seq == range.seq) {
+        Some(there) => {
+            there.to = there.to.take().zip(range.to).map(|(a, b)| a.max(b));
+            there.from = there.from.as_slice().min(&range.from).to_vec();
+        }
+        None => ranges.push(range),
+    }
+}
+
+/// The files that the new manifest will not name.
+fn set_aside(
+    fs: &dyn Fs,
+    path: &Path,
+    report: &RepairReport,
+    catalogue: &Catalogue,
+    log_is_damaged: bool,
+) -> Result<Vec<PathBuf>> {
+    let tables_dir = path.join(file_name::TABLES_DIR);
+    let mut names: Vec<PathBuf> = unnamed_tables(fs, &tables_dir, &catalogue.tables())?
+        .into_iter()
+        .filter(|name| file_name::parse_table(name).is_some())
+        .map(|name| tables_dir.join(name))
+        .collect();
+    for loss in &report.losses {
+        if let Error::Corruption { path, .. } | Error::Io { path, .. } = &loss.fault {
+            names.push(path.clone());
+        }
+    }
+    let wal_dir = path.join(file_name::WAL_DIR);
+    if log_is_damaged && fs.is_dir(&wal_dir) {
+        names.extend(
+            fs.list(&wal_dir)?
+                .into_iter()
+                .map(|name| wal_dir.join(name)),
+        );
+    }
+    names.sort();
+    names.dedup();
+    let mut there = vec![];
+    for name in names {
+        if fs.len(&name)?.is_some() {
+            there.push(name);
+        }
+    }
+    Ok(there)
+}
+
+/// Gives the files a second name in the folder `lost`, durably.
+fn keep(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
+    let lost = path.join(file_name::LOST_DIR);
+    fs.create_dir_all(&lost)?;
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let mut kept = lost.join(&*name);
+        let mut times = 1;
+        while fs.len(&kept)?.is_some() {
+            times += 1;
+            kept = lost.join(format!("{name}.{times}"));
+        }
+        link_or_copy(fs, file, &kept)?;
+    }
+    fs.sync_dir(&lost)?;
+    fs.sync_dir(path)
+}

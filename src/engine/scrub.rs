@@ -1,0 +1,164 @@
+//! Scrubbing: tables are read and checked anew, one after the other, so that damage is found while there is still a copy.
+//!
+//! What the system holds in memory is checked there, and not on the medium: it is no loss before it is evicted. A damaged
+//! table is reported, and no job reads it any more; readers meet the damage where it is.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use crate::counters::Damage;
+use crate::engine::core::Engine;
+use crate::env::monotonic;
+use crate::error::{Error, Result};
+use crate::table::Table;
+use crate::types::TableId;
+use crate::version::Placed;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Files that were read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Records in tables and in the log.
+    pub records: u64,
+    /// What is damaged, each with file and offset; empty when all is well.
+    pub faults: Vec<Error>,
+}
+
+impl Engine {
+    /// Checks every table.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        for placed in self.all_tables() {
+            if self.closing.load(std::sync::atomic::Ordering::Acquire) {
+                return Err(Error::Closed);
+            }
+            report.files += 1;
+            report.bytes += placed.record.len;
+            match self.check_table(&placed.table, &mut |_| Ok(())) {
+                Ok(records) => report.records += records,
+                Err(error) => report.faults.push(error),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Checks the next table if its time has come; says how long it is until the next one's.
+    pub(super) fn scrub_some(&self) -> Result<Option<Duration>> {
+        let Some(within) = self.options.scrub_within else {
+            return Ok(None);
+        };
+        let tables = self.all_tables();
+        if tables.is_empty() {
+            return Ok(None);
+        }
+        let pause = within / u32::try_from(tables.len()).unwrap_or(u32::MAX);
+        let now = monotonic();
+        let last = self.scrub.lock().last;
+        let after = match last {
+            Some((_, due)) if now < due => return Ok(Some(due - now)),
+            Some((table, _)) => table,
+            // Not always with the first one: a database that is opened often would never come to the others.
+            None => {
+                tables[RandomState::new().hash_one(now) as usize % tables.len()]
+                    .record
+                    .id
+            }
+        };
+        let next = tables.iter().find(|placed| placed.record.id > after);
+        let next = next.unwrap_or(&tables[0]);
+        self.scrub.lock().last = Some((next.record.id, now + pause));
+        let mut unpaid = 0;
+        let checked = self.check_table(&next.table, &mut |bytes| {
+            unpaid += bytes;
+            if unpaid >= SCRUB_STEP {
+                self.pace(std::mem::take(&mut unpaid), 0.0)?;
+                if self.merge_signal.take()
+                    && let Err(error) = self.merge_steps()
+                {
+                    self.note_failure("merge", error);
+                }
+            }
+            Ok(())
+        });
+        match checked {
+            // It stands in the stats.
+            Err(error) if !self.scrub.lock().damage.contains_key(&next.record.id) => Err(error),
+            _ => Ok(Some(pause)),
+        }
+    }
+
+    fn merge_steps(&self) -> Result<()> {
+        while self.merge_step()? {}
+        Ok(())
+    }
+
+    /// Reads a table from end to end and notes damage; how many records it has. `spend` is told of the bytes.
+    fn check_table(&self, table: &Table, spend: &mut dyn FnMut(u64) -> Result<()>) -> Result<u64> {
+        match table.verify_paced(spend) {
+            Ok(report) => {
+                self.counters.bytes_scrubbed.add(report.bytes);
+                Ok(report.records)
+            }
+            Err(error) => {
+                // Not what ended it for another reason.
+                if error.is_corruption()
+                    || matches!(
+                        error,
+                        Error::Io {
+                            operation: "read",
+                            ..
+                        }
+                    )
+                {
+                    let mut scrub = self.scrub.lock();
+                    scrub.damage.insert(table.id(), error.clone());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A job is about to read these tables: none may be known to be damaged, or what is wrong in it would be written
+    /// again under a checksum that fits.
+    pub(super) fn check_sound(&self, tables: impl IntoIterator<Item = TableId>) -> Result<()> {
+        let scrub = self.scrub.lock();
+        let mut damage = tables
+            .into_iter()
+            .filter_map(|table| scrub.damage.get(&table));
+        damage.next().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// What is damaged of the tables there are.
+    pub(super) fn damage(&self) -> Vec<Damage> {
+        let tables = self.all_tables();
+        let scrub = self.scrub.lock();
+        let damage = tables
+            .iter()
+            .filter_map(|placed| scrub.damage.get(&placed.record.id));
+        damage.map(Damage::of).collect()
+    }
+
+    /// In the order of their numbers.
+    fn all_tables(&self) -> Vec<Placed> {
+        let mut tables = vec![];
+        for state in self.all_states() {
+            let picture = state.pin();
+            tables.extend(
+                picture
+                    .version
+                    .runs
+                    .iter()
+                    .flat_map(|run| run.files.clone()),
+            );
+        }
+        tables.sort_by_key(|placed| placed.record.id);
+        tables
+    }
+}
+
+/// So many bytes are read between two looks at what else there is to do.
+const SCRUB_STEP: u64 = 256 << 10;
