@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ebbtide::Result;
-use ebbtide::internals::{File, Fs, Lock, LockKind, Ring, Room, Sim};
+use ebbtide::internals::{File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim};
 
 type Hook = Box<dyn FnMut(&'static str, &Path) -> Result<()> + Send>;
 
@@ -135,6 +135,11 @@ impl Fs for Watched {
     fn map(&self, path: &Path) -> Result<Bytes> {
         self.call("map", path)?;
         self.sim.map(path)
+    }
+
+    fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
+        self.call("open", path)?;
+        self.sim.reader(path)
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
