@@ -10,7 +10,7 @@
 //!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
 //!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
-//!   them. The file is allocated to its end, so that a store cannot meet a full disk.
+//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
 
 #![allow(unsafe_code, clippy::disallowed_methods)]
 
@@ -283,17 +283,23 @@ impl DiskRing {
     }
 }
 
-/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`.
+/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`. Whoever stores other bytes of the same
+/// word meanwhile loses none: what is written back is only the difference.
 #[inline]
 fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    let mut whole = words[0].load(Ordering::Relaxed).to_ne_bytes();
-    for (to, from) in whole[within..].iter_mut().zip(bytes) {
-        *to = *from;
+    let before = words[0].load(Ordering::Relaxed).to_ne_bytes();
+    let mut changed = [0; WORD];
+    for ((changed, before), byte) in changed[within..]
+        .iter_mut()
+        .zip(&before[within..])
+        .zip(bytes)
+    {
+        *changed = before ^ byte;
     }
-    words[0].store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+    words[0].fetch_xor(u64::from_ne_bytes(changed), Ordering::Relaxed);
 }
 
 impl Ring for DiskRing {
@@ -638,6 +644,27 @@ mod tests {
         let mut part = [0; 2];
         Disk.ring(&name, len).unwrap().load(98, &mut part);
         assert_eq!(part, model[98..]);
+    }
+
+    /// A drain zeroes up to the byte at which the next append begins.
+    #[test]
+    fn stores_beside_each_other_in_one_word_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let ring = Disk.ring(&dir.path().join("ring"), 24).unwrap();
+        std::thread::scope(|threads| {
+            for (from, to) in [(3, 12), (12, 21)] {
+                let ring = &ring;
+                threads.spawn(move || {
+                    let mut found = vec![0; to - from];
+                    for n in 0..300_000u32 {
+                        let bytes = vec![n as u8; to - from];
+                        ring.store(from, &bytes);
+                        ring.load(from, &mut found);
+                        assert_eq!(found, bytes, "from {from}, store {n}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]
