@@ -222,7 +222,7 @@ fn cut_here(
         let check = || moment.check(&left);
         quietly(check).map_err(|error| format!("{kept:?}: {error}"))?;
         let cuts = count.cuts.fetch_add(1, Ordering::Relaxed);
-        if cuts % plan.again != 0 {
+        if !cuts.is_multiple_of(plan.again) {
             continue;
         }
         for (at, left) in cuts_in_recovery(&left, moment, cuts)
