@@ -329,11 +329,13 @@ fn a_checkpoint_holds_all_that_was_written_before_it_and_survives() {
     }
 }
 
+type Act = Box<dyn FnOnce() + Send>;
+
 /// A clock that does something once when it is next looked at, and then shows another time.
 #[derive(Clone)]
 struct Meddling {
     clock: ManualClock,
-    act: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    act: Arc<Mutex<Option<Act>>>,
 }
 
 impl Clock for Meddling {
