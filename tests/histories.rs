@@ -88,6 +88,26 @@ fn an_update_sees_what_was_written_while_memtables_are_sealed() {
     assert_eq!(c.get("count").unwrap().unwrap(), UPDATES.to_le_bytes());
 }
 
+// What was written meanwhile may have left memory.
+#[test]
+fn an_update_sees_what_was_written_and_flushed_meanwhile() {
+    let (db, _clock) = stepped(&Sim::new(1));
+    let c = db.container("c").unwrap();
+    c.put("k", "before").unwrap();
+    let mut tries = 0;
+    let changed = c.update("k", |item| {
+        tries += 1;
+        if tries == 1 {
+            c.put("k", "meanwhile").unwrap();
+            db.flush().unwrap();
+        }
+        Update::Put([&item.unwrap().value()[..], b"!"].concat(), Ttl::Inherit)
+    });
+    assert!(changed.unwrap());
+    assert_eq!(c.get("k").unwrap().unwrap(), "meanwhile!");
+    assert_eq!(tries, 2);
+}
+
 /// A clock on which a millisecond passes with every look at it.
 struct Restless(AtomicU64);
 
