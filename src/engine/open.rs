@@ -239,6 +239,7 @@ fn recover(
     );
     fs.expect_dir(&tables_dir)?;
     fs.expect_dir(&wal_dir)?;
+    fs.expect_dir(&path.join(file_name::COPY_DIR))?;
     let loaded = load(fs, path)?;
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;
