@@ -265,11 +265,6 @@ fn nothing_is_written_after_a_failed_sync_of_the_log() {
     a_failed_sync_is_final(".wal");
 }
 
-#[test]
-fn nothing_is_written_after_a_failed_sync_of_the_manifest() {
-    a_failed_sync_is_final("manifest-");
-}
-
 // A default that is not durable would end items that a crash brings back.
 #[test]
 fn a_change_that_failed_never_counted() {
