@@ -31,7 +31,7 @@ impl Engine {
         let (tables, wal) = (to.join(file_name::TABLES_DIR), to.join(file_name::WAL_DIR));
         let made = create_folder(fs, to).and_then(|()| self.copy_into(to, &tables, &wal));
         if made.is_err() {
-            for folder in [&tables, &wal, to] {
+            for folder in [&tables, &wal, &to.join(file_name::COPY_DIR), to] {
                 for name in fs.list(folder).unwrap_or_default() {
                     let _ = fs.remove(&folder.join(name));
                 }

@@ -29,8 +29,8 @@ use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, load,
-    unnamed_tables,
+    Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, expect_folders,
+    load, unnamed_tables,
 };
 use crate::wal::{
     Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, salvage,
@@ -237,8 +237,7 @@ fn recover(
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
-    fs.expect_dir(&tables_dir)?;
-    fs.expect_dir(&wal_dir)?;
+    expect_folders(fs, path)?;
     let loaded = load(fs, path)?;
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;

@@ -30,7 +30,7 @@ use crate::table::{BlockCache, Statistics};
 use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::version::{
     Catalogue, ContainerRecord, Loaded, Pins, Placed, RangeDelete, TableRecord, TableSpace,
-    Witness, unnamed_tables, witnesses,
+    Witness, expect_folders, unnamed_tables, witnesses,
 };
 use crate::wal::salvage;
 
@@ -112,6 +112,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         false => LockKind::Shared,
     };
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
+    expect_folders(fs, path)?;
     let witnesses = witnesses(fs, path)?;
     let (mut loaded, mut report) = choose(fs, path, &witnesses)?;
     // The new manifest's number is above all of them.

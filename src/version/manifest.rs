@@ -377,6 +377,17 @@ impl Manifest {
     }
 }
 
+/// The folders of a database are folders, where there is something of their names: a link would lead elsewhere.
+pub fn expect_folders(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    [
+        file_name::TABLES_DIR,
+        file_name::WAL_DIR,
+        file_name::COPY_DIR,
+    ]
+    .iter()
+    .try_for_each(|name| fs.expect_dir(&dir.join(name)))
+}
+
 /// Where the copy of a manifest lies.
 pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR).join(file_name::copy(number))
