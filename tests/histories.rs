@@ -369,14 +369,22 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
         change(n).unwrap();
         n += 1;
     }
-    for fail_at in 1..3 {
-        let (at, kind) = (sim.operations() + fail_at, Fault::Full);
-        sim.fail(FaultPlan {
-            at,
-            kind,
+    for operation in ["create", "write"] {
+        let plan = FaultPlan {
+            at: sim.operations(),
+            kind: Fault::Full,
             lasting: false,
+        };
+        sim.fail_where(plan, move |call| {
+            let is_new = call.path.extension().is_some_and(|kind| kind == "tmp");
+            call.operation == operation && is_new && call.path.parent() == Some(Path::new(PATH))
         });
+        n += 1;
         change(n).unwrap();
+        assert_eq!(newest(&sim, PATH, "manifest-"), manifest);
+        let (again, _) = stepped(&sim.kill());
+        let durable = again.container("c").unwrap().default_ttl();
+        assert_eq!(durable, c.default_ttl(), "when no {operation} succeeds");
     }
     let left = sim.list(Path::new(PATH)).unwrap();
     assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
