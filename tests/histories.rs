@@ -326,17 +326,25 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
         change(n).unwrap();
         n += 1;
     }
-    for fail_at in 1..3 {
-        let (at, kind) = (sim.operations() + fail_at, ErrorKind::StorageFull);
+    let fail = |at: u64| {
         sim.fail(FaultPlan {
-            at,
-            kind,
+            at: sim.operations() + at,
+            kind: ErrorKind::StorageFull,
             lasting: false,
-        });
+        })
+    };
+    // The copy comes first: created, written, synced, renamed, its folder synced.
+    let of_copy = 5;
+    for at in 1..3 {
+        fail(of_copy + at);
         change(n).unwrap();
+        assert_eq!(newest(&sim, PATH, "manifest-"), manifest);
     }
     let left = sim.list(Path::new(PATH)).unwrap();
     assert!(left.iter().all(|name| !name.ends_with(".tmp")), "{left:?}");
+    // Want of room for the copy alone is no reason to stay.
+    fail(1);
+    change(n).unwrap();
     change(n).unwrap();
     assert_ne!(
         newest(&sim, PATH, "manifest-"),
