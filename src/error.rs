@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// Flushing cannot follow, and `on_stall(Stall::Fail)` was chosen.
     Stalled,
-    /// An earlier sync or background step failed for good: what the disk holds is no longer known, so no further write
+    /// An earlier sync of the log, or a write to it, failed: what the disk holds is no longer known, so no further write
     /// is taken. Reads go on. Reopen the database to recover.
     Poisoned {
         /// The failure that came first.

@@ -9,7 +9,9 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Reads, file_name};
-use crate::version::{Loaded, Pins, Placed, TableRecord, TableSpace, load, witnesses};
+use crate::version::{
+    Loaded, Pins, Placed, TableRecord, TableSpace, expect_folders, load, witnesses,
+};
 use crate::wal::salvage;
 
 /// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
@@ -33,6 +35,7 @@ pub fn verify_in(
         return Err(not_found());
     }
     let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
+    expect_folders(fs.as_ref(), path)?;
     let loaded = load(fs.as_ref(), path)?.ok_or_else(not_found)?;
     let mut check = Check {
         fs: fs.as_ref(),

@@ -3,7 +3,10 @@
 pub use crate::batch::{Op, Ops, Relogged, WriteTtl, relogged};
 pub use crate::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
 pub use crate::engine::repair as repair_with;
-pub use crate::env::{Disk, FaultPlan, Fs, Sim};
+pub use crate::env::{
+    Call, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim,
+    Survivors,
+};
 pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
 pub use crate::hash::hash_key;
 pub use crate::inspect::verify_in;
@@ -13,6 +16,12 @@ pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, Tab
 pub use crate::types::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::version::{Catalogue, parse as parse_manifest};
 pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
+
+/// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
+pub mod pieces {
+    pub use crate::table::{Footer, Index, Layout, Trailer, build_filter, may_contain};
+    pub use crate::wal::{Encoder, SegmentHeader, decode_frame};
+}
 
 /// The policy of merging and reclaiming: what `examples/policy.rs` simulates.
 pub mod policy {

@@ -21,7 +21,7 @@ pub enum Durability {
 /// What a writer meets when flushing cannot follow and memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stall {
-    /// It waits until there is room.
+    /// It waits until there is room; when the flush that it waits for fails, it gets that error.
     #[default]
     Wait,
     /// It gets [`Error::Stalled`], and nothing is written.

@@ -205,9 +205,13 @@ pub enum Compression {
     Lz4,
 }
 
+/// No database counts that far: files, edits, writes. A larger number on disk was made up, and is refused before one that
+/// follows it overflows.
+pub const HIGHEST_NUMBER: u64 = 1 << 56;
+
 /// Names of the files in a database folder; the one place that spells them.
 pub mod file_name {
-    use super::TableId;
+    use super::{HIGHEST_NUMBER, TableId};
 
     /// Held while a process has the database open.
     pub const LOCK: &str = "LOCK";
@@ -265,7 +269,7 @@ pub mod file_name {
     /// Only what the functions above print is read back: a file of another spelling is not ours.
     fn number(digits: &str) -> Option<u64> {
         let value: u64 = digits.parse().ok()?;
-        (digits == format!("{value:06}")).then_some(value)
+        (value <= HIGHEST_NUMBER && digits == format!("{value:06}")).then_some(value)
     }
 }
 

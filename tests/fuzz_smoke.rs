@@ -121,6 +121,11 @@ smoke! {
     relog 5_000,
     header 5_000,
     census 5_000,
+    frame 5_000,
+    block 5_000,
+    index 5_000,
+    filter 1_000,
+    footer 5_000,
     manifest 3_000,
     open 50,
     log 5_000,
@@ -128,4 +133,5 @@ smoke! {
     table 300,
     json 2_000,
     operations 20,
+    faults 30,
 }

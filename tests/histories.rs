@@ -1,13 +1,12 @@
 //! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
 
 const START: u64 = 1_800_000_000_000;
@@ -254,7 +253,7 @@ fn a_flush_that_fails_to_trim_the_log_keeps_its_tables() {
         }
         db.sync().unwrap();
         let before = sim.operations();
-        let (at, kind) = (before + fail_at, ErrorKind::Other);
+        let (at, kind) = (before + fail_at, Fault::Io);
         sim.fail(FaultPlan {
             at,
             kind,
@@ -308,8 +307,41 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     file.write_at(file.len().unwrap(), b"torn").unwrap();
     drop(file);
     let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+    let left = sim.len(Path::new(&next)).unwrap();
+    assert!(left.is_some(), "the lost edit may have named it");
     db.container("c").unwrap().put("k", "w").unwrap();
     db.flush().unwrap();
+}
+
+// Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
+// acknowledged.
+#[test]
+fn a_manifest_does_not_lose_its_end_unnoticed() {
+    let sim = Sim::new(1);
+    let (db, clock) = stepped(&sim);
+    let c = db.container("c").unwrap();
+    let path = newest(&sim, PATH, "manifest-");
+    let len = || sim.len(Path::new(&path)).unwrap().unwrap();
+    let before = len();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let within = before + (len() - before) / 2;
+    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    let damaged = sim.kill();
+    let file = damaged.open(Path::new(&path)).unwrap();
+    file.write_at(within, &[0xaa; 4]).unwrap();
+    let error = options(&damaged, &clock).open(PATH).err().unwrap();
+    assert!(
+        error.is_corruption(),
+        "no frame of the log knows of the edits behind it: {error}"
+    );
+    c.put("k", "v").unwrap();
+    let cut = sim.kill();
+    cut.open(Path::new(&path))
+        .unwrap()
+        .truncate(before)
+        .unwrap();
+    let error = options(&cut, &clock).open(PATH).err().unwrap();
+    assert!(error.is_corruption(), "a frame of the log does: {error}");
 }
 
 // No room for a new manifest is no reason to end: the old one grows on.
@@ -329,7 +361,7 @@ fn a_full_disk_does_not_end_a_database_whose_manifest_is_long() {
     let fail = |at: u64| {
         sim.fail(FaultPlan {
             at: sim.operations() + at,
-            kind: ErrorKind::StorageFull,
+            kind: Fault::Full,
             lasting: false,
         })
     };
@@ -422,6 +454,61 @@ fn what_has_ended_goes_though_another_container_is_damaged() {
     }
     assert!(db.step().is_err(), "the damage is told of");
     assert_eq!(db.container("b").unwrap().stats().disk_bytes, 0);
+}
+
+// A rewrite that takes one table of a run leaves the others, and these may hold what a record of its own hides.
+#[test]
+fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let db = options(&sim, &clock)
+        .memtable_bytes(64 << 10)
+        .max_runs(20)
+        .reclaim_within(Duration::from_secs(10))
+        .reclaim_strict(true)
+        .stepped()
+        .open(PATH)
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let long = Ttl::After(Duration::from_secs(30 * 86_400));
+    let short = Ttl::After(Duration::from_secs(60));
+    let key = |prefix: char, n: u32| format!("{prefix}{n:0>60}");
+    // A run of several tables: in the first of them much will expire, in the last nothing.
+    for n in 0..80 {
+        let ttl = [long, short][n as usize % 2];
+        c.put_with_ttl(key('a', n), [1; 60], ttl).unwrap();
+        c.put_with_ttl(key('z', n), [1; 60], long).unwrap();
+    }
+    db.flush().unwrap();
+    for n in 60..80 {
+        c.put_with_ttl(key('z', n), [2; 60], short).unwrap();
+    }
+    db.flush().unwrap();
+    clock.advance(Duration::from_secs(75));
+    let merges = db.stats().merges;
+    comes_to_rest(&db);
+    assert!(db.stats().merges > merges, "{}", db.describe());
+    for n in 60..80 {
+        assert_eq!(c.get(key('z', n)).unwrap(), None, "{}", db.describe());
+    }
+}
+
+// What is logged again is needed from there on, and not from where it was logged first.
+#[test]
+fn a_memtable_that_is_logged_again_holds_no_log() {
+    let db = options(&Sim::new(1), &ManualClock::new(START))
+        .memtable_bytes(1 << 20)
+        .stepped()
+        .open(PATH)
+        .unwrap();
+    let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
+    b.put("k", "v").unwrap();
+    for _ in 0..6 {
+        (0..60u8).for_each(|n| a.put([n], [n; 20_000]).unwrap());
+        comes_to_rest(&db);
+    }
+    assert!(db.stats().log_bytes < 4 << 20, "{:?}", db.stats());
+    assert!(b.stats().memtable_bytes > 0, "it was not flushed");
 }
 
 // The log is given back, too, when nothing is left of the containers that held it.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
-use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 
 const NOW: u64 = 1_767_225_600_000;
 
@@ -196,4 +196,37 @@ fn what_waits_for_its_removal_goes_when_the_database_closes() {
     wait_until("all are dropped", || c.stats().tables == 0);
     db.close().unwrap();
     assert_eq!(tables(folder.path()), 0);
+}
+
+/// A block takes less once it is compressed than it did when it lay open: what was spent on it is not to turn into a debt
+/// that no rate pays off.
+#[test]
+fn blocks_that_shrink_when_they_are_compressed_are_paid_for_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Options::new()
+        .compression(Compression::Lz4)
+        .open(folder.path())
+        .unwrap();
+    let c = db.container("c").unwrap();
+    for _ in 0..2 {
+        for n in 0..10_000u32 {
+            c.put(n.to_be_bytes(), [b'x'; 500]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let done = AtomicBool::new(false);
+    scope(|threads| {
+        threads.spawn(|| {
+            db.compact().unwrap();
+            done.store(true, Ordering::Release);
+        });
+        wait_until("compacting comes to no end", || {
+            done.load(Ordering::Acquire)
+        });
+    });
+    let stats = db.stats();
+    let written = stats.bytes_flushed + stats.bytes_merged;
+    assert!(stats.merges > 0 && stats.runs == 1);
+    assert!(written >= 3 * stats.table_bytes / 2, "{stats:?}");
+    assert!(written < stats.bytes_put, "{stats:?}");
 }

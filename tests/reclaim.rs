@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ebbtide::internals::{FaultPlan, Fs, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
 use support::random::Random;
 
@@ -338,7 +338,7 @@ fn a_failure_while_bytes_are_given_back_is_made_good_in_time() {
         }
         let plan = FaultPlan {
             at: stage.sim.operations() + after,
-            kind: std::io::ErrorKind::StorageFull,
+            kind: Fault::Full,
             lasting: false,
         };
         stage.sim.fail(plan);

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use ebbtide::internals::pieces::{Footer, Index, SegmentHeader, Trailer};
 use ebbtide::internals::{
     Base, Census, ContainerId, FrameHead, FrameKind, Fs, Head, Header, ItemTtl, Kind, Log,
     LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder, TableId,
@@ -20,6 +22,8 @@ fn main() -> Result<()> {
     seeds.extend(MANIFESTS.map(|lines| ("manifest", [b"\x20\0\x01", lines.as_bytes()].concat())));
     seeds.extend(CHANGES.map(|lines| ("open", [b"\0\0\0", lines.as_bytes()].concat())));
     seeds.push(("open", [b"\x01", &soup(5, 200)[..]].concat()));
+    seeds.extend(pieces(&table(Compression::None)?)?);
+    seeds.extend(frames());
     for raw in [log(None)?, log(Some(512))?] {
         seeds.push(("log", raw));
     }
@@ -37,6 +41,7 @@ fn main() -> Result<()> {
     }
     seeds.extend(LINES.map(|line| ("json", line.into())));
     seeds.extend([300, 900, 900, 2_000].map(|len| ("operations", soup(len as u64, len))));
+    seeds.extend([400, 900].map(|len| ("faults", soup(len as u64, len))));
     for (name, _) in TARGETS {
         let folder = Path::new("seeds").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -265,4 +270,55 @@ fn table(compression: Compression) -> Result<Vec<u8>> {
     }
     builder.finish()?;
     sim.read(path)
+}
+
+/// Block, index, filter and footer of a table, each behind the choices that its target begins with.
+fn pieces(table: &[u8]) -> Result<[(&'static str, Vec<u8>); 4]> {
+    let (footer, _) = Footer::read(table, Path::new("/table"))?;
+    let [filter_at, index_at, index_end] =
+        [footer.filter_at, footer.index_at, footer.statistics_at].map(|at| at as usize);
+    let part = Bytes::copy_from_slice(&table[index_at..index_end]);
+    let first = |blocks| {
+        let index = Index::open(part.clone(), blocks).ok()?;
+        let page = index.open_page(0, footer.filter_at).ok()?;
+        Some((blocks, page.place(0)))
+    };
+    let (blocks, place) = (1..100).find_map(first).expect("it has some blocks");
+    let block = &table[place.start as usize..place.end as usize];
+    let body = &block[..Trailer::read(block).expect("it is whole").body_len];
+    let index = [
+        &[0, blocks as u8, 2][..],
+        &(filter_at as u32).to_le_bytes(),
+        &part,
+    ]
+    .concat();
+    Ok([
+        ("block", [&[4, 0][..], body].concat()),
+        ("index", index),
+        ("filter", [&[0][..], &table[filter_at..index_at]].concat()),
+        ("footer", [&[1][..], &table[table.len() - 72..]].concat()),
+    ])
+}
+
+/// A frame of the log, a segment's head, and a frame of the manifest.
+fn frames() -> [(&'static str, Vec<u8>); 3] {
+    let segment = SegmentHeader {
+        identity: 7,
+        number: 1,
+        start: 0,
+        base_seq: Seq(500),
+        base_written_at: Timestamp(NOW),
+        edit: 12,
+    };
+    // Its identity, then small numbers: number, base, time, edit, position, length of the payload; then the frame.
+    let numbers = [0, 1, 0, 2, 0, 3, 0, 4, 0, 200, 3];
+    let frame = [1, 3, 2, 4, 6, 0, 2, 50];
+    [
+        (
+            "frame",
+            [&[0][..], &7u64.to_le_bytes(), &numbers, b"abc", &frame].concat(),
+        ),
+        ("frame", [&[1][..], &segment.encode()].concat()),
+        ("frame", [&[2, 1][..], b"........{}"].concat()),
+    ]
 }

@@ -7,29 +7,38 @@
 
 mod input;
 
+mod faults;
 mod items;
 mod json;
 mod log;
 mod manifest;
 mod operations;
+mod pieces;
 mod table;
 
+pub use faults::faults;
 pub use items::{batch, census, header, relog};
 pub use json::json;
 pub use log::log;
 pub use manifest::{manifest, open};
 pub use operations::operations;
+pub use pieces::{block, filter, footer, frame, index};
 pub use table::{table, table_file};
 
 /// A function that takes any bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its folder in seeds/.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("batch", batch),
     ("relog", relog),
     ("header", header),
     ("census", census),
+    ("frame", frame),
+    ("block", block),
+    ("index", index),
+    ("filter", filter),
+    ("footer", footer),
     ("manifest", manifest),
     ("open", open),
     ("log", log),
@@ -37,4 +46,5 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("table", table),
     ("json", json),
     ("operations", operations),
+    ("faults", faults),
 ];

@@ -260,8 +260,10 @@ impl Slot {
         builder.add(head, value)?;
         self.end = self.end.max(stops);
         let written = builder.bytes();
-        if written - self.spent >= SPEND_BYTES {
-            host.spend(written - self.spent)?;
+        // Less than was spent, where a block that was counted as it lay open has been compressed since.
+        let unspent = written.saturating_sub(self.spent);
+        if unspent >= SPEND_BYTES {
+            host.spend(unspent)?;
             self.spent = written;
         }
         Ok(())

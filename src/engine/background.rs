@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compact::{oldest_dead, start_by};
-use crate::engine::core::Engine;
+use crate::engine::core::{Engine, FLUSH, LOG, MERGE};
 use crate::engine::state::ContainerState;
 use crate::env::{JoinHandle, Signal, lower_priority, monotonic, spawn};
 use crate::error::{Error, Result};
@@ -39,14 +39,14 @@ impl Engine {
         let mut threads = vec![
             Engine::start_loop(
                 engine,
-                "ebbtide-flush",
+                FLUSH,
                 &engine.flush_signal,
                 Priority::Usual,
                 Engine::flush_round,
             )?,
             Engine::start_loop(
                 engine,
-                "ebbtide-merge",
+                MERGE,
                 &engine.merge_signal,
                 Priority::Low,
                 Engine::merge_round,
@@ -54,7 +54,7 @@ impl Engine {
         ];
         threads.push(Engine::start_loop(
             engine,
-            "ebbtide-log",
+            LOG,
             &engine.sync_signal,
             Priority::Usual,
             Engine::log_round,
@@ -66,7 +66,7 @@ impl Engine {
     /// database closes. It holds the engine only while it works, so that a database that is merely forgotten goes too.
     fn start_loop(
         engine: &Arc<Engine>,
-        name: &str,
+        name: &'static str,
         signal: &Arc<Signal>,
         priority: Priority,
         round: fn(&Engine) -> Result<Duration>,
@@ -83,32 +83,39 @@ impl Engine {
                 }
                 let wait = match round(&engine) {
                     Ok(wait) => {
+                        engine.background_errors.lock().remove(name);
                         retry = RETRY;
                         wait
                     }
                     Err(error) => {
-                        engine.note_failure(error);
+                        engine.note_failure(name, error);
                         let wait = retry;
                         retry = (retry * 2).min(RETRY_MOST);
                         wait
                     }
                 };
+                // A round may have heard the call that was meant to end the wait.
+                if engine.closing.load(Ordering::Acquire) {
+                    return;
+                }
                 drop(engine);
                 signal.wait(wait);
             }
         })
     }
 
-    /// The next writer hears of a failure in the background.
-    fn note_failure(&self, error: Error) {
-        if !error.is_closed() {
-            *self.hiccup.lock() = Some(error);
-        }
-    }
-
     fn flush_round(&self) -> Result<Duration> {
-        while self.flush_step()? {}
-        Ok(TICK)
+        loop {
+            match self.flush_step() {
+                Ok(true) => {}
+                Ok(false) => return Ok(TICK),
+                Err(error) => {
+                    let mut failed = self.failed_flushes.lock();
+                    *failed = (failed.0 + 1, Some(error.clone()));
+                    return Err(error);
+                }
+            }
+        }
     }
 
     fn merge_round(&self) -> Result<Duration> {
@@ -148,31 +155,37 @@ impl Engine {
 
     /// One piece of background work; false when none is due.
     pub fn step(&self) -> Result<bool> {
-        self.check_writable()?;
-        let done = self.flush_step()? || self.merge_step()?;
+        if self.closing.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let flushed = self.flush_step();
+        let done = matches!(flushed, Ok(true)) || self.merge_step()?;
         self.scrub_some()?;
-        Ok(done)
+        if done { Ok(true) } else { flushed }
     }
 
-    /// Flushes one memtable that is full or holds what is long dead, or trims the log. A container whose flush fails does
-    /// not keep the others waiting.
+    /// Flushes one memtable that is full or holds what is long dead, or trims the log. What fails does not keep the rest
+    /// waiting.
     fn flush_step(&self) -> Result<bool> {
+        self.begin_log()?;
         let mut done = Ok(false);
         for state in self.all_states() {
+            if state.picture().sealed.is_empty() && self.memory_is_due(&state) {
+                self.seal_one(&state);
+            }
             match self.flush_one(&state) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
                 failed => done = failed,
             }
         }
-        done?;
-        for state in self.all_states() {
-            if self.memory_is_due(&state) {
-                self.seal_one(&state);
-                return self.flush_one(&state);
-            }
+        match self.trim_log() {
+            Ok(false) => done,
+            trimmed => trimmed,
         }
-        self.trim_log()
     }
 
     /// The active memtable holds something that has been dead for so long that it is time to let it go.
@@ -195,14 +208,23 @@ impl Engine {
     /// Writes what is in memory to tables.
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
+        self.begin_log()?;
         let states = self.all_states();
         {
             let mut turn = self.turn.lock();
             states.iter().for_each(|state| self.seal(&mut turn, state));
         }
+        let mut done = Ok(());
         for state in &states {
-            while self.flush_one(state)? {}
+            let flushed = loop {
+                match self.flush_one(state) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            done = done.and(flushed);
         }
-        Ok(())
+        done
     }
 }

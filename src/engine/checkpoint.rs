@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::engine::core::Engine;
-use crate::env::Fs;
+use crate::env::{Fs, create_folder};
 use crate::error::{Error, Result};
 use crate::types::file_name;
 use crate::version::write_both;
@@ -16,11 +16,12 @@ use crate::wal::SEGMENT_HEADER_LEN;
 const COPY_BYTES: usize = 1 << 20;
 
 impl Engine {
-    /// Makes a consistent copy in a folder that does not exist or is empty.
+    /// Makes a consistent copy in a folder that does not exist or is empty. What fails leaves nothing behind.
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
         self.flush()?;
-        let (fs, log) = (self.fs.as_ref(), self.log()?);
-        if fs.is_dir(to) && !fs.list(to)?.is_empty() {
+        let fs = self.fs.as_ref();
+        let was_there = fs.is_dir(to);
+        if was_there && !fs.list(to)?.is_empty() {
             return Err(Error::invalid(
                 "checkpoint folder",
                 to.display().to_string(),
@@ -28,8 +29,24 @@ impl Engine {
             ));
         }
         let (tables, wal) = (to.join(file_name::TABLES_DIR), to.join(file_name::WAL_DIR));
-        fs.create_dir_all(&tables)?;
-        fs.create_dir_all(&wal)?;
+        let made = create_folder(fs, to).and_then(|()| self.copy_into(to, &tables, &wal));
+        if made.is_err() {
+            for folder in [&tables, &wal, &to.join(file_name::COPY_DIR), to] {
+                for name in fs.list(folder).unwrap_or_default() {
+                    let _ = fs.remove(&folder.join(name));
+                }
+                if folder != to || !was_there {
+                    let _ = fs.remove_dir(folder);
+                }
+            }
+        }
+        made
+    }
+
+    fn copy_into(&self, to: &Path, tables: &Path, wal: &Path) -> Result<()> {
+        let (fs, log) = (self.fs.as_ref(), self.log()?);
+        fs.create_dir_all(tables)?;
+        fs.create_dir_all(wal)?;
         let turn = self.turn.lock();
         let manifest = self.manifest.lock();
         let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
@@ -51,10 +68,9 @@ impl Engine {
                 copy(fs, &self.wal_dir().join(&name), &wal.join(&name), most)?;
             }
         }
-        fs.sync_dir(&tables)?;
-        fs.sync_dir(&wal)?;
-        write_both(fs, to, 1, catalogue)?;
-        Ok(())
+        fs.sync_dir(tables)?;
+        fs.sync_dir(wal)?;
+        write_both(fs, to, 1, catalogue).map(drop)
     }
 }
 

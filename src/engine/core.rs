@@ -23,13 +23,18 @@ use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{Change, Manifest, Pins, RunId};
 use crate::wal::{Appender, FrameHead, FrameKind, Log};
 
+/// The threads' names.
+pub(super) const FLUSH: &str = "ebbtide-flush";
+pub(super) const MERGE: &str = "ebbtide-merge";
+pub(super) const LOG: &str = "ebbtide-log";
+
 /// What the commit turn guards.
 pub struct Turn {
     /// The number of the next record.
     pub(super) next_seq: Seq,
     /// Bytes of all active memtables.
     pub(super) active_bytes: usize,
-    /// The log's writing end; gone when the database is closed or read-only.
+    /// The log's writing end: not there when the database is closed or read-only, or has no log yet.
     pub(super) appender: Option<Appender>,
 }
 
@@ -53,8 +58,15 @@ pub struct Engine {
     pub(super) latest: AtomicU64,
     /// The last number that readers see.
     pub(super) published: AtomicU64,
-    pub(super) log: Option<Arc<Log>>,
+    /// Not there when the database is read-only, and not yet when there was no room for it.
+    pub(super) log: OnceLock<Arc<Log>>,
+    /// Why it was not begun when the database was opened, and where it is to begin.
+    pub(super) log_missing: Option<(Error, u64)>,
     pub(super) manifest: Mutex<Option<Manifest>>,
+    /// Copy of [`Manifest::is_in_doubt`].
+    pub(super) in_doubt: AtomicBool,
+    /// Tables that an edit in doubt may have named.
+    pub(super) doubtful: Mutex<Vec<TableId>>,
     pub(super) durable_edit: AtomicU64,
     /// The highest settled time on which an acknowledged write, a floor or a purge has relied.
     pub(super) mark: AtomicU64,
@@ -76,9 +88,10 @@ pub struct Engine {
     pub(super) merge_turn: AtomicUsize,
     /// The last number when the flush thread last looked, and when that was first so.
     pub(super) rest: Mutex<(Seq, Duration)>,
-    pub(super) failure: OnceLock<Error>,
-    /// What went wrong in the background and may pass; the next writer hears of it.
-    pub(super) hiccup: Mutex<Option<Error>>,
+    /// By which thread: with what its last round failed, if it did.
+    pub(super) background_errors: Mutex<BTreeMap<&'static str, Error>>,
+    /// How often a flush has failed, and with what: for writers that wait for one.
+    pub(super) failed_flushes: Mutex<(u64, Option<Error>)>,
     pub(super) closing: AtomicBool,
     pub(super) flush_signal: Arc<Signal>,
     pub(super) merge_signal: Arc<Signal>,
@@ -126,7 +139,10 @@ impl Engine {
     }
 
     pub(super) fn log(&self) -> Result<&Arc<Log>> {
-        self.log.as_ref().ok_or(Error::ReadOnly)
+        self.log.get().ok_or_else(|| match &self.log_missing {
+            Some((error, _)) => error.clone(),
+            None => Error::ReadOnly,
+        })
     }
 
     pub(super) fn durable_edit(&self) -> u64 {
@@ -169,20 +185,33 @@ impl Engine {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
-        if let Some(failure) = self.failure.get() {
-            return Err(Error::Poisoned {
-                cause: Arc::new(failure.clone()),
-            });
+        if let Some(failure) = self.log.get().and_then(|log| log.failure()) {
+            return Err(failure);
         }
-        match self.hiccup.lock().take() {
-            Some(error) => Err(error),
-            None => Ok(()),
+        if self.in_doubt.load(Ordering::Acquire) {
+            // An edit that drops a container, say, and may have happened, would take later writes with it.
+            let mut manifest = self.manifest.lock();
+            let settled = manifest.as_mut().ok_or(Error::Closed)?.settle();
+            self.note_doubt(&manifest);
+            settled?;
+        }
+        Ok(())
+    }
+
+    /// Something failed in the background. Whoever depends on it is told; all others see it in the statistics.
+    pub(super) fn note_failure(&self, thread: &'static str, error: Error) {
+        if !error.is_closed() {
+            self.background_errors.lock().insert(thread, error);
         }
     }
 
-    /// No further write is taken.
-    pub(super) fn fail(&self, error: &Error) {
-        let _ = self.failure.set(error.clone());
+    fn note_doubt(&self, manifest: &Option<Manifest>) {
+        let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
+        self.in_doubt.store(in_doubt, Ordering::Release);
+        if !in_doubt {
+            let tables = std::mem::take(&mut *self.doubtful.lock());
+            self.remove_tables(&tables);
+        }
     }
 
     /// Makes changes of the catalogue durable, which rely on the moment `settled`.
@@ -197,15 +226,13 @@ impl Engine {
         changes: Vec<Change>,
         settled: Timestamp,
     ) -> Result<()> {
-        let manifest = manifest.as_mut().ok_or(Error::Closed)?;
-        let done = manifest.commit(changes, self.rely_on(settled));
-        match &done {
-            Ok(()) => self
-                .durable_edit
-                .store(manifest.catalogue().edit, Ordering::Release),
-            Err(error) if manifest.is_uncertain() => self.fail(error),
-            Err(_) => {}
+        let open = manifest.as_mut().ok_or(Error::Closed)?;
+        let done = open.commit(changes, self.rely_on(settled));
+        if done.is_ok() {
+            let edit = open.catalogue().edit;
+            self.durable_edit.store(edit, Ordering::Release);
         }
+        self.note_doubt(manifest);
         done
     }
 

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::table::FinishedTable;
 use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{
-    Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
+    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
 };
 
 impl Engine {
@@ -151,16 +151,19 @@ impl Engine {
         done
     }
 
-    /// What could not be installed for certain goes again.
+    /// What was not installed goes again: at once, or when it is certain that no edit has named it.
     fn clear_away(&self, installed: &Result<bool>, outputs: &[Output]) {
-        let uncertain = self
-            .manifest
-            .lock()
-            .as_ref()
-            .is_some_and(|manifest| manifest.is_uncertain());
-        if !matches!(installed, Ok(true)) && !uncertain {
-            let tables = outputs.iter().flat_map(|output| &output.tables);
-            self.remove_tables(&tables.map(|table| table.id).collect::<Vec<_>>());
+        if matches!(installed, Ok(true)) {
+            return;
+        }
+        let tables = outputs.iter().flat_map(|output| &output.tables);
+        let tables: Vec<TableId> = tables.map(|table| table.id).collect();
+        // Held, so that no edit comes between the question and what follows from it.
+        let manifest = self.manifest.lock();
+        if manifest.as_ref().is_some_and(Manifest::is_in_doubt) {
+            self.doubtful.lock().extend(tables);
+        } else {
+            self.remove_tables(&tables);
         }
     }
 
@@ -192,9 +195,9 @@ impl Engine {
             flushed.as_ref().map(|(_, own)| own.as_slice()),
         );
         let mut changes = next_changes(state, &current.version, &next, &removed, &added);
-        let first_segment =
-            self.first_needed_segment(flushed.as_ref().map(|(buffer, _)| buffer))?;
+        let mut first_segment = 0;
         if let Some((buffer, _)) = &flushed {
+            first_segment = self.first_needed_segment(Some(buffer))?;
             changes.push(Change::Flushed(state.id(), buffer.memtable.seq_max()));
             changes.push(Change::Log(first_segment));
         }

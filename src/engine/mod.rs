@@ -26,8 +26,8 @@ mod reclaim;
 mod scrub;
 mod background;
 mod report;
-mod checkpoint;
 mod open;
+mod checkpoint;
 mod repair;
 
 pub use core::Engine;

@@ -4,6 +4,10 @@
 //! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
 //! effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A read-only open
 //! stops after the clock.
+//!
+//! On a full disk there is no room for a new chain: then the old one stays, and the old manifest is gone on with, in the
+//! room that is reserved behind it. Such a database is read, and reclaims; its log begins with the first write that
+//! finds room.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +21,7 @@ use crate::counters::Counters;
 use crate::engine::core::{Engine, Turn};
 use crate::engine::state::ContainerState;
 use crate::engine::write::{insert, relog};
-use crate::env::{Fs, LockKind, SettledClock, monotonic};
+use crate::env::{Fs, LockKind, SettledClock, create_folder, monotonic, sync_name};
 use crate::error::{Error, Result};
 use crate::mem::Pool;
 use crate::options::{Background, Options};
@@ -25,7 +29,8 @@ use crate::pace::Budget;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, load, unnamed_tables,
+    Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, expect_folders,
+    load, unnamed_tables,
 };
 use crate::wal::{
     Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, salvage,
@@ -66,11 +71,17 @@ impl Engine {
         let pins = Arc::new(Pins::default());
         let pool = Arc::new(Pool::new(options.memtable_bytes));
         let mut found = recover(path, options, &cache, &pins, &pool)?;
-        let (mut log, mut appender, mut manifest) = (None, None, None);
+        let first_segment = found.next_segment;
+        let (mut begun, mut manifest) = (None, None);
         if !options.read_only {
-            let written = write_anew(path, options, &mut found)?;
-            (log, appender, manifest) = (Some(written.0), Some(written.1), Some(written.2));
+            let written = write_anew(path, options, &mut found, FullDisk::WillDo)?;
+            (begun, manifest) = (Some(written.0), Some(written.1));
         }
+        let (log, appender, log_missing) = match begun {
+            Some(Ok((log, appender))) => (OnceLock::from(log), Some(appender), None),
+            Some(Err(full)) => (OnceLock::new(), None, Some((full, first_segment))),
+            None => (OnceLock::new(), None, None),
+        };
         let Recovered {
             catalogue,
             states,
@@ -114,6 +125,9 @@ impl Engine {
             latest: AtomicU64::new(last_seq.0),
             published: AtomicU64::new(last_seq.0),
             log,
+            log_missing,
+            in_doubt: AtomicBool::new(false),
+            doubtful: Mutex::default(),
             durable_edit: AtomicU64::new(catalogue.edit),
             mark: AtomicU64::new(catalogue.mark.0),
             next_table: AtomicU64::new(catalogue.next_table),
@@ -127,8 +141,8 @@ impl Engine {
             busy: Mutex::default(),
             merge_turn: AtomicUsize::new(0),
             rest: Mutex::new((last_seq, monotonic())),
-            failure: OnceLock::new(),
-            hiccup: Mutex::new(None),
+            background_errors: Mutex::default(),
+            failed_flushes: Mutex::default(),
             closing: AtomicBool::new(false),
             flush_signal: Arc::default(),
             merge_signal: Arc::default(),
@@ -143,6 +157,39 @@ impl Engine {
             *engine.threads.lock() = Engine::start_threads(&engine)?;
         }
         Ok(engine)
+    }
+
+    /// Begins the log, if opening found no room for one: as opening does, with what the memtables hold.
+    pub(super) fn begin_log(&self) -> Result<()> {
+        let (None, Some((_, first))) = (self.log.get(), &self.log_missing) else {
+            return Ok(());
+        };
+        let mut turn = self.turn.lock();
+        if self.log.get().is_some() {
+            return Ok(());
+        }
+        let mut manifest = self.manifest.lock();
+        let (states, last) = (self.all_states(), self.latest());
+        let head = self.frame_head(FrameKind::Relog, last, last);
+        let begun = relog_all(&self.options, &self.wal_dir(), *first, &head, &states);
+        let begun = begun.and_then(|begun| {
+            let named = vec![Change::Log(*first)];
+            self.edit_locked(&mut manifest, named, Timestamp(0))?;
+            Ok(begun)
+        });
+        let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
+        let (log, appender) = begun.inspect_err(|_| {
+            if !in_doubt {
+                remove_chain(self.fs.as_ref(), &self.wal_dir(), *first);
+            }
+        })?;
+        drop(manifest);
+        // What it misses goes with a later release.
+        let _ = log.release_before(*first);
+        turn.appender = Some(appender);
+        let _ = self.log.set(log);
+        self.seal_when_full(&mut turn);
+        Ok(())
     }
 
     /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
@@ -177,22 +224,6 @@ impl Engine {
     }
 }
 
-/// Creates the database's folder, durably where the folder above it allows that.
-fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
-    if fs.is_dir(path) {
-        return Ok(());
-    }
-    fs.create_dir_all(path)?;
-    if let Some(parent) = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        // Some folders may be written to but not opened; then the name is as durable as the system makes it.
-        let _ = fs.sync_dir(parent);
-    }
-    Ok(())
-}
-
 /// Reads what is on disk; writes nothing.
 fn recover(
     path: &Path,
@@ -206,6 +237,7 @@ fn recover(
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
+    expect_folders(fs, path)?;
     let loaded = load(fs, path)?;
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;
@@ -424,79 +456,116 @@ fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<Cont
     }
 }
 
+/// A chain of log segments, to be shared and to be written.
+type Chain = (Arc<Log>, Appender);
+
+/// What becomes of an open that finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FullDisk {
+    /// It goes on with the manifest that is there, without a log.
+    WillDo,
+    /// It fails, and has removed nothing.
+    Fails,
+}
+
 /// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
-/// is not named.
+/// is not named. On a full disk that will do: the error in place of the chain, and the old manifest.
 pub(super) fn write_anew(
     path: &Path,
     options: &Options,
     found: &mut Recovered,
-) -> Result<(Arc<Log>, Appender, Manifest)> {
+    full_disk: FullDisk,
+) -> Result<(Result<Chain>, Manifest)> {
     let fs = &options.fs;
     let (tables_dir, wal_dir) = (
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
+    if found.manifest_number == 0 {
+        // An open that was cut off may have made the folder.
+        sync_name(fs.as_ref(), path)?;
+    }
     fs.create_dir_all(&tables_dir)?;
     fs.create_dir_all(&wal_dir)?;
     fs.sync_dir(path)?;
+    let free_table = free_table(fs, &tables_dir)?;
+    found.catalogue.next_table = found.catalogue.next_table.max(free_table);
+    let before = found.catalogue.clone();
     if found.started_at_mark {
         restate_defaults(found)?;
     }
     let (first, number) = (found.next_segment, found.manifest_number + 1);
-    let begun = begin_chain(&wal_dir, options, found).and_then(|(log, appender)| {
+    let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
         catalogue.log = first;
-        catalogue.next_table = catalogue.next_table.max(free_table(fs, &tables_dir)?);
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
         let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;
         Ok((log, appender, manifest))
     });
-    let (log, appender, manifest) = begun.inspect_err(|_| {
+    match begun {
+        Ok((log, appender, manifest)) => {
+            clean(fs.as_ref(), path, number, found);
+            // What it misses goes with a later release.
+            let _ = log.release_before(first);
+            Ok((Ok((log, appender)), manifest))
+        }
         // With its name the manifest counts, durably or not, and so does the chain; without, neither is needed, and on a
         // full disk each try would leave another one.
-        if matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) {
-            remove_chain(fs.as_ref(), &wal_dir, first);
+        Err(error) if !matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) => {
+            Err(error)
         }
-    })?;
-    clean(fs.as_ref(), path, number, found)?;
-    log.release_before(first)?;
-    Ok((log, appender, manifest))
+        Err(error) => {
+            remove_chain(fs.as_ref(), &wal_dir, first);
+            let will_do = full_disk == FullDisk::WillDo && error.is_full();
+            if !will_do || found.manifest_number == 0 || found.started_at_mark {
+                return Err(error);
+            }
+            found.catalogue = before;
+            clean(fs.as_ref(), path, found.manifest_number, found);
+            let manifest = Manifest::resume(fs.clone(), path, found.manifest_number)?;
+            Ok((Err(error), manifest))
+        }
+    }
 }
 
 /// A new chain of log segments that holds what the memtables hold, durably.
-fn begin_chain(
-    wal_dir: &Path,
+fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<Chain> {
+    let head = FrameHead {
+        kind: FrameKind::Relog,
+        first_seq: found.last_seq,
+        last_seq: found.last_seq,
+        written_at: found.clock.read().now,
+        settled: found.catalogue.mark,
+        edit: found.catalogue.edit,
+    };
+    let states = found.states.values();
+    relog_all(options, wal_dir, found.next_segment, &head, states)
+}
+
+/// The same, for any memtables.
+fn relog_all<'a>(
     options: &Options,
-    found: &Recovered,
-) -> Result<(Arc<Log>, Appender)> {
-    let fs = &options.fs;
-    let reading = found.clock.read();
-    let edit = found.catalogue.edit;
+    wal_dir: &Path,
+    first_segment: u64,
+    head: &FrameHead,
+    states: impl IntoIterator<Item = &'a Arc<ContainerState>>,
+) -> Result<Chain> {
     let log_options = LogOptions {
         segment_bytes: options.segment_len(),
         ring_bytes: Some(options.ring_len()),
         ..LogOptions::new(wal_dir)
     };
-    let first = found.next_segment;
     let (log, mut appender) = Log::create(
-        fs.clone(),
+        options.fs.clone(),
         &log_options,
-        first,
-        found.last_seq.next(),
-        reading.now,
-        edit,
+        first_segment,
+        head.last_seq.next(),
+        head.written_at,
+        head.edit,
     )?;
-    let head = FrameHead {
-        kind: FrameKind::Relog,
-        first_seq: found.last_seq,
-        last_seq: found.last_seq,
-        written_at: reading.now,
-        settled: found.catalogue.mark,
-        edit,
-    };
-    for state in found.states.values() {
-        relog(state, &head, &mut appender)?;
+    for state in states {
+        relog(state, head, &mut appender)?;
     }
     log.sync_to(log.end())?;
     Ok((log, appender))
@@ -514,30 +583,30 @@ fn restate_defaults(found: &mut Recovered) -> Result<()> {
     Ok(())
 }
 
-/// Removes what the new manifest does not name. After a manifest with a torn tail nothing but older manifests goes: the
-/// next open, which reads a whole one, removes the rest.
-fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) -> Result<()> {
-    for name in fs.list(path)? {
+/// Removes what this manifest does not name, as far as that is possible: what stays goes with the next open. After a
+/// manifest with a torn tail nothing but other manifests goes: the next open, which reads a whole one, removes the rest.
+fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
+    for name in fs.list(path).unwrap_or_default() {
         let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
         if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
-            fs.remove(&path.join(name))?;
+            let _ = fs.remove(&path.join(name));
         }
     }
     let copy_dir = path.join(file_name::COPY_DIR);
     if fs.is_dir(&copy_dir) {
-        for name in fs.list(&copy_dir)? {
+        for name in fs.list(&copy_dir).unwrap_or_default() {
             let old = file_name::parse_copy(&name).is_some_and(|number| number != manifest);
             if old || name.ends_with(file_name::TEMPORARY) {
-                fs.remove(&copy_dir.join(name))?;
+                let _ = fs.remove(&copy_dir.join(name));
             }
         }
     }
     if found.torn {
-        return Ok(());
+        return;
     }
     let tables_dir = path.join(file_name::TABLES_DIR);
-    for name in unnamed_tables(fs, &tables_dir, &found.catalogue.tables())? {
-        fs.remove(&tables_dir.join(name))?;
+    let unnamed = unnamed_tables(fs, &tables_dir, &found.catalogue.tables());
+    for name in unnamed.unwrap_or_default() {
+        let _ = fs.remove(&tables_dir.join(name));
     }
-    Ok(())
 }

@@ -14,11 +14,11 @@ use std::time::Duration;
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan,
 };
-use crate::engine::core::Engine;
+use crate::engine::core::{Engine, MERGE};
 use crate::engine::install::Progress;
 use crate::engine::jobs::{JobSpec, Purpose};
 use crate::engine::state::{ContainerState, Picture};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry::Judge;
 use crate::options::Background;
 use crate::types::{TableId, Timestamp};
@@ -48,10 +48,12 @@ impl Engine {
     /// How much more garbage is worth reclaiming than it would be while others write, from 0 to 1: some when nobody does,
     /// all when the disk is full.
     fn eagerness(&self) -> f64 {
-        if self.options.background == Background::Stepped {
-            return 0.0;
-        }
-        let idle = if self.rests_for() >= IDLE { 0.5 } else { 0.0 };
+        let stepped = self.options.background == Background::Stepped;
+        let idle = if !stepped && self.rests_for() >= IDLE {
+            0.5
+        } else {
+            0.0
+        };
         self.disk_pressure().max(idle)
     }
 
@@ -83,8 +85,8 @@ impl Engine {
                 Ok(true) => self.merge_signal.notify(),
                 Ok(false) => {}
                 Err(error) if error.is_closed() => return Err(error),
-                // Not this rewrite's failure: the next writer hears of it.
-                Err(error) => *self.hiccup.lock() = Some(error),
+                // Not this rewrite's failure.
+                Err(error) => self.note_failure(MERGE, error),
             }
         }
         Ok(())
@@ -119,7 +121,17 @@ impl Engine {
                 Err(error) => done = Err(error),
             }
         }
-        rewrites.sort_by_key(|(_, rewrite)| rewrite.urgency);
+        if self.disk_pressure() < 1.0 {
+            rewrites.sort_by_key(|(_, rewrite)| rewrite.urgency);
+        } else {
+            // What needs the least room has the best chance to find it.
+            rewrites.sort_by_cached_key(|(state, rewrite)| {
+                let version = &state.pin().version;
+                let files = version.runs.iter().flat_map(|run| &run.files);
+                let read = files.filter(|placed| rewrite.tables.contains(&placed.record.id));
+                read.map(|placed| placed.record.len).sum::<u64>()
+            });
+        }
         for (state, rewrite) in rewrites {
             match self.rewrite(&state, &rewrite) {
                 Ok(()) => return Ok(true),
@@ -132,7 +144,11 @@ impl Engine {
     /// Everything that can be gained is gained.
     pub fn compact(&self) -> Result<()> {
         self.clock.release_hold();
-        self.flush()?;
+        // What is in tables is worth the work in any case.
+        let flushed = self.flush();
+        if matches!(&flushed, Err(error) if error.is_closed() || matches!(error, Error::ReadOnly)) {
+            return flushed;
+        }
         for state in self.all_states() {
             let mut rewritten = false;
             loop {
@@ -151,7 +167,7 @@ impl Engine {
             }
         }
         self.remove_retired();
-        Ok(())
+        flushed
     }
 
     /// Reads what was chosen and writes it anew, part by part.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::open::{bring_in, write_anew};
+use crate::engine::open::{FullDisk, bring_in, write_anew};
 use crate::env::{Fs, LockKind};
 use crate::error::{Error, Result};
 use crate::mem::Pool;
@@ -30,7 +30,7 @@ use crate::table::{BlockCache, Statistics};
 use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::version::{
     Catalogue, ContainerRecord, Loaded, Pins, Placed, RangeDelete, TableRecord, TableSpace,
-    Witness, unnamed_tables, witnesses,
+    Witness, expect_folders, unnamed_tables, witnesses,
 };
 use crate::wal::salvage;
 
@@ -112,6 +112,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         false => LockKind::Shared,
     };
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
+    expect_folders(fs, path)?;
     let witnesses = witnesses(fs, path)?;
     let (mut loaded, mut report) = choose(fs, path, &witnesses)?;
     // The new manifest's number is above all of them.
@@ -139,7 +140,8 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
     if apply {
         keep(fs, path, &report.set_aside)?;
-        write_anew(path, options, &mut found)?;
+        let (begun, _) = write_anew(path, options, &mut found, FullDisk::Fails)?;
+        begun?;
     }
     Ok(report)
 }

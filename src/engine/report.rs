@@ -6,6 +6,7 @@ use crate::compact::{Estimate, Estimator, explain, oldest_dead, oldest_dead_in_r
 use crate::counters::{ContainerStats, Stats};
 use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
+use crate::error::Error;
 use crate::expiry::Judge;
 use crate::types::{Seq, Timestamp};
 use crate::version::Version;
@@ -111,6 +112,12 @@ impl Engine {
             flushes: counters.flushes.get(),
             merges: counters.merges.get(),
             stalls: counters.stalls.get(),
+            background_error: self
+                .background_errors
+                .lock()
+                .values()
+                .next()
+                .map(Error::to_string),
         }
     }
 

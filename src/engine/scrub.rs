@@ -79,8 +79,7 @@ impl Engine {
                 if self.merge_signal.take()
                     && let Err(error) = self.merge_steps()
                 {
-                    // Not this table's failure: the next writer hears of it.
-                    *self.hiccup.lock() = Some(error);
+                    self.note_failure("merge", error);
                 }
             }
             Ok(())

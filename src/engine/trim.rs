@@ -58,7 +58,7 @@ impl Engine {
 
     /// What this memtable logged is needed no more.
     pub(super) fn mark_stale(&self, buffer: &Buffer) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.get() {
             log.mark_stale(buffer.segments(), self.clock.read().settled);
         }
     }

@@ -336,7 +336,8 @@ impl Engine {
     /// In the turn: closes the active memtable, unless it is empty, and opens a new one, which is logged from a segment
     /// of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
     pub(super) fn seal(&self, turn: &mut Turn, state: &ContainerState) {
-        if state.picture().active.memtable.is_empty() {
+        // Without a log nothing is flushed; what was recovered stays together until there is one.
+        if state.picture().active.memtable.is_empty() || turn.appender.is_none() {
             return;
         }
         // Without room for that they share a segment, until `trim_log` parts them.
@@ -407,9 +408,10 @@ impl Engine {
     /// May so much be written to this container, now? Slows the writer down, or stops it, when flushing cannot follow.
     fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
         self.check_writable()?;
+        self.begin_log()?;
         state.check()?;
         let budget = self.options.memtable_bytes;
-        let mut stalled = false;
+        let mut stalled = None;
         loop {
             let unflushed = self.unflushed.load(Ordering::Relaxed);
             let runs = state.picture().version.runs.len();
@@ -421,9 +423,9 @@ impl Engine {
                 }
                 Brake::Stop if self.options.on_stall == Stall::Fail => return Err(Error::Stalled),
                 Brake::Stop => {
-                    self.counters.stalls.add(u64::from(!stalled));
-                    stalled = true;
-                    self.wait_for_room()?;
+                    self.counters.stalls.add(u64::from(stalled.is_none()));
+                    let before = self.failed_flushes.lock().0;
+                    self.wait_for_room(*stalled.get_or_insert(before))?;
                 }
             }
         }
@@ -445,12 +447,18 @@ impl Engine {
         }
     }
 
-    fn wait_for_room(&self) -> Result<()> {
+    /// A writer waits for a flush; one that fails, other than the first `failed`, is its failure too: who waits for room
+    /// on a full disk, waits for ever.
+    fn wait_for_room(&self, failed: u64) -> Result<()> {
         if self.options.background == Background::Stepped {
             self.flush()?;
         } else {
             self.flush_signal.notify();
             sleep(Duration::from_millis(1));
+            let (failures, error) = &*self.failed_flushes.lock();
+            if let (true, Some(error)) = (*failures > failed, error) {
+                return Err(error.clone());
+            }
         }
         self.check_writable()
     }
@@ -458,6 +466,7 @@ impl Engine {
     /// Makes every acknowledged write survive a power cut, and visible.
     pub fn sync(&self) -> Result<()> {
         self.check_writable()?;
+        self.begin_log()?;
         let log = self.log()?;
         let (position, latest) = {
             let _turn = self.turn.lock();

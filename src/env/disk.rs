@@ -10,11 +10,11 @@
 //!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
 //!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
-//!   them. The file is allocated to its end, so that a store cannot meet a full disk.
+//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
 
 #![allow(unsafe_code, clippy::disallowed_methods)]
 
-use std::fs::{self, DirBuilder, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -31,23 +31,50 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// Opens a file, never through a symbolic link, and only if it is a regular one.
+/// Opens a file, never through a symbolic link, and only if it is a regular one. Nothing else is waited for: a pipe
+/// opens, or fails to, at once.
 fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let file = options
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = options
         .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)?;
-    regular(&file.metadata()?)?;
-    Ok(file)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(file) => {
+            regular(&file.metadata()?)?;
+            Ok(file)
+        }
+        // What stands there says more than "too many levels of symbolic links".
+        Err(error) => {
+            if let Ok(metadata) = fs::symlink_metadata(path) {
+                regular(&metadata)?;
+            }
+            Err(error)
+        }
+    }
 }
 
 fn regular(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_file() {
+    expect(metadata.is_file(), metadata.file_type(), "a regular file")
+}
+
+/// The error when something else stands where `wanted` should be.
+fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
+    if is_it {
         return Ok(());
     }
+    let found = if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a folder"
+    } else if found.is_file() {
+        "a file"
+    } else {
+        "a pipe, socket or device"
+    };
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
-        "not a regular file",
+        format!("{found} stands where {wanted} should be"),
     ))
 }
 
@@ -74,6 +101,16 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<()> {
         }
     }
     write_zeros(file, size, len)
+}
+
+/// Reserves blocks up to `len`, behind the file's end too.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, 0, len)) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+        done => done.map_err(io::Error::from),
+    }
 }
 
 /// What is left where a file system cannot reserve blocks: to write them.
@@ -183,6 +220,11 @@ impl File for DiskFile {
         self.named("allocate", allocate(&self.file, len))
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn reserve(&self, len: u64) -> Result<()> {
+        self.named("reserve room in", reserve(&self.file, len))
+    }
+
     fn truncate(&self, len: u64) -> Result<()> {
         self.named("truncate", self.file.set_len(len))
     }
@@ -241,17 +283,23 @@ impl DiskRing {
     }
 }
 
-/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`.
+/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`. Whoever stores other bytes of the same
+/// word meanwhile loses none: what is written back is only the difference.
 #[inline]
 fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    let mut whole = words[0].load(Ordering::Relaxed).to_ne_bytes();
-    for (to, from) in whole[within..].iter_mut().zip(bytes) {
-        *to = *from;
+    let before = words[0].load(Ordering::Relaxed).to_ne_bytes();
+    let mut changed = [0; WORD];
+    for ((changed, before), byte) in changed[within..]
+        .iter_mut()
+        .zip(&before[within..])
+        .zip(bytes)
+    {
+        *changed = before ^ byte;
     }
-    words[0].store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+    words[0].fetch_xor(u64::from_ne_bytes(changed), Ordering::Relaxed);
 }
 
 impl Ring for DiskRing {
@@ -345,6 +393,15 @@ impl Fs for Disk {
 
     fn is_dir(&self, path: &Path) -> bool {
         path.is_dir()
+    }
+
+    fn expect_dir(&self, path: &Path) -> Result<()> {
+        let checked = match fs::symlink_metadata(path) {
+            Ok(metadata) => expect(metadata.is_dir(), metadata.file_type(), "a folder"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        checked.map_err(|error| Error::io("open", path, error))
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {
@@ -587,6 +644,27 @@ mod tests {
         let mut part = [0; 2];
         Disk.ring(&name, len).unwrap().load(98, &mut part);
         assert_eq!(part, model[98..]);
+    }
+
+    /// A drain zeroes up to the byte at which the next append begins.
+    #[test]
+    fn stores_beside_each_other_in_one_word_lose_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let ring = Disk.ring(&dir.path().join("ring"), 24).unwrap();
+        std::thread::scope(|threads| {
+            for (from, to) in [(3, 12), (12, 21)] {
+                let ring = &ring;
+                threads.spawn(move || {
+                    let mut found = vec![0; to - from];
+                    for n in 0..300_000u32 {
+                        let bytes = vec![n as u8; to - from];
+                        ring.store(from, &bytes);
+                        ring.load(from, &mut found);
+                        assert_eq!(found, bytes, "from {from}, store {n}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! removed, linked) after [`Fs::sync_dir`] of that folder. Everything else may be lost by a power cut, in any order and
 //! in part. Errors carry operation and path.
 
+use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A file that is being written.
+#[allow(clippy::len_without_is_empty)]
 pub trait File: Send + Sync {
     /// Writes all of `bytes` at `offset`, growing the file where needed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
@@ -23,6 +25,12 @@ pub trait File: Send + Sync {
     fn sync(&self) -> Result<()>;
     /// Reserves room so that writes below `len` cannot fail for want of it; the file's size becomes at least `len`.
     fn allocate(&self, len: u64) -> Result<()>;
+    /// As [`File::allocate`], but the file's size stays. A hint: it may do nothing where the system cannot, and nothing
+    /// is durable by it. Setting the file's size gives the room back.
+    fn reserve(&self, len: u64) -> Result<()> {
+        let _ = len;
+        Ok(())
+    }
     /// Sets the file's size.
     fn truncate(&self, len: u64) -> Result<()>;
     /// The file's size in bytes.
@@ -77,6 +85,12 @@ pub trait Fs: Send + Sync {
     fn len(&self, path: &Path) -> Result<Option<u64>>;
     /// The folder exists.
     fn is_dir(&self, path: &Path) -> bool;
+    /// An error when something stands there that is no folder, a link to one included: a folder of the database's own is
+    /// not to lead elsewhere.
+    fn expect_dir(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Creates a file, mode 0600; an existing one of this name is an error.
     fn create(&self, path: &Path) -> Result<Box<dyn File>>;
     /// Opens an existing file for writing in place.
@@ -106,4 +120,31 @@ pub trait Fs: Send + Sync {
     fn allocated(&self, path: &Path) -> Result<u64>;
     /// The room on the file system of `path`.
     fn room(&self, path: &Path) -> Result<Room>;
+}
+
+/// Creates a folder, and those above it that are missing, durably.
+pub fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
+    if fs.is_dir(path) {
+        return Ok(());
+    }
+    create_folder(fs, above(path))?;
+    fs.create_dir_all(path)?;
+    // One that is found later is taken for durable.
+    sync_name(fs, path).inspect_err(|_| drop(fs.remove_dir(path)))
+}
+
+/// Makes the name of a file or folder durable, where the folder above it allows that.
+pub fn sync_name(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.sync_dir(above(path)) {
+        // Some folders may be written to but not opened; then the name is as durable as the system makes it.
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        done => done,
+    }
+}
+
+fn above(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }

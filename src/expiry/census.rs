@@ -329,6 +329,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_does_not_reach_beyond_time() {
+        for (difference, fits) in [(0, true), (1, false)] {
+            // Numbers, tombstones, never; one inheriting record, at the last moment there is.
+            let mut bytes = vec![1, 0, 0, 0, 0, 0, 1, 29];
+            put_varint(&mut bytes, u64::MAX);
+            bytes.extend([difference, 0, 0, 0]);
+            let decoded = Census::decode(&mut Reader::new(&bytes));
+            assert_eq!(decoded.is_ok(), fits, "{decoded:?}");
+        }
+    }
+
+    #[test]
     fn both_lanes_are_judged_by_the_settings_of_today() {
         let mut census = Census::default();
         for (seq, written_at, ttl) in [

@@ -298,7 +298,8 @@ impl Index {
         &self.top
     }
 
-    /// How many blocks there are.
+    /// How many blocks there are: at least one.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.blocks
     }

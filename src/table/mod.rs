@@ -43,10 +43,13 @@ mod reader;
 mod cursor;
 mod verify;
 
+pub use block::{Layout, Trailer};
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use cursor::RunCursor;
-pub use format::{Source, TableMeta};
+pub use filter::{build as build_filter, may_contain};
+pub use format::{Footer, Source, TableMeta};
+pub use index::Index;
 pub use reader::{Expected, Found, Table, table_of};
 pub use statistics::{Collector, Sampled, Statistics};
 

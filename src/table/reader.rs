@@ -444,7 +444,7 @@ impl Table {
     }
 
     /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
-    fn stored_value(&self, extent: &Extent) -> Result<Bytes> {
+    pub(super) fn stored_value(&self, extent: &Extent) -> Result<Bytes> {
         let end = extent.offset.checked_add(extent.stored_len);
         let fits = end.is_some_and(|end| end <= self.footer.filter_at)
             && extent.number < self.statistics.large_values;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::KeyRange;
 use crate::expiry::{DefaultMillis, Settings};
-use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
+use crate::types::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
 
 /// Names a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -254,7 +254,22 @@ impl Catalogue {
         self.mark = self.mark.max(edit.mark);
         edit.changes
             .iter()
-            .try_for_each(|change| self.change(change))
+            .try_for_each(|change| self.change(change))?;
+        let highest = [
+            self.edit,
+            self.used.0,
+            self.next_table,
+            self.next_run,
+            // Of 32 bits: the last ones are left.
+            u64::from(self.next_container) << 25,
+            self.log,
+        ];
+        match highest.into_iter().max() {
+            Some(number) if number > HIGHEST_NUMBER => {
+                Err(format!("no database counts as far as {number}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn change(&mut self, change: &Change) -> Result<(), String> {

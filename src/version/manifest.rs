@@ -9,10 +9,13 @@
 //! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
 //!
-//! A write that finds no room leaves no whole frame, so its edit never happened, and the next one takes its place. After
-//! another failure of a write, or of a sync, nobody knows what is durable: the error is latched, nothing more is
-//! committed, and nothing that the failed edit named may be removed. A new manifest that fails before it has its name is
-//! none.
+//! A write that finds no room leaves no whole frame, so its edit never happened, and the next one takes its place. Some
+//! room is reserved behind the last edit, so that an edit that frees a full disk finds it.
+//!
+//! After another failure of a write, or of a sync, nobody knows what of the file is durable, and it is not written again:
+//! the edit goes to a new manifest, under a number of its own, as the sum of all. If that fails, too, the manifest is *in
+//! doubt*: the edit may have happened or not. Nothing that it named or gave up may be removed, nothing may be promised
+//! that it could break, until a new manifest without it is there. One that fails before it has its name is none.
 //!
 //! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
 //! same bytes lies in a folder of its own, for a repair to go by. It begins before its manifest does and takes each edit
@@ -34,6 +37,9 @@ const HEADER_LEN: usize = 16;
 
 /// A manifest longer than this, and than four times its first edit, is written anew.
 const ROLL_BYTES: u64 = 1 << 20;
+
+/// Room behind the last edit, in bytes: for some hundred edits that drop a table or let go of a piece of the log.
+const RESERVE_BYTES: u64 = 32 << 10;
 
 /// What a manifest on disk says.
 #[derive(Clone, Debug)]
@@ -127,6 +133,12 @@ pub fn witnesses(fs: &dyn Fs, dir: &Path) -> Result<Vec<Witness>> {
 
 /// The sum of the edits in a manifest's bytes, and whether they end in a torn tail.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
+    let (catalogue, end) = sum(path, bytes)?;
+    Ok((catalogue, end < bytes.len()))
+}
+
+/// The sum of the edits in a manifest's bytes, and where they end.
+fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     let damaged = |offset: usize, what: &str| Error::corruption(path, offset as u64, what);
     if bytes.len() < HEADER_LEN || &bytes[..8] != MAGIC {
         return Err(damaged(0, "not a manifest"));
@@ -148,7 +160,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
         let payload = match read_frame(&mut reader) {
             Ok(payload) => payload,
             Err(_) if edits > 0 && !holds_a_frame(&bytes[start + 1..]) => {
-                return Ok((catalogue, true));
+                return Ok((catalogue, start));
             }
             Err(malformed) => return Err(damaged(start, malformed.what)),
         };
@@ -162,7 +174,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
     if edits == 0 {
         return Err(damaged(HEADER_LEN, "a manifest without an edit"));
     }
-    Ok((catalogue, false))
+    Ok((catalogue, bytes.len()))
 }
 
 /// Some frame in `bytes` is whole, wherever it starts.
@@ -179,12 +191,16 @@ pub struct Manifest {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     number: u64,
+    /// Above every manifest that was ever begun here.
+    next_number: u64,
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
+    /// Up to here the file has its room.
+    reserved: u64,
+    /// An edit failed, and may have happened.
+    in_doubt: bool,
     copy: Option<Box<dyn File>>,
-    /// A write or a sync failed: what is durable is unknown.
-    uncertain: Option<Error>,
     catalogue: Catalogue,
 }
 
@@ -197,17 +213,59 @@ impl Manifest {
         catalogue: Catalogue,
     ) -> Result<Manifest> {
         let written = write_both(fs.as_ref(), dir, number, &catalogue)?;
-        Ok(Manifest {
+        Ok(Manifest::over(fs, dir, number, written, catalogue))
+    }
+
+    /// Goes on with manifest `number`, which takes no room. Only if a new one finds none: what was read of this one may
+    /// never have come to the disk, if its last sync failed. Therefore it is written once more, where it is.
+    pub fn resume(fs: Arc<dyn Fs>, dir: &Path, number: u64) -> Result<Manifest> {
+        let path = dir.join(file_name::manifest(number));
+        let bytes = fs.read(&path)?;
+        let (catalogue, end) = sum(&path, &bytes)?;
+        let again = |path: &Path| {
+            let file = fs.open(path)?;
+            if fs.len(path)?.is_some_and(|len| len > end as u64) {
+                file.truncate(end as u64)?;
+            }
+            file.write_at(0, &bytes[..end])?;
+            file.sync()?;
+            Ok(file)
+        };
+        let file = again(&path)?;
+        let copy = again(&copy_path(dir, number));
+        if copy.is_err() {
+            remove_copy(fs.as_ref(), dir, number);
+        }
+        let written = Written {
+            file,
+            copy: copy.ok(),
+            len: end as u64,
+        };
+        Ok(Manifest::over(fs, dir, number, written, catalogue))
+    }
+
+    fn over(
+        fs: Arc<dyn Fs>,
+        dir: &Path,
+        number: u64,
+        written: Written,
+        catalogue: Catalogue,
+    ) -> Manifest {
+        let mut manifest = Manifest {
             fs,
             dir: dir.into(),
             number,
+            next_number: number + 1,
             file: written.file,
             copy: written.copy,
             len: written.len,
             first_len: written.len,
-            uncertain: None,
+            reserved: 0,
+            in_doubt: false,
             catalogue,
-        })
+        };
+        manifest.reserve();
+        manifest
     }
 
     /// What is durable.
@@ -215,19 +273,14 @@ impl Manifest {
         &self.catalogue
     }
 
-    /// Whether a failure has left unknown what is durable.
-    pub fn is_uncertain(&self) -> bool {
-        self.uncertain.is_some()
+    /// Whether an edit that failed may have happened.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
-    /// Makes the changes durable, as one edit. After an error that leaves [`Manifest::is_uncertain`] false, nothing has
+    /// Makes the changes durable, as one edit. After an error that leaves the manifest not in doubt, nothing has
     /// happened.
     pub fn commit(&mut self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
-        if let Some(cause) = &self.uncertain {
-            return Err(Error::Poisoned {
-                cause: Arc::new(cause.clone()),
-            });
-        }
         let edit = Edit {
             number: self.catalogue.edit + 1,
             mark: mark.max(self.catalogue.mark),
@@ -236,14 +289,25 @@ impl Manifest {
         let mut next = self.catalogue.clone();
         next.apply(&edit)
             .expect("the engine's edits fit its catalogue");
+        if self.in_doubt {
+            return self.roll(next);
+        }
         if self.len > ROLL_BYTES.max(4 * self.first_len) {
             match self.roll(next.clone()) {
-                // An edit that gives back room takes little: the manifest may as well be longer.
-                Err(error) if error.is_full() && !self.is_uncertain() => {}
+                // It may as well be longer: an edit that gives back room takes little.
+                Err(_) if !self.in_doubt => {}
                 done => return done,
             }
         }
         self.append(&edit, next)
+    }
+
+    /// Makes sure that no edit has happened of which that is not known.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.in_doubt {
+            return self.roll(self.catalogue.clone());
+        }
+        Ok(())
     }
 
     fn append(&mut self, edit: &Edit, next: Catalogue) -> Result<()> {
@@ -252,17 +316,19 @@ impl Manifest {
             &mut frame,
             &serde_json::to_vec(edit).expect("an edit is JSON"),
         );
-        if let Err(error) = self.file.write_at(self.len, &frame) {
+        let written = self.file.write_at(self.len, &frame);
+        if let Err(error) = &written
+            && error.is_full()
+        {
             // What part of it was written is overwritten next time, or is a torn tail.
             let _ = self.file.truncate(self.len);
-            if !error.is_full() {
-                self.uncertain = Some(error.clone());
-            }
-            return Err(error);
+            self.reserved = 0;
+            return written;
         }
-        self.file
-            .sync()
-            .inspect_err(|error| self.uncertain = Some(error.clone()))?;
+        if written.and_then(|()| self.file.sync()).is_err() {
+            self.in_doubt = true;
+            return self.roll(next);
+        }
         let append = |copy: &dyn File| copy.write_at(self.len, &frame).and_then(|()| copy.sync());
         if self
             .copy
@@ -274,25 +340,34 @@ impl Manifest {
         }
         self.len += frame.len() as u64;
         self.catalogue = next;
+        self.reserve();
         Ok(())
     }
 
+    /// Keeps room for edits to come. Where there is none, they may yet find some.
+    fn reserve(&mut self) {
+        let wanted = self.len + RESERVE_BYTES;
+        if self.reserved < wanted - RESERVE_BYTES / 2 && self.file.reserve(wanted).is_ok() {
+            self.reserved = wanted;
+        }
+    }
+
     fn roll(&mut self, next: Catalogue) -> Result<()> {
-        let (fs, number) = (self.fs.as_ref(), self.number + 1);
+        let (fs, number) = (self.fs.as_ref(), self.next_number);
         let path = self.dir.join(file_name::manifest(number));
-        let written = write_both(fs, &self.dir, number, &next).inspect_err(|error| {
+        let written = write_both(fs, &self.dir, number, &next).inspect_err(|_| {
             // With its name it counts, durably or not; without, nothing has happened.
             if !matches!(fs.len(&path), Ok(None)) {
-                self.uncertain = Some(error.clone());
+                self.in_doubt = true;
+                self.next_number += 1;
             }
         })?;
-        let old = self.dir.join(file_name::manifest(self.number));
-        // Left behind, they are only a few kilobytes, and the next open removes them.
-        let _ = fs.remove(&old);
-        let _ = fs.remove(&copy_path(&self.dir, self.number));
-        (self.number, self.catalogue) = (number, next);
-        (self.file, self.copy) = (written.file, written.copy);
-        (self.len, self.first_len) = (written.len, written.len);
+        for older in self.number..number {
+            // Left behind, they are only a few kilobytes, and the next open removes them.
+            let _ = fs.remove(&self.dir.join(file_name::manifest(older)));
+            let _ = fs.remove(&copy_path(&self.dir, older));
+        }
+        *self = Manifest::over(self.fs.clone(), &self.dir.clone(), number, written, next);
         Ok(())
     }
 
@@ -300,6 +375,17 @@ impl Manifest {
     pub fn len(&self) -> u64 {
         self.len * if self.copy.is_some() { 2 } else { 1 }
     }
+}
+
+/// The folders of a database are folders, where there is something of their names: a link would lead elsewhere.
+pub fn expect_folders(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    [
+        file_name::TABLES_DIR,
+        file_name::WAL_DIR,
+        file_name::COPY_DIR,
+    ]
+    .iter()
+    .try_for_each(|name| fs.expect_dir(&dir.join(name)))
 }
 
 /// Where the copy of a manifest lies.

@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use manifest::{Loaded, Manifest, Witness, load, parse, witnesses, write_both};
+pub use manifest::{Loaded, Manifest, Witness, expect_folders, load, parse, witnesses, write_both};
 
 use crate::env::{Fs, ReadAt};
 use crate::error::{Error, Result};

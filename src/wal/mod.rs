@@ -34,7 +34,10 @@ mod store;
 mod writer;
 mod replay;
 
-pub use frame::{FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc};
+pub use frame::{
+    Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, SegmentHeader,
+    decode as decode_frame,
+};
 pub use replay::{Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};

@@ -102,10 +102,7 @@ pub fn salvage(
     numbers.sort_unstable();
     let rings = names.iter().filter_map(|name| parse_ring(name));
     let highest = numbers.iter().copied().chain(rings).max();
-    let Some(next_segment) = highest.unwrap_or(0).max(first_segment).checked_add(1) else {
-        let what = "the numbers of log segments are used up";
-        return Err(Error::corruption(dir, 0, what));
-    };
+    let next_segment = highest.unwrap_or(0).max(first_segment) + 1;
     let mut walk = Walk {
         folder: Folder { fs, dir },
         ring: Ring::of_chain(fs, dir, &names, first_segment)?,

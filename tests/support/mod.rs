@@ -5,6 +5,7 @@
 //! op       one step of a history, as a value and as a line of text
 //! world    a database on a simulated disk and clock, and a model beside it: each step goes to both
 //! random   a seeded generator of histories, and how a failing one is made short
+//! witness  a history that tells of itself, for databases on real disks that are killed or cut off
 //! ```
 
 #![allow(dead_code)]
@@ -12,6 +13,7 @@
 pub mod model;
 pub mod op;
 pub mod random;
+pub mod witness;
 pub mod world;
 
 /// A number from the environment, or its default.

@@ -215,6 +215,27 @@ impl World {
         }
     }
 
+    /// The world that a power cut leaves when it comes now: with this disk, and what the model knows by now. Nothing is
+    /// open in it. It may be one in which what is under way has happened, or one in which it has not.
+    pub fn after_cut(&self, sim: Sim) -> World {
+        World {
+            sim,
+            clock: ManualClock::new(self.model.time.wall),
+            setup: self.setup.clone(),
+            model: self.model.clone(),
+            counted: self.counted.clone(),
+            survives: self.survivors(),
+            cut: true,
+            ..World::new(self.setup.clone(), 0)
+        }
+    }
+
+    /// As if what is not synced in `earlier`, a moment before, were not synced yet.
+    pub fn synced_as_in(mut self, earlier: &World) -> World {
+        self.survives = earlier.survivors();
+        self
+    }
+
     pub fn is_open(&self) -> bool {
         self.db.is_some()
     }
@@ -1016,6 +1037,12 @@ impl World {
             self.check_scan(&reader, name, u64::MAX)?;
         }
         Ok(())
+    }
+
+    /// The same after a reopen.
+    pub fn check_scans_of_all(&mut self) -> Result<(), String> {
+        self.db()?;
+        self.check_scans()
     }
 
     fn check_scan(&mut self, reader: &Reader, name: &str, order: u64) -> Result<(), String> {

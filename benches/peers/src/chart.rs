@@ -21,21 +21,25 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::Result;
 use crate::engines::Kind;
 use crate::summary::{Sample, Summary};
-use crate::table::{Group, Spread, groups, rows};
+use crate::table::{Group, MIB, Spread, groups, rows};
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// A part of the drawing.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-const WIDTH: u32 = 1_040;
+/// Of any drawing, in pixels.
+pub const WIDTH: u32 = 1_040;
 const ROW_HEIGHT: u32 = 330;
 const LEGEND_HEIGHT: u32 = 44;
 const SERIES_WIDTH: u32 = 690;
-const MIB: f64 = (1 << 20) as f64;
 
-const INK: RGBColor = RGBColor(33, 37, 41);
-const GRID: RGBColor = RGBColor(233, 236, 239);
+/// Text.
+pub const INK: RGBColor = RGBColor(33, 37, 41);
+/// Lines behind the data.
+pub const GRID: RGBColor = RGBColor(233, 236, 239);
 const LIVE: RGBColor = RGBColor(206, 212, 218);
 
-fn color(kind: Kind) -> RGBColor {
+/// The colour of an engine.
+pub fn color(kind: Kind) -> RGBColor {
     match kind {
         Kind::Ebbtide => RGBColor(11, 114, 133),
         Kind::Rocksdb => RGBColor(217, 72, 15),
@@ -43,10 +47,13 @@ fn color(kind: Kind) -> RGBColor {
         Kind::RocksdbFifo => RGBColor(148, 92, 40),
         Kind::Fjall => RGBColor(134, 46, 156),
         Kind::FjallFifo => RGBColor(218, 119, 242),
+        Kind::Redb => RGBColor(201, 42, 42),
+        Kind::Lmdb => RGBColor(92, 124, 50),
     }
 }
 
-fn font(size: u32) -> TextStyle<'static> {
+/// Text of a size in pixels.
+pub fn font(size: u32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 

@@ -42,6 +42,8 @@ pub fn run(order: &Order) -> Result<Summary> {
         reclaim_within: order.reclaim_within,
         longest_ms: load.longest_ms(),
         keys_are_fresh: load.keys_are_fresh(),
+        counted: true,
+        ..Config::default()
     };
     // The fill and late bursts take time too: live bytes are dated for half an hour beyond the plan.
     let span = load.seconds + load.silence + 1_800;
@@ -142,9 +144,11 @@ impl<'a> Stage<'a> {
         };
         let key = self.load.key(slot);
         let look = self.book.look(slot);
-        let found = self.engine.get(&key, look.before_ms)?;
+        let mut found = None;
+        self.engine
+            .get(&key, look.before_ms, &mut |v| found = Some(tag_of(v)))?;
         let tag = self.load.tag(slot);
-        answers.count(self.book.judge(&look, found.map(|found| found.tag), tag));
+        answers.count(self.book.judge(&look, found.transpose()?, tag));
         Ok(())
     }
 
@@ -288,6 +292,13 @@ impl<'a> Stage<'a> {
             get,
         })
     }
+}
+
+/// The first eight bytes of a value as it was put.
+fn tag_of(value: &[u8]) -> Result<u64> {
+    let tag = value.first_chunk().filter(|_| value.len() == VALUE_BYTES);
+    let tag = tag.ok_or_else(|| format!("a value has {} bytes", value.len()))?;
+    Ok(u64::from_be_bytes(*tag))
 }
 
 /// Both threads' findings.

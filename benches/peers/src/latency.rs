@@ -6,9 +6,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// From 1 µs to 1 h, in nanoseconds, to three digits.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3).expect("the bounds are in order")
+/// From 1 ns to 1 h, in nanoseconds, to three digits.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("the bounds are in order")
 }
 
 /// Where one thread leaves its latencies, a burst at a time.

@@ -34,6 +34,11 @@ pub fn anonymous_bytes() -> io::Result<u64> {
     Ok(field("/proc/self/status", "RssAnon:")? * 1_024)
 }
 
+/// The most memory that was resident, mapped files included (`VmHWM`).
+pub fn most_resident_bytes() -> io::Result<u64> {
+    Ok(field("/proc/self/status", "VmHWM:")? * 1_024)
+}
+
 /// Processor time since some moment in the past, in the system's ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {

@@ -1,4 +1,4 @@
-//! The same loads on Ebbtide, RocksDB and fjall. README.md says what is measured and how.
+//! The same loads on Ebbtide and its peers. README.md says what is measured and how.
 
 mod book;
 mod chart;
@@ -9,6 +9,7 @@ mod latency;
 mod loads;
 mod machine;
 mod parent;
+mod rows;
 mod summary;
 mod table;
 
@@ -21,11 +22,13 @@ use compare::Comparison;
 use engines::Kind;
 use loads::{Choice, Load, Name};
 use parent::Setting;
+use rows::parent::Plan;
+use rows::{Row, Scale};
 
 /// A failure, for a person to read.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The same loads on Ebbtide, RocksDB and fjall.
+/// The same loads on Ebbtide and its peers.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -55,14 +58,16 @@ enum Command {
     Tails(Against),
     /// Throughput in a closed loop, against the same load with nothing expiring
     Throughput(Against),
-    /// Print the summaries of a folder as Markdown
+    /// Work rows as fast as it goes, on a population of which nothing expires; outcomes go to a folder
+    Rows(Rows),
+    /// Print what is in a folder as Markdown
     Table {
-        /// What `run` wrote
+        /// What `run` or `rows` wrote
         folder: PathBuf,
     },
-    /// Draw disk against live over time, and tail latencies, of every load in a folder
+    /// Draw what is in a folder: of rows, how Ebbtide compares; of loads, disk against live over time, and tail latencies
     Chart {
-        /// What `run` wrote
+        /// What `run` or `rows` wrote
         folder: PathBuf,
         /// The drawing
         svg: PathBuf,
@@ -73,6 +78,87 @@ enum Command {
         /// A JSON object
         order: String,
     },
+    /// One engine at one row, in this process
+    #[command(hide = true)]
+    Row {
+        /// A JSON object
+        order: String,
+    },
+    /// Puts what is to be found after a kill, and waits for it
+    #[command(hide = true)]
+    Leave {
+        /// A JSON object
+        order: String,
+    },
+}
+
+#[derive(Args)]
+struct Rows {
+    /// Which engines
+    #[arg(long, value_delimiter = ',', default_values = ["ebbtide", "rocksdb", "fjall", "redb", "lmdb"])]
+    engines: Vec<Kind>,
+    /// Which rows; `fill` is always one [default: all]
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<Row>,
+    /// How many threads, for rows that take any number [default: 1, and 2 or 16 where that says more]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Vec<u32>,
+    /// How often; engines take turns
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// How many items
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=1 << 31))]
+    items: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(rows::VALUE_BYTES_MIN..=1 << 20))]
+    value_bytes: u64,
+    /// Values that can be compressed to a half, and LZ4 where the engine has it
+    #[arg(long)]
+    lz4: bool,
+    /// Seconds that a row goes on for; `fill` and `overwrite` put as many as there are items
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Bytes of a memtable, as in 4MiB
+    #[arg(long, default_value = "64MiB", value_parser = parse_bytes)]
+    memtable: u64,
+    /// Bytes of the block cache, as in 256MiB [default: more than all data]
+    #[arg(long, value_parser = parse_bytes)]
+    cache: Option<u64>,
+    /// Another population of the same kind
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the databases go [default: the system's folder for temporary files]
+    #[arg(long)]
+    scratch: Option<PathBuf>,
+    /// Where the outcomes go
+    #[arg(long, default_value = "out/rows")]
+    out: PathBuf,
+}
+
+impl Rows {
+    fn plan(self) -> Plan {
+        let rows = match self.rows.is_empty() {
+            true => Row::value_variants().to_vec(),
+            false => self.rows,
+        };
+        Plan {
+            engines: self.engines,
+            rows,
+            threads: self.threads,
+            rounds: self.rounds,
+            scale: Scale {
+                items: self.items,
+                value_bytes: self.value_bytes,
+                lz4: self.lz4,
+                seconds: self.seconds,
+                memtable_bytes: self.memtable,
+                cache_bytes: self.cache,
+                seed: self.seed,
+            },
+            scratch: self.scratch.unwrap_or_else(std::env::temp_dir),
+            out: self.out,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -171,7 +257,7 @@ fn main() -> ExitCode {
         Ok(0) => ExitCode::SUCCESS,
         Ok(faults) => {
             eprintln!(
-                "{faults} faults: live items missing, expired ones returned, or runs that failed"
+                "{faults} faults: items missing, expired or wrong ones returned, or runs that failed"
             );
             ExitCode::FAILURE
         }
@@ -198,11 +284,26 @@ fn obey(command: Command) -> Result<u64> {
         Command::Throughput(against) => {
             return compare::throughput(&against.place.setting(), &against.comparison());
         }
-        Command::Table { folder } => print!("{}", table::markdown(&parent::read_all(&folder)?)),
-        Command::Chart { folder, svg } => chart::draw(&parent::read_all(&folder)?, &folder, &svg)?,
+        Command::Rows(rows) => return rows::parent::work(&rows.plan()),
+        Command::Table { folder } => {
+            print!("{}", table::markdown(&parent::read_all(&folder)?));
+            print!(
+                "{}",
+                rows::table::markdown(&rows::parent::read_all(&folder)?)
+            );
+        }
+        Command::Chart { folder, svg } => match rows::parent::read_all(&folder)? {
+            rows if rows.is_empty() => chart::draw(&parent::read_all(&folder)?, &folder, &svg)?,
+            rows => rows::chart::draw(&rows, &svg)?,
+        },
         Command::Child { order } => {
             child::run(&serde_json::from_str(&order)?)?;
         }
+        Command::Row { order } => {
+            let outcome = rows::run(&serde_json::from_str(&order)?)?;
+            println!("{}", serde_json::to_string(&outcome)?);
+        }
+        Command::Leave { order } => rows::leave(&serde_json::from_str(&order)?)?,
     }
     Ok(0)
 }

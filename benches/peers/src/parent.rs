@@ -77,7 +77,8 @@ fn obey(order: &Order, planned: Duration) -> Result<ExitStatus> {
     wait(&mut child, Instant::now() + planned + PATIENCE)
 }
 
-fn wait(child: &mut Child, deadline: Instant) -> Result<ExitStatus> {
+/// Waits for a child, and ends it at the deadline.
+pub fn wait(child: &mut Child, deadline: Instant) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -85,7 +86,7 @@ fn wait(child: &mut Child, deadline: Instant) -> Result<ExitStatus> {
         if Instant::now() > deadline {
             child.kill()?;
         }
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -133,6 +133,15 @@ impl Answers {
         self.missing + self.expired + self.wrong
     }
 
+    /// Counts others too.
+    pub fn add(&mut self, other: &Answers) {
+        self.right += other.right;
+        self.open += other.open;
+        self.missing += other.missing;
+        self.expired += other.expired;
+        self.wrong += other.wrong;
+    }
+
     /// Counts one.
     pub fn count(&mut self, verdict: Verdict) {
         match verdict {

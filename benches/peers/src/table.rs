@@ -79,7 +79,8 @@ pub fn markdown(summaries: &[Summary]) -> String {
 
 type Column = (&'static str, fn(&Summary) -> f64, usize);
 
-const MIB: f64 = (1 << 20) as f64;
+/// Bytes of a MiB.
+pub const MIB: f64 = (1 << 20) as f64;
 
 const COLUMNS: [Column; 14] = [
     ("disk / live, mean", |s| s.space_mean, 2),

@@ -4,17 +4,29 @@
 //! in order. Syncing a file or a folder carries out the steps. A power cut carries out some of them:
 //!
 //! ```text
-//! file      durable bytes | write, write, size, write ...   each 512-byte sector stops after a step of its own, and so
-//!                                                           does the size
-//! folder    durable names | create, rename, remove ...      any of them; but never a later change of a name or a file
-//!                                                           without the earlier ones, as journals keep those in order
-//! ring      durable bytes | bytes now                       each sector is as it is now or as it was some time before
+//! file      durable bytes | write, write, size, write ...   each 512-byte sector keeps steps of its own choice, the last
+//!                                                           one perhaps in part; and so does the size
+//! folder    durable names | create, rename, remove ...      any of them, each for itself; of a rename nothing, the new
+//!                                                           name beside the old one, or the new name alone
+//! ring      durable bytes | written back | bytes now        each sector is as it is now, as it was some time before, or
+//!                                                           as it was when the ring was made; it may be torn, too
 //! ```
+//!
+//! A failed sync does what [`FailedSync`] says. All else that fails has changed nothing, but for a write, of which a part
+//! may be done.
+//!
+//! **Where this is stricter than ext4, XFS and btrfs.** They keep changes of names in the order in which they were made
+//! (a journal ends at one of them) and never show both names of a rename; syncing a new file makes its name durable, too;
+//! a page that a failed sync has lost is written whole once any byte of it is written again; a sector is not torn; of
+//! two writes to one sector the later one is not kept without the earlier one. **Where it is not:** room that a file was
+//! given and that nothing was written to reads as zeros, never as what somebody else left there; maps of files are
+//! copies, so that a page in use is not evicted; and nothing rots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use super::fault::{Call, FaultPlan, Filter};
 use crate::env::fs::LockKind;
 
 /// What a power cut keeps whole or loses whole.
@@ -39,16 +51,31 @@ impl Random {
     }
 }
 
-/// One failure to come.
-#[derive(Clone, Copy, Debug)]
-pub struct FaultPlan {
-    /// The first operation whose number, as [`Sim::operations`](super::Sim::operations) counts, is not below this one fails. Stores to a ring
-    /// are counted, but cannot fail.
-    pub at: u64,
-    /// What it fails with.
-    pub kind: io::ErrorKind,
-    /// All later ones fail too.
-    pub lasting: bool,
+/// What becomes of bytes that a failed sync did not bring to the disk. Some of them may have come there in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedSync {
+    /// They count as written, and no later sync writes them: read they are until the system needs the memory, at the
+    /// latest until a restart. So do ext4 and XFS.
+    Forgotten,
+    /// They are written by the next sync.
+    Kept,
+    /// What was there before is there again. So does btrfs.
+    Reverted,
+}
+
+/// What a power cut keeps of what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// Nothing.
+    Nothing,
+    /// All.
+    Everything,
+    /// The names, and nothing of what is in the files.
+    Names,
+    /// What is in the files, and none of the names.
+    Data,
+    /// What this seed chooses.
+    Chance(u64),
 }
 
 /// A file's step from durable to now.
@@ -70,8 +97,9 @@ impl Step {
         }
     }
 
-    /// Carries the step out in the sectors for which `kept` says so; cuts nothing off, but zeroes what a cut removes.
-    fn carry_out_in_part(&self, image: &mut Vec<u8>, kept: impl Fn(usize) -> bool) {
+    /// Carries out what of the step lies in the first bytes of each sector, as many as `kept` says; cuts nothing off, but
+    /// zeroes what a cut removes.
+    fn carry_out_in_part(&self, image: &mut Vec<u8>, kept: impl Fn(usize) -> usize) {
         let (start, end) = match self {
             Step::Write { offset, bytes } => (*offset, offset + bytes.len()),
             Step::Size(len) => (*len, image.len()),
@@ -80,15 +108,17 @@ impl Step {
         let mut from = start;
         while from < end {
             let sector = from / SECTOR;
-            let to = end.min((sector + 1) * SECTOR);
-            match self {
-                _ if !kept(sector) => {}
-                Step::Write { bytes, .. } => {
-                    image[from..to].copy_from_slice(&bytes[from - start..to - start]);
+            let next = (sector + 1) * SECTOR;
+            let to = end.min(sector * SECTOR + kept(sector));
+            if from < to {
+                match self {
+                    Step::Write { bytes, .. } => {
+                        image[from..to].copy_from_slice(&bytes[from - start..to - start]);
+                    }
+                    Step::Size(_) => image[from..to].fill(0),
                 }
-                Step::Size(_) => image[from..to].fill(0),
             }
-            from = to;
+            from = next;
         }
     }
 
@@ -101,15 +131,19 @@ impl Step {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct FileState {
     pub(super) now: Vec<u8>,
     pub(super) durable: Vec<u8>,
     /// What leads from `durable` to `now`; unused in a ring.
     pub(super) steps: Vec<Step>,
-    /// Bytes that count against the capacity.
+    /// A failed sync was the end of some steps: until it is evicted, `now` shows what no step leads to.
+    lost: bool,
+    /// Bytes that count against the capacity, now and after a power cut.
     pub(super) reserved: u64,
-    pub(super) ring: bool,
+    durably_reserved: u64,
+    /// Of a ring, what the system has written to the disk of its own accord.
+    pub(super) written_back: Option<Vec<u8>>,
     /// Open handles; a file without a name lives as long as it has one.
     pub(super) handles: usize,
 }
@@ -131,37 +165,105 @@ impl FileState {
         for step in self.steps.drain(..) {
             step.carry_out(&mut self.durable);
         }
+        self.durably_reserved = self.reserved;
+    }
+
+    pub(super) fn fail_to_sync(&mut self, then: FailedSync, random: &mut Random) {
+        if then == FailedSync::Kept {
+            return;
+        }
+        self.settle_by_chance(random);
+        self.lost = true;
+        if then == FailedSync::Reverted {
+            self.evict();
+        }
+    }
+
+    /// What is in memory and on the disk the same, for all the system knows, leaves memory.
+    pub(super) fn evict(&mut self) {
+        if std::mem::take(&mut self.lost) {
+            self.now.clone_from(&self.durable);
+            for step in &self.steps {
+                step.carry_out(&mut self.now);
+            }
+        }
+    }
+
+    pub(super) fn evict_by_chance(&mut self, random: &mut Random) {
+        if self.lost && random.below(2) == 0 {
+            self.evict();
+        }
+    }
+
+    /// What a power cut leaves, where `survivors` is no chance.
+    pub(super) fn settle(&mut self, all: bool) {
+        if self.written_back.is_some() {
+            if all {
+                self.durable.clone_from(&self.now);
+            }
+        } else if all {
+            self.sync();
+        } else {
+            self.steps.clear();
+        }
     }
 
     /// What a power cut would leave becomes durable, and the steps are forgotten.
     pub(super) fn settle_by_chance(&mut self, random: &mut Random) {
         let salt = random.next();
-        let chance = |sector: usize, n: usize| {
-            Random(salt ^ (sector as u64).rotate_left(32)).below(n as u64) as usize
+        let chance = |of: u64, n: usize| Random(salt ^ of.rotate_left(32)).below(n as u64) as usize;
+        // One sector in some is torn, wherever it is.
+        let torn = |sector: usize| match chance(!(sector as u64), 16) {
+            0 => chance(sector as u64 ^ 1 << 40, SECTOR),
+            _ => SECTOR,
         };
-        if self.ring {
-            for sector in 0..self.now.len().div_ceil(SECTOR) {
-                if chance(sector, 2) == 0 {
-                    self.write_back(sector);
+        if let Some(written_back) = &self.written_back {
+            let mut image = std::mem::take(&mut self.durable);
+            for at in (0..image.len()).step_by(SECTOR) {
+                let end = (at + SECTOR).min(image.len());
+                let sector = at / SECTOR;
+                let to = end.min(at + torn(sector));
+                let images = [None, Some(written_back), Some(&self.now), Some(&self.now)];
+                if let Some(from) = images[chance(sector as u64, images.len())] {
+                    // Torn, it is half of what was written back.
+                    image[at..end].copy_from_slice(&written_back[at..end]);
+                    image[at..to].copy_from_slice(&from[at..to]);
                 }
             }
+            self.durable = image;
             return;
         }
         let steps = std::mem::take(&mut self.steps);
-        // Now and then the whole file stops at one step: before all, after all, or between.
-        let common = match random.below(4) {
-            0 => Some(0),
-            1 => Some(steps.len()),
-            2 => Some(random.below(steps.len() as u64 + 1) as usize),
-            _ => None,
+        let len = steps.len();
+        // How much of a step a sector keeps. Now and then the whole file stops at one step: before all, after all, or
+        // between; or each sector stops at one of its own, or keeps any of them.
+        let way = random.below(6);
+        let common = random.below(len as u64 + 1) as usize;
+        let kept = |step: usize, sector: usize| {
+            let stop = match way {
+                0 => 0,
+                1 => len,
+                2 => common,
+                3 | 4 => chance(sector as u64, len + 1),
+                _ => {
+                    let all = chance(sector as u64 ^ (step as u64) << 20, 2) == 0;
+                    return if all { torn(sector) } else { 0 };
+                }
+            };
+            match step {
+                _ if step + 1 < stop => SECTOR,
+                _ if step + 1 == stop && way >= 3 => torn(sector),
+                _ if step + 1 == stop => SECTOR,
+                _ => 0,
+            }
         };
-        let kept = |sector: usize| common.unwrap_or_else(|| chance(sector, steps.len() + 1));
-        let (mut image, size_steps) = (std::mem::take(&mut self.durable), kept(usize::MAX));
-        let size = steps[..size_steps]
-            .iter()
-            .fold(image.len(), |size, step| step.size(size));
+        let mut image = std::mem::take(&mut self.durable);
+        // The size stands in a sector of its own, which is never torn.
+        let keeps_size = |(index, _): &(usize, &Step)| kept(*index, usize::MAX >> 16) > 0;
+        let size = steps.iter().enumerate().filter(keeps_size);
+        let size = size.fold(image.len(), |size, (_, step)| step.size(size));
         for (index, step) in steps.iter().enumerate() {
-            step.carry_out_in_part(&mut image, |sector| index < kept(sector));
+            step.carry_out_in_part(&mut image, |sector| kept(index, sector));
         }
         image.resize(size, 0);
         self.durable = image;
@@ -171,7 +273,8 @@ impl FileState {
     pub(super) fn write_back(&mut self, sector: usize) {
         let from = sector * SECTOR;
         let to = (from + SECTOR).min(self.now.len());
-        self.durable[from..to].copy_from_slice(&self.now[from..to]);
+        let image = self.written_back.as_mut().expect("a ring");
+        image[from..to].copy_from_slice(&self.now[from..to]);
     }
 }
 
@@ -184,14 +287,15 @@ pub(super) enum Node {
     Folder(FolderId),
 }
 
-/// One change of one name. A rename is two with the same `operation`: both happen or neither does.
+/// One change of one name. A rename is two: the new name, then the end of the old one, which is not without the new one.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
-    pub(super) operation: u64,
     pub(super) name: String,
     pub(super) to: Option<Node>,
     /// What had or gets the name.
     pub(super) node: Node,
+    /// The change before it in this folder is of the same rename.
+    pub(super) ends_rename: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -213,7 +317,7 @@ impl Change {
 
 pub(super) const ROOT: FolderId = 0;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) random: Random,
     pub(super) folders: BTreeMap<FolderId, FolderState>,
@@ -222,7 +326,8 @@ pub(super) struct World {
     /// How each locked path is held: alone, or by how many.
     pub(super) locks: BTreeMap<PathBuf, (LockKind, usize)>,
     pub(super) operations: u64,
-    pub(super) fault: Option<FaultPlan>,
+    pub(super) fault: Option<(FaultPlan, Option<Filter>)>,
+    pub(super) failed_sync: FailedSync,
     pub(super) capacity: u64,
 }
 
@@ -269,20 +374,34 @@ impl World {
         self.files.get_mut(&id).expect("an open file is kept")
     }
 
+    /// What a program reads of a file. Some of it may have been evicted since a sync failed.
+    pub(super) fn look_at(&mut self, id: FileId) -> &[u8] {
+        let mut random = Random(self.random.0 ^ self.operations);
+        let file = self.file(id);
+        file.evict_by_chance(&mut random);
+        &file.now
+    }
+
     pub(super) fn change(&mut self, folder: FolderId, name: &str, to: Option<Node>) {
-        let operation = self.operations;
         let folder = self.folders.get_mut(&folder).expect("folders are kept");
         let node = to
             .or_else(|| folder.now.get(name).copied())
             .expect("a name that goes was there");
         let change = Change {
-            operation,
             name: name.to_owned(),
             to,
             node,
+            ends_rename: false,
         };
         change.carry_out(&mut folder.now);
         folder.changes.push(change);
+    }
+
+    pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str, file: FileId) {
+        self.change(folder, to, Some(Node::File(file)));
+        self.change(folder, from, None);
+        let folder = self.folders.get_mut(&folder).expect("folders are kept");
+        folder.changes.last_mut().expect("just made").ends_rename = true;
     }
 
     pub(super) fn new_file(&mut self, folder: FolderId, name: &str) -> FileId {
@@ -293,18 +412,23 @@ impl World {
         id
     }
 
-    /// Counts an operation that changes or syncs something; says when it is the one to fail.
-    pub(super) fn step(&mut self) -> Outcome<()> {
+    /// Counts a call; says when it is one to fail.
+    pub(super) fn step(&mut self, call: &Call<'_>) -> Outcome<()> {
         self.operations += 1;
-        match self.fault {
-            Some(plan) if plan.at <= self.operations => {
-                if !plan.lasting {
-                    self.fault = None;
-                }
-                refused(plan.kind)
-            }
-            _ => Ok(()),
+        let Some((plan, filter)) = &self.fault else {
+            return Ok(());
+        };
+        let meets = plan.at <= self.operations
+            && plan.kind.meets(call.does)
+            && filter.as_ref().is_none_or(|meets| meets(call));
+        if !meets {
+            return Ok(());
         }
+        let error = plan.kind.error();
+        if !plan.lasting {
+            self.fault = None;
+        }
+        Err(error)
     }
 
     /// Bytes that files with a name take.
@@ -339,49 +463,40 @@ impl World {
             .retain(|&id, _| nodes.contains(&Node::Folder(id)));
     }
 
-    /// The operations on names that a power cut carries out. None whose name or node an earlier one touched that is lost.
-    fn surviving_changes(&mut self) -> BTreeSet<u64> {
-        let mut touched: BTreeMap<u64, Vec<(FolderId, String, Node)>> = BTreeMap::new();
-        for (&id, folder) in &self.folders {
-            for change in &folder.changes {
-                let what = (id, change.name.clone(), change.node);
-                touched.entry(change.operation).or_default().push(what);
-            }
-        }
-        let keep_below = [0, 1, 1, 2][self.random.below(4) as usize];
-        let (mut lost_names, mut lost_nodes) = (BTreeSet::new(), BTreeSet::new());
-        let mut kept = BTreeSet::new();
-        for (operation, changes) in touched {
-            let depends = changes.iter().any(|(folder, name, node)| {
-                lost_names.contains(&(*folder, name.clone())) || lost_nodes.contains(node)
-            });
-            if !depends && self.random.below(2) < keep_below {
-                kept.insert(operation);
-            } else {
-                for (folder, name, node) in changes {
-                    lost_names.insert((folder, name));
-                    lost_nodes.insert(node);
-                }
-            }
-        }
-        kept
-    }
-
     /// Leaves what a power cut leaves.
-    pub(super) fn cut_power(&mut self) {
-        let kept = self.surviving_changes();
+    pub(super) fn cut_power(&mut self, survivors: Survivors) {
+        if let Survivors::Chance(seed) = survivors {
+            self.random = Random(seed);
+        }
+        let random = &mut self.random;
+        let names_below = match survivors {
+            Survivors::Nothing | Survivors::Data => 0,
+            Survivors::Everything | Survivors::Names => 2,
+            // Now and then none, now and then all.
+            Survivors::Chance(_) => [0, 1, 1, 2][random.below(4) as usize],
+        };
         for folder in self.folders.values_mut() {
+            let mut before = false;
             for change in std::mem::take(&mut folder.changes) {
-                if kept.contains(&change.operation) {
+                before = (before || !change.ends_rename) && random.below(2) < names_below;
+                if before {
                     change.carry_out(&mut folder.durable);
                 }
             }
             folder.now = folder.durable.clone();
         }
         for file in self.files.values_mut() {
-            file.settle_by_chance(&mut self.random);
+            match survivors {
+                Survivors::Nothing | Survivors::Names => file.settle(false),
+                Survivors::Everything | Survivors::Data => file.settle(true),
+                Survivors::Chance(_) => file.settle_by_chance(random),
+            }
+            file.lost = false;
             file.now = file.durable.clone();
-            file.reserved = file.now.len() as u64;
+            if let Some(written_back) = &mut file.written_back {
+                written_back.clone_from(&file.now);
+            }
+            file.reserved = file.durably_reserved.max(file.now.len() as u64);
         }
     }
 }

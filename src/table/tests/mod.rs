@@ -15,6 +15,8 @@ use crate::expiry::{DefaultMillis, Settings};
 use crate::hash::hash_key;
 use crate::record::{Head, Header, Kind};
 use crate::table::TableOptions;
+use crate::table::block::Extent;
+use crate::table::codec::Codec;
 use crate::table::verify::TableReport;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
 use crate::types::{Compression, ContainerId, ItemTtl, Seq, TableId, Timestamp};
@@ -328,6 +330,33 @@ fn a_large_value_is_read_only_by_who_asks_for_it() {
         assert!(found.value().unwrap_err().is_corruption());
         let found = table.get(hash_key(b"b"), b"b", Seq::MAX).unwrap().unwrap();
         assert_eq!(found.value().unwrap(), "small");
+    }
+}
+
+/// Goal: an extent that leads out of the data is damage, whatever it says. Method: extents that a block could hold under a
+/// right checksum.
+#[test]
+fn a_large_value_lies_in_the_data() {
+    let records = [put(b"a", 1, 100, ItemTtl::Absent, &[7; 40_000])];
+    let (bytes, finished) = build(1, &records, options(4096, Compression::None));
+    let table = open(bytes, &finished, None).unwrap();
+    let end = finished.len;
+    for (number, offset, stored_len) in [
+        (0, end - 5, 20),
+        (0, end, 0),
+        (0, table.footer.filter_at, 1),
+        (0, u64::MAX, 1),
+        (0, 1, u64::MAX),
+        (1, 0, 40_000),
+    ] {
+        let error = table.stored_value(&Extent {
+            number,
+            offset,
+            stored_len,
+            codec: Codec::Raw,
+            crc: 0,
+        });
+        assert!(error.unwrap_err().is_corruption());
     }
 }
 

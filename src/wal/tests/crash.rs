@@ -78,19 +78,25 @@ fn every_failure_at_every_operation_leaves_what_was_promised() {
                 .run(&whole, &options(ring), frames)
                 .unwrap();
             for at in world(5).operations() + 1..=whole.operations() {
-                for (kind, lasting) in [
-                    (io::ErrorKind::Other, true),
-                    (io::ErrorKind::StorageFull, false),
-                ] {
-                    let sim = world(5);
-                    sim.fail(FaultPlan { at, kind, lasting });
-                    let mut history = History::default();
-                    let failed = history.run(&sim, &options(ring), frames).is_err();
-                    let what = format!("ring {ring:?}, operation {at}, {kind}, failed {failed}");
-                    history.check(&sim.kill(), history.segments.len(), &what);
-                    for seed in 0..4 {
-                        let cut = sim.power_cut(at * 10 + seed);
-                        history.check(&cut, history.synced, &format!("{what}, cut {seed}"));
+                for (kind, lasting) in [(Fault::Io, true), (Fault::Full, false)] {
+                    let loses = [FailedSync::Forgotten, FailedSync::Reverted][at as usize % 2];
+                    for then in [FailedSync::Kept, loses] {
+                        let sim = world(5);
+                        sim.set_failed_sync(then);
+                        sim.fail(FaultPlan { at, kind, lasting });
+                        let mut history = History::default();
+                        let failed = history.run(&sim, &options(ring), frames).is_err();
+                        let what = format!("ring {ring:?}, {at}, {kind:?}, {then:?}, {failed}");
+                        // What a failed sync has lost, the system may not know for long.
+                        let kept = match then {
+                            FailedSync::Kept => history.segments.len(),
+                            _ => history.synced,
+                        };
+                        history.check(&sim.kill(), kept, &what);
+                        for seed in 0..2 {
+                            let cut = sim.power_cut(at * 10 + seed);
+                            history.check(&cut, history.synced, &format!("{what}, cut {seed}"));
+                        }
                     }
                 }
             }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ebbtide::{Container, Database, DefaultTtl, Durability, Options, Ttl};
+use ebbtide::{Compression, Container, Database, DefaultTtl, Durability, Options, Ttl};
 
-use super::{Config, Engine, Found, Life, Own};
+use super::{Config, Engine, Life, Own, See};
 use crate::Result;
 
 struct Ebbtide {
@@ -14,8 +14,19 @@ struct Ebbtide {
 }
 
 pub fn open(folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
-    let db = Options::new()
-        .durability(Durability::Buffered)
+    let mut options = Options::new();
+    if config.keep_runs {
+        options = options.background_floor(1).background_rate(1);
+    }
+    let db = options
+        .durability(match config.sync {
+            true => Durability::Sync,
+            false => Durability::Buffered,
+        })
+        .compression(match config.lz4 {
+            true => Compression::Lz4,
+            false => Compression::None,
+        })
         .memtable_bytes(config.memtable_bytes as usize)
         .cache_bytes(config.cache_bytes as usize)
         .reclaim_within(Duration::from_secs(config.reclaim_within))
@@ -33,9 +44,27 @@ impl Engine for Ebbtide {
         Ok(self.items.put_with_ttl(key, value, ttl)?)
     }
 
-    fn get(&self, key: &[u8], _now_ms: u64) -> Result<Option<Found>> {
-        let value = self.items.get(key)?;
-        value.map(|value| Found::of(&value)).transpose()
+    fn get(&self, key: &[u8], _now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.items.get(key)? {
+            see(&value);
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], most: u64, _now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        for item in self.items.range(from..).take(most as usize) {
+            let item = item?;
+            see(item.key(), item.value());
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(self.db.compact()?)
     }
 
     fn own(&self) -> Own {

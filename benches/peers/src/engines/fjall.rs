@@ -14,16 +14,17 @@ use std::sync::Arc;
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use fjall::compaction::{Fifo, Leveled};
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::{Config, Engine, Found, Life, Own, stamped};
+use super::{Config, Engine, Life, Own, See, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
 struct Fjall {
     items: Keyspace,
+    sync: bool,
     // Dropped last: it joins fjall's threads.
-    _db: Database,
+    db: Database,
 }
 
 pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine>> {
@@ -41,7 +42,10 @@ pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine
         .open()?;
     let options = KeyspaceCreateOptions::default()
         .max_memtable_size(config.memtable_bytes)
-        .data_block_compression_policy(CompressionPolicy::disabled())
+        .data_block_compression_policy(match config.lz4 {
+            true => CompressionPolicy::all(CompressionType::Lz4),
+            false => CompressionPolicy::disabled(),
+        })
         .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(
             BloomConstructionPolicy::BitsPerKey(10.0),
         )));
@@ -49,23 +53,58 @@ pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine
         let longest = config.longest_ms.map(|ms| ms.div_ceil(1_000));
         options.compaction_strategy(Arc::new(Fifo::new(u64::MAX, longest)))
     } else {
-        let leveled = Leveled::default().with_table_target_size(config.memtable_bytes);
+        let mut leveled = Leveled::default().with_table_target_size(config.memtable_bytes);
+        if config.keep_runs {
+            leveled = leveled.with_l0_threshold(u8::MAX);
+        }
         options.compaction_strategy(Arc::new(leveled))
     };
     let items = db.keyspace("items", || options)?;
-    Ok(Box::new(Fjall { items, _db: db }))
+    Ok(Box::new(Fjall {
+        items,
+        sync: config.sync,
+        db,
+    }))
 }
 
 impl Engine for Fjall {
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
-        Ok(self.items.insert(key, stamped::encode(value, life))?)
+        stamped::encoded(value, life, |stored| self.items.insert(key, stored))?;
+        if self.sync {
+            self.db.persist(PersistMode::SyncData)?;
+        }
+        Ok(())
     }
 
-    fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Found>> {
-        match self.items.get(key)? {
-            Some(stored) => stamped::found(&stored, now_ms),
-            None => Ok(None),
+    fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let stored = self.items.get(key)?;
+        if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+            see(value);
         }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], mut most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        for item in self.items.range(from..) {
+            let (key, stored) = item.into_inner()?;
+            if let Some(value) = stamped::live(&stored, now_ms) {
+                see(&key, value);
+                most -= 1;
+                if most == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.items.rotate_memtable_and_wait()?)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.flush()?;
+        Ok(self.items.major_compact()?)
     }
 
     fn own(&self) -> Own {

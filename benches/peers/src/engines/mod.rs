@@ -2,6 +2,8 @@
 
 mod ebbtide;
 mod fjall;
+mod lmdb;
+mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 
@@ -10,10 +12,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::loads::{Load, VALUE_BYTES};
+use crate::loads::Load;
 
 /// What every engine is given.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Bytes that a memtable takes before it is flushed.
     pub memtable_bytes: u64,
@@ -25,6 +27,16 @@ pub struct Config {
     pub longest_ms: Option<u64>,
     /// No key is put twice.
     pub keys_are_fresh: bool,
+    /// A put is done when it would survive a power cut, not merely a killed process.
+    pub sync: bool,
+    /// Blocks are compressed with LZ4, where the engine compresses.
+    pub lz4: bool,
+    /// Flushed runs stay as they are.
+    pub keep_runs: bool,
+    /// The engine counts what it writes, where that has a price.
+    pub counted: bool,
+    /// The most bytes that its file may take: LMDB wants to know.
+    pub room_bytes: u64,
 }
 
 /// How long an item lives.
@@ -34,24 +46,6 @@ pub struct Life {
     pub ttl_ms: u64,
     /// The driver's clock at the put and `ttl_ms`: for engines that have no notion of time.
     pub expires_at_ms: u64,
-}
-
-/// What a get found.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// The first eight bytes of the value.
-    pub tag: u64,
-}
-
-impl Found {
-    /// Of a value as it was put.
-    fn of(value: &[u8]) -> Result<Found> {
-        let tag = value.first_chunk().filter(|_| value.len() == VALUE_BYTES);
-        let tag = tag.ok_or_else(|| format!("a value has {} bytes", value.len()))?;
-        Ok(Found {
-            tag: u64::from_be_bytes(*tag),
-        })
-    }
 }
 
 /// What an engine says of itself.
@@ -65,12 +59,26 @@ pub struct Own {
     pub runs: Option<u64>,
 }
 
+/// Is shown a key and its value.
+pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+
 /// One engine, open in one folder.
 pub trait Engine: Send + Sync {
     /// Puts an item; `None`: it never expires.
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()>;
-    /// The item, unless it has expired. `now_ms` is for engines that have no notion of time.
-    fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Found>>;
+    /// Shows the value of an item, unless there is none or it has expired. `now_ms` is for engines that have no notion of
+    /// time.
+    fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()>;
+    /// Shows key and value of the first live items from a key on, which is not empty; `most` of them at the most.
+    fn scan(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()>;
+    /// Sees to it that all puts so far survive a killed process, where they would not without it.
+    fn persist(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Makes a run of what is in memory; a tree has nothing to do.
+    fn flush(&self) -> Result<()>;
+    /// The engine's own full compaction, if it has one.
+    fn settle(&mut self) -> Result<()>;
     /// What it says of itself.
     fn own(&self) -> Own;
     /// Ends it.
@@ -93,6 +101,10 @@ pub enum Kind {
     Fjall,
     /// fjall's FIFO, the same way
     FjallFifo,
+    /// redb; only for rows
+    Redb,
+    /// LMDB; only for rows
+    Lmdb,
 }
 
 impl Kind {
@@ -105,19 +117,40 @@ impl Kind {
             Kind::RocksdbFifo => "rocksdb-fifo",
             Kind::Fjall => "fjall",
             Kind::FjallFifo => "fjall-fifo",
+            Kind::Redb => "redb",
+            Kind::Lmdb => "lmdb",
         }
     }
 
-    /// Why it cannot be put under a load, if it cannot.
-    pub fn unfit(self, load: &Load) -> Option<&'static str> {
+    /// Whether it keeps a tree in place instead of runs.
+    pub fn is_tree(self) -> bool {
+        matches!(self, Kind::Redb | Kind::Lmdb)
+    }
+
+    /// Whether it takes keys in any order, as rows put them.
+    pub fn takes_any_order(self) -> bool {
+        self != Kind::FjallFifo
+    }
+
+    /// Whether it knows what time it is; the others are told.
+    pub fn knows_time(self) -> bool {
+        self == Kind::Ebbtide
+    }
+
+    /// Whether it was built.
+    pub fn is_there(self) -> bool {
         let rocksdb = matches!(
             self,
             Kind::Rocksdb | Kind::RocksdbPeriodic | Kind::RocksdbFifo
         );
-        if rocksdb && cfg!(not(feature = "rocksdb")) {
-            return Some("built without RocksDB");
-        }
+        !rocksdb || cfg!(feature = "rocksdb")
+    }
+
+    /// Why it cannot be put under a load, if it cannot.
+    pub fn unfit(self, load: &Load) -> Option<&'static str> {
         match self {
+            _ if !self.is_there() => Some("built without RocksDB"),
+            _ if self.is_tree() => Some("nothing in it drops what has expired"),
             Kind::RocksdbPeriodic if !load.expires() => Some("nothing expires"),
             Kind::RocksdbFifo if load.longest_ms().is_none() => {
                 Some("FIFO would drop what never expires")
@@ -131,15 +164,17 @@ impl Kind {
 
     /// Milliseconds around an expiry for which it is not blamed: its clock is the driver's, read a little later.
     pub fn tolerance_ms(self) -> u64 {
-        if self == Kind::Ebbtide { 0 } else { 2 }
+        if self.knows_time() { 0 } else { 2 }
     }
 
-    /// Opens it in an empty folder.
+    /// Opens it in a folder, which is empty or its own.
     pub fn open(self, folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
         match self {
             Kind::Ebbtide => ebbtide::open(folder, config),
             Kind::Fjall => fjall::open(folder, config, false),
             Kind::FjallFifo => fjall::open(folder, config, true),
+            Kind::Redb => redb::open(folder, config),
+            Kind::Lmdb => lmdb::open(folder, config),
             #[cfg(feature = "rocksdb")]
             Kind::Rocksdb => rocksdb::open(folder, config, rocksdb::Way::Filter),
             #[cfg(feature = "rocksdb")]
@@ -154,18 +189,35 @@ impl Kind {
 
 /// Values as engines without a notion of time store them: when it expires, 0 for never, then the value.
 mod stamped {
-    use super::{Found, Life, Result};
-    use crate::loads::VALUE_BYTES;
+    use std::cell::RefCell;
+
+    use super::Life;
 
     const STAMP: usize = 8;
 
-    /// The value with its stamp in front.
-    pub fn encode(value: &[u8], life: Option<Life>) -> [u8; STAMP + VALUE_BYTES] {
-        let mut stored = [0; STAMP + VALUE_BYTES];
+    thread_local! {
+        static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// How long a value is with its stamp.
+    pub fn length(value: &[u8]) -> usize {
+        STAMP + value.len()
+    }
+
+    /// Writes the value with its stamp in front into [`length`] bytes.
+    pub fn encode_into(stored: &mut [u8], value: &[u8], life: Option<Life>) {
         let expires_at_ms = life.map_or(0, |life| life.expires_at_ms);
         stored[..STAMP].copy_from_slice(&expires_at_ms.to_le_bytes());
         stored[STAMP..].copy_from_slice(value);
-        stored
+    }
+
+    /// Lends it, in memory that is used again.
+    pub fn encoded<T>(value: &[u8], life: Option<Life>, store: impl FnOnce(&[u8]) -> T) -> T {
+        STORED.with_borrow_mut(|stored| {
+            stored.resize(length(value), 0);
+            encode_into(stored, value, life);
+            store(stored)
+        })
     }
 
     /// Whether it has expired.
@@ -174,12 +226,10 @@ mod stamped {
         expires_at_ms != 0 && expires_at_ms <= now_ms
     }
 
-    /// What a get found, unless it has expired.
-    pub fn found(stored: &[u8], now_ms: u64) -> Result<Option<Found>> {
-        if is_expired(stored, now_ms) {
-            return Ok(None);
-        }
-        Found::of(stored.get(STAMP..).unwrap_or_default()).map(Some)
+    /// The value, unless it has expired.
+    pub fn live(stored: &[u8], now_ms: u64) -> Option<&[u8]> {
+        let value = stored.get(STAMP..).unwrap_or_default();
+        (!is_expired(stored, now_ms)).then_some(value)
     }
 }
 
@@ -188,45 +238,83 @@ mod tests {
     use super::*;
     use crate::book::wall_ms;
 
+    fn kinds() -> impl Iterator<Item = Kind> {
+        let kinds = <Kind as clap::ValueEnum>::value_variants().iter();
+        kinds.copied().filter(|kind| kind.is_there())
+    }
+
     fn open(kind: Kind, folder: &Path) -> Box<dyn Engine> {
         let config = Config {
             memtable_bytes: 1 << 20,
             cache_bytes: 8 << 20,
             reclaim_within: 1,
             longest_ms: Some(1_000),
-            keys_are_fresh: false,
+            room_bytes: 64 << 20,
+            ..Config::default()
         };
         kind.open(folder, &config).unwrap()
     }
 
+    fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
+        let mut found = None;
+        engine
+            .get(key, wall_ms(), &mut |value| found = Some(value.to_vec()))
+            .unwrap();
+        found
+    }
+
+    fn scan(engine: &dyn Engine, from: &[u8], most: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let see: &mut See<'_> = &mut |key, value| found.push((key.to_vec(), value.to_vec()));
+        engine.scan(from, most, wall_ms(), see).unwrap();
+        found
+    }
+
+    fn life(ttl_ms: u64) -> Option<Life> {
+        Some(Life {
+            ttl_ms,
+            expires_at_ms: wall_ms() + ttl_ms,
+        })
+    }
+
     #[test]
     fn every_engine_returns_what_lives_and_nothing_else() {
-        let kinds = <Kind as clap::ValueEnum>::value_variants();
-        let rocksdb = cfg!(feature = "rocksdb");
-        for kind in kinds
-            .iter()
-            .filter(|k| rocksdb || !k.name().contains("rocks"))
-        {
+        for kind in kinds() {
             let folder = tempfile::tempdir().unwrap();
-            let engine = open(*kind, folder.path());
-            let now = wall_ms();
-            let life = |ttl_ms| {
-                Some(Life {
-                    ttl_ms,
-                    expires_at_ms: now + ttl_ms,
-                })
-            };
-            engine.put(b"short", &[7; VALUE_BYTES], life(1)).unwrap();
-            engine
-                .put(b"long", &[8; VALUE_BYTES], life(60_000))
-                .unwrap();
-            engine.put(b"never", &[9; VALUE_BYTES], None).unwrap();
+            let engine = open(kind, folder.path());
+            engine.put(b"short", b"one", life(1)).unwrap();
+            engine.put(b"long", b"another", life(60_000)).unwrap();
+            engine.put(b"never", b"", None).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
-            let get = |key: &[u8]| engine.get(key, wall_ms()).unwrap().map(|found| found.tag);
-            assert_eq!(get(b"short"), None, "{kind:?}");
-            assert_eq!(get(b"long"), Some(u64::from_be_bytes([8; 8])), "{kind:?}");
-            assert_eq!(get(b"never"), Some(u64::from_be_bytes([9; 8])), "{kind:?}");
-            assert_eq!(get(b"absent"), None, "{kind:?}");
+            assert_eq!(get(&*engine, b"short"), None, "{kind:?}");
+            assert_eq!(get(&*engine, b"long"), Some(b"another".into()), "{kind:?}");
+            assert_eq!(get(&*engine, b"never"), Some(vec![]), "{kind:?}");
+            assert_eq!(get(&*engine, b"absent"), None, "{kind:?}");
+            engine.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn every_engine_scans_what_lives_in_order() {
+        for kind in kinds().filter(|kind| kind.takes_any_order()) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut engine = open(kind, folder.path());
+            for key in ["d", "a", "c", "b"] {
+                engine.put(key.as_bytes(), b"old", None).unwrap();
+            }
+            engine.flush().unwrap();
+            engine.put(b"c", b"new", life(60_000)).unwrap();
+            engine.put(b"b", b"gone", life(1)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let all = [("a", "old"), ("c", "new"), ("d", "old")];
+            let all = all.map(|(key, value)| (key.into(), value.into()));
+            assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
+            assert_eq!(scan(&*engine, b"b", 1), all[1..2], "{kind:?}");
+            engine.settle().unwrap();
+            assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
+            engine.close().unwrap();
+            let engine = open(kind, folder.path());
+            assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
             engine.close().unwrap();
         }
     }
@@ -237,14 +325,13 @@ mod tests {
             ttl_ms: 5,
             expires_at_ms: 1_000,
         };
-        let stored = stamped::encode(&[3; VALUE_BYTES], Some(life));
-        assert!(!stamped::is_expired(&stored, 999));
-        assert!(stamped::is_expired(&stored, 1_000));
-        assert!(!stamped::is_expired(
-            &stamped::encode(&[3; VALUE_BYTES], None),
-            u64::MAX
-        ));
-        assert!(stamped::found(&stored, 999).unwrap().is_some());
-        assert!(stamped::found(&stored[..50], 999).is_err());
+        stamped::encoded(b"value", Some(life), |stored| {
+            assert_eq!(stored.len(), stamped::length(b"value"));
+            assert_eq!(stamped::live(stored, 999), Some(b"value".as_slice()));
+            assert_eq!(stamped::live(stored, 1_000), None);
+        });
+        stamped::encoded(b"", None, |stored| {
+            assert_eq!(stamped::live(stored, u64::MAX), Some(b"".as_slice()));
+        });
     }
 }

@@ -19,7 +19,7 @@ use rocksdb::{
     Options, WriteOptions,
 };
 
-use super::{Config, Engine, Found, Life, Own, stamped};
+use super::{Config, Engine, Life, Own, See, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
@@ -35,6 +35,7 @@ struct RocksDb {
     db: DB,
     options: Options,
     write: WriteOptions,
+    counted: bool,
 }
 
 pub fn open(folder: &Path, config: &Config, way: Way) -> Result<Box<dyn Engine>> {
@@ -57,9 +58,14 @@ pub fn open(folder: &Path, config: &Config, way: Way) -> Result<Box<dyn Engine>>
         }
     }
     let mut write = WriteOptions::default();
-    write.set_sync(false);
+    write.set_sync(config.sync);
     let db = DB::open(&options, folder)?;
-    Ok(Box::new(RocksDb { db, options, write }))
+    Ok(Box::new(RocksDb {
+        db,
+        options,
+        write,
+        counted: config.counted,
+    }))
 }
 
 fn common(config: &Config) -> Options {
@@ -69,12 +75,18 @@ fn common(config: &Config) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);
-    options.set_compression_type(DBCompressionType::None);
+    options.set_compression_type(match config.lz4 {
+        true => DBCompressionType::Lz4,
+        false => DBCompressionType::None,
+    });
     options.set_write_buffer_size(config.memtable_bytes as usize);
     options.set_max_background_jobs(2);
     options.set_bytes_per_sync(1 << 20);
-    options.enable_statistics();
-    options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    options.set_disable_auto_compactions(config.keep_runs);
+    if config.counted {
+        options.enable_statistics();
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+    }
     options
 }
 
@@ -92,15 +104,42 @@ fn leveled(options: &mut Options, config: &Config) {
 
 impl Engine for RocksDb {
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
-        let stored = stamped::encode(value, life);
-        Ok(self.db.put_opt(key, stored, &self.write)?)
+        let put = |stored: &[u8]| self.db.put_opt(key, stored, &self.write);
+        Ok(stamped::encoded(value, life, put)?)
     }
 
-    fn get(&self, key: &[u8], now_ms: u64) -> Result<Option<Found>> {
-        match self.db.get_pinned(key)? {
-            Some(stored) => stamped::found(&stored, now_ms),
-            None => Ok(None),
+    fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let stored = self.db.get_pinned(key)?;
+        if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+            see(value);
         }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], mut most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        let mut items = self.db.raw_iterator();
+        items.seek(from);
+        while let Some((key, stored)) = items.item() {
+            if let Some(value) = stamped::live(stored, now_ms) {
+                see(key, value);
+                most -= 1;
+                if most == 0 {
+                    break;
+                }
+            }
+            items.next();
+        }
+        Ok(items.status()?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.db.flush()?;
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
     }
 
     fn own(&self) -> Own {
@@ -111,7 +150,7 @@ impl Engine for RocksDb {
         ];
         let written = written.map(|ticker| self.options.get_ticker_count(ticker));
         Own {
-            written_bytes: Some(written.iter().sum()),
+            written_bytes: self.counted.then(|| written.iter().sum()),
             expired_bytes: None,
             runs: self.runs(),
         }

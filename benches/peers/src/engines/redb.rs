@@ -1,0 +1,111 @@
+//! redb, as its users keep data with lifetimes in it: when an item expires stands in front of its value, and gets and scans
+//! look at it. A program would delete what has expired by a sweep of its own; there is none here.
+//!
+//! Every put is a transaction of its own, and so is every get and scan. Its durabilities are `Immediate`, which syncs, and
+//! `None`, which keeps a commit in the process until a later one syncs. There is nothing between, so that puts that are to
+//! survive a killed process only are `None` here, but for one in each second, which is `Immediate`: a killed process loses
+//! up to a second. It has no compression.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+
+use super::{Config, Engine, Life, Own, See, stamped};
+use crate::Result;
+
+/// What a killed process loses at the most.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+const ITEMS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("items");
+
+struct Redb {
+    db: Database,
+    /// `None`: every put syncs.
+    synced: Option<Mutex<Instant>>,
+}
+
+pub fn open(folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
+    let mut builder = Database::builder();
+    builder.set_cache_size(config.cache_bytes as usize);
+    let db = builder.create(folder.join("items.redb"))?;
+    let txn = db.begin_write()?;
+    txn.open_table(ITEMS)?;
+    txn.commit()?;
+    let synced = (!config.sync).then(|| Mutex::new(Instant::now()));
+    Ok(Box::new(Redb { db, synced }))
+}
+
+impl Redb {
+    fn durability(&self) -> Durability {
+        let Some(synced) = &self.synced else {
+            return Durability::Immediate;
+        };
+        let mut synced = synced.lock().expect("no thread panicked");
+        if synced.elapsed() < SYNC_INTERVAL {
+            return Durability::None;
+        }
+        *synced = Instant::now();
+        Durability::Immediate
+    }
+}
+
+impl Engine for Redb {
+    fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(self.durability())?;
+        {
+            let mut items = txn.open_table(ITEMS)?;
+            let mut stored = items.insert_reserve(key, stamped::length(value))?;
+            stamped::encode_into(stored.as_mut(), value, life);
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let items = self.db.begin_read()?.open_table(ITEMS)?;
+        let stored = items.get(key)?;
+        let stored = stored.as_ref().map(|stored| stored.value());
+        if let Some(value) = stored.and_then(|stored| stamped::live(stored, now_ms)) {
+            see(value);
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], mut most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        let items = self.db.begin_read()?.open_table(ITEMS)?;
+        for item in items.range(from..)? {
+            let (key, stored) = item?;
+            if let Some(value) = stamped::live(stored.value(), now_ms) {
+                see(key.value(), value);
+                most -= 1;
+                if most == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn persist(&self) -> Result<()> {
+        Ok(self.db.begin_write()?.commit()?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        while self.db.compact()? {}
+        Ok(())
+    }
+
+    fn own(&self) -> Own {
+        Own::default()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.persist()
+    }
+}

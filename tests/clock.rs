@@ -1,0 +1,371 @@
+//! Goal: whatever the wall clock does, nothing expired is shown, nothing unexpired is purged for good, and a clock that is
+//! refused is refused with words that say how to go on.
+//!
+//! Method: a matrix. Every jump from 1 ms to 10 years, forwards and backwards, and a clock that stands; at every moment
+//! that matters: while running, across a reopen after a clean end, a kill and a power cut, between the steps of merges,
+//! just before the first item is purged or its run dropped; with `Refuse` and with `StartAtMark`. The model keeps the
+//! promises of time by their definition, and everything that can be seen is compared with it after each step. Last, the
+//! clock is put right: what a wrong one only hid must be there again.
+//!
+//! Where jobs read the clock in their midst, a clock of its own jumps at its n-th reading, for every n.
+//!
+//! `EBBTIDE_CASES` repeats the matrix with as many different items (default 1).
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebbtide::internals::Sim;
+use ebbtide::{
+    Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl,
+};
+use support::model::{Life, Standard};
+use support::op::{ALL, Op, Span, StepTtl};
+use support::random::Random;
+use support::world::{START, Setup, World, millis};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+
+const JUMPS: [u64; 7] = [1, SECOND, MINUTE, HOUR, DAY, 30 * DAY, 10 * YEAR];
+
+/// When the clock jumps.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    Running,
+    /// Also behind a change of the default, which only a settled clock may make.
+    Settings,
+    CleanReopen,
+    KilledReopen,
+    PowerCutReopen,
+    /// Between two steps of merging.
+    Merging,
+    /// One millisecond before the run of short lives may be dropped.
+    BeforeDrop,
+    /// The same, and it stands from there on.
+    Frozen,
+}
+
+const MOMENTS: [Moment; 8] = [
+    Moment::Running,
+    Moment::Settings,
+    Moment::CleanReopen,
+    Moment::KilledReopen,
+    Moment::PowerCutReopen,
+    Moment::Merging,
+    Moment::BeforeDrop,
+    Moment::Frozen,
+];
+
+/// Lives on both sides of every jump.
+const LIVES: [u64; 9] = [
+    5 * SECOND,
+    30 * SECOND,
+    10 * MINUTE,
+    2 * HOUR,
+    3 * DAY,
+    60 * DAY,
+    YEAR,
+    12 * YEAR,
+    68 * YEAR,
+];
+
+struct History {
+    world: World,
+    steps: u64,
+    said: Vec<String>,
+}
+
+impl History {
+    fn run(&mut self, op: Op) -> String {
+        self.steps += 1;
+        self.said.push(op.to_string());
+        match self.world.run(&op) {
+            Ok(shown) => shown,
+            Err(difference) => panic!("{}\n{difference}", self.said.join("\n")),
+        }
+    }
+
+    fn check(&mut self) {
+        if self.world.is_open() {
+            self.run(Op::Check);
+        }
+    }
+
+    /// Puts of every life, inherited ones among them.
+    fn fill(&mut self, round: usize, random: &mut Random) {
+        for (n, life) in LIVES.into_iter().enumerate() {
+            for copy in 0..4 {
+                let key = format!("{n}-{copy}-{}", random.below(3)).into_bytes();
+                let value = vec![b'a' + round as u8; 20 + random.below(300)];
+                let ttl = match copy {
+                    0 => StepTtl::Life(Life::Inherit),
+                    1 => StepTtl::Life(Life::Never),
+                    _ => StepTtl::Life(Life::Own(life)),
+                };
+                self.run(Op::Put("c".into(), key, value, ttl));
+            }
+        }
+    }
+}
+
+/// One cell of the matrix; answers how many steps were compared.
+fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
+    let mut random = Random(seed);
+    let setup = Setup {
+        behind,
+        reclaim_within: SECOND,
+        strict: true,
+        ..Setup::default()
+    };
+    let mut history = History {
+        world: World::new(setup, seed),
+        steps: 0,
+        said: vec![format!("# {moment:?}, {by} ms, {behind:?}, seed {seed}")],
+    };
+    history.run(Op::Open("c".into(), Standard::After(20 * MINUTE)));
+    for round in 0..3 {
+        history.fill(round, &mut random);
+        history.run(Op::Flush);
+        history.run(Op::Advance(3 * SECOND));
+    }
+    history.fill(3, &mut random);
+    history.run(Op::Sync);
+    let jump = |history: &mut History| {
+        history.run(Op::Jump(by));
+        history.check();
+    };
+    match moment {
+        Moment::Running | Moment::Settings => jump(&mut history),
+        Moment::CleanReopen => {
+            history.run(Op::Close);
+            jump(&mut history);
+            history.run(Op::Reopen(vec![]));
+        }
+        Moment::KilledReopen => {
+            history.run(Op::Crash);
+            jump(&mut history);
+            history.run(Op::Reopen(vec![]));
+        }
+        Moment::PowerCutReopen => {
+            history.run(Op::PowerCut(seed));
+            jump(&mut history);
+            history.run(Op::Reopen(vec![]));
+        }
+        Moment::Merging => {
+            history.run(Op::Step(2));
+            jump(&mut history);
+            history.run(Op::Step(1));
+        }
+        Moment::BeforeDrop | Moment::Frozen => {
+            history.run(Op::Flush);
+            history.run(Op::Advance(5 * SECOND - 1));
+            jump(&mut history);
+        }
+    }
+    let refused = !history.world.is_open();
+    if refused {
+        // Refused, as it should be, and the words say how to go on.
+        let text = refusal(&history.world);
+        assert!(
+            text.contains("correct the clock") && text.contains("StartAtMark"),
+            "{text}"
+        );
+    } else {
+        history.check();
+        if matches!(moment, Moment::Settings) {
+            history.run(Op::SetTtl("c".into(), Standard::Off));
+            history.check();
+            history.run(Op::SetTtl("c".into(), Standard::After(HOUR)));
+            history.check();
+        }
+        history.run(Op::Step(ALL));
+        history.check();
+        if !matches!(moment, Moment::Frozen) {
+            for pass in [MINUTE, 4 * MINUTE] {
+                history.run(Op::Advance(pass));
+                history.run(Op::Step(ALL));
+                history.check();
+            }
+        }
+        history.fill(4, &mut random);
+        history.run(Op::Flush);
+        history.run(Op::Step(ALL));
+        history.check();
+        history.run(Op::Scan(None, "c".into(), Span::default(), true));
+    }
+    // The clock is put right; what a lead only hid is there again, and the model knows what.
+    history.run(Op::Jump(-by));
+    history.check();
+    history.run(Op::Step(ALL));
+    history.check();
+    history.run(Op::Crash);
+    let start = ("clock-behind".to_owned(), "start".to_owned());
+    history.run(Op::Reopen(vec![start]));
+    history.check();
+    history.run(Op::Advance(2 * HOUR));
+    history.run(Op::Compact);
+    history.check();
+    history.steps
+}
+
+/// What is said to somebody who opens with the clock behind.
+fn refusal(world: &World) -> String {
+    let options = world.setup.options(&world.sim, &world.clock);
+    match options.open(support::world::path()) {
+        Err(error @ Error::ClockBehind { .. }) => error.to_string(),
+        Err(error) => panic!("refused, but with {error}"),
+        Ok(_) => panic!("refused, and then not"),
+    }
+}
+
+#[test]
+fn no_jump_of_the_clock_shows_or_purges_what_it_should_not() {
+    let (mut cells, mut steps) = (0, 0);
+    let first = support::env("EBBTIDE_SEED", 1);
+    for seed in first..first + support::env("EBBTIDE_CASES", 1) {
+        for moment in MOMENTS {
+            for behind in [ClockBehind::Refuse, ClockBehind::StartAtMark] {
+                let jumps = JUMPS.into_iter().flat_map(|by| [by as i64, -(by as i64)]);
+                for by in jumps.chain([0]) {
+                    let cell = || one(moment, by, behind, seed);
+                    steps += catch_unwind(AssertUnwindSafe(cell)).unwrap_or_else(|panic| {
+                        panic!(
+                            "{moment:?}, {by} ms, {behind:?}, seed {seed}: {}",
+                            support::panic_text(panic.as_ref())
+                        )
+                    });
+                    cells += 1;
+                }
+            }
+        }
+    }
+    println!(
+        "FIGURE clock: {cells} cases of {} jumps, {steps} steps compared, 0 violations",
+        2 * JUMPS.len() + 1
+    );
+}
+
+/// A clock whose wall leads by `by` between its readings number `from` and `to`.
+#[derive(Clone)]
+struct Fickle {
+    clock: ManualClock,
+    readings: Arc<AtomicU64>,
+    from: u64,
+    to: u64,
+    by: i64,
+}
+
+impl Clock for Fickle {
+    fn wall(&self) -> u64 {
+        let reading = self.readings.fetch_add(1, Ordering::SeqCst);
+        let wrong = (self.from..self.to).contains(&reading);
+        let by = if wrong { self.by } else { 0 };
+        self.clock.wall().saturating_add_signed(by)
+    }
+
+    fn uptime(&self) -> u64 {
+        self.clock.uptime()
+    }
+}
+
+const STAYS: u32 = 24;
+
+/// A short history of flushes, merges and drops. None: it ended before that reading came.
+fn fickle(from: u64, to: u64, by: i64) -> Option<()> {
+    let sim = Sim::new(from);
+    let clock = ManualClock::new(START);
+    let fickle = Fickle {
+        clock: clock.clone(),
+        readings: Arc::default(),
+        from,
+        to,
+        by,
+    };
+    let open = |fickle: Fickle| {
+        Options::new()
+            .memtable_bytes(8 << 10)
+            .max_runs(2)
+            .reclaim_within(Duration::from_secs(1))
+            .reclaim_strict(true)
+            .clock_behind(ClockBehind::StartAtMark)
+            .clock(fickle)
+            .fs(Arc::new(sim.clone()))
+            .stepped()
+            .sizes(128, 2 << 10, 8 << 10)
+            .open(Path::new("/db"))
+            .unwrap()
+    };
+    let live = |db: &Database| {
+        let counts = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
+        let c = db.container_with("c", counts).unwrap();
+        for _ in 0..3 {
+            for n in 0..STAYS {
+                // A day and a year end behind no jump that is corrected; seconds do.
+                let stay = Ttl::After(Duration::from_millis([DAY, YEAR][n as usize % 2]));
+                c.put_with_ttl(format!("stay-{n}"), [b'x'; 60], stay)
+                    .unwrap();
+                let go = Ttl::After(Duration::from_secs(2));
+                c.put_with_ttl(format!("go-{n}"), [b'y'; 60], go).unwrap();
+            }
+            db.flush().unwrap();
+            for _ in 0..4 {
+                clock.advance(Duration::from_millis(700));
+                while db.step().unwrap() {}
+            }
+        }
+        c
+    };
+    let db = open(fickle.clone());
+    let c = live(&db);
+    let reached = fickle.readings.load(Ordering::SeqCst);
+    // By now the clock is right again, and the lead forgotten.
+    let right = Fickle { by: 0, ..fickle };
+    let compare = |c: &ebbtide::Container, when: &str| {
+        for n in 0..STAYS {
+            let what = format!("{when}: item {n}, {by} ms at readings {from} to {to}");
+            assert!(c.contains(format!("stay-{n}")).unwrap(), "{what}: purged");
+        }
+        // What was stamped in the future expires later, and not sooner.
+        for item in c.iter() {
+            let ends = item.unwrap().expires_at().unwrap();
+            assert!(millis(ends) > clock.wall(), "{when}: expired, and shown");
+        }
+    };
+    if reached > to {
+        clock.advance(Duration::from_secs(2));
+        compare(&c, "running");
+        drop((c, db));
+        let db = open(right);
+        compare(&db.container("c").unwrap(), "opened again");
+        db.compact().unwrap();
+        compare(&db.container("c").unwrap(), "compacted");
+    }
+    (reached > from).then_some(())
+}
+
+#[test]
+fn a_clock_that_is_wrong_in_the_midst_of_a_job_purges_nothing() {
+    let mut histories = 0;
+    for by in [MINUTE, HOUR, 2 * DAY, 10 * YEAR] {
+        for by in [by as i64, -(by as i64)] {
+            let mut from = 1;
+            while fickle(from, from + 3, by).is_some() {
+                histories += 1;
+                from += 7;
+            }
+        }
+    }
+    assert!(histories > 100, "{histories}");
+    println!("FIGURE clock within jobs: {histories} histories, 0 violations");
+}

@@ -1,0 +1,457 @@
+//! What must come before what: each promise that rests on the order of two steps, and not on a step alone.
+//!
+//! Method: a simulated disk or a clock that does something in the midst of a call, just where the wrong order would let it
+//! come between; or a power cut right behind the call.
+
+#[path = "support/watched.rs"]
+mod watched;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ebbtide::internals::{Fs, Sim, replay};
+use ebbtide::{
+    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Result,
+    Ttl,
+};
+
+use watched::Watched;
+
+const START: u64 = 1_800_000_000_000;
+/// As many survivors of each power cut are opened.
+const CUTS: u64 = 8;
+
+fn options(fs: impl Fs + 'static) -> Options {
+    Options::new()
+        .memtable_bytes(16 << 10)
+        .max_runs(2)
+        .clock(ManualClock::new(START))
+        .fs(Arc::new(fs))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+}
+
+fn open(fs: &Watched, durability: Durability) -> (Database, Container) {
+    let db = options(fs.clone())
+        .durability(durability)
+        .open("/db")
+        .unwrap();
+    let container = db.container("c").unwrap();
+    (db, container)
+}
+
+fn reopened(sim: &Sim, path: &str) -> (Database, Container) {
+    let db = options(sim.clone()).open(path).unwrap();
+    let container = db.container("c").unwrap();
+    (db, container)
+}
+
+fn failure(path: &Path) -> Error {
+    Error::Io {
+        operation: "sync",
+        path: path.into(),
+        source: Arc::new(io::Error::other("planned")),
+    }
+}
+
+// Under Sync a reader would otherwise act on what a power cut takes back.
+#[test]
+fn nothing_is_seen_before_it_is_durable() {
+    let fs = Watched::new(Sim::new(1));
+    let (_db, c) = open(&fs, Durability::Sync);
+    let seen = Arc::new(Mutex::new(None));
+    fs.once("sync", ".wal", {
+        let (c, seen) = (c.clone(), seen.clone());
+        move || *seen.lock().unwrap() = Some(c.contains("k").unwrap())
+    });
+    c.put("k", "v").unwrap();
+    assert_eq!(*seen.lock().unwrap(), Some(false));
+    assert!(c.contains("k").unwrap());
+}
+
+#[test]
+fn an_acknowledged_write_is_durable() {
+    let fs = Watched::new(Sim::new(1));
+    let (_db, c) = open(&fs, Durability::Sync);
+    c.put("k", "v").unwrap();
+    for cut in 0..CUTS {
+        assert!(
+            reopened(&fs.sim.power_cut(cut), "/db")
+                .1
+                .contains("k")
+                .unwrap()
+        );
+    }
+}
+
+// What is appended during a sync is not of it.
+#[test]
+fn a_sync_covers_what_was_there_when_it_began() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    c.put("before", "v").unwrap();
+    fs.once("sync", ".wal", {
+        let c = c.clone();
+        move || c.put("during", "v").unwrap()
+    });
+    db.sync().unwrap();
+    db.sync().unwrap();
+    for cut in 0..CUTS {
+        let (_db, c) = reopened(&fs.sim.power_cut(cut), "/db");
+        assert!(c.contains("before").unwrap() && c.contains("during").unwrap());
+    }
+}
+
+// A batch lies in one frame of the log, and its parts in the tables of several containers.
+#[test]
+fn a_flush_of_one_container_halves_no_batch() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, a) = open(&fs, Durability::Buffered);
+    let b = db.container("b").unwrap();
+    let mut batch = Batch::new();
+    batch.put(&a, "k", [7; 20_000]).put(&b, "k", "v");
+    db.write(&batch).unwrap();
+    while db.step().unwrap() {}
+    assert!(a.stats().disk_bytes > 0, "it was flushed");
+    for cut in 0..CUTS {
+        let (db, a) = reopened(&fs.sim.power_cut(cut), "/db");
+        let b = db.container("b").unwrap();
+        assert_eq!(a.contains("k").unwrap(), b.contains("k").unwrap());
+    }
+}
+
+// The manifest must not name a segment that a power cut may take away.
+#[test]
+fn a_flush_names_no_log_segment_that_was_begun_beside_it() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    c.put("flushed", "v").unwrap();
+    let survivors = Arc::new(Mutex::new(vec![]));
+    let mut edited = None;
+    fs.before({
+        let (c, sim, survivors) = (c.clone(), fs.sim.clone(), survivors.clone());
+        move |call, path| {
+            let name = path.to_string_lossy();
+            match edited {
+                // More than a segment has left.
+                None if call == "create" && name.ends_with(".table") => {
+                    c.put("beside", vec![7; 300_000]).unwrap();
+                    edited = Some(false);
+                }
+                Some(false) if call == "sync" && name.contains("manifest-") => edited = Some(true),
+                Some(true) => {
+                    let mut survivors = survivors.lock().unwrap();
+                    if survivors.is_empty() {
+                        survivors.extend((0..CUTS).map(|cut| sim.power_cut(cut)));
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    });
+    db.flush().unwrap();
+    fs.before(|_, _| Ok(()));
+    let survivors = std::mem::take(&mut *survivors.lock().unwrap());
+    assert!(!survivors.is_empty());
+    for sim in survivors {
+        assert!(reopened(&sim, "/db").1.contains("flushed").unwrap());
+    }
+}
+
+// Two memtables wait to be flushed, and only the first is: the log keeps what the second needs.
+#[test]
+fn a_flush_lets_go_of_no_log_that_another_memtable_needs() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    (0..5u8).for_each(|n| c.put([n], [n; 9_000]).unwrap());
+    assert!(db.step().unwrap(), "one of them is flushed");
+    assert_eq!(reopened(&fs.sim.kill(), "/db").1.iter().count(), 5);
+}
+
+// What is in tables was judged when it came there, and is not taken back into memory to be judged again.
+#[test]
+fn what_is_flushed_is_not_replayed() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, a) = open(&fs, Durability::Buffered);
+    let b = db.container("b").unwrap();
+    // It holds the log.
+    b.put("k", "v").unwrap();
+    (0..3u8).for_each(|n| a.put([n], [n; 12_000]).unwrap());
+    assert!(db.step().unwrap());
+    let before = a.stats();
+    assert!(before.disk_bytes > 12_000);
+    let (db, a) = reopened(&fs.sim.kill(), "/db");
+    let after = a.stats();
+    assert!(
+        after.memtable_bytes <= before.memtable_bytes,
+        "{after:?} after {before:?}"
+    );
+    assert!(db.container("b").unwrap().contains("k").unwrap());
+}
+
+// A crash may leave the manifest before the one that counts.
+#[test]
+fn an_older_manifest_counts_for_nothing() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Sync);
+    let manifest = |sim: &Sim| {
+        let names = sim.list(Path::new("/db")).unwrap();
+        let mut names = names.iter().filter(|name| name.starts_with("manifest-"));
+        Path::new("/db").join(names.next().unwrap())
+    };
+    let (older, bytes) = (manifest(&fs.sim), fs.sim.read(&manifest(&fs.sim)).unwrap());
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    drop((db, c));
+    let sim = fs.sim.kill();
+    let _ = reopened(&sim, "/db");
+    let sim = sim.kill();
+    sim.create(&older).unwrap().write_at(0, &bytes).unwrap();
+    let (_db, c) = reopened(&sim, "/db");
+    assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
+    assert_eq!(sim.len(&older).unwrap(), None, "it is removed");
+}
+
+// A snapshot sees the writes up to a number, so a number is given once.
+#[test]
+fn a_change_of_the_default_takes_a_number() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let snapshot = db.snapshot();
+    c.put("k", "v").unwrap();
+    assert_eq!(snapshot.container("c").unwrap().get("k").unwrap(), None);
+}
+
+// What a recovery has logged again may be all that there is of it.
+#[test]
+fn what_is_recovered_is_durable() {
+    let fs = Watched::new(Sim::new(1));
+    let (_db, c) = open(&fs, Durability::Sync);
+    (0..20u8).for_each(|n| c.put([n], [n; 300]).unwrap());
+    let killed = fs.sim.kill();
+    let _again = reopened(&killed, "/db");
+    for cut in 0..CUTS {
+        let (_db, c) = reopened(&killed.power_cut(cut), "/db");
+        assert_eq!(c.iter().count(), 20);
+    }
+}
+
+/// The first sync of a file whose path holds `part` fails, and with it a write or a change: then nothing is taken.
+#[track_caller]
+fn a_failed_sync_is_final(part: &'static str) {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Sync);
+    let mut failed = false;
+    fs.before(move |call, path| {
+        let fails = call == "sync" && path.to_string_lossy().contains(part) && !failed;
+        failed |= fails;
+        if fails { Err(failure(path)) } else { Ok(()) }
+    });
+    let change = || c.set_default_ttl(DefaultTtl::NoDefault);
+    let first = [c.put("k", "v"), change(), change()];
+    assert!(first.iter().any(Result::is_err));
+    for refused in [c.put("k", "v"), change(), db.flush()] {
+        assert!(matches!(refused, Err(Error::Poisoned { .. })));
+    }
+}
+
+// Nobody knows what a failed sync has left.
+#[test]
+fn nothing_is_written_after_a_failed_sync_of_the_log() {
+    a_failed_sync_is_final(".wal");
+}
+
+// A default that is not durable would end items that a crash brings back.
+#[test]
+fn a_change_that_failed_never_counted() {
+    let fs = Watched::new(Sim::new(1));
+    let (_db, c) = open(&fs, Durability::Sync);
+    c.put("k", "v").unwrap();
+    fs.before(|call, path| match call {
+        "write" if path.to_string_lossy().contains("manifest-") => Err(failure(path)),
+        _ => Ok(()),
+    });
+    let change = DefaultTtl::After(Duration::from_millis(1));
+    assert!(c.set_default_ttl(change).is_err());
+    assert_eq!(c.default_ttl(), DefaultTtl::Off);
+    let (_db, c) = reopened(&fs.sim.kill(), "/db");
+    assert_eq!(c.default_ttl(), DefaultTtl::Off);
+}
+
+// What was purged at a moment is gone at every earlier one, so the clock must not stand there again.
+#[test]
+fn no_clock_goes_back_behind_a_purge() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let db = options(sim.clone())
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
+    c.put("k", "v").unwrap();
+    db.flush().unwrap();
+    clock.advance(Duration::from_secs(86_400));
+    while db.step().unwrap() {}
+    assert_eq!(c.stats().disk_bytes, 0, "it was purged");
+    let earlier = options(sim.kill())
+        .clock(ManualClock::new(START))
+        .open("/db");
+    assert!(matches!(earlier, Err(Error::ClockBehind { .. })));
+}
+
+// The log is cut at one moment, behind the flush with which a checkpoint begins.
+#[test]
+fn a_checkpoint_holds_all_that_was_written_before_it_and_survives() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    c.put("flushed", [1; 1_000]).unwrap();
+    fs.once("create_dir_all", "/copy", {
+        let c = c.clone();
+        move || c.put("logged", [2; 1_000]).unwrap()
+    });
+    db.checkpoint("/copy").unwrap();
+    for sim in (0..CUTS)
+        .map(|cut| fs.sim.power_cut(cut))
+        .chain([fs.sim.kill()])
+    {
+        let (_db, copy) = reopened(&sim, "/copy");
+        assert!(copy.contains("flushed").unwrap() && copy.contains("logged").unwrap());
+    }
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A clock that does something once when it is next looked at, and then shows another time.
+#[derive(Clone)]
+struct Meddling {
+    clock: ManualClock,
+    act: Arc<Mutex<Option<Act>>>,
+}
+
+impl Clock for Meddling {
+    fn wall(&self) -> u64 {
+        let act = self.act.lock().unwrap().take();
+        if let Some(act) = act {
+            act();
+        }
+        self.clock.wall()
+    }
+
+    fn uptime(&self) -> u64 {
+        self.clock.uptime()
+    }
+}
+
+// A read that had the settings first would judge by a default that was off long before the moment it judges.
+#[test]
+fn a_read_takes_the_clock_before_the_settings() {
+    let clock = Meddling {
+        clock: ManualClock::new(START),
+        act: Arc::default(),
+    };
+    let db = options(Sim::new(1))
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
+    c.put("k", "v").unwrap();
+    *clock.act.lock().unwrap() = Some(Box::new({
+        let (c, time) = (c.clone(), clock.clock.clone());
+        move || {
+            time.advance(Duration::from_secs(55));
+            c.set_default_ttl(DefaultTtl::Off).unwrap();
+            time.advance(Duration::from_secs(6));
+        }
+    }));
+    assert!(c.contains("k").unwrap());
+    assert!(clock.act.lock().unwrap().is_none());
+}
+
+// A flush leaves of a key the newest version alone: whoever had the number first, and then that picture, would miss it.
+// More readers than cores, so that many are stopped just there.
+#[test]
+fn a_read_takes_the_picture_before_the_number() {
+    let db = options(Sim::new(1)).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put("k", "v").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if !c.contains("k").unwrap() {
+                        stop.store(true, Ordering::Relaxed);
+                        panic!("it was always there");
+                    }
+                }
+            });
+        }
+        for _ in 0..100 {
+            c.put("k", "v").unwrap();
+            c.put("k", "w").unwrap();
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A clock on which a millisecond passes with every look at it.
+struct Restless(AtomicU64);
+
+impl Clock for Restless {
+    fn wall(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+// Numbers and times are given together: of two writes the later one is not the older one.
+#[test]
+fn times_rise_with_numbers() {
+    let sim = Sim::new(1);
+    let db = options(sim.clone())
+        .memtable_bytes(64 << 20)
+        .clock(Restless(AtomicU64::new(START)))
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let c = &c;
+            scope.spawn(move || {
+                for n in 0..1_000u32 {
+                    let ttl = Ttl::After(Duration::from_secs(n.into()) + Duration::from_secs(1));
+                    c.put_with_ttl([thread, n].map(u32::to_be_bytes).concat(), "v", ttl)
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let sim = sim.kill();
+    let names = sim.list(Path::new("/db/wal")).unwrap();
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(".wal"));
+    let first = numbers.map(|number| number.parse().unwrap()).min().unwrap();
+    let (mut before, mut frames) = ((0, 0), 0);
+    replay(&sim, Path::new("/db/wal"), first, &mut |frame| {
+        let stamp = (frame.head.first_seq.0, frame.head.written_at.0);
+        assert!(
+            before.0 < stamp.0 && before.1 <= stamp.1,
+            "{stamp:?} after {before:?}"
+        );
+        (before, frames) = (stamp, frames + 1);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(frames, 4_000);
+}
