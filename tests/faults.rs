@@ -214,7 +214,8 @@ fn no_file_is_left_over(sim: &Sim, what: &str) {
         .into_iter()
         .map(|id| format!("{:06}.table", id.0));
     let (mut found, mut named) = (names("tables"), tables.collect::<Vec<_>>());
-    (found.sort(), named.sort());
+    found.sort();
+    named.sort();
     assert_eq!(found, named, "{what}");
     let segments = names("wal").into_iter().filter_map(|name| {
         let (number, kind) = name.split_once('.').expect("a name of the log");

@@ -383,6 +383,7 @@ pub fn expect_folders(fs: &dyn Fs, dir: &Path) -> Result<()> {
         file_name::TABLES_DIR,
         file_name::WAL_DIR,
         file_name::COPY_DIR,
+        file_name::LOST_DIR,
     ]
     .iter()
     .try_for_each(|name| fs.expect_dir(&dir.join(name)))
