@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ebbtide::internals::{Fs, Sim, replay};
+use ebbtide::internals::{Fs, Sim, Survivors, replay};
 use ebbtide::{
-    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Result,
-    Ttl,
+    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Ttl,
 };
 
 use watched::Watched;
@@ -160,6 +159,25 @@ fn a_flush_names_no_log_segment_that_was_begun_beside_it() {
     for sim in survivors {
         assert!(reopened(&sim, "/db").1.contains("flushed").unwrap());
     }
+}
+
+// A cut may keep that files were removed and lose the edit that no longer names them.
+#[test]
+fn tables_stay_until_the_edit_without_them_is_durable() {
+    let fs = Watched::new(Sim::new(1));
+    let (db, c) = open(&fs, Durability::Buffered);
+    for value in ["v", "w"] {
+        c.put("k", value).unwrap();
+        db.flush().unwrap();
+    }
+    let survivor = Arc::new(Mutex::new(None));
+    fs.once("sync", "manifest-", {
+        let (sim, survivor) = (fs.sim.clone(), survivor.clone());
+        move || *survivor.lock().unwrap() = Some(sim.power_cut_with(Survivors::Names))
+    });
+    db.compact().unwrap();
+    let sim = survivor.lock().unwrap().take().expect("they were merged");
+    assert_eq!(reopened(&sim, "/db").1.get("k").unwrap().unwrap(), "w");
 }
 
 // Two memtables wait to be flushed, and only the first is: the log keeps what the second needs.
