@@ -168,6 +168,27 @@ fn nothing_is_acknowledged_while_an_edit_is_in_doubt() {
     }
 }
 
+// The manifest may name them, until a new one does not.
+#[test]
+fn the_tables_of_a_flush_in_doubt_stay() {
+    let (sim, clock) = world();
+    sim.set_failed_sync(FailedSync::Kept);
+    let db = stepped(&sim, &clock);
+    let c = db.container("c").unwrap();
+    c.put("k", "v").unwrap();
+    sim.fail_where(plan(&sim, Fault::Io, true), is_manifest_sync);
+    assert!(db.flush().is_err());
+    for kept in [Survivors::Nothing, Survivors::Everything] {
+        let db = stepped(&sim.power_cut_with(kept), &clock);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.get("k").unwrap().unwrap(), "v", "{kept:?}");
+    }
+    sim.heal();
+    db.flush().unwrap();
+    let tables = sim.list(&Path::new(PATH).join("tables")).unwrap();
+    assert_eq!(tables.len() as u64, c.stats().tables, "{tables:?}");
+}
+
 #[test]
 fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
     let (sim, clock) = world();

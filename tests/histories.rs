@@ -57,44 +57,55 @@ fn comes_to_rest(db: &Database) {
 // Reading a key through a picture from before a number was published loses the write in between.
 #[test]
 fn an_update_sees_what_was_written_while_memtables_are_sealed() {
-    in_time(|| {
-        let clock = ManualClock::new(START);
-        let db = options(&Sim::new(1), &clock).open(PATH).unwrap();
-        let c = db.container("c").unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        // Fills memtables, so that pictures change all the time.
-        let filler = std::thread::spawn({
-            let (c, stop) = (c.clone(), stop.clone());
-            move || {
-                while !stop.load(Ordering::Relaxed) {
-                    c.put("filler", [0; 2_000]).unwrap();
-                }
-            }
+    const UPDATES: u64 = 1_500;
+    let clock = ManualClock::new(START);
+    let db = options(&Sim::new(1), &clock).stepped().open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    let (done, tries) = (AtomicU64::new(0), AtomicU64::new(0));
+    let add = |item: Option<&ebbtide::Item>| {
+        let tries = tries.fetch_add(1, Ordering::Relaxed);
+        assert!(tries < 100 * UPDATES, "it never ends");
+        let before = item.map_or(0, |item| {
+            u64::from_le_bytes(item.value()[..].try_into().unwrap())
         });
-        let count = |c: ebbtide::Container| {
-            for _ in 0..500 {
-                let add = |item: Option<&ebbtide::Item>| {
-                    let before = item.map_or(0, |item| {
-                        u64::from_le_bytes(item.value()[..].try_into().unwrap())
-                    });
-                    Update::Put((before + 1).to_le_bytes().to_vec(), Ttl::Inherit)
-                };
+        // Here others may come between.
+        std::thread::yield_now();
+        Update::Put((before + 1).to_le_bytes().to_vec(), Ttl::Inherit)
+    };
+    std::thread::scope(|scope| {
+        let count = || {
+            while done.fetch_add(1, Ordering::Relaxed) < UPDATES {
                 assert!(c.update("count", add).unwrap());
             }
         };
-        let threads: Vec<_> = (0..3)
-            .map(|_| {
-                let c = c.clone();
-                std::thread::spawn(move || count(c))
-            })
-            .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-        stop.store(true, Ordering::Relaxed);
-        filler.join().unwrap();
-        assert_eq!(c.get("count").unwrap().unwrap(), 1_500u64.to_le_bytes());
+        let threads = [(); 3].map(|()| scope.spawn(count));
+        // Fills memtables and flushes them, so that pictures change all the time.
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            c.put("filler", [0; 2_000]).unwrap();
+            while db.step().unwrap() {}
+        }
     });
+    assert_eq!(c.get("count").unwrap().unwrap(), UPDATES.to_le_bytes());
+}
+
+// What was written meanwhile may have left memory.
+#[test]
+fn an_update_sees_what_was_written_and_flushed_meanwhile() {
+    let (db, _clock) = stepped(&Sim::new(1));
+    let c = db.container("c").unwrap();
+    c.put("k", "before").unwrap();
+    let mut tries = 0;
+    let changed = c.update("k", |item| {
+        tries += 1;
+        if tries == 1 {
+            c.put("k", "meanwhile").unwrap();
+            db.flush().unwrap();
+        }
+        Update::Put([&item.unwrap().value()[..], b"!"].concat(), Ttl::Inherit)
+    });
+    assert!(changed.unwrap());
+    assert_eq!(c.get("k").unwrap().unwrap(), "meanwhile!");
+    assert_eq!(tries, 2);
 }
 
 /// A clock on which a millisecond passes with every look at it.
