@@ -198,10 +198,11 @@ impl Reporter {
             (
                 "from expiry to removal, at most",
                 format!(
-                    "{} (of {} items; promised {})",
+                    "{} (of {} items; promised {}, with {} for a look that comes late)",
                     show::time(report.removal_longest),
                     show::count(report.removed as u64),
                     show::time(report.removed_within),
+                    show::time(GRACE),
                 ),
             ),
         ];
