@@ -6,7 +6,7 @@
 //! folder and finds all it was told of, at most one write more, and goes on with the next child. Nearly all of the
 //! database outlives many children, so each opens what the ones before it left.
 //!
-//! `EBBTIDE_KILLS` says how often (default 200), `EBBTIDE_SEED` where the choices start.
+//! `EBBTIDE_KILLS` says how often (default 100), `EBBTIDE_SEED` where the choices start.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -56,7 +56,7 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
     if let Some(path) = std::env::var_os(CHILD) {
         return write_until_killed(Path::new(&path));
     }
-    let kills = support::env("EBBTIDE_KILLS", 200);
+    let kills = support::env("EBBTIDE_KILLS", 100);
     let mut random = Random(support::env("EBBTIDE_SEED", 1));
     let mut folder = tempfile::tempdir().unwrap();
     let mut expected = Expected::default();
