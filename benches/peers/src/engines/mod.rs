@@ -33,7 +33,8 @@ pub struct Config {
     pub lz4: bool,
     /// Flushed runs stay as they are.
     pub keep_runs: bool,
-    /// The engine counts what it writes, where that has a price.
+    /// The engine counts what it writes, where that has a price: with RocksDB.
+    #[cfg_attr(not(feature = "rocksdb"), expect(dead_code))]
     pub counted: bool,
     /// The most bytes that its file may take: LMDB wants to know.
     pub room_bytes: u64,
