@@ -4,6 +4,7 @@
 
 mod crash;
 mod damage;
+mod files;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
