@@ -53,6 +53,9 @@ fn no_frame_makes_a_file_longer_than_was_reserved() {
                 log.prepare_next().unwrap();
             }
             append_bytes(&mut appender, len);
+            if len % 3 == 0 {
+                log.drain().unwrap();
+            }
             let info = *log.segments().last().unwrap();
             assert_eq!(sim.len(&path(info.number)).unwrap(), Some(info.bytes));
             assert!(info.bytes >= 500 && log.end().0 - info.start.0 + 64 <= info.bytes);
@@ -74,6 +77,27 @@ fn shortest() -> u64 {
 }
 
 #[test]
+fn numbers_are_counted_from_the_segment_that_they_stand_in() {
+    let (log, mut appender) = create(&world(30), &options(None), 1).unwrap();
+    let far = FrameHead {
+        first_seq: Seq(1 << 50),
+        last_seq: Seq(1 << 50),
+        written_at: Timestamp(1 << 45),
+        settled: Timestamp(1 << 45),
+        edit: 1 << 40,
+        ..head(0)
+    };
+    let len = |appender: &mut Appender| {
+        let start = log.end().0;
+        let end = appender.append(&far, b"", PayloadCrc::of(b"")).unwrap();
+        end.0 - start
+    };
+    assert!(len(&mut appender) > shortest());
+    appender.rotate(&far).unwrap();
+    assert_eq!(len(&mut appender), shortest());
+}
+
+#[test]
 fn a_segment_is_filled_to_its_last_byte() {
     for (room, last) in [(3 * shortest(), 1), (3 * shortest() - 1, 2)] {
         let options = LogOptions {
@@ -90,7 +114,7 @@ fn a_segment_is_filled_to_its_last_byte() {
 
 #[test]
 fn frames_of_every_size_come_back() {
-    for ring in RINGS {
+    for ring in [None, Some(1_024), Some(512 << 10)] {
         let sim = world(22);
         let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
         let sizes = [0, 70_000, 1, 64 << 10, (64 << 10) + 1, 300_000, 20];
@@ -106,6 +130,42 @@ fn frames_of_every_size_come_back() {
         .unwrap();
         assert_eq!(shown, sizes);
     }
+}
+
+// Between its two pieces, at the end of the ring and at the front of it.
+#[test]
+fn a_drain_leaves_alone_what_is_being_appended() {
+    let sim = world(29);
+    let options = LogOptions {
+        segment_bytes: 16_384,
+        ..options(Some(1_024))
+    };
+    let (log, mut appender) = create(&sim, &options, 1).unwrap();
+    append_bytes(&mut appender, 300);
+    log.drain().unwrap();
+    append_bytes(&mut appender, 300);
+    append_bytes(&mut appender, 300);
+    let stores = Mutex::new(0);
+    sim.watch({
+        let log = log.clone();
+        move |_, call| {
+            if call.operation == "store" {
+                let nth = {
+                    let mut stores = stores.lock().unwrap();
+                    *stores += 1;
+                    *stores
+                };
+                if nth == 2 {
+                    log.drain().unwrap();
+                }
+            }
+        }
+    });
+    let end = append_bytes(&mut appender, 300);
+    sim.unwatch();
+    assert!(end.0 > 1_024, "it goes over the end of the ring");
+    let (count, _) = replayed_any(&sim.kill());
+    assert_eq!(count, 4);
 }
 
 #[test]
@@ -226,9 +286,10 @@ fn upkeep_is_wanted_for_a_segment_in_use_and_a_ring_half_full() {
     log.prepare_next().unwrap();
     assert!(!log.wants_upkeep());
     assert!(sim.len(&path(2)).unwrap().is_some());
-    append_bytes(&mut appender, 15 * frame as usize);
+    appender.rotate(&head(0)).unwrap();
     assert_eq!(log.current_segment(), 2);
-    assert!(log.wants_upkeep(), "the prepared one is in use");
+    let after = [(); 2].map(|()| wanted_after_one(&mut appender, &log));
+    assert_eq!(after, [false, true], "the prepared one is in use");
 
     let ring = Some(4 * frame as usize);
     let (log, mut appender) = create(&world(27), &options(ring), 1).unwrap();
