@@ -212,6 +212,37 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
     }
 }
 
+// Each write tries to begin the log anew: on a disk that is full, what the tries leave would make it fuller.
+#[test]
+fn a_log_that_finds_no_room_leaves_nothing() {
+    let (sim, clock) = world();
+    let db = stepped(&sim, &clock);
+    let c = db.container("c").unwrap();
+    for n in 0..10u32 {
+        c.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+    }
+    let sim = sim.kill();
+    fill(&sim);
+    let db = stepped(&sim, &clock);
+    let c = db.container("c").unwrap();
+    let wal = Path::new(PATH).join("wal");
+    let names = sim.list(&wal).unwrap();
+    let used = sim.room(&wal).unwrap().total;
+    // For a segment of 4 KiB, for its ring, but not for the manifest that would name them.
+    for room in (0..).step_by(1_000) {
+        sim.set_capacity(used + room);
+        if c.put("k", "v").is_ok() {
+            assert!(room > 8_000, "{room}");
+            break;
+        }
+        assert_eq!(sim.list(&wal).unwrap(), names, "with {room} bytes");
+    }
+    for sim in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+        let db = stepped(&sim, &clock);
+        assert_eq!(db.container("c").unwrap().iter().count(), 11);
+    }
+}
+
 // Without a copy a manifest that is damaged later cannot be made good.
 #[test]
 fn the_copy_of_the_manifest_takes_the_edit_that_frees_a_full_disk() {

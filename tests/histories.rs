@@ -491,6 +491,24 @@ fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
     }
 }
 
+// The next open would replay it all; for less than 4 MiB a table is not worth it.
+#[test]
+fn closing_flushes_what_would_take_long_to_replay() {
+    for (items, flushed) in [(2, false), (80, true)] {
+        let sim = Sim::new(1);
+        let clock = ManualClock::new(START);
+        let options = options(&sim, &clock).memtable_bytes(64 << 20).stepped();
+        let db = options.open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        (0..items).for_each(|n: u8| c.put([n], [n; 64 << 10]).unwrap());
+        db.close().unwrap();
+        let db = options.open(PATH).unwrap();
+        assert_eq!(db.stats().table_bytes > 0, flushed);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), usize::from(items));
+    }
+}
+
 // What is logged again is needed from there on, and not from where it was logged first.
 #[test]
 fn a_memtable_that_is_logged_again_holds_no_log() {
