@@ -321,6 +321,20 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     db.flush().unwrap();
 }
 
+// Before there is a manifest, nothing says which segments count: none, and no file is used twice.
+#[test]
+fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let wal = Path::new("/db/wal");
+    sim.create_dir_all(wal).unwrap();
+    drop(sim.create(&wal.join("000007.wal")).unwrap());
+    let db = options(&sim, &clock).stepped().open(PATH).unwrap();
+    let mut names = sim.list(wal).unwrap();
+    names.sort();
+    assert_eq!(names, ["000008.ring", "000008.wal"]);
+    drop(db);
+}
+
 // Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
 // acknowledged.
 #[test]
