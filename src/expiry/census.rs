@@ -218,13 +218,12 @@ impl Census {
     pub fn any_dead(&self, judge: &Judge) -> bool {
         let settings = &judge.settings;
         let floors = self.seq_min < settings.floor_seq;
+        // The earliest moment of an empty lane never comes.
         self.tombstones.count > 0
-            || (self.inheriting.tally.count > 0
-                && ((floors && self.inheriting.min < settings.inherit_floor)
-                    || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)))
-            || (self.overriding.tally.count > 0
-                && ((floors && self.overriding.min < settings.override_floor)
-                    || (settings.default.is_on() && self.overriding.min <= judge.now)))
+            || (floors && self.inheriting.min < settings.inherit_floor)
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)
+            || (floors && self.overriding.min < settings.override_floor)
+            || (settings.default.is_on() && self.overriding.min <= judge.now)
     }
 
     /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
