@@ -381,6 +381,17 @@ fn a_database_is_not_written_to_before_its_folder_is_durable() {
     assert_eq!(db.container("c").unwrap().get("k").unwrap().unwrap(), "v");
 }
 
+// Whoever made it may have been cut off before its name was durable.
+#[test]
+fn the_folder_of_a_new_database_is_durable_though_it_was_there() {
+    let (sim, clock) = world();
+    sim.create_dir_all(Path::new(PATH)).unwrap();
+    let db = stepped(&sim, &clock);
+    db.container("c").unwrap().put("k", "v").unwrap();
+    let db = stepped(&sim.power_cut_with(Survivors::Nothing), &clock);
+    assert!(db.container("c").unwrap().contains("k").unwrap());
+}
+
 #[test]
 fn who_does_not_depend_on_background_work_does_not_hear_of_its_failure() {
     let (sim, clock) = world();

@@ -321,20 +321,6 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     db.flush().unwrap();
 }
 
-// Before there is a manifest, nothing says which segments count: none, and no file is used twice.
-#[test]
-fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let wal = Path::new("/db/wal");
-    sim.create_dir_all(wal).unwrap();
-    drop(sim.create(&wal.join("000007.wal")).unwrap());
-    let db = options(&sim, &clock).stepped().open(PATH).unwrap();
-    let mut names = sim.list(wal).unwrap();
-    names.sort();
-    assert_eq!(names, ["000008.ring", "000008.wal"]);
-    drop(db);
-}
-
 // Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
 // acknowledged.
 #[test]
@@ -502,85 +488,6 @@ fn what_a_rewrite_leaves_of_a_run_stays_hidden() {
     assert!(db.stats().merges > merges, "{}", db.describe());
     for n in 60..80 {
         assert_eq!(c.get(key('z', n)).unwrap(), None, "{}", db.describe());
-    }
-}
-
-// An open logs anew what the log held; the next one may have nothing else to go by.
-#[test]
-fn what_was_recovered_is_recovered_again() {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-    let open = |sim: &Sim| options(sim, &clock).stepped().open(PATH).unwrap();
-    let db = open(&sim);
-    let c = db.container("c").unwrap();
-    for key in ["a", "b", "c", "d", "x", "y"] {
-        c.put(key, "v").unwrap();
-    }
-    c.delete_range("b".."d").unwrap();
-    c.delete_range("x"..).unwrap();
-    c.put("y", "v").unwrap();
-    let mut sim = sim;
-    for _ in 0..3 {
-        sim = sim.kill();
-        let db = open(&sim);
-        let c = db.container("c").unwrap();
-        let keys: Vec<_> = c.iter().map(|item| item.unwrap().key().to_vec()).collect();
-        assert_eq!(keys, [b"a", b"d", b"y"]);
-    }
-}
-
-// The log may hold it still, for the sake of another container.
-#[test]
-fn what_is_flushed_is_not_brought_into_memory_again() {
-    for logged_again in [false, true] {
-        let (sim, clock) = (Sim::new(1), ManualClock::new(START));
-        let small = |sim: &Sim| options(sim, &clock).memtable_bytes(16 << 10).stepped();
-        let mut sim = sim;
-        let first = match logged_again {
-            true => small(&sim).memtable_bytes(1 << 20),
-            false => small(&sim),
-        };
-        let db = first.open(PATH).unwrap();
-        // Logged again first, it holds all that is behind it.
-        let b = db.container("b").unwrap();
-        let a = db.container("a").unwrap();
-        b.put("k", "v").unwrap();
-        for n in 0..20u8 {
-            a.put([n], [n; 1_000]).unwrap();
-            if !logged_again && db.step().unwrap() {
-                break;
-            }
-        }
-        if logged_again {
-            // So much that opening seals it.
-            sim = sim.kill();
-            assert!(small(&sim).open(PATH).unwrap().step().unwrap());
-        }
-        for opened in 0..2 {
-            sim = sim.kill();
-            let db = small(&sim).open(PATH).unwrap();
-            let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
-            let in_memory = |c: &ebbtide::Container| c.stats().memtable_bytes > 0;
-            assert_eq!((in_memory(&a), in_memory(&b)), (false, true), "{opened}");
-            assert!(b.contains("k").unwrap() && a.contains([0]).unwrap());
-        }
-    }
-}
-
-// The next open would replay it all; for less than 4 MiB a table is not worth it.
-#[test]
-fn closing_flushes_what_would_take_long_to_replay() {
-    for (items, flushed) in [(2, false), (80, true)] {
-        let sim = Sim::new(1);
-        let clock = ManualClock::new(START);
-        let options = options(&sim, &clock).memtable_bytes(64 << 20).stepped();
-        let db = options.open(PATH).unwrap();
-        let c = db.container("c").unwrap();
-        (0..items).for_each(|n: u8| c.put([n], [n; 64 << 10]).unwrap());
-        db.close().unwrap();
-        let db = options.open(PATH).unwrap();
-        assert_eq!(db.stats().table_bytes > 0, flushed);
-        let c = db.container("c").unwrap();
-        assert_eq!(c.iter().count(), usize::from(items));
     }
 }
 
