@@ -38,6 +38,7 @@ mod types;
 mod error;
 mod coding;
 mod hash;
+mod value;
 mod counters;
 // rules: pure functions; `now` is always an argument
 mod record;
@@ -68,7 +69,7 @@ pub mod json;
 #[doc(hidden)]
 pub mod internals;
 
-pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
+pub use container::{Batch, Container, Item, Iter, Snapshot, Update, View};
 pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use db::Database;
 pub use engine::{Loss, RepairReport, VerifyReport};
@@ -77,6 +78,7 @@ pub use error::{Error, Result};
 pub use inspect::{repair, verify};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Reads, Ttl};
+pub use value::Value;
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

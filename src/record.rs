@@ -138,6 +138,18 @@ impl Head<'_> {
     }
 }
 
+/// Eight bytes of a key, so that numbers order as keys do but where they are equal; a short key is filled with zeros.
+#[inline]
+pub fn key_head(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => key
+            .iter()
+            .rev()
+            .fold(0, |head, &byte| (head >> 8) | u64::from(byte) << 56),
+    }
+}
+
 /// Key up, sequence number down.
 #[inline]
 pub fn order(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {

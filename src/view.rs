@@ -3,25 +3,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::cover::Cover;
 use crate::error::Result;
-use crate::expiry::Judge;
+use crate::expiry::{Glance, Judge};
 use crate::merge::{Cursor, Merge, Seek};
 use crate::record::Header;
 use crate::types::Seq;
-
-/// An item that is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visible {
-    /// Its key.
-    pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
-    /// The rest.
-    pub header: Header,
-}
+use crate::value::Pair;
 
 /// What a reader sees.
 #[derive(Clone, Debug)]
@@ -37,8 +25,6 @@ pub struct Walk<C> {
     merge: Merge<C>,
     horizon: Horizon,
     forward: bool,
-    /// The key that was decided last; what is left of it is passed over.
-    decided: Vec<u8>,
 }
 
 impl<C: Cursor> Walk<C> {
@@ -49,88 +35,88 @@ impl<C: Cursor> Walk<C> {
             merge,
             horizon,
             forward: to.is_forward(),
-            decided: vec![],
         })
     }
 
-    /// The next item that is seen at this moment, as far as `admits` allows its key.
-    pub fn next(
+    /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
+    /// was decided last, whether it is seen or not; what is left of that key is passed over.
+    #[inline]
+    pub fn next<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Result<Option<(Pair, Header)>> {
         if self.forward {
-            self.forwards(judge, admits)
+            self.forwards(glance, decided, admits)
         } else {
-            self.backwards(judge, admits)
+            self.backwards(glance, decided, admits)
         }
     }
 
-    fn forwards(
+    #[inline]
+    fn forwards<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Result<Option<(Pair, Header)>> {
         let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
-            if head.header.seq > max || head.key == self.decided {
-                self.merge.advance(Some(judge))?;
+            if head.header.seq > max || head.key == decided {
+                self.merge.advance(Some(glance.judge()))?;
                 continue;
             }
             if !admits(head.key) {
                 return Ok(None);
             }
-            self.decided.clear();
-            self.decided.extend_from_slice(head.key);
+            decided.clear();
+            decided.extend_from_slice(head.key);
             let header = head.header;
-            if judge.dead(&header) || header.seq < self.horizon.cover.below(head.key) {
-                self.merge.advance(Some(judge))?;
+            if glance.dead(&header) || header.seq < self.horizon.cover.below(head.key) {
+                self.merge.advance(Some(glance.judge()))?;
                 continue;
             }
-            let front = self.merge.front().expect("a head has a cursor");
-            let visible = Visible {
-                key: front.key_bytes(),
-                value: front.value_bytes()?,
-                header,
-            };
-            self.merge.advance(Some(judge))?;
-            return Ok(Some(visible));
+            let pair = self.merge.front().expect("a head has a cursor").pair()?;
+            self.merge.advance(Some(glance.judge()))?;
+            return Ok(Some((pair, header)));
         }
         Ok(None)
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
-    fn backwards(
+    fn backwards<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Result<Option<(Pair, Header)>> {
         let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
             if !admits(head.key) {
                 return Ok(None);
             }
-            self.decided.clear();
-            self.decided.extend_from_slice(head.key);
+            decided.clear();
+            decided.extend_from_slice(head.key);
             let covered_below = self.horizon.cover.below(head.key);
             let mut seen = None;
             while let Some(head) = self.merge.head()
-                && head.key == self.decided
+                && head.key == decided
             {
                 let header = head.header;
                 if header.seq <= max {
-                    let dead = judge.dead(&header) || header.seq < covered_below;
+                    let dead = glance.dead(&header) || header.seq < covered_below;
                     let front = self.merge.front().expect("a head has a cursor");
                     seen = if dead {
                         None
                     } else {
-                        Some((front.key_bytes(), front.value_bytes()?, header))
+                        Some((front.pair()?, header))
                     };
                 }
-                self.merge.advance(Some(judge))?;
+                self.merge.advance(Some(glance.judge()))?;
             }
-            if let Some((key, value, header)) = seen {
-                return Ok(Some(Visible { key, value, header }));
+            if seen.is_some() {
+                return Ok(seen);
             }
         }
         Ok(None)

@@ -271,6 +271,16 @@ impl Engine {
         }
     }
 
+    /// The same at a moment that is no earlier, for less.
+    #[inline]
+    pub(super) fn judge_later(&self, state: &ContainerState) -> Judge {
+        let now = self.clock.at_most();
+        Judge {
+            settings: state.settings(),
+            now,
+        }
+    }
+
     /// The same in settled time, for jobs.
     pub(super) fn judge_settled(&self, state: &ContainerState) -> Judge {
         // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.

@@ -10,14 +10,15 @@ use crate::cover::Cover;
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
-use crate::expiry::Judge;
+use crate::expiry::{Glance, Judge};
 use crate::hash::hash_key;
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
 use crate::table::{self, RunCursor};
 use crate::types::{Seq, Timestamp};
-use crate::view::{Horizon, Visible, Walk};
+use crate::value::Pair;
+use crate::view::{Horizon, Walk};
 
 /// Through what a container is read.
 pub struct Reader<'a> {
@@ -28,11 +29,10 @@ pub struct Reader<'a> {
 }
 
 /// An item that was found live.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its key.
-    pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
+    /// Its key and value.
+    pub pair: Pair,
     /// The rest.
     pub header: Header,
     /// Under the settings of now; [`Timestamp::MAX`] for never.
@@ -113,11 +113,15 @@ impl Engine {
         let max = reader
             .snapshot
             .map_or_else(|| self.published(), |pin| pin.seq);
-        let judge = self.judge(reader.state);
-        match newest(&picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => take(hit, &judge).map(Some),
-            _ => Ok(None),
+        let later = self.judge_later(reader.state);
+        let Some(hit) = newest(&picture, key, max)? else {
+            return Ok(None);
+        };
+        let header = hit.header();
+        if later.dead(&header) && self.judge(reader.state).dead(&header) {
+            return Ok(None);
         }
+        take(hit, &later).map(Some)
     }
 
     /// The value of a live item.
@@ -162,9 +166,13 @@ impl Engine {
             engine: engine.clone(),
             state: reader.state.clone(),
             pin,
-            range,
+            left: Left {
+                range,
+                front: vec![],
+                back: vec![],
+            },
             walks,
-            passed: Bytes::new(),
+            judge: engine.judge(reader.state),
         })
     }
 }
@@ -173,8 +181,7 @@ fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
     let header = hit.header();
     let expires_at = judge.settings.expires_at(&header);
     Ok(Found {
-        key: Bytes::copy_from_slice(key),
-        value: hit.value()?,
+        pair: Pair::new(Bytes::copy_from_slice(key), hit.value()?),
         header,
         expires_at,
     })
@@ -221,8 +228,9 @@ impl Cursor for Source {
         each!(self, cursor => cursor.enter(to, judge))
     }
 
-    fn key_bytes(&self) -> Bytes {
-        each!(self, cursor => cursor.key_bytes())
+    #[inline]
+    fn pair(&self) -> Result<Pair> {
+        each!(self, cursor => cursor.pair())
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
@@ -284,80 +292,103 @@ pub struct Walks {
     back: Option<Walk<Source>>,
 }
 
+/// What is left of a scan's range.
+struct Left {
+    range: KeyRange,
+    /// The last key about which the front decided; empty before the first.
+    front: Vec<u8>,
+    /// The same at the back.
+    back: Vec<u8>,
+}
+
 /// Live items in the order of keys, from both ends. Each is judged when it is reached.
 pub struct Scan {
     engine: Arc<Engine>,
     state: Arc<ContainerState>,
     /// Keeps the versions that it sees, whatever picture they are in.
     pin: Arc<SnapshotPin>,
-    /// What is left of the range, but for what the front has passed.
-    range: KeyRange,
+    left: Left,
     walks: Arc<Mutex<Option<Walks>>>,
-    /// The last key that the front gave out; empty before the first.
-    passed: Bytes,
+    /// Of the moment when the clock was last read.
+    judge: Judge,
 }
 
 impl Scan {
+    #[inline]
     fn step(
         &mut self,
-        step: impl FnOnce(&mut Walks, &KeyRange, &[u8], &Judge) -> Result<Option<Visible>>,
+        step: impl FnOnce(
+            &mut Walks,
+            &mut Left,
+            &mut Glance<'_, &dyn Fn() -> Judge>,
+        ) -> Result<Option<(Pair, Header)>>,
     ) -> Result<Option<Found>> {
-        self.engine.check_open(&self.state)?;
+        let (engine, state) = (&self.engine, &self.state);
+        engine.check_open(state)?;
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(self.state.pin(), self.pin.seq),
+            sight: Sight::new(state.pin(), self.pin.seq),
             front: None,
             back: None,
         });
-        let judge = self.engine.judge(&self.state);
-        let visible = step(walks, &self.range, &self.passed, &judge)?;
-        Ok(visible.map(|Visible { key, value, header }| Found {
-            key,
-            value,
+        let later = engine.judge_later(state);
+        let read: &dyn Fn() -> Judge = &|| engine.judge(state);
+        let mut glance = Glance::new(later, &mut self.judge, read);
+        let seen = step(walks, &mut self.left, &mut glance)?;
+        Ok(seen.map(|(pair, header)| Found {
+            pair,
             header,
-            expires_at: judge.settings.expires_at(&header),
+            expires_at: later.settings.expires_at(&header),
         }))
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Found>> {
-        let found = self.step(|walks, range, passed, judge| {
+        self.step(|walks, left, glance| {
             let Walks { sight, front, .. } = walks;
-            let walk = match front {
+            let walk: &mut Walk<_> = match front {
                 Some(walk) => walk,
-                none => {
-                    let from = match passed {
-                        [] => Seek::AtOrAfter(&range.from),
-                        passed => Seek::After(passed),
-                    };
-                    none.insert(sight.walk(range, from, judge)?)
-                }
+                none => none.insert(sight.walk(&left.range, left.from(), glance.judge())?),
             };
-            walk.next(judge, |key| range.to.as_deref().is_none_or(|to| key < to))
-        })?;
-        if let Some(found) = &found {
-            self.passed = found.key.clone();
-        }
-        Ok(found)
+            let Left { range, front, back } = left;
+            let to = range.to.as_deref();
+            walk.next(glance, front, |key| {
+                to.is_none_or(|to| key < to) && (back.is_empty() || key < &back[..])
+            })
+        })
     }
 
     /// The next item from the back.
     pub fn next_back(&mut self) -> Result<Option<Found>> {
-        let found = self.step(|walks, range, passed, judge| {
+        self.step(|walks, left, glance| {
             let Walks { sight, back, .. } = walks;
-            let walk = match back {
+            let walk: &mut Walk<_> = match back {
                 Some(walk) => walk,
-                none => {
-                    let to = range.to.as_deref().map_or(Seek::Last, Seek::Before);
-                    none.insert(sight.walk(range, to, judge)?)
-                }
+                none => none.insert(sight.walk(&left.range, left.to(), glance.judge())?),
             };
-            walk.next(judge, |key| key >= range.from.as_slice() && key > passed)
-        })?;
-        if let Some(found) = &found {
-            self.range.to = Some(found.key.to_vec());
+            let Left { range, front, back } = left;
+            walk.next(glance, back, |key| {
+                key >= &range.from[..] && key > &front[..]
+            })
+        })
+    }
+}
+
+impl Left {
+    fn from(&self) -> Seek<'_> {
+        match &self.front[..] {
+            [] => Seek::AtOrAfter(&self.range.from),
+            passed => Seek::After(passed),
         }
-        Ok(found)
+    }
+
+    fn to(&self) -> Seek<'_> {
+        match (&self.back[..], &self.range.to) {
+            ([], None) => Seek::Last,
+            ([], Some(to)) => Seek::Before(to),
+            (passed, _) => Seek::Before(passed),
+        }
     }
 }

@@ -23,6 +23,11 @@ pub trait Clock: Send + Sync {
     fn wall(&self) -> u64;
     /// Milliseconds since some moment in the past; never runs backwards, and counts the time a machine is suspended.
     fn uptime(&self) -> u64;
+    /// As [`Clock::wall`] would read, or later by some seconds: never earlier. For clocks that know this for less: what
+    /// lives at least that long is read without asking for more.
+    fn wall_at_most(&self) -> u64 {
+        self.wall()
+    }
 }
 
 /// The system's clock: the default.
@@ -41,7 +46,19 @@ impl Clock for SystemClock {
     fn uptime(&self) -> u64 {
         monotonic().as_millis() as u64
     }
+
+    #[cfg(target_os = "linux")]
+    fn wall_at_most(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let millis = time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000;
+        millis + COARSE_LAG
+    }
 }
+
+/// The coarse clock costs a fifth of the exact one, and was right at the last tick: milliseconds ago, unless the processor
+/// that counts ticks is kept from it, say by the host of a virtual machine.
+#[cfg(target_os = "linux")]
+const COARSE_LAG: u64 = 10_000;
 
 /// Monotonic time, counting suspend where the system can: for measuring waits, never for expiry.
 pub fn monotonic() -> Duration {
@@ -111,6 +128,11 @@ impl Clock for ManualClock {
 
     fn uptime(&self) -> u64 {
         self.time.uptime.load(Ordering::SeqCst)
+    }
+
+    fn wall_at_most(&self) -> u64 {
+        // Later by something, so that tests come by both ways of a reader.
+        self.wall().saturating_add(1_000)
     }
 }
 
@@ -206,6 +228,13 @@ impl SettledClock {
             return Timestamp(wall);
         }
         self.read().now
+    }
+
+    /// No earlier than [`SettledClock::now`] would be, for less.
+    #[inline]
+    pub fn at_most(&self) -> Timestamp {
+        let settled = self.settled.load(Ordering::Acquire);
+        Timestamp(self.clock.wall_at_most().max(settled))
     }
 
     /// Both times at once.

@@ -186,6 +186,43 @@ impl Judge {
     }
 }
 
+/// Who is dead at one step of a reader. What lives at a `later` moment, which costs little to know, lives now; only for
+/// the rest is the exact clock read, once.
+pub struct Glance<'a, F> {
+    later: Judge,
+    exact: &'a mut Judge,
+    read: Option<F>,
+}
+
+impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
+    /// `exact` is of an earlier moment, and becomes what `read` gives when that is called. `later` is of the settings of
+    /// now, and of no earlier moment.
+    pub fn new(later: Judge, exact: &'a mut Judge, read: F) -> Self {
+        Glance {
+            later,
+            exact,
+            read: Some(read),
+        }
+    }
+
+    /// The record shows nothing now.
+    #[inline]
+    pub fn dead(&mut self, header: &Header) -> bool {
+        self.later.dead(header) && {
+            if let Some(read) = self.read.take() {
+                *self.exact = read();
+            }
+            self.exact.dead(header)
+        }
+    }
+
+    /// What it calls dead is dead, but for what died since the clock was read.
+    #[inline]
+    pub fn judge(&self) -> &Judge {
+        self.exact
+    }
+}
+
 /// Resolves the ttl of a write at the moment of its stamp.
 pub fn stored_ttl_until(until: Timestamp, written_at: Timestamp) -> ItemTtl {
     ItemTtl::Millis(until.since(written_at).min(MAX_TTL_MILLIS))

@@ -14,6 +14,7 @@ use crate::expiry::Judge;
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::types::Seq;
+use crate::value::Pair;
 
 /// Fewer dead records in a row are shown one by one: a ghost costs about as much as some records.
 const GHOST_LEAST: usize = 6;
@@ -261,8 +262,8 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
-    fn key_bytes(&self) -> Bytes {
-        self.window.key_bytes().expect(NO_RECORD)
+    fn pair(&self) -> Result<Pair> {
+        Ok(self.window.pair().expect(NO_RECORD))
     }
 
     fn value_bytes(&self) -> Result<Bytes> {

@@ -37,6 +37,7 @@ use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
 use super::node::{Gap, Node, SLOTS, Torn};
 use crate::record::Header;
 use crate::types::Seq;
+use crate::value::Pair;
 
 /// The tree and the memory it lies in.
 pub struct Tree {
@@ -473,10 +474,11 @@ impl Window {
         rank.unwrap_or(0)
     }
 
-    /// The key here; nothing nowhere.
-    pub fn key_bytes(&self) -> Option<Bytes> {
-        self.stored()
-            .map(|stored| keep(&self.tree, stored, |stored| stored.key()))
+    /// Key and value here; nothing nowhere.
+    pub fn pair(&self) -> Option<Pair> {
+        let stored = self.stored()?;
+        let piece = keep(&self.tree, stored, |stored| stored.piece());
+        Some(Pair::of_piece(piece, stored.key_len(), stored.key_len()))
     }
 
     /// The value here; nothing nowhere.

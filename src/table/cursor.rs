@@ -18,8 +18,9 @@ use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
-use crate::table::reader::{Body, Keep, Table};
+use crate::table::reader::{Keep, Table};
 use crate::types::Seq;
+use crate::value::Pair;
 
 impl Table {
     /// A place in the table, at first past its end.
@@ -57,7 +58,7 @@ enum State {
 /// The block that a cursor holds.
 struct Loaded {
     number: usize,
-    body: Body,
+    body: Bytes,
     layout: Layout,
 }
 
@@ -107,8 +108,9 @@ impl TableCursor {
         })
     }
 
-    fn body(&self) -> &[u8] {
-        self.table.bytes_of(&self.loaded().body)
+    #[inline]
+    fn body(&self) -> &Bytes {
+        &self.loaded().body
     }
 
     fn block(&self) -> Block<'_> {
@@ -152,7 +154,7 @@ impl TableCursor {
             return Ok(());
         }
         let body = self.table.body(number, keep)?;
-        let layout = Layout::of(self.table.bytes_of(&body)).map_err(|bad| self.fault(bad))?;
+        let layout = Layout::of(&body).map_err(|bad| self.fault(bad))?;
         self.loaded = Some(Loaded {
             number,
             body,
@@ -449,13 +451,21 @@ impl Cursor for TableCursor {
         }
     }
 
-    fn key_bytes(&self) -> Bytes {
-        self.table.share(&self.loaded().body, self.entry().key())
+    #[inline]
+    fn pair(&self) -> Result<Pair> {
+        let (body, key) = (self.body(), self.entry().key());
+        match self.entry().value() {
+            Some(value) => {
+                let piece = body.slice(key.start..value.end);
+                Ok(Pair::of_piece(piece, key.len(), value.start - key.start))
+            }
+            None => Ok(Pair::new(body.slice(key), self.value_bytes()?)),
+        }
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
         match (self.entry().value(), self.large.get()) {
-            (Some(range), _) => Ok(self.table.share(&self.loaded().body, range)),
+            (Some(range), _) => Ok(self.body().slice(range)),
             (None, Some(value)) => Ok(value.clone()),
             (None, None) => self
                 .table
@@ -645,9 +655,10 @@ impl Cursor for RunCursor {
         }
     }
 
-    fn key_bytes(&self) -> Bytes {
-        assert_eq!(self.state, RunState::Inside, "a record has a key");
-        self.inner().key_bytes()
+    #[inline]
+    fn pair(&self) -> Result<Pair> {
+        assert_eq!(self.state, RunState::Inside, "a record has key and value");
+        self.inner().pair()
     }
 
     fn value_bytes(&self) -> Result<Bytes> {

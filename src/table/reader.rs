@@ -51,13 +51,6 @@ pub struct Table {
     checked: Box<[AtomicU64]>,
 }
 
-/// A body in hand: bytes that hold it, and where.
-pub(super) struct Body {
-    /// Of a block that is packed or not in a map; `None`: the map.
-    own: Option<Bytes>,
-    range: Range<usize>,
-}
-
 /// What becomes of a block that was not in the cache, where it would be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
@@ -327,14 +320,11 @@ impl Table {
     }
 
     /// The body of block `number`, checked.
-    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
+    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Bytes> {
         let place = self.place(number)?;
         match self.raw_body(number, &place)? {
-            Some((_, range)) => Ok(Body { own: None, range }),
-            None => self.own_body(number, &place, keep).map(|body| Body {
-                range: 0..body.len(),
-                own: Some(body),
-            }),
+            Some((map, range)) => Ok(map.slice(range)),
+            None => self.own_body(number, &place, keep),
         }
     }
 
@@ -419,28 +409,6 @@ impl Table {
                 unpack(&body, trailer.body_len).map_err(|what| self.stored.fault(place.start, what))
             }
         }
-    }
-
-    #[inline]
-    fn source_of<'a>(&'a self, body: &'a Body) -> &'a Bytes {
-        match &body.own {
-            Some(own) => own,
-            None => self.stored.mapped().expect("bytes of its own, or a map"),
-        }
-    }
-
-    /// The bytes of a body.
-    #[inline]
-    pub(super) fn bytes_of<'a>(&'a self, body: &'a Body) -> &'a [u8] {
-        &self.source_of(body)[body.range.clone()]
-    }
-
-    /// Some bytes of a body, which keep what they lie in.
-    #[inline]
-    pub(super) fn share(&self, body: &Body, part: Range<usize>) -> Bytes {
-        let start = body.range.start;
-        self.source_of(body)
-            .slice(start + part.start..start + part.end)
     }
 
     /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
