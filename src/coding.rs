@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint.
-    #[inline]
+    #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         if let Some(word) = self.bytes[self.at..].first_chunk() {
             let word = u64::from_le_bytes(*word);
@@ -119,6 +119,7 @@ impl<'a> Reader<'a> {
         self.varint_by_bytes()
     }
 
+    #[cold]
     fn varint_by_bytes(&mut self) -> Result<u64, Malformed> {
         let start = self.at;
         let mut value = 0u64;

@@ -3,59 +3,15 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::batch::{KeyRange, Op, WriteTtl};
 use crate::counters::ContainerStats;
-use crate::engine::{ContainerState, Engine, Found, Reader, Scan, SnapshotPin, Verdict, Writes};
+use crate::engine::{ContainerState, Engine, Reader, Scan, SnapshotPin, Verdict, Writes};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, ttl_millis};
+use crate::item::{Item, Value};
 use crate::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl};
-use crate::value::Value;
-
-/// An item as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    found: Found,
-}
-
-impl Item {
-    #[inline]
-    pub(crate) fn new(found: Found) -> Self {
-        Item { found }
-    }
-
-    /// 1 to 65 535 bytes.
-    pub fn key(&self) -> &[u8] {
-        self.found.pair.key()
-    }
-
-    /// Up to 64 MiB.
-    pub fn value(&self) -> &Value {
-        self.found.pair.value()
-    }
-
-    /// When the item was last written, to the millisecond.
-    pub fn written_at(&self) -> SystemTime {
-        self.found.header.written_at.to_system_time()
-    }
-
-    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
-    pub fn ttl(&self) -> Ttl {
-        self.found.header.ttl.to_public()
-    }
-
-    /// When the item expires under the settings in force when it was read; `None` for never.
-    pub fn expires_at(&self) -> Option<SystemTime> {
-        let at = self.found.expires_at;
-        (at != Timestamp::MAX).then(|| at.to_system_time())
-    }
-
-    pub(crate) fn stored_ttl(&self) -> ItemTtl {
-        self.found.header.ttl
-    }
-}
+use crate::types::{ContainerId, DefaultTtl, Timestamp, Ttl};
 
 /// What [`Container::update`] does with the item it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +134,7 @@ impl Container {
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
+            Some(item) => Verdict::Put(item.value().to_vec(), item.header().ttl.into()),
             None => Verdict::Keep,
         })
     }
@@ -216,9 +172,8 @@ impl Container {
     ) -> Result<bool> {
         check_key(key)?;
         check_value_len(value_len)?;
-        self.engine.update(&self.state, key, &mut |found| {
-            decide(found.map(Item::new).as_ref())
-        })
+        self.engine
+            .update(&self.state, key, &mut |item| decide(item.as_ref()))
     }
 
     /// Deletes an item, blindly: it is no error when there is none.
@@ -328,7 +283,7 @@ impl Reading<'_> {
 
     fn item(&self, key: &[u8]) -> Result<Option<Item>> {
         check_key(key)?;
-        Ok(self.engine.item(&self.reader, key)?.map(Item::new))
+        self.engine.item(&self.reader, key)
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool> {
@@ -349,18 +304,19 @@ pub struct Iter {
 }
 
 impl Iter {
+    #[inline]
     fn step(
         &mut self,
-        step: impl FnOnce(&mut Scan) -> Result<Option<Found>>,
+        step: impl FnOnce(&mut Scan) -> Option<Result<Item>>,
     ) -> Option<Result<Item>> {
-        let found = match self.scan.as_mut()? {
+        let item = match self.scan.as_mut()? {
             Ok(scan) => step(scan),
-            Err(error) => Err(error.clone()),
+            Err(error) => Some(Err(error.clone())),
         };
-        if !matches!(found, Ok(Some(_))) {
+        if !matches!(item, Some(Ok(_))) {
             self.scan = None;
         }
-        Some(found.transpose()?.map(Item::new))
+        item
     }
 }
 

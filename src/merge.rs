@@ -12,9 +12,9 @@ use bytes::Bytes;
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
+use crate::item::Pair;
 use crate::record::{Head, key_head};
 use crate::types::Seq;
-use crate::value::Pair;
 
 /// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// The record in front; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self) -> Option<Head<'_>> {
         match self.cursors[self.order.first()?.at].position() {
             Position::Record(head) => Some(head),
@@ -177,7 +177,18 @@ impl<C: Cursor> Merge<C> {
     /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
-        self.step(judge)?;
+        if let [only] = self.order[..]
+            && self.forward
+        {
+            let cursor = &mut self.cursors[only.at];
+            cursor.advance(judge)?;
+            if matches!(cursor.position(), Position::Record(_)) {
+                return Ok(());
+            }
+            self.replace(0, judge);
+        } else {
+            self.step(judge)?;
+        }
         self.settle(judge)
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::{Glance, Judge};
+use crate::item::Item;
 use crate::merge::{Cursor, Merge, Seek};
 use crate::record::Header;
 use crate::types::Seq;
-use crate::value::Pair;
 
 /// What a reader sees.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Walk<C> {
     merge: Merge<C>,
     horizon: Horizon,
     forward: bool,
+    /// What stands in front was given out.
+    given: bool,
 }
 
 impl<C: Cursor> Walk<C> {
@@ -35,6 +37,7 @@ impl<C: Cursor> Walk<C> {
             merge,
             horizon,
             forward: to.is_forward(),
+            given: false,
         })
     }
 
@@ -46,7 +49,7 @@ impl<C: Cursor> Walk<C> {
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<(Pair, Header)>> {
+    ) -> Option<Result<Item>> {
         if self.forward {
             self.forwards(glance, decided, admits)
         } else {
@@ -60,28 +63,36 @@ impl<C: Cursor> Walk<C> {
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<(Pair, Header)>> {
+    ) -> Option<Result<Item>> {
         let max = self.horizon.max;
-        while let Some(head) = self.merge.head() {
-            if head.header.seq > max || head.key == decided {
-                self.merge.advance(Some(glance.judge()))?;
+        loop {
+            // Not before the next item is wanted: so this one is not carried past the step.
+            if std::mem::replace(&mut self.given, true)
+                && let Err(error) = self.merge.advance(Some(glance.judge()))
+            {
+                return Some(Err(error));
+            }
+            let head = self.merge.head()?;
+            let header = head.header;
+            if header.seq > max || head.key == decided {
                 continue;
             }
             if !admits(head.key) {
-                return Ok(None);
+                return None;
             }
             decided.clear();
             decided.extend_from_slice(head.key);
-            let header = head.header;
-            if glance.dead(&header) || header.seq < self.horizon.cover.below(head.key) {
-                self.merge.advance(Some(glance.judge()))?;
-                continue;
+            if !glance.dead(&header) && header.seq >= self.horizon.cover.below(head.key) {
+                return Some(self.item(glance, header));
             }
-            let pair = self.merge.front().expect("a head has a cursor").pair()?;
-            self.merge.advance(Some(glance.judge()))?;
-            return Ok(Some((pair, header)));
         }
-        Ok(None)
+    }
+
+    /// What stands in front.
+    #[inline(always)]
+    fn item<F: FnOnce() -> Judge>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
+        let pair = self.merge.front().expect("a head has a cursor").pair()?;
+        Ok(Item::new(pair, header, glance.expires_at(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
@@ -90,35 +101,32 @@ impl<C: Cursor> Walk<C> {
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<(Pair, Header)>> {
+    ) -> Option<Result<Item>> {
         let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
             if !admits(head.key) {
-                return Ok(None);
+                return None;
             }
             decided.clear();
             decided.extend_from_slice(head.key);
             let covered_below = self.horizon.cover.below(head.key);
-            let mut seen = None;
+            let mut item = None;
             while let Some(head) = self.merge.head()
                 && head.key == decided
             {
                 let header = head.header;
                 if header.seq <= max {
                     let dead = glance.dead(&header) || header.seq < covered_below;
-                    let front = self.merge.front().expect("a head has a cursor");
-                    seen = if dead {
-                        None
-                    } else {
-                        Some((front.pair()?, header))
-                    };
+                    item = (!dead).then(|| self.item(glance, header));
                 }
-                self.merge.advance(Some(glance.judge()))?;
+                if let Err(error) = self.merge.advance(Some(glance.judge())) {
+                    return Some(Err(error));
+                }
             }
-            if seen.is_some() {
-                return Ok(seen);
+            if item.is_some() {
+                return item;
             }
         }
-        Ok(None)
+        None
     }
 }

@@ -12,12 +12,12 @@ use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
 use crate::expiry::{Glance, Judge};
 use crate::hash::hash_key;
+use crate::item::{Item, Pair};
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
 use crate::table::{self, RunCursor};
-use crate::types::{Seq, Timestamp};
-use crate::value::Pair;
+use crate::types::Seq;
 use crate::view::{Horizon, Walk};
 
 /// Through what a container is read.
@@ -26,17 +26,6 @@ pub struct Reader<'a> {
     pub state: &'a Arc<ContainerState>,
     /// As it was written then; `None` for now.
     pub snapshot: Option<&'a Arc<SnapshotPin>>,
-}
-
-/// An item that was found live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its key and value.
-    pub pair: Pair,
-    /// The rest.
-    pub header: Header,
-    /// Under the settings of now; [`Timestamp::MAX`] for never.
-    pub expires_at: Timestamp,
 }
 
 /// Where the newest version of a key lies.
@@ -135,8 +124,8 @@ impl Engine {
     }
 
     /// A live item.
-    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Found>> {
-        self.read(reader, key, |hit, judge| found(hit, key, judge))
+    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Item>> {
+        self.read(reader, key, |hit, judge| item(hit, key, judge))
     }
 
     /// The newest version of a key, visible already or not, when it is live; for a write that depends on it.
@@ -146,9 +135,9 @@ impl Engine {
         key: &[u8],
         max: Seq,
         judge: &Judge,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Item>> {
         match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => found(hit, key, judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => item(hit, key, judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -177,14 +166,10 @@ impl Engine {
     }
 }
 
-fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
+fn item(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Item> {
     let header = hit.header();
-    let expires_at = judge.settings.expires_at(&header);
-    Ok(Found {
-        pair: Pair::new(Bytes::copy_from_slice(key), hit.value()?),
-        header,
-        expires_at,
-    })
+    let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
+    Ok(Item::new(pair, header, judge.settings.expires_at(&header)))
 }
 
 /// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.
@@ -206,7 +191,7 @@ macro_rules! each {
 }
 
 impl Cursor for Source {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         each!(self, cursor => cursor.position())
     }
@@ -228,7 +213,7 @@ impl Cursor for Source {
         each!(self, cursor => cursor.enter(to, judge))
     }
 
-    #[inline]
+    #[inline(always)]
     fn pair(&self) -> Result<Pair> {
         each!(self, cursor => cursor.pair())
     }
@@ -321,10 +306,12 @@ impl Scan {
             &mut Walks,
             &mut Left,
             &mut Glance<'_, &dyn Fn() -> Judge>,
-        ) -> Result<Option<(Pair, Header)>>,
-    ) -> Result<Option<Found>> {
+        ) -> Option<Result<Item>>,
+    ) -> Option<Result<Item>> {
         let (engine, state) = (&self.engine, &self.state);
-        engine.check_open(state)?;
+        if let Err(error) = engine.check_open(state) {
+            return Some(Err(error));
+        }
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
             sight: Sight::new(state.pin(), self.pin.seq),
@@ -334,23 +321,21 @@ impl Scan {
         let later = engine.judge_later(state);
         let read: &dyn Fn() -> Judge = &|| engine.judge(state);
         let mut glance = Glance::new(later, &mut self.judge, read);
-        let seen = step(walks, &mut self.left, &mut glance)?;
-        Ok(seen.map(|(pair, header)| Found {
-            pair,
-            header,
-            expires_at: later.settings.expires_at(&header),
-        }))
+        step(walks, &mut self.left, &mut glance)
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Found>> {
+    pub fn next(&mut self) -> Option<Result<Item>> {
         self.step(|walks, left, glance| {
             let Walks { sight, front, .. } = walks;
             let walk: &mut Walk<_> = match front {
                 Some(walk) => walk,
-                none => none.insert(sight.walk(&left.range, left.from(), glance.judge())?),
+                none => match sight.walk(&left.range, left.from(), glance.judge()) {
+                    Ok(walk) => none.insert(walk),
+                    Err(error) => return Some(Err(error)),
+                },
             };
             let Left { range, front, back } = left;
             let to = range.to.as_deref();
@@ -361,12 +346,15 @@ impl Scan {
     }
 
     /// The next item from the back.
-    pub fn next_back(&mut self) -> Result<Option<Found>> {
+    pub fn next_back(&mut self) -> Option<Result<Item>> {
         self.step(|walks, left, glance| {
             let Walks { sight, back, .. } = walks;
             let walk: &mut Walk<_> = match back {
                 Some(walk) => walk,
-                none => none.insert(sight.walk(&left.range, left.to(), glance.judge())?),
+                none => match sight.walk(&left.range, left.to(), glance.judge()) {
+                    Ok(walk) => none.insert(walk),
+                    Err(error) => return Some(Err(error)),
+                },
             };
             let Left { range, front, back } = left;
             walk.next(glance, back, |key| {

@@ -216,6 +216,12 @@ impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
         }
     }
 
+    /// As [`Settings::expires_at`] tells.
+    #[inline]
+    pub fn expires_at(&self, header: &Header) -> Timestamp {
+        self.later.settings.expires_at(header)
+    }
+
     /// What it calls dead is dead, but for what died since the clock was read.
     #[inline]
     pub fn judge(&self) -> &Judge {

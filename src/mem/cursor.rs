@@ -11,10 +11,10 @@ use super::tree::{Tree, Window};
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
+use crate::item::Pair;
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::types::Seq;
-use crate::value::Pair;
 
 /// Fewer dead records in a row are shown one by one: a ghost costs about as much as some records.
 const GHOST_LEAST: usize = 6;
@@ -196,7 +196,7 @@ impl MemCursor {
 }
 
 impl Cursor for MemCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         if let Some(Dead { places, seq_max }) = &self.ghost {
             let key = |place| self.window.stored_at(place).expect(NO_RECORD).key();

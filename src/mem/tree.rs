@@ -35,9 +35,9 @@ use crossbeam_utils::Backoff;
 
 use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
 use super::node::{Gap, Node, SLOTS, Torn};
+use crate::item::Pair;
 use crate::record::Header;
 use crate::types::Seq;
-use crate::value::Pair;
 
 /// The tree and the memory it lies in.
 pub struct Tree {

@@ -14,13 +14,13 @@ use crate::coding::Malformed;
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::{Census, Judge};
+use crate::item::Pair;
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
 use crate::table::reader::{Keep, Table};
 use crate::types::Seq;
-use crate::value::Pair;
 
 impl Table {
     /// A place in the table, at first past its end.
@@ -376,7 +376,7 @@ fn is_dead<'a>(
 }
 
 impl Cursor for TableCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         match &self.state {
             State::End => Position::End,
@@ -451,7 +451,7 @@ impl Cursor for TableCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pair(&self) -> Result<Pair> {
         let (body, key) = (self.body(), self.entry().key());
         match self.entry().value() {
@@ -609,7 +609,7 @@ impl RunCursor {
 }
 
 impl Cursor for RunCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         match self.state {
             RunState::End => Position::End,
@@ -655,7 +655,7 @@ impl Cursor for RunCursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn pair(&self) -> Result<Pair> {
         assert_eq!(self.state, RunState::Inside, "a record has key and value");
         self.inner().pair()

@@ -1,12 +1,16 @@
-//! The bytes of a value, as users hold them, and of a record.
+//! Items and their values, as users hold them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
+
+use crate::record::{Header, MAX_KEY_LEN};
+use crate::types::{Timestamp, Ttl};
 
 /// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
 /// file stays readable as long as the value is held.
@@ -116,22 +120,85 @@ impl NotValue for Bytes {}
 impl<const N: usize> NotValue for [u8; N] {}
 impl<T: NotValue + ?Sized> NotValue for &T {}
 
+/// An item as it was found.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Item {
+    pair: Pair,
+    header: Header,
+    expires_at: Timestamp,
+}
+
+impl Item {
+    /// `expires_at`: under the settings of now; [`Timestamp::MAX`] for never.
+    #[inline]
+    pub(crate) fn new(pair: Pair, header: Header, expires_at: Timestamp) -> Item {
+        Item {
+            pair,
+            header,
+            expires_at,
+        }
+    }
+
+    /// 1 to 65 535 bytes.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.pair.key()
+    }
+
+    /// Up to 64 MiB.
+    #[inline]
+    pub fn value(&self) -> &Value {
+        &self.pair.value
+    }
+
+    /// When the item was last written, to the millisecond.
+    pub fn written_at(&self) -> SystemTime {
+        self.header.written_at.to_system_time()
+    }
+
+    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
+    pub fn ttl(&self) -> Ttl {
+        self.header.ttl.to_public()
+    }
+
+    /// When the item expires under the settings in force when it was read; `None` for never.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        self.header
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item")
+            .field("key", &Bytes::copy_from_slice(self.key()))
+            .field("value", self.value())
+            .field("written_at", &self.header.written_at)
+            .field("ttl", &self.header.ttl)
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+
 /// A record's key and value. Where they lie in one piece they are kept by one count: a scan takes and drops one for each
 /// item.
 #[derive(Clone)]
 pub struct Pair {
+    value: Value,
     /// The key, when it lies elsewhere than its value.
-    key: Option<Bytes>,
+    key: Option<Box<Bytes>>,
     /// How long it is, when it begins the piece that ends with the value.
     key_len: usize,
-    value: Value,
 }
 
 impl Pair {
     /// Of a piece that begins with a key of `key_len` bytes; its value begins at `from` and ends with it.
     #[inline]
     pub fn of_piece(bytes: Bytes, key_len: usize, from: usize) -> Pair {
-        debug_assert!(key_len <= from && from <= bytes.len());
+        debug_assert!(key_len <= from && from <= bytes.len() && key_len <= MAX_KEY_LEN);
         Pair {
             key: None,
             key_len,
@@ -142,7 +209,7 @@ impl Pair {
     /// Of two pieces.
     pub fn new(key: Bytes, value: Bytes) -> Pair {
         Pair {
-            key: Some(key),
+            key: Some(Box::new(key)),
             key_len: 0,
             value: value.into(),
         }
@@ -158,7 +225,7 @@ impl Pair {
     }
 
     /// The value.
-    #[inline]
+    #[cfg(test)]
     pub fn value(&self) -> &Value {
         &self.value
     }
@@ -171,10 +238,3 @@ impl PartialEq for Pair {
 }
 
 impl Eq for Pair {}
-
-impl fmt::Debug for Pair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = Bytes::copy_from_slice(self.key());
-        (key, &self.value).fmt(f)
-    }
-}
