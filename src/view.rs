@@ -57,7 +57,8 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    #[inline]
+    // Not inlined: so the item is made where it is wanted, and not carried there.
+    #[inline(never)]
     fn forwards<F: FnOnce() -> Judge>(
         &mut self,
         glance: &mut Glance<'_, F>,

@@ -326,7 +326,7 @@ impl Scan {
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
-    #[inline]
+    #[inline(never)]
     pub fn next(&mut self) -> Option<Result<Item>> {
         self.step(|walks, left, glance| {
             let Walks { sight, front, .. } = walks;
