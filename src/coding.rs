@@ -105,6 +105,10 @@ impl<'a> Reader<'a> {
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         if let Some(word) = self.bytes[self.at..].first_chunk() {
             let word = u64::from_le_bytes(*word);
+            if word & 0x80 == 0 {
+                self.at += 1;
+                return Ok(word & 0x7f);
+            }
             let ends = !word & 0x8080_8080_8080_8080;
             // Eight bytes at once, when it ends in these as it should.
             if ends != 0 {

@@ -130,7 +130,7 @@ impl Settings {
     }
 
     /// Whether an item is expired, or was at any earlier moment under the settings of then. `header` is that of a put.
-    #[inline]
+    #[inline(always)]
     pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
         match header.ttl {
@@ -180,7 +180,7 @@ pub struct Judge {
 
 impl Judge {
     /// The record shows nothing: a tombstone, or a put that is gone.
-    #[inline]
+    #[inline(always)]
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
     }
@@ -208,12 +208,15 @@ impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
     /// The record shows nothing now.
     #[inline]
     pub fn dead(&mut self, header: &Header) -> bool {
-        self.later.dead(header) && {
-            if let Some(read) = self.read.take() {
-                *self.exact = read();
-            }
-            self.exact.dead(header)
+        self.later.dead(header) && self.dead_by_the_clock(*header)
+    }
+
+    #[cold]
+    fn dead_by_the_clock(&mut self, header: Header) -> bool {
+        if let Some(read) = self.read.take() {
+            *self.exact = read();
         }
+        self.exact.dead(&header)
     }
 
     /// As [`Settings::expires_at`] tells.
