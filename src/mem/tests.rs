@@ -588,13 +588,13 @@ fn ghosts_hide_what_they_should() {
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
                 let (mut found, mut decided, mut exact) = (vec![], vec![], judge);
-                loop {
+                let mut next = || {
                     let mut glance = Glance::new(judge, &mut exact, || judge);
-                    let next = walk.next(&mut glance, &mut decided, |_| true);
-                    let Some((pair, header)) = next.unwrap() else {
-                        break;
-                    };
-                    found.push((pair.key().to_vec(), header));
+                    walk.next(&mut glance, &mut decided, |_| true)
+                };
+                while let Some(item) = next() {
+                    let item = item.unwrap();
+                    found.push((item.key().to_vec(), item.header()));
                 }
                 if !to.is_forward() {
                     found.reverse();
