@@ -80,6 +80,8 @@ pub enum Position<'a> {
 pub trait Cursor {
     /// What stands here.
     fn position(&self) -> Position<'_>;
+    /// A record stands here: [`Cursor::position`] without the rest.
+    fn is_on_record(&self) -> bool;
     /// Goes to the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
     /// range is.
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
@@ -182,7 +184,7 @@ impl<C: Cursor> Merge<C> {
         {
             let cursor = &mut self.cursors[only.at];
             cursor.advance(judge)?;
-            if matches!(cursor.position(), Position::Record(_)) {
+            if cursor.is_on_record() {
                 return Ok(());
             }
             self.replace(0, judge);

@@ -8,8 +8,14 @@ use crate::error::Result;
 use crate::expiry::{Glance, Judge};
 use crate::item::Item;
 use crate::merge::{Cursor, Merge, Seek};
-use crate::record::Header;
+use crate::record::{Header, key_head};
 use crate::types::Seq;
+
+/// Both keys are equal. Mostly they are not, and their heads tell.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && key_head(a) == key_head(b) && a == b
+}
 
 /// What a reader sees.
 #[derive(Clone, Debug)]
@@ -75,7 +81,7 @@ impl<C: Cursor> Walk<C> {
             }
             let head = self.merge.head()?;
             let header = head.header;
-            if header.seq > max || head.key == decided {
+            if header.seq > max || is_same(head.key, decided) {
                 continue;
             }
             if !admits(head.key) {

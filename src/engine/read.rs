@@ -196,6 +196,11 @@ impl Cursor for Source {
         each!(self, cursor => cursor.position())
     }
 
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        each!(self, cursor => cursor.is_on_record())
+    }
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         each!(self, cursor => cursor.seek(to, judge))
     }

@@ -216,6 +216,11 @@ impl Cursor for MemCursor {
         }
     }
 
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        self.ghost.is_none() && self.window.place().is_some()
+    }
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         // Of one key, the newest version comes first and the oldest last.
         match to {

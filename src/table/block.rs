@@ -223,10 +223,23 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Where entry `index` starts and ends.
+    #[inline(always)]
+    fn span(&self, index: usize) -> (usize, usize) {
+        let at = self.layout.offsets_at + 2 * index;
+        match self.bytes.get(at..at + 4) {
+            Some(&[a, b, c, d]) if !self.layout.wide && index + 1 < self.layout.count => {
+                let word = |low, high| usize::from(u16::from_le_bytes([low, high]));
+                (word(a, b), word(c, d))
+            }
+            _ => (self.offset(index), self.offset(index + 1)),
+        }
+    }
+
     /// Where in the body entry `index` starts, and its bytes.
     #[inline(always)]
     fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
-        let (start, end) = (self.offset(index), self.offset(index + 1));
+        let (start, end) = self.span(index);
         match self.bytes.get(start..end) {
             Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
             _ => Err(Malformed {

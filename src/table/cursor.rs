@@ -394,6 +394,11 @@ impl Cursor for TableCursor {
         }
     }
 
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        matches!(self.state, State::Record(_))
+    }
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
@@ -623,6 +628,11 @@ impl Cursor for RunCursor {
                 })
             }
         }
+    }
+
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        self.state == RunState::Inside && self.inner().is_on_record()
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
