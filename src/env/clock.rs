@@ -50,7 +50,7 @@ impl Clock for SystemClock {
     #[cfg(target_os = "linux")]
     fn wall_at_most(&self) -> u64 {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let millis = time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000;
+        let millis = time.tv_sec.max(0) as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000;
         millis + COARSE_LAG
     }
 }
