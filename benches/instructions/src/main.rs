@@ -3,7 +3,7 @@
 //! ```text
 //! instructions list                        the operations
 //! instructions prepare OPERATION FOLDER    makes the database that the operation needs
-//! instructions count OPERATION FOLDER      does it, within `counted`, and says how many times
+//! instructions count OPERATION FOLDER      does it, within `counted_part`, and says how many times
 //! ```
 //!
 //! Making a database and counting in it are two processes, because what counts is slow. Nothing happens by chance or in
@@ -60,16 +60,16 @@ fn keys(numbers: Range<u64>) -> Vec<Key> {
     numbers.map(key).collect()
 }
 
-/// What is counted: the tool starts when this is entered, and stops when it is left.
+/// What is counted: the tool starts when this is entered, and stops when it is left. It knows this by its name.
 #[inline(never)]
-fn counted(work: &mut dyn FnMut()) {
+fn counted_part(work: &mut dyn FnMut()) {
     work();
 }
 
 /// Does it once for what the first time costs alone, and once more to be counted.
-fn counted_warm(work: &mut dyn FnMut()) {
+fn counted_once_warm(work: &mut dyn FnMut()) {
     work();
-    counted(work);
+    counted_part(work);
 }
 
 struct World {
@@ -153,80 +153,80 @@ enum Holds {
     Runs(u64),
 }
 
-/// A name, what the operation needs, and how many times it was done within [`counted`].
+/// A name, what the operation needs, and how many times it was done within [`counted_part`].
 type Operation = (&'static str, Holds, fn(&str) -> Result<u64>);
 
 const OPERATIONS: [Operation; 14] = [
     ("put", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
-        counted(&mut || world.put(&more));
+        counted_part(&mut || world.put(&more));
         Ok(FEW)
     }),
     ("overwrite", Holds::Nothing, |folder| {
         let (world, again) = (World::with_few(folder)?, any_of(FEW, FEW));
-        counted(&mut || world.put(&again));
+        counted_part(&mut || world.put(&again));
         Ok(FEW)
     }),
     ("batch", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
-        counted(&mut || world.put_batches(&more));
+        counted_part(&mut || world.put_batches(&more));
         Ok(FEW / SOME)
     }),
     ("get-memory", Holds::Nothing, |folder| {
         let (world, keys) = (World::with_few(folder)?, any_of(FEW, FEW));
-        counted_warm(&mut || world.get(&keys, true));
+        counted_once_warm(&mut || world.get(&keys, true));
         Ok(FEW)
     }),
     ("get", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
-        counted_warm(&mut || world.get(&keys, true));
+        counted_once_warm(&mut || world.get(&keys, true));
         Ok(FEW)
     }),
     ("get-runs", Holds::Runs(RUNS), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
-        counted_warm(&mut || world.get(&keys, true));
+        counted_once_warm(&mut || world.get(&keys, true));
         Ok(FEW)
     }),
     ("get-absent", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, keys(ITEMS..ITEMS + FEW));
-        counted_warm(&mut || world.get(&keys, false));
+        counted_once_warm(&mut || world.get(&keys, false));
         Ok(FEW)
     }),
     ("item", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
-        counted_warm(&mut || world.item(&keys));
+        counted_once_warm(&mut || world.item(&keys));
         Ok(FEW)
     }),
     ("scan", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, SOME));
-        counted_warm(&mut || world.scan(&keys));
+        counted_once_warm(&mut || world.scan(&keys));
         Ok(SOME)
     }),
     ("scan-runs", Holds::Runs(RUNS), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, SOME));
-        counted_warm(&mut || world.scan(&keys));
+        counted_once_warm(&mut || world.scan(&keys));
         Ok(SOME)
     }),
     ("scan-all", Holds::Runs(1), |folder| {
         let world = World::open(folder)?;
-        counted_warm(&mut || world.scan_all());
+        counted_once_warm(&mut || world.scan_all());
         Ok(ITEMS)
     }),
     ("flush", Holds::Nothing, |folder| {
         let world = World::with_few(folder)?;
-        counted(&mut || world.db.flush().expect("flushed"));
+        counted_part(&mut || world.db.flush().expect("flushed"));
         Ok(FEW)
     }),
     ("merge", Holds::Runs(RUNS), |folder| {
         // So many runs that they are merged though they share no key.
         let world = World::open_with(folder, options().max_runs(2))?;
-        counted(&mut || world.db.compact().expect("merged"));
+        counted_part(&mut || world.db.compact().expect("merged"));
         assert_eq!(world.items.stats().runs, 1);
         Ok(ITEMS)
     }),
     ("reopen", Holds::Log, |folder| {
         let (options, mut db) = (options(), None);
-        counted(&mut || db = Some(options.open(folder).expect("recovered")));
+        counted_part(&mut || db = Some(options.open(folder).expect("recovered")));
         let db = db.expect("it was opened");
         assert_eq!(db.container("items")?.iter().count() as u64, LOGGED);
         Ok(LOGGED)
