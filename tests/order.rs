@@ -358,8 +358,8 @@ impl Clock for Meddling {
     }
 
     /// So much later that what is read here has ended by then, and the clock itself is asked.
-    fn wall_at_most(&self) -> u64 {
-        self.clock.wall() + 10_000
+    fn wall_at_most(&self) -> Option<u64> {
+        Some(self.clock.wall() + 10_000)
     }
 }
 
