@@ -410,10 +410,13 @@ fn a_vague_clock_is_exact_to_the_millisecond() {
         }
     }
     let mut now = 0;
-    for end in &lives {
+    for (ending, end) in lives.iter().enumerate() {
         for moment in [end - 1, *end] {
             time.advance(Duration::from_millis(moment - now));
             now = moment;
+            // First of all: nobody has read the clock since.
+            let found = c.get([ending as u8]).unwrap().is_some();
+            assert_eq!(found, now < *end, "{ending} at {now}");
             let alive: Vec<u8> = (0..lives.len() as u8)
                 .filter(|n| lives[usize::from(*n)] > now)
                 .collect();
