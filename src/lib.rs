@@ -41,6 +41,7 @@ mod hash;
 mod counters;
 // rules: pure functions; `now` is always an argument
 mod record;
+mod item;
 mod expiry;
 mod batch;
 mod cover;
@@ -68,13 +69,14 @@ pub mod json;
 #[doc(hidden)]
 pub mod internals;
 
-pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
+pub use container::{Batch, Container, Iter, Snapshot, Update, View};
 pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use db::Database;
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use inspect::{repair, verify};
+pub use item::{Item, Value};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Reads, Ttl};
 
