@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
 use crate::cover::Cover;
@@ -15,6 +14,7 @@ use crate::hash::hash_key;
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
+use crate::sync::Mutex;
 use crate::table::{self, RunCursor};
 use crate::types::{Seq, Timestamp};
 use crate::view::{Horizon, Visible, Walk};
