@@ -68,21 +68,22 @@ fn a_record_stays_while_others_move_over() {
 #[test]
 fn a_record_stays_while_its_leaf_is_split() {
     check_get("the root is split", 3, &["a", "b"], "c", "b");
-    check_get(
-        "the root is split, a record moves",
-        2,
-        &["a", "c"],
-        "b",
-        "c",
-    );
-    let keys = &["a", "c", "d", "e"];
-    check_get("a leaf is split", 2, keys, "b", "c");
+    check_get("the root is halved", 1, &["a", "c"], "b", "c");
 }
 
 #[test]
+fn a_record_moves_to_a_leaf_under_the_same_node() {
+    let keys = &["a", "c", "d", "e"];
+    check_get("a leaf is halved", 1, keys, "b", "c");
+}
+
+/// Full inner nodes are split on the way down, and the last leaf gets another parent.
+#[test]
 fn a_record_stays_while_nodes_above_it_are_split() {
-    let keys = &["a", "b", "c", "d", "e", "f"];
-    check_get("the tree grows", 1, keys, "g", "d");
+    let keys = &["a", "b", "c", "d", "e"];
+    check_get("the tree grows", 2, keys, "f", "e");
+    let keys = &["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+    check_get("an inner node is split", 1, keys, "j", "i");
 }
 
 #[test]
