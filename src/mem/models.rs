@@ -1,4 +1,4 @@
-//! The memtable: readers of the tree beside its writer, whose nodes hold two records here.
+//! The memtable: readers of the tree beside its writer, whose nodes hold four records here.
 
 use std::sync::Arc;
 
@@ -67,23 +67,23 @@ fn a_record_stays_while_others_move_over() {
 
 #[test]
 fn a_record_stays_while_its_leaf_is_split() {
-    check_get("the root is split", 3, &["a", "b"], "c", "b");
-    check_get("the root is halved", 1, &["a", "c"], "b", "c");
+    check_get("a root leaves its end", 2, &["a", "b", "c", "d"], "e", "d");
+    check_get("a root is halved", 1, &["a", "b", "d", "e"], "c", "e");
 }
 
 #[test]
 fn a_record_moves_to_a_leaf_under_the_same_node() {
-    let keys = &["a", "c", "d", "e"];
-    check_get("a leaf is halved", 1, keys, "b", "c");
+    let keys = &["a", "b", "d", "e", "f"];
+    check_get("a leaf is halved", 1, keys, "c", "e");
 }
 
 /// Full inner nodes are split on the way down, and the last leaf gets another parent.
 #[test]
-fn a_record_stays_while_nodes_above_it_are_split() {
-    let keys = &["a", "b", "c", "d", "e"];
-    check_get("the tree grows", 2, keys, "f", "e");
-    let keys = &["a", "b", "c", "d", "e", "f", "g", "h", "i"];
-    check_get("an inner node is split", 1, keys, "j", "i");
+fn a_record_stays_while_a_node_above_it_is_split() {
+    let keys = &[
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q",
+    ];
+    check_get("the tree grows", 1, keys, "r", "q");
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn what_is_published_is_found() {
 #[test]
 fn a_walk_passes_every_record() {
     for forwards in [true, false] {
-        check("a walk", 2, move || {
-            let memtable = filled(&["a", "b", "d"]);
+        check("a walk", 1, move || {
+            let memtable = filled(&["a", "b", "d", "e"]);
             let walker = {
                 let memtable = memtable.clone();
                 spawn(move || {
@@ -144,12 +144,12 @@ fn a_walk_passes_every_record() {
                         seen.reverse();
                     }
                     assert!(seen.is_sorted_by(|a, b| a < b));
-                    for key in [b"a", b"b", b"d"] {
+                    for key in [b"a", b"b", b"d", b"e"] {
                         assert!(seen.iter().any(|seen| seen == key));
                     }
                 })
             };
-            put(&memtable, "c", 4);
+            put(&memtable, "c", 5);
             walker.join().unwrap();
         });
     }

@@ -37,8 +37,9 @@ use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::types::Seq;
 
-/// Records in a leaf, separators in an inner node; a power of two. A model has the fewest that can be split.
-pub const SLOTS: usize = if cfg!(loom) { 2 } else { 64 };
+/// Records in a leaf, separators in an inner node; a power of two. A model has few, but so many
+/// that a split takes away a record that is no fence.
+pub const SLOTS: usize = if cfg!(loom) { 4 } else { 64 };
 
 /// A place between two records: just before or just after (key, seq), whether or not that is there.
 #[derive(Clone, Copy, Debug)]
