@@ -1,194 +1,347 @@
-//! The operations that programs wait for, and what reclaiming costs. `cargo bench`, a minute or two in all.
+//! The operations that programs wait for, and what reclaiming costs. `cargo bench`, some minutes in all; of
+//! `cargo bench -- '^get/'`, only the databases that are needed are made.
+//!
+//! Groups have the names of the rows of benches/peers, benches in them are numbers of threads, and both do the same: items
+//! of 16 random and 100 other bytes, each with a lifetime that does not end meanwhile. `reclaim` has no row.
 //!
 //! The folder of the databases is the system's temporary one; `TMPDIR` chooses another disk.
 
-// clippy.toml keeps the library from reading clocks; what measures it has to.
+// clippy.toml keeps the library from reading clocks and touching files; what measures it has to.
 #![allow(clippy::disallowed_methods)]
 
+use std::cell::LazyCell;
+use std::fs;
 use std::hint::black_box;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, Bencher, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{
+    BatchSize, Bencher, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group,
+    criterion_main,
+};
 use ebbtide::{Batch, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
+use tempfile::TempDir;
 
 /// Items in the databases that are read: more than the processor's caches hold.
 const ITEMS: u64 = 1_000_000;
-const VALUE: [u8; 100] = [b'v'; 100];
+/// Items in the log that a database is opened with: half of a memtable.
+const LEFT: u64 = 239_000;
+/// Items from here on are not there.
+const ABSENT: u64 = ITEMS + LEFT;
+/// Runs that overlap.
+const RUNS: u64 = 8;
+/// Items of a scan.
+const SCANNED: usize = 100;
 /// Items that expire together.
 const EXPIRING: u64 = 200_000;
 
+const VALUE: [u8; 100] = [b'v'; 100];
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Longer than anything goes on here.
+const LIFE: Ttl = Ttl::After(Duration::from_secs(30 * 24 * 3_600));
+
+/// The n-th of a fixed sequence of well-mixed numbers (SplitMix64).
+fn mixed(n: u64) -> u64 {
+    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// 16 bytes without order, a different key for every number.
 fn key(number: u64) -> [u8; 16] {
-    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut key = [0; 16];
-    key[..8].copy_from_slice(&mixed.to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
+    key[..8].copy_from_slice(&mixed(2 * number).to_be_bytes());
+    key[8..].copy_from_slice(&mixed(2 * number + 1).to_be_bytes());
     key
 }
 
-/// A number below `bound` from the next of a sequence without pattern.
-fn random(state: &mut u64, bound: u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    ((*state >> 32) * bound) >> 32
+/// The numbers of items that one thread asks for, or puts.
+struct Draws(u64);
+
+impl Draws {
+    /// Others than any before.
+    fn new() -> Draws {
+        static STREAMS: AtomicU64 = AtomicU64::new(1);
+        Draws(STREAMS.fetch_add(1, Ordering::Relaxed) << 32)
+    }
+
+    fn next(&mut self, bound: u64) -> u64 {
+        self.0 += 1;
+        mixed(self.0) % bound
+    }
+
+    /// Each item as likely.
+    fn uniform(&mut self) -> u64 {
+        self.next(ITEMS)
+    }
+
+    /// A few items most of the time, and these lie anywhere: by Zipf's law with the exponent 0.99.
+    fn zipfian(&mut self) -> u64 {
+        /// Drawn beforehand, because drawing one takes as long as a get.
+        static DRAWN: LazyLock<Vec<u64>> = LazyLock::new(|| {
+            let mut sums = vec![0.0];
+            for rank in 1..=ITEMS {
+                sums.push(sums[rank as usize - 1] + (rank as f64).powf(-0.99));
+            }
+            let draw = |n| {
+                let at = mixed(n) as f64 / 2f64.powi(64) * sums[ITEMS as usize];
+                let rank = sums.partition_point(|sum| *sum <= at);
+                mixed(rank as u64) % ITEMS
+            };
+            (0..1 << 20).map(draw).collect()
+        });
+        DRAWN[self.next(DRAWN.len() as u64) as usize]
+    }
 }
 
 struct World {
     db: Database,
     items: Container,
-    _folder: tempfile::TempDir,
+    folder: TempDir,
 }
 
 impl World {
-    fn new(options: Options) -> World {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let db = options.open(folder.path()).expect("a new database");
-        let items = db.container("items").expect("a new container");
-        World {
-            db,
-            items,
-            _folder: folder,
-        }
+    fn new(options: &Options) -> World {
+        World::open(options, temporary_folder())
     }
 
-    /// With `count` items, in runs, merged.
-    fn filled(options: Options, count: u64, ttl: Ttl) -> World {
-        let world = World::new(options);
-        let mut batch = Batch::new();
-        for number in 0..count {
-            batch.put_with_ttl(&world.items, key(number), VALUE, ttl);
-            if batch.len() == 1_000 || number + 1 == count {
-                world.db.write(&batch).expect("written");
-                batch.clear();
-            }
+    fn open(options: &Options, folder: TempDir) -> World {
+        let db = options.open(folder.path()).expect("a database");
+        let items = db.container("items").expect("a container");
+        if items.default_ttl() == DefaultTtl::Off {
+            let set = items.set_default_ttl(DefaultTtl::NoDefault);
+            set.expect("from now on lifetimes count");
         }
-        world.db.flush().expect("flushed");
+        World { db, items, folder }
+    }
+
+    /// With all items, as a compaction leaves them.
+    fn settled() -> World {
+        let world = World::new(&Options::new());
+        world.put_all(0..ITEMS);
         world.db.compact().expect("merged");
         world
     }
+
+    /// With all items, in runs of a like size, each over all keys, that stay as they are.
+    fn in_runs() -> World {
+        let world = World::new(&Options::new().background_floor(1).background_rate(1));
+        for run in 0..RUNS {
+            world.put_all(ITEMS * run / RUNS..ITEMS * (run + 1) / RUNS);
+            world.db.flush().expect("flushed");
+        }
+        world.scan_all();
+        world
+    }
+
+    /// Another database that holds the same, all of it read once.
+    fn copy(&self, options: &Options) -> World {
+        let folder = temporary_folder();
+        self.db.checkpoint(folder.path()).expect("copied");
+        let copy = World::open(options, folder);
+        copy.scan_all();
+        copy
+    }
+
+    fn put(&self, number: u64) {
+        let put = self.items.put_with_ttl(key(number), VALUE, LIFE);
+        put.expect("written");
+    }
+
+    fn put_all(&self, numbers: Range<u64>) {
+        numbers.for_each(|number| self.put(number));
+    }
+
+    fn get(&self, number: u64) {
+        let value = self.items.get(key(number)).expect("read");
+        assert_eq!(value.is_some(), number < ABSENT);
+    }
+
+    fn scan(&self, from: u64) {
+        for item in self.items.range(key(from)..).take(SCANNED) {
+            black_box(item.expect("read").value().len());
+        }
+    }
+
+    fn scan_all(&self) {
+        let items = self.items.iter().map(|item| item.expect("read"));
+        assert_eq!(items.map(black_box).count() as u64, ITEMS);
+    }
 }
 
-fn put(c: &mut Criterion) {
-    let world = World::new(Options::new());
-    let mut number = 0;
-    let mut group = c.benchmark_group("put");
-    group.throughput(Throughput::Elements(1));
-    group.bench_function("buffered", |b| {
-        b.iter(|| {
-            number += 1;
-            world
-                .items
-                .put_with_ttl(key(number), VALUE, Ttl::After(Duration::from_secs(3_600)))
-        });
-    });
-    group.finish();
+fn temporary_folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
 }
 
-fn get(c: &mut Criterion) {
-    let world = World::filled(Options::new(), ITEMS, Ttl::Inherit);
-    let mut state = 1;
-    let mut group = c.benchmark_group("get");
-    group.throughput(Throughput::Elements(1));
-    let mut bench = |name: &str, from: u64| {
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                world
-                    .items
-                    .get(key(from + random(&mut state, ITEMS)))
-                    .expect("read")
-            });
-        });
-    };
-    bench("hit", 0);
-    bench("miss", ITEMS);
-    group.finish();
-
-    let mut group = c.benchmark_group("scan");
-    group.throughput(Throughput::Elements(100));
-    group.bench_function("100 items from anywhere", |b| {
-        b.iter(|| {
-            let from = key(random(&mut state, ITEMS));
-            world
-                .items
-                .range(from..)
-                .take(100)
-                .map(|item| item.expect("read").value().len())
-                .sum::<usize>()
-        });
-    });
-    group.throughput(Throughput::Elements(ITEMS));
-    group.sample_size(10);
-    group.bench_function("all items", |b| {
-        b.iter(|| black_box(world.items.iter().count()))
-    });
-    group.finish();
+/// What a process would leave that was killed now: tables are shared, all else is copied.
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            fs::create_dir(&to)?;
+            copy_files(&from, &to)?;
+        } else if from.extension().is_some_and(|kind| kind == "table") {
+            fs::hard_link(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
-/// Writers that wait for the disk share its syncs.
-fn sync(c: &mut Criterion) {
-    let mut group = c.benchmark_group("put, synced");
+/// Measures an operation that so many threads do at once, as often as asked by all of them together.
+fn by_many(b: &mut Bencher<'_>, threads: u64, operation: impl Fn(&mut Draws) + Sync) {
+    b.iter_custom(|count| {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            for thread in 0..threads {
+                let (operation, share) = (&operation, (count + thread) / threads);
+                scope.spawn(move || {
+                    let mut draws = Draws::new();
+                    (0..share).for_each(|_| operation(&mut draws));
+                });
+            }
+        });
+        begun.elapsed()
+    });
+}
+
+/// A row of the operation on a database, which is made when the first of its benches begins.
+fn row(
+    c: &mut Criterion,
+    name: &str,
+    threads: &[u64],
+    world: impl FnOnce() -> World,
+    operation: impl Fn(&World, &mut Draws) + Sync,
+) {
+    let world = LazyCell::new(world);
+    let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(1));
-    for writers in [1, 4, 16] {
-        let world = World::new(Options::new().durability(Durability::Sync));
-        let number = AtomicU64::new(0);
-        group.bench_function(format!("{writers} at a time"), |b| {
-            b.iter_custom(|count| put_by_many(&world.items, &number, writers, count));
+    for threads in threads {
+        group.bench_function(threads.to_string(), |b| {
+            let world: &World = &world;
+            by_many(b, *threads, |draws| operation(world, draws));
         });
     }
-    group.finish();
 }
 
-/// The time that `writers` threads take for `count` puts together.
-fn put_by_many(items: &Container, number: &AtomicU64, writers: u64, count: u64) -> Duration {
-    let end = number.load(Ordering::Relaxed) + count;
-    let begun = std::time::Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..writers {
-            scope.spawn(|| {
-                loop {
-                    let next = number.fetch_add(1, Ordering::Relaxed);
-                    if next >= end {
-                        break;
-                    }
-                    items.put(key(next), VALUE).expect("written");
-                }
-            });
-        }
+/// A group of benches that are long, so that a few samples of one iteration have to do.
+fn long<'a>(c: &'a mut Criterion, name: &str, elements: u64) -> BenchmarkGroup<'a, WallTime> {
+    let mut group = c.benchmark_group(name);
+    group
+        .sample_size(10)
+        .sampling_mode(SamplingMode::Flat)
+        .throughput(Throughput::Elements(elements));
+    group
+}
+
+fn rows(c: &mut Criterion) {
+    let usual = &Options::new();
+    let settled = LazyCell::new(World::settled);
+    let copy = || settled.copy(usual);
+
+    long(c, "fill", ITEMS).bench_function("1", |b| {
+        b.iter_batched(
+            || World::new(usual),
+            |world| {
+                world.put_all(0..ITEMS);
+                world
+            },
+            BatchSize::PerIteration,
+        );
     });
-    number.store(end, Ordering::Relaxed);
-    begun.elapsed()
+    row(c, "get", &[1, 2], copy, |world, draws| {
+        world.get(draws.uniform());
+    });
+    row(c, "get-zipfian", &[1], copy, |world, draws| {
+        world.get(draws.zipfian());
+    });
+    row(c, "get-absent", &[1], copy, |world, draws| {
+        world.get(ABSENT + draws.uniform());
+    });
+    row(c, "scan", &[1], copy, |world, draws| {
+        world.scan(draws.uniform());
+    });
+    row(c, "scan-runs", &[1], World::in_runs, |world, draws| {
+        world.scan(draws.uniform());
+    });
+    {
+        let world = LazyCell::new(copy);
+        long(c, "scan-all", ITEMS).bench_function("1", |b| {
+            let world: &World = &world;
+            b.iter(|| world.scan_all());
+        });
+    }
+    row(c, "overwrite", &[1], copy, |world, draws| {
+        world.put(draws.uniform());
+    });
+    for (name, puts) in [("half", 50), ("most", 5)] {
+        row(c, name, &[2], copy, |world, draws| {
+            match draws.next(100) < puts {
+                true => world.put(draws.zipfian()),
+                false => world.get(draws.zipfian()),
+            }
+        });
+    }
+    let synced = || settled.copy(&Options::new().durability(Durability::Sync));
+    row(c, "synced", &[1, 4, 16], synced, |world, draws| {
+        world.put(draws.uniform());
+    });
+    reopen(c, &copy);
+}
+
+/// Opening after a kill, until the first get is answered.
+fn reopen(c: &mut Criterion, copy: &dyn Fn() -> World) {
+    let killed = LazyCell::new(|| {
+        let world = copy();
+        world.put_all(ITEMS..ABSENT);
+        // Nothing happens in its folder any more.
+        world.db.sync().expect("synced");
+        world
+    });
+    let leave = || {
+        let folder = temporary_folder();
+        copy_files(killed.folder.path(), folder.path()).expect("copied");
+        folder
+    };
+    long(c, "reopen", LEFT).bench_function("1", |b| {
+        b.iter_batched(
+            leave,
+            |folder| {
+                let world = World::open(&Options::new(), folder);
+                world.get(ITEMS);
+                world
+            },
+            BatchSize::PerIteration,
+        );
+    });
 }
 
 /// What it takes to give expired bytes back: whole runs, and those that lie between bytes that live on.
 fn reclaim(c: &mut Criterion) {
-    let mut group = c.benchmark_group("reclaim");
-    group.throughput(Throughput::Elements(EXPIRING));
-    group.sample_size(10);
-    let hour = Duration::from_secs(3_600);
     let expired = |mixed: bool| {
         let clock = ManualClock::new(1_800_000_000_000);
         let options = Options::new()
             .clock(clock.clone())
             .background_rate(u64::MAX);
-        let world = World::new(options);
-        world
-            .items
-            .set_default_ttl(DefaultTtl::NoDefault)
-            .expect("set");
+        let world = World::new(&options);
         let mut batch = Batch::new();
         for number in 0..EXPIRING {
-            let ttl = if mixed && number % 2 == 0 {
-                hour * 4
-            } else {
-                hour
-            };
-            batch.put_with_ttl(&world.items, key(number), VALUE, Ttl::After(ttl));
+            let lives_on = mixed && number % 2 == 0;
+            let ttl = Ttl::After(if lives_on { HOUR * 4 } else { HOUR });
+            batch.put_with_ttl(&world.items, key(number), VALUE, ttl);
         }
         world.db.write(&batch).expect("written");
         world.db.flush().expect("flushed");
-        clock.advance(hour);
+        clock.advance(HOUR);
         world
     };
     let compact = |b: &mut Bencher<'_>, mixed: bool| {
@@ -202,9 +355,9 @@ fn reclaim(c: &mut Criterion) {
             BatchSize::PerIteration,
         );
     };
+    let mut group = long(c, "reclaim", EXPIRING);
     group.bench_function("all expired", |b| compact(b, false));
     group.bench_function("half expired", |b| compact(b, true));
-    group.finish();
 }
 
 fn settings() -> Criterion {
@@ -216,6 +369,6 @@ fn settings() -> Criterion {
 criterion_group! {
     name = benches;
     config = settings();
-    targets = put, get, sync, reclaim
+    targets = rows, reclaim
 }
 criterion_main!(benches);

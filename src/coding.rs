@@ -101,8 +101,30 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint.
-    #[inline]
+    #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
+        if let Some(word) = self.bytes[self.at..].first_chunk() {
+            let word = u64::from_le_bytes(*word);
+            if word & 0x80 == 0 {
+                self.at += 1;
+                return Ok(word & 0x7f);
+            }
+            let ends = !word & 0x8080_8080_8080_8080;
+            // Eight bytes at once, when it ends in these as it should.
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                let bytes = word & (u64::MAX >> (64 - bits));
+                if bits == 8 || bytes >> (bits - 8) != 0 {
+                    self.at += bits as usize / 8;
+                    return Ok(close_up(bytes));
+                }
+            }
+        }
+        self.varint_by_bytes()
+    }
+
+    #[cold]
+    fn varint_by_bytes(&mut self) -> Result<u64, Malformed> {
         let start = self.at;
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -146,6 +168,15 @@ impl<'a> Reader<'a> {
         }
         Ok(value)
     }
+}
+
+/// The lower seven bits of each byte, without the gaps between them.
+#[inline]
+fn close_up(bytes: u64) -> u64 {
+    let sevens = bytes & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = (sevens & 0x007f_007f_007f_007f) | (sevens & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    (fours & 0x0fff_ffff) | (fours >> 32) << 28
 }
 
 /// Appends a varint.
@@ -207,6 +238,11 @@ mod tests {
             127,
             128,
             300,
+            1 << 27,
+            1 << 28,
+            0x00fe_dcba_9876_5432,
+            (1 << 56) - 1,
+            1 << 56,
             u64::from(u32::MAX),
             u64::MAX - 1,
             u64::MAX,
@@ -215,9 +251,18 @@ mod tests {
             put_varint(&mut out, value);
             assert_eq!(Reader::new(&out).varint(), Ok(value));
             assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
+            for behind in [0, 0x7f, 0x80, 0xff] {
+                let padded = [&out[..], &[behind; 8]].concat();
+                let mut reader = Reader::new(&padded);
+                assert_eq!((reader.varint(), reader.offset()), (Ok(value), out.len()));
+            }
         }
         for bad in [&[0x80, 0x00][..], &[0xff; 10], &[0x80; 11]] {
-            assert_eq!(Reader::new(bad).varint().unwrap_err().what, "not a varint");
+            for bad in [bad.to_vec(), [bad, &[1; 8]].concat()] {
+                let mut reader = Reader::new(&bad);
+                assert_eq!(reader.varint().unwrap_err().what, "not a varint");
+                assert_eq!(reader.offset(), 0);
+            }
         }
     }
 

@@ -1,145 +1,17 @@
 //! Containers, the items in them, batches and snapshots, as users meet them.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::ops::{Bound, Deref, RangeBounds};
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use bytes::Bytes;
 
 use crate::batch::{KeyRange, Op, WriteTtl};
 use crate::counters::ContainerStats;
-use crate::engine::{ContainerState, Engine, Found, Reader, Scan, SnapshotPin, Verdict, Writes};
+use crate::engine::{ContainerState, Engine, Reader, Scan, SnapshotPin, Verdict, Writes};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, ttl_millis};
-use crate::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, DefaultTtl, ItemTtl, Timestamp, Ttl};
-
-/// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
-/// file stays readable as long as the value is held.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Value(Bytes);
-
-impl Value {
-    /// The bytes as [`bytes::Bytes`], without a copy.
-    pub fn into_bytes(self) -> Bytes {
-        self.0
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Borrow<[u8]> for Value {
-    fn borrow(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl From<Value> for Vec<u8> {
-    fn from(value: Value) -> Self {
-        value.0.into()
-    }
-}
-
-impl From<Value> for Bytes {
-    fn from(value: Value) -> Self {
-        value.0
-    }
-}
-
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
-where
-    T: NotValue,
-{
-    fn eq(&self, other: &T) -> bool {
-        *self.0 == *other.as_ref()
-    }
-}
-
-/// What a [`Value`] can be compared with, besides another one.
-#[doc(hidden)]
-pub trait NotValue {}
-impl NotValue for [u8] {}
-impl NotValue for str {}
-impl NotValue for Vec<u8> {}
-impl NotValue for String {}
-impl NotValue for Bytes {}
-impl<const N: usize> NotValue for [u8; N] {}
-impl<T: NotValue + ?Sized> NotValue for &T {}
-
-/// An item as it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    key: Bytes,
-    value: Value,
-    header: Header,
-    expires_at: Timestamp,
-}
-
-impl Item {
-    pub(crate) fn new(found: Found) -> Self {
-        let Found {
-            key,
-            value,
-            header,
-            expires_at,
-        } = found;
-        Item {
-            key,
-            value: Value(value),
-            header,
-            expires_at,
-        }
-    }
-
-    /// 1 to 65 535 bytes.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// Up to 64 MiB.
-    pub fn value(&self) -> &Value {
-        &self.value
-    }
-
-    /// When the item was last written, to the millisecond.
-    pub fn written_at(&self) -> SystemTime {
-        self.header.written_at.to_system_time()
-    }
-
-    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
-    pub fn ttl(&self) -> Ttl {
-        self.header.ttl.to_public()
-    }
-
-    /// When the item expires under the settings in force when it was read; `None` for never.
-    pub fn expires_at(&self) -> Option<SystemTime> {
-        (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
-    }
-
-    pub(crate) fn stored_ttl(&self) -> ItemTtl {
-        self.header.ttl
-    }
-}
+use crate::item::{Item, Value};
+use crate::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::types::{ContainerId, DefaultTtl, Timestamp, Ttl};
 
 /// What [`Container::update`] does with the item it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +134,7 @@ impl Container {
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
+            Some(item) => Verdict::Put(item.value().to_vec(), item.header().ttl.into()),
             None => Verdict::Keep,
         })
     }
@@ -300,9 +172,8 @@ impl Container {
     ) -> Result<bool> {
         check_key(key)?;
         check_value_len(value_len)?;
-        self.engine.update(&self.state, key, &mut |found| {
-            decide(found.map(Item::new).as_ref())
-        })
+        self.engine
+            .update(&self.state, key, &mut |item| decide(item.as_ref()))
     }
 
     /// Deletes an item, blindly: it is no error when there is none.
@@ -407,12 +278,12 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         check_key(key)?;
-        Ok(self.engine.get(&self.reader, key)?.map(Value))
+        Ok(self.engine.get(&self.reader, key)?.map(Value::from))
     }
 
     fn item(&self, key: &[u8]) -> Result<Option<Item>> {
         check_key(key)?;
-        Ok(self.engine.item(&self.reader, key)?.map(Item::new))
+        self.engine.item(&self.reader, key)
     }
 
     fn contains(&self, key: &[u8]) -> Result<bool> {
@@ -433,18 +304,19 @@ pub struct Iter {
 }
 
 impl Iter {
+    #[inline]
     fn step(
         &mut self,
-        step: impl FnOnce(&mut Scan) -> Result<Option<Found>>,
+        step: impl FnOnce(&mut Scan) -> Option<Result<Item>>,
     ) -> Option<Result<Item>> {
-        let found = match self.scan.as_mut()? {
+        let item = match self.scan.as_mut()? {
             Ok(scan) => step(scan),
-            Err(error) => Err(error.clone()),
+            Err(error) => Some(Err(error.clone())),
         };
-        if !matches!(found, Ok(Some(_))) {
+        if !matches!(item, Some(Ok(_))) {
             self.scan = None;
         }
-        Some(found.transpose()?.map(Item::new))
+        item
     }
 }
 

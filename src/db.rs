@@ -99,8 +99,8 @@ impl Database {
         self.engine().flush()
     }
 
-    /// Reclaims and merges until nothing is left that could be gained by it. Purging that waits after an open with a
-    /// clock that leads begins.
+    /// Reclaims and merges until nothing is left that could be gained by it: of what ends at about the same time, one run
+    /// is left. Purging that waits after an open with a clock that leads begins.
     pub fn compact(&self) -> Result<()> {
         self.engine().compact()
     }

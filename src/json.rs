@@ -30,8 +30,9 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::container::{Item, check_item};
+use crate::container::check_item;
 use crate::error::{Error, Result};
+use crate::item::Item;
 use crate::types::{DefaultTtl, Ttl};
 
 /// The member that holds the key in an exported line.

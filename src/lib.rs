@@ -42,6 +42,7 @@ mod hash;
 mod counters;
 // rules: pure functions; `now` is always an argument
 mod record;
+mod item;
 mod expiry;
 mod batch;
 mod cover;
@@ -71,13 +72,14 @@ pub mod internals;
 #[cfg(all(test, loom))]
 mod models;
 
-pub use container::{Batch, Container, Item, Iter, Snapshot, Update, Value, View};
+pub use container::{Batch, Container, Iter, Snapshot, Update, View};
 pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use db::Database;
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use error::{Error, Result};
 pub use inspect::{repair, verify};
+pub use item::{Item, Value};
 pub use options::{ContainerOptions, Durability, Options, Stall};
 pub use types::{Compression, DefaultTtl, Reads, Ttl};
 

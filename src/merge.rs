@@ -12,7 +12,8 @@ use bytes::Bytes;
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
-use crate::record::Head;
+use crate::item::Pair;
+use crate::record::{Head, key_head};
 use crate::types::Seq;
 
 /// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
@@ -79,6 +80,8 @@ pub enum Position<'a> {
 pub trait Cursor {
     /// What stands here.
     fn position(&self) -> Position<'_>;
+    /// A record stands here: [`Cursor::position`] without the rest.
+    fn is_on_record(&self) -> bool;
     /// Goes to the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
     /// range is.
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
@@ -89,8 +92,8 @@ pub trait Cursor {
     /// Reads the ghost on which it stands and goes to the first position in it, in the direction of `to`, that `to`
     /// admits (a table's ghost may turn into a block's), or beyond it when there is none.
     fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
-    /// The key of the record here, keeping its source alive.
-    fn key_bytes(&self) -> Bytes;
+    /// Key and value of the record here, keeping their source alive; read and checked now.
+    fn pair(&self) -> Result<Pair>;
     /// The value of the record here, keeping its source alive; read and checked now.
     fn value_bytes(&self) -> Result<Bytes>;
     /// The value of the record here, where it lies; read and checked now.
@@ -108,10 +111,19 @@ pub struct Merge<C> {
     cursors: Vec<C>,
     /// What is deleted by range, for the one who walks with a judge.
     cover: Arc<Cover>,
-    /// Indices into `cursors`, those at their end left out.
-    order: Vec<usize>,
+    /// Those at their end left out.
+    order: Vec<Turn>,
     forward: bool,
     ghosts: usize,
+}
+
+/// A cursor's place in the order.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Of the key at which it stands: mostly enough to know which comes first.
+    head: u64,
+    /// Index into the cursors.
+    at: usize,
 }
 
 impl<C: Cursor> Merge<C> {
@@ -130,27 +142,30 @@ impl<C: Cursor> Merge<C> {
         for cursor in &mut cursors {
             cursor.seek(to, judge)?;
         }
-        let live = |at: &usize| cursors[*at].position() != Position::End;
-        let order: Vec<usize> = (0..cursors.len()).filter(live).collect();
         let mut merge = Merge {
             cursors,
             cover,
-            order,
+            order: vec![],
             forward: to.is_forward(),
             ghosts: 0,
         };
-        let mut order = std::mem::take(&mut merge.order);
-        order.sort_by(|a, b| merge.compare(*a, *b));
+        let live = |at: &usize| merge.cursors[*at].position() != Position::End;
+        let mut order: Vec<Turn> = (0..merge.cursors.len())
+            .filter(live)
+            .map(|at| merge.turn(at))
+            .collect();
+        order.sort_by(|a, b| merge.compare(a, b));
         merge.order = order;
-        merge.ghosts = merge.order.iter().filter(|at| merge.is_ghost(**at)).count();
+        let is_ghost = |turn: &&Turn| merge.is_ghost(turn.at);
+        merge.ghosts = merge.order.iter().filter(is_ghost).count();
         merge.settle(judge)?;
         Ok(merge)
     }
 
     /// The record in front; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self) -> Option<Head<'_>> {
-        match self.cursors[*self.order.first()?].position() {
+        match self.cursors[self.order.first()?.at].position() {
             Position::Record(head) => Some(head),
             _ => None,
         }
@@ -158,19 +173,31 @@ impl<C: Cursor> Merge<C> {
 
     /// The cursor in front, which stands on [`Merge::head`].
     pub fn front(&self) -> Option<&C> {
-        self.order.first().map(|at| &self.cursors[*at])
+        self.order.first().map(|turn| &self.cursors[turn.at])
     }
 
     /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
-        self.step(judge)?;
+        if let [only] = self.order[..]
+            && self.forward
+        {
+            let cursor = &mut self.cursors[only.at];
+            cursor.advance(judge)?;
+            if cursor.is_on_record() {
+                return Ok(());
+            }
+            self.replace(0, judge);
+        } else {
+            self.step(judge)?;
+        }
         self.settle(judge)
     }
 
     /// Moves the first cursor and puts it back in order.
+    #[inline]
     fn step(&mut self, judge: Option<&Judge>) -> Result<()> {
-        let first = self.order[0];
+        let first = self.order[0].at;
         let was_ghost = self.ghosts > 0 && self.is_ghost(first);
         let cursor = &mut self.cursors[first];
         if self.forward {
@@ -184,8 +211,9 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// The cursor at `place` of the order has moved towards the end: puts it where it belongs.
+    #[inline]
     fn replace(&mut self, place: usize, judge: Option<&Judge>) {
-        let at = self.order[place];
+        let at = self.order[place].at;
         match self.cursors[at].position() {
             Position::End => {
                 self.order.remove(place);
@@ -194,13 +222,24 @@ impl<C: Cursor> Merge<C> {
             Position::Ghost(_) if judge.is_some() => self.ghosts += 1,
             _ => {}
         }
-        let behind = &self.order[place + 1..];
-        let leads = behind
-            .first()
-            .is_none_or(|next| self.compare(at, *next).is_le());
+        // Nobody asks for the head of the only one.
+        let Some(next) = self.order.get(place + 1) else {
+            return;
+        };
+        let turn = self.turn(at);
+        let leads = self.compare(&turn, next).is_le();
+        self.order[place] = turn;
         if !leads {
-            let passed = behind.partition_point(|other| self.compare(at, *other).is_gt());
+            let behind = &self.order[place + 1..];
+            let passed = behind.partition_point(|other| self.compare(&turn, other).is_gt());
             self.order[place..=place + passed].rotate_left(1);
+        }
+    }
+
+    fn turn(&self, at: usize) -> Turn {
+        Turn {
+            head: key_head(self.place(at).0),
+            at,
         }
     }
 
@@ -208,10 +247,10 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn settle(&mut self, judge: Option<&Judge>) -> Result<()> {
         while self.ghosts > 0 {
-            let Some(&first) = self.order.first() else {
+            let Some(first) = self.order.first() else {
                 break;
             };
-            let Position::Record(head) = self.cursors[first].position() else {
+            let Position::Record(head) = self.cursors[first.at].position() else {
                 self.step(judge)?;
                 continue;
             };
@@ -220,7 +259,7 @@ impl<C: Cursor> Merge<C> {
             {
                 break;
             }
-            let hides = |place: &usize| match self.cursors[self.order[*place]].position() {
+            let hides = |place: &usize| match self.cursors[self.order[*place].at].position() {
                 Position::Ghost(ghost) => {
                     ghost.first <= head.key
                         && head.key <= ghost.last
@@ -231,7 +270,7 @@ impl<C: Cursor> Merge<C> {
             let Some(place) = (1..self.order.len()).find(hides) else {
                 break;
             };
-            let (key, other) = (head.key.to_vec(), self.order[place]);
+            let (key, other) = (head.key.to_vec(), self.order[place].at);
             let to = if self.forward {
                 Seek::AtOrAfter(&key)
             } else {
@@ -246,8 +285,8 @@ impl<C: Cursor> Merge<C> {
 
     /// The cursor at `place` has moved in either direction of the order.
     fn reorder(&mut self, place: usize, judge: Option<&Judge>) {
-        let at = self.order.remove(place);
-        self.order.insert(0, at);
+        let turn = self.order.remove(place);
+        self.order.insert(0, turn);
         self.replace(0, judge);
     }
 
@@ -256,7 +295,16 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Which of two cursors comes first in the direction of the walk.
-    fn compare(&self, a: usize, b: usize) -> Ordering {
+    #[inline]
+    fn compare(&self, a: &Turn, b: &Turn) -> Ordering {
+        match a.head.cmp(&b.head) {
+            Ordering::Equal => self.compare_whole(a.at, b.at),
+            heads if self.forward => heads,
+            heads => heads.reverse(),
+        }
+    }
+
+    fn compare_whole(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = (self.place(a), self.place(b));
         let keys = if self.forward {
             a.0.cmp(b.0)

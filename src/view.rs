@@ -3,24 +3,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::cover::Cover;
 use crate::error::Result;
-use crate::expiry::Judge;
+use crate::expiry::{Glance, Judge};
+use crate::item::Item;
 use crate::merge::{Cursor, Merge, Seek};
-use crate::record::Header;
+use crate::record::{Header, key_head};
 use crate::types::Seq;
 
-/// An item that is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visible {
-    /// Its key.
-    pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
-    /// The rest.
-    pub header: Header,
+/// Both keys are equal. Mostly they are not, and their heads tell.
+#[inline]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && key_head(a) == key_head(b) && a == b
 }
 
 /// What a reader sees.
@@ -37,8 +31,8 @@ pub struct Walk<C> {
     merge: Merge<C>,
     horizon: Horizon,
     forward: bool,
-    /// The key that was decided last; what is left of it is passed over.
-    decided: Vec<u8>,
+    /// What stands in front was given out.
+    given: bool,
 }
 
 impl<C: Cursor> Walk<C> {
@@ -49,90 +43,97 @@ impl<C: Cursor> Walk<C> {
             merge,
             horizon,
             forward: to.is_forward(),
-            decided: vec![],
+            given: false,
         })
     }
 
-    /// The next item that is seen at this moment, as far as `admits` allows its key.
-    pub fn next(
+    /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
+    /// was decided last, whether it is seen or not; what is left of that key is passed over.
+    #[inline]
+    pub fn next<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Option<Result<Item>> {
         if self.forward {
-            self.forwards(judge, admits)
+            self.forwards(glance, decided, admits)
         } else {
-            self.backwards(judge, admits)
+            self.backwards(glance, decided, admits)
         }
     }
 
-    fn forwards(
+    // Not inlined: so the item is made where it is wanted, and not carried there.
+    #[inline(never)]
+    fn forwards<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Option<Result<Item>> {
         let max = self.horizon.max;
-        while let Some(head) = self.merge.head() {
-            if head.header.seq > max || head.key == self.decided {
-                self.merge.advance(Some(judge))?;
+        loop {
+            // Not before the next item is wanted: so this one is not carried past the step.
+            if std::mem::replace(&mut self.given, true)
+                && let Err(error) = self.merge.advance(Some(glance.judge()))
+            {
+                return Some(Err(error));
+            }
+            let head = self.merge.head()?;
+            let header = head.header;
+            if header.seq > max || is_same(head.key, decided) {
                 continue;
             }
             if !admits(head.key) {
-                return Ok(None);
+                return None;
             }
-            self.decided.clear();
-            self.decided.extend_from_slice(head.key);
-            let header = head.header;
-            if judge.dead(&header) || header.seq < self.horizon.cover.below(head.key) {
-                self.merge.advance(Some(judge))?;
-                continue;
+            decided.clear();
+            decided.extend_from_slice(head.key);
+            if !glance.dead(&header) && header.seq >= self.horizon.cover.below(head.key) {
+                return Some(self.item(glance, header));
             }
-            let front = self.merge.front().expect("a head has a cursor");
-            let visible = Visible {
-                key: front.key_bytes(),
-                value: front.value_bytes()?,
-                header,
-            };
-            self.merge.advance(Some(judge))?;
-            return Ok(Some(visible));
         }
-        Ok(None)
+    }
+
+    /// What stands in front.
+    #[inline(always)]
+    fn item<F: FnOnce() -> Judge>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
+        let pair = self.merge.front().expect("a head has a cursor").pair()?;
+        Ok(Item::new(pair, header, glance.expires_at(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
-    fn backwards(
+    fn backwards<F: FnOnce() -> Judge>(
         &mut self,
-        judge: &Judge,
+        glance: &mut Glance<'_, F>,
+        decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-    ) -> Result<Option<Visible>> {
+    ) -> Option<Result<Item>> {
         let max = self.horizon.max;
         while let Some(head) = self.merge.head() {
             if !admits(head.key) {
-                return Ok(None);
+                return None;
             }
-            self.decided.clear();
-            self.decided.extend_from_slice(head.key);
+            decided.clear();
+            decided.extend_from_slice(head.key);
             let covered_below = self.horizon.cover.below(head.key);
-            let mut seen = None;
+            let mut item = None;
             while let Some(head) = self.merge.head()
-                && head.key == self.decided
+                && head.key == decided
             {
                 let header = head.header;
                 if header.seq <= max {
-                    let dead = judge.dead(&header) || header.seq < covered_below;
-                    let front = self.merge.front().expect("a head has a cursor");
-                    seen = if dead {
-                        None
-                    } else {
-                        Some((front.key_bytes(), front.value_bytes()?, header))
-                    };
+                    let dead = glance.dead(&header) || header.seq < covered_below;
+                    item = (!dead).then(|| self.item(glance, header));
                 }
-                self.merge.advance(Some(judge))?;
+                if let Err(error) = self.merge.advance(Some(glance.judge())) {
+                    return Some(Err(error));
+                }
             }
-            if let Some((key, value, header)) = seen {
-                return Ok(Some(Visible { key, value, header }));
+            if item.is_some() {
+                return item;
             }
         }
-        Ok(None)
+        None
     }
 }

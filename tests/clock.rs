@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Ttl,
+    Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, Item, ManualClock, Options,
+    Ttl,
 };
 use support::model::{Life, Standard};
 use support::op::{ALL, Op, Span, StepTtl};
@@ -368,4 +369,67 @@ fn a_clock_that_is_wrong_in_the_midst_of_a_job_purges_nothing() {
     }
     assert!(histories > 100, "{histories}");
     println!("FIGURE clock within jobs: {histories} histories, 0 violations");
+}
+
+/// A clock that tells for less what it will not be for ten seconds yet.
+struct Vague(ManualClock);
+
+impl Clock for Vague {
+    fn wall(&self) -> u64 {
+        self.0.wall()
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.uptime()
+    }
+
+    fn wall_at_most(&self) -> Option<u64> {
+        Some(self.0.wall() + 10 * SECOND)
+    }
+}
+
+/// Goal: a clock that is vague makes nothing end sooner or later. Method: items of all lives up to thirty seconds, in
+/// memory and in tables, read in every way at every moment around an end.
+#[test]
+fn a_vague_clock_is_exact_to_the_millisecond() {
+    let time = ManualClock::new(1_767_225_600_000);
+    let db = Options::new()
+        .fs(Arc::new(Sim::new(1)))
+        .clock(Vague(time.clone()))
+        .stepped()
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let lives: Vec<u64> = (0..60).map(|n| 1 + n * SECOND / 2).collect();
+    for (n, life) in lives.iter().enumerate() {
+        let ttl = Ttl::After(Duration::from_millis(*life));
+        c.put_with_ttl([n as u8], "v", ttl).unwrap();
+        if n == lives.len() / 2 {
+            db.flush().unwrap();
+        }
+    }
+    let mut now = 0;
+    for (ending, end) in lives.iter().enumerate() {
+        for moment in [end - 1, *end] {
+            time.advance(Duration::from_millis(moment - now));
+            now = moment;
+            // First of all: nobody has read the clock since.
+            let found = c.get([ending as u8]).unwrap().is_some();
+            assert_eq!(found, now < *end, "{ending} at {now}");
+            let alive: Vec<u8> = (0..lives.len() as u8)
+                .filter(|n| lives[usize::from(*n)] > now)
+                .collect();
+            let key = |item: ebbtide::Result<Item>| item.unwrap().key()[0];
+            let mut backwards: Vec<u8> = c.iter().rev().map(key).collect();
+            backwards.reverse();
+            assert_eq!(c.iter().map(key).collect::<Vec<_>>(), alive, "at {now}");
+            assert_eq!(backwards, alive, "at {now}");
+            for n in 0..lives.len() as u8 {
+                let there = (c.get([n]).unwrap().is_some(), c.contains([n]).unwrap());
+                let expected = alive.contains(&n);
+                assert_eq!(there, (expected, expected), "{n} at {now}");
+            }
+        }
+    }
 }

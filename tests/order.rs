@@ -356,6 +356,11 @@ impl Clock for Meddling {
     fn uptime(&self) -> u64 {
         self.clock.uptime()
     }
+
+    /// So much later that what is read here has ended by then, and the clock itself is asked.
+    fn wall_at_most(&self) -> Option<u64> {
+        Some(self.clock.wall() + 10_000)
+    }
 }
 
 // A read that had the settings first would judge by a default that was off long before the moment it judges.
@@ -373,10 +378,10 @@ fn a_read_takes_the_clock_before_the_settings() {
     c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
         .unwrap();
     c.put("k", "v").unwrap();
+    clock.clock.advance(Duration::from_secs(55));
     *clock.act.lock().unwrap() = Some(Box::new({
         let (c, time) = (c.clone(), clock.clock.clone());
         move || {
-            time.advance(Duration::from_secs(55));
             c.set_default_ttl(DefaultTtl::Off).unwrap();
             time.advance(Duration::from_secs(6));
         }

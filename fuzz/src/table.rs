@@ -247,8 +247,8 @@ fn walk(table: &Arc<Table>, to: Seek<'_>, judge: Option<&Judge>) {
             Position::End => break,
             Position::Record(_) => {
                 let _ = (
-                    cursor.key_bytes(),
-                    cursor.value_bytes(),
+                    cursor.pair().is_ok(),
+                    cursor.value_bytes().is_ok(),
                     cursor.value().is_ok(),
                 );
                 false

@@ -137,7 +137,7 @@ pub fn run<C: Cursor>(
 /// so that a key with a million versions takes no room.
 #[derive(Default)]
 struct Group {
-    key: Bytes,
+    key: Vec<u8>,
     headers: Vec<Header>,
     /// Of the dead, empty: they are buried at most.
     values: Vec<Bytes>,
@@ -152,12 +152,13 @@ impl Group {
     ) -> Result<bool> {
         self.headers.clear();
         self.values.clear();
-        let Some(front) = sources.front() else {
+        let Some(head) = sources.head() else {
             return Ok(false);
         };
-        self.key = front.key_bytes();
+        self.key.clear();
+        self.key.extend_from_slice(head.key);
         while let Some(head) = sources.head()
-            && *head.key == *self.key
+            && head.key == self.key
         {
             let header = head.header;
             if !header.is_tombstone() && job.judge.dead(&header) {
@@ -298,7 +299,7 @@ struct Outside<'a> {
     runs: Vec<(Timestamp, Walked<'a>)>,
     /// Up to this key the runs stand at the tables that may hold it; `None`: for ever.
     until: Option<&'a [u8]>,
-    key: Bytes,
+    key: Vec<u8>,
     hash: Option<u64>,
 }
 
@@ -334,16 +335,17 @@ impl<'a> Outside<'a> {
             job,
             runs,
             until: Some(&[]),
-            key: Bytes::new(),
+            key: vec![],
             hash: None,
         }
     }
 
     /// Keys come in their order, so the runs are walked along with them, and looked at only where a table ends.
-    fn ask_about(&mut self, key: &Bytes) {
-        self.key = key.clone();
+    fn ask_about(&mut self, key: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
         self.hash = None;
-        if self.until.is_some_and(|until| *until < **key) {
+        if self.until.is_some_and(|until| until < key) {
             let ends = self.runs.iter_mut().filter_map(|(_, run)| run.walk_to(key));
             self.until = ends.min();
         }

@@ -25,6 +25,7 @@ use crate::compact::choice::{Choice, Goals, Rewrite, Urgency, Why};
 use crate::compact::estimate::{
     Sample, expired_in_run, expired_in_table, oldest_dead_in_run, oldest_dead_in_table,
 };
+use crate::compact::slot::slot_end;
 use crate::expiry::{Census, Judge};
 use crate::table::Sampled;
 use crate::types::{Seq, TableId, Timestamp};
@@ -514,10 +515,12 @@ pub fn pick_all(facts: &Facts, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
         .filter(|run| run.end == Timestamp::MAX)
         .count();
     let garbage = facts.runs.iter().any(|run| run.census.any_dead(judge));
+    let slot = |run: &RunFacts| slot_end(run.end, judge.now);
     let overlap = facts.runs.iter().enumerate().any(|(at, run)| {
-        facts.runs[at + 1..]
-            .iter()
-            .any(|other| run.overlaps(other) && interleave(run, other))
+        let mut others = facts.runs[at + 1..].iter();
+        others.any(|other| {
+            run.overlaps(other) && (slot(run) == slot(other) || interleave(run, other))
+        })
     });
     let many = facts.runs.len() > goals.max_runs;
     if facts.runs.is_empty()

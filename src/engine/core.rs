@@ -260,10 +260,26 @@ impl Engine {
         self.merge_signal.notify();
     }
 
-    /// The clock, then the settings: one judgement for one operation.
+    /// One judgement for one operation.
     #[inline]
     pub(super) fn judge(&self, state: &ContainerState) -> Judge {
-        let now = self.clock.now();
+        self.judge_at(state, SettledClock::now)
+    }
+
+    /// The same at a moment that is no earlier, for less.
+    #[inline]
+    pub(super) fn judge_later(&self, state: &ContainerState) -> Judge {
+        self.judge_at(state, SettledClock::at_most)
+    }
+
+    /// The clock, then the settings.
+    #[inline]
+    fn judge_at(
+        &self,
+        state: &ContainerState,
+        read: impl FnOnce(&SettledClock) -> Timestamp,
+    ) -> Judge {
+        let now = read(&self.clock);
         Judge {
             settings: state.settings(),
             now,

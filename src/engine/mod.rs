@@ -31,7 +31,7 @@ mod checkpoint;
 mod repair;
 
 pub use core::Engine;
-pub use read::{Found, Reader, Scan};
+pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};
 pub use scrub::VerifyReport;
 pub use state::{ContainerState, SnapshotPin};

@@ -9,15 +9,16 @@ use crate::cover::Cover;
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
-use crate::expiry::Judge;
+use crate::expiry::{Glance, Judge};
 use crate::hash::hash_key;
+use crate::item::{Item, Pair};
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
 use crate::sync::Mutex;
 use crate::table::{self, RunCursor};
-use crate::types::{Seq, Timestamp};
-use crate::view::{Horizon, Visible, Walk};
+use crate::types::Seq;
+use crate::view::{Horizon, Walk};
 
 /// Through what a container is read.
 pub struct Reader<'a> {
@@ -25,18 +26,6 @@ pub struct Reader<'a> {
     pub state: &'a Arc<ContainerState>,
     /// As it was written then; `None` for now.
     pub snapshot: Option<&'a Arc<SnapshotPin>>,
-}
-
-/// An item that was found live.
-pub struct Found {
-    /// Its key.
-    pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
-    /// The rest.
-    pub header: Header,
-    /// Under the settings of now; [`Timestamp::MAX`] for never.
-    pub expires_at: Timestamp,
 }
 
 /// Where the newest version of a key lies.
@@ -113,11 +102,15 @@ impl Engine {
         let max = reader
             .snapshot
             .map_or_else(|| self.published(), |pin| pin.seq);
-        let judge = self.judge(reader.state);
-        match newest(&picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => take(hit, &judge).map(Some),
-            _ => Ok(None),
+        let later = self.judge_later(reader.state);
+        let Some(hit) = newest(&picture, key, max)? else {
+            return Ok(None);
+        };
+        let header = hit.header();
+        if later.dead(&header) && self.judge(reader.state).dead(&header) {
+            return Ok(None);
         }
+        take(hit, &later).map(Some)
     }
 
     /// The value of a live item.
@@ -131,8 +124,8 @@ impl Engine {
     }
 
     /// A live item.
-    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Found>> {
-        self.read(reader, key, |hit, judge| found(hit, key, judge))
+    pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Item>> {
+        self.read(reader, key, |hit, judge| item(hit, key, judge))
     }
 
     /// The newest version of a key, visible already or not, when it is live; for a write that depends on it.
@@ -142,9 +135,9 @@ impl Engine {
         key: &[u8],
         max: Seq,
         judge: &Judge,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Item>> {
         match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => found(hit, key, judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => item(hit, key, judge).map(Some),
             _ => Ok(None),
         }
     }
@@ -162,22 +155,21 @@ impl Engine {
             engine: engine.clone(),
             state: reader.state.clone(),
             pin,
-            range,
+            left: Left {
+                range,
+                front: vec![],
+                back: vec![],
+            },
             walks,
-            passed: Bytes::new(),
+            judge: engine.judge(reader.state),
         })
     }
 }
 
-fn found(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Found> {
+fn item(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Item> {
     let header = hit.header();
-    let expires_at = judge.settings.expires_at(&header);
-    Ok(Found {
-        key: Bytes::copy_from_slice(key),
-        value: hit.value()?,
-        header,
-        expires_at,
-    })
+    let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
+    Ok(Item::new(pair, header, judge.settings.expires_at(&header)))
 }
 
 /// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.
@@ -199,9 +191,14 @@ macro_rules! each {
 }
 
 impl Cursor for Source {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         each!(self, cursor => cursor.position())
+    }
+
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        each!(self, cursor => cursor.is_on_record())
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
@@ -221,8 +218,9 @@ impl Cursor for Source {
         each!(self, cursor => cursor.enter(to, judge))
     }
 
-    fn key_bytes(&self) -> Bytes {
-        each!(self, cursor => cursor.key_bytes())
+    #[inline(always)]
+    fn pair(&self) -> Result<Pair> {
+        each!(self, cursor => cursor.pair())
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
@@ -284,80 +282,106 @@ pub struct Walks {
     back: Option<Walk<Source>>,
 }
 
+/// What is left of a scan's range.
+struct Left {
+    range: KeyRange,
+    /// The last key about which the front decided; empty before the first.
+    front: Vec<u8>,
+    /// The same at the back.
+    back: Vec<u8>,
+}
+
 /// Live items in the order of keys, from both ends. Each is judged when it is reached.
 pub struct Scan {
     engine: Arc<Engine>,
     state: Arc<ContainerState>,
     /// Keeps the versions that it sees, whatever picture they are in.
     pin: Arc<SnapshotPin>,
-    /// What is left of the range, but for what the front has passed.
-    range: KeyRange,
+    left: Left,
     walks: Arc<Mutex<Option<Walks>>>,
-    /// The last key that the front gave out; empty before the first.
-    passed: Bytes,
+    /// Of the moment when the clock was last read.
+    judge: Judge,
 }
 
 impl Scan {
+    #[inline]
     fn step(
         &mut self,
-        step: impl FnOnce(&mut Walks, &KeyRange, &[u8], &Judge) -> Result<Option<Visible>>,
-    ) -> Result<Option<Found>> {
-        self.engine.check_open(&self.state)?;
+        step: impl FnOnce(
+            &mut Walks,
+            &mut Left,
+            &mut Glance<'_, &dyn Fn() -> Judge>,
+        ) -> Option<Result<Item>>,
+    ) -> Option<Result<Item>> {
+        let (engine, state) = (&self.engine, &self.state);
+        if let Err(error) = engine.check_open(state) {
+            return Some(Err(error));
+        }
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(self.state.pin(), self.pin.seq),
+            sight: Sight::new(state.pin(), self.pin.seq),
             front: None,
             back: None,
         });
-        let judge = self.engine.judge(&self.state);
-        let visible = step(walks, &self.range, &self.passed, &judge)?;
-        Ok(visible.map(|Visible { key, value, header }| Found {
-            key,
-            value,
-            header,
-            expires_at: judge.settings.expires_at(&header),
-        }))
+        let later = engine.judge_later(state);
+        let read: &dyn Fn() -> Judge = &|| engine.judge(state);
+        let mut glance = Glance::new(later, &mut self.judge, read);
+        step(walks, &mut self.left, &mut glance)
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Found>> {
-        let found = self.step(|walks, range, passed, judge| {
+    #[inline(never)]
+    pub fn next(&mut self) -> Option<Result<Item>> {
+        self.step(|walks, left, glance| {
             let Walks { sight, front, .. } = walks;
-            let walk = match front {
+            let walk: &mut Walk<_> = match front {
                 Some(walk) => walk,
-                none => {
-                    let from = match passed {
-                        [] => Seek::AtOrAfter(&range.from),
-                        passed => Seek::After(passed),
-                    };
-                    none.insert(sight.walk(range, from, judge)?)
-                }
+                none => match sight.walk(&left.range, left.from(), glance.judge()) {
+                    Ok(walk) => none.insert(walk),
+                    Err(error) => return Some(Err(error)),
+                },
             };
-            walk.next(judge, |key| range.to.as_deref().is_none_or(|to| key < to))
-        })?;
-        if let Some(found) = &found {
-            self.passed = found.key.clone();
-        }
-        Ok(found)
+            let Left { range, front, back } = left;
+            let to = range.to.as_deref();
+            walk.next(glance, front, |key| {
+                to.is_none_or(|to| key < to) && (back.is_empty() || key < &back[..])
+            })
+        })
     }
 
     /// The next item from the back.
-    pub fn next_back(&mut self) -> Result<Option<Found>> {
-        let found = self.step(|walks, range, passed, judge| {
+    pub fn next_back(&mut self) -> Option<Result<Item>> {
+        self.step(|walks, left, glance| {
             let Walks { sight, back, .. } = walks;
-            let walk = match back {
+            let walk: &mut Walk<_> = match back {
                 Some(walk) => walk,
-                none => {
-                    let to = range.to.as_deref().map_or(Seek::Last, Seek::Before);
-                    none.insert(sight.walk(range, to, judge)?)
-                }
+                none => match sight.walk(&left.range, left.to(), glance.judge()) {
+                    Ok(walk) => none.insert(walk),
+                    Err(error) => return Some(Err(error)),
+                },
             };
-            walk.next(judge, |key| key >= range.from.as_slice() && key > passed)
-        })?;
-        if let Some(found) = &found {
-            self.range.to = Some(found.key.to_vec());
+            let Left { range, front, back } = left;
+            walk.next(glance, back, |key| {
+                key >= &range.from[..] && key > &front[..]
+            })
+        })
+    }
+}
+
+impl Left {
+    fn from(&self) -> Seek<'_> {
+        match &self.front[..] {
+            [] => Seek::AtOrAfter(&self.range.from),
+            passed => Seek::After(passed),
         }
-        Ok(found)
+    }
+
+    fn to(&self) -> Seek<'_> {
+        match (&self.back[..], &self.range.to) {
+            ([], None) => Seek::Last,
+            ([], Some(to)) => Seek::Before(to),
+            (passed, _) => Seek::Before(passed),
+        }
     }
 }

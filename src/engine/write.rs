@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::engine::core::{Engine, Turn};
-use crate::engine::read::Found;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{Reading, sleep};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::hash::hash_key;
+use crate::item::Item;
 use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
@@ -168,7 +168,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: &mut dyn FnMut(Option<Found>) -> Verdict,
+        decide: &mut dyn FnMut(Option<Item>) -> Verdict,
     ) -> Result<bool> {
         loop {
             // What it will write is not known yet; most write little.
@@ -178,7 +178,7 @@ impl Engine {
             let picture = state.pin();
             let judge = self.judge(state);
             let found = self.newest_live(&picture, key, latest, &judge)?;
-            let seen = found.as_ref().map(|found| found.header);
+            let seen = found.as_ref().map(Item::header);
             let (value, ttl);
             let op = match decide(found) {
                 Verdict::Keep => {

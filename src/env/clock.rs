@@ -23,6 +23,11 @@ pub trait Clock: Send + Sync {
     fn wall(&self) -> u64;
     /// Milliseconds since some moment in the past; never runs backwards, and counts the time a machine is suspended.
     fn uptime(&self) -> u64;
+    /// As [`Clock::wall`] would read, or later by some seconds, never earlier; for clocks that know this for less. What
+    /// lives longer than that is read without asking for more.
+    fn wall_at_most(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The system's clock: the default.
@@ -41,7 +46,19 @@ impl Clock for SystemClock {
     fn uptime(&self) -> u64 {
         monotonic().as_millis() as u64
     }
+
+    #[cfg(target_os = "linux")]
+    fn wall_at_most(&self) -> Option<u64> {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let millis = time.tv_sec.max(0) as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000;
+        Some(millis + COARSE_LAG)
+    }
 }
+
+/// The coarse clock costs a fifth of the exact one, and was right at the last tick: milliseconds ago, unless the processor
+/// that counts ticks is kept from it, say by the host of a virtual machine.
+#[cfg(target_os = "linux")]
+const COARSE_LAG: u64 = 10_000;
 
 /// Monotonic time, counting suspend where the system can: for measuring waits, never for expiry.
 pub fn monotonic() -> Duration {
@@ -206,6 +223,15 @@ impl SettledClock {
             return Timestamp(wall);
         }
         self.read().now
+    }
+
+    /// No earlier than [`SettledClock::now`] would be, for less.
+    #[inline]
+    pub fn at_most(&self) -> Timestamp {
+        match self.clock.wall_at_most() {
+            Some(wall) => Timestamp(wall.max(self.settled.load(Ordering::Acquire))),
+            None => self.now(),
+        }
     }
 
     /// Both times at once.

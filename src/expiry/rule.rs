@@ -130,7 +130,7 @@ impl Settings {
     }
 
     /// Whether an item is expired, or was at any earlier moment under the settings of then. `header` is that of a put.
-    #[inline]
+    #[inline(always)]
     pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
         match header.ttl {
@@ -180,9 +180,55 @@ pub struct Judge {
 
 impl Judge {
     /// The record shows nothing: a tombstone, or a put that is gone.
-    #[inline]
+    #[inline(always)]
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
+    }
+}
+
+/// Who is dead at one step of a reader. What lives at a `later` moment, which costs little to know, lives now; only for
+/// the rest is the exact clock read, once.
+pub struct Glance<'a, F> {
+    later: Judge,
+    exact: &'a mut Judge,
+    read: Option<F>,
+}
+
+impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
+    /// `exact` is of an earlier moment, and becomes what `read` gives when that is called. `later` is of the settings of
+    /// now, and of no earlier moment.
+    pub fn new(later: Judge, exact: &'a mut Judge, read: F) -> Self {
+        Glance {
+            later,
+            exact,
+            read: Some(read),
+        }
+    }
+
+    /// The record shows nothing now.
+    #[inline]
+    pub fn dead(&mut self, header: &Header) -> bool {
+        self.later.dead(header) && self.dead_by_the_clock(*header)
+    }
+
+    #[cold]
+    fn dead_by_the_clock(&mut self, header: Header) -> bool {
+        if let Some(read) = self.read.take() {
+            *self.exact = read();
+        }
+        self.exact.dead(&header)
+    }
+
+    /// As [`Settings::expires_at`] tells.
+    #[inline]
+    pub fn expires_at(&self, header: &Header) -> Timestamp {
+        self.later.settings.expires_at(header)
+    }
+
+    /// What it calls dead is dead, but for what died since the clock was read.
+    #[inline]
+    pub fn judge(&self) -> &Judge {
+        self.exact
     }
 }
 

@@ -302,13 +302,25 @@ impl<'a> Stored<'a> {
     /// Its key.
     #[inline]
     pub fn key(self) -> &'a [u8] {
-        self.bytes(0, usize::from(self.fixed().key_len))
+        self.bytes(0, self.key_len())
     }
 
     /// Its value.
     #[inline]
     pub fn value(self) -> &'a [u8] {
-        self.bytes(usize::from(self.fixed().key_len), self.value_len())
+        self.bytes(self.key_len(), self.value_len())
+    }
+
+    /// Its key, and behind that its value.
+    #[inline]
+    pub fn piece(self) -> &'a [u8] {
+        self.bytes(0, self.key_len() + self.value_len())
+    }
+
+    /// The length of its key.
+    #[inline]
+    pub fn key_len(self) -> usize {
+        usize::from(self.fixed().key_len)
     }
 
     /// The length of its value.

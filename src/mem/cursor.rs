@@ -11,6 +11,7 @@ use super::tree::{Tree, Window};
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::Judge;
+use crate::item::Pair;
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::types::Seq;
@@ -195,7 +196,7 @@ impl MemCursor {
 }
 
 impl Cursor for MemCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         if let Some(Dead { places, seq_max }) = &self.ghost {
             let key = |place| self.window.stored_at(place).expect(NO_RECORD).key();
@@ -213,6 +214,11 @@ impl Cursor for MemCursor {
                 value_len: stored.value_len(),
             }),
         }
+    }
+
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        self.ghost.is_none() && self.window.place().is_some()
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
@@ -261,8 +267,8 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
-    fn key_bytes(&self) -> Bytes {
-        self.window.key_bytes().expect(NO_RECORD)
+    fn pair(&self) -> Result<Pair> {
+        Ok(self.window.pair().expect(NO_RECORD))
     }
 
     fn value_bytes(&self) -> Result<Bytes> {

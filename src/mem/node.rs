@@ -33,6 +33,7 @@ use std::array;
 use std::cmp::Ordering as Order;
 
 use super::arena::{Link, Slot, Stored, prefetch};
+use crate::record::key_head;
 use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::types::Seq;
@@ -85,17 +86,10 @@ fn tail(key: &[u8], skip: usize) -> &[u8] {
     key.get(skip..).unwrap_or_default()
 }
 
-/// Eight bytes of the key after the first `skip`, so that numbers order as keys do; a short key is filled with zeros.
+/// The head of the key without its first bytes.
 #[inline]
 fn head_of(key: &[u8], skip: usize) -> u64 {
-    let tail = tail(key, skip);
-    match tail.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => tail
-            .iter()
-            .rev()
-            .fold(0, |head, &byte| (head >> 8) | u64::from(byte) << 56),
-    }
+    key_head(tail(key, skip))
 }
 
 /// How many bytes both keys begin with.

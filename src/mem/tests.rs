@@ -8,6 +8,7 @@ use std::thread;
 
 use super::*;
 use crate::cover::Cover;
+use crate::expiry::Glance;
 use crate::expiry::{Census, DefaultMillis, Judge, Settings};
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Kind;
@@ -84,7 +85,8 @@ fn here(cursor: &MemCursor) -> Option<(Vec<u8>, Header, Vec<u8>)> {
         Position::Record(head) => {
             let value = cursor.value().unwrap().to_vec();
             assert_eq!(head.value_len, value.len());
-            assert_eq!(cursor.key_bytes(), head.key);
+            let pair = cursor.pair().unwrap();
+            assert_eq!((pair.key(), &pair.value()[..]), (head.key, &value[..]));
             assert_eq!(cursor.value_bytes().unwrap(), value);
             Some((head.key.to_vec(), head.header, value))
         }
@@ -307,11 +309,11 @@ fn keys_and_values_of_the_largest_size() {
     assert_eq!(get(&memtable, &keys[4], 9).unwrap().1, b"small");
     let mut cursor = memtable.cursor();
     cursor.seek(Seek::AtOrAfter(&keys[3]), None).unwrap();
-    let kept = (cursor.key_bytes(), cursor.value_bytes().unwrap());
+    let (pair, kept) = (cursor.pair().unwrap(), cursor.value_bytes().unwrap());
     assert!(memtable.bytes() > value.len() && memtable.bytes() < value.len() + (2 << 20));
     drop((memtable, cursor));
     assert!(
-        kept.0 == keys[3] && kept.1 == value,
+        pair.key() == keys[3] && *pair.value() == value && kept == value,
         "bytes outlive the memtable"
     );
 }
@@ -585,9 +587,14 @@ fn ghosts_hide_what_they_should() {
                     cover: cover.clone(),
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
-                let mut found = vec![];
-                while let Some(visible) = walk.next(&judge, |_| true).unwrap() {
-                    found.push((visible.key, visible.header));
+                let (mut found, mut decided, mut exact) = (vec![], vec![], judge);
+                let mut next = || {
+                    let mut glance = Glance::new(judge, &mut exact, || judge);
+                    walk.next(&mut glance, &mut decided, |_| true)
+                };
+                while let Some(item) = next() {
+                    let item = item.unwrap();
+                    found.push((item.key().to_vec(), item.header()));
                 }
                 if !to.is_forward() {
                     found.reverse();

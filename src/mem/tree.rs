@@ -35,6 +35,7 @@ use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
 use super::node::{Gap, Node, SLOTS, Torn};
+use crate::item::Pair;
 use crate::record::Header;
 use crate::sync::Backoff;
 use crate::types::Seq;
@@ -474,10 +475,11 @@ impl Window {
         rank.unwrap_or(0)
     }
 
-    /// The key here; nothing nowhere.
-    pub fn key_bytes(&self) -> Option<Bytes> {
-        self.stored()
-            .map(|stored| keep(&self.tree, stored, |stored| stored.key()))
+    /// Key and value here; nothing nowhere.
+    pub fn pair(&self) -> Option<Pair> {
+        let stored = self.stored()?;
+        let piece = keep(&self.tree, stored, |stored| stored.piece());
+        Some(Pair::of_piece(piece, stored.key_len(), stored.key_len()))
     }
 
     /// The value here; nothing nowhere.

@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use crate::coding::{Malformed, Reader, put_varint};
 use crate::expiry::Census;
+use crate::hash::hash_key;
 use crate::record::{Base, Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
 use crate::table::codec::{Codec, Packer};
 use crate::table::format::{LARGE_VALUE_LEN, checksum};
@@ -222,10 +223,23 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Where entry `index` starts and ends.
+    #[inline(always)]
+    fn span(&self, index: usize) -> (usize, usize) {
+        let at = self.layout.offsets_at + 2 * index;
+        match self.bytes.get(at..at + 4) {
+            Some(&[a, b, c, d]) if !self.layout.wide && index + 1 < self.layout.count => {
+                let word = |low, high| usize::from(u16::from_le_bytes([low, high]));
+                (word(a, b), word(c, d))
+            }
+            _ => (self.offset(index), self.offset(index + 1)),
+        }
+    }
+
     /// Where in the body entry `index` starts, and its bytes.
     #[inline(always)]
     fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
-        let (start, end) = (self.offset(index), self.offset(index + 1));
+        let (start, end) = self.span(index);
         match self.bytes.get(start..end) {
             Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
             _ => Err(Malformed {
@@ -305,14 +319,23 @@ impl<'a> Block<'a> {
         key: &[u8],
         max: Seq,
     ) -> Result<Option<(usize, Entry)>, Malformed> {
+        let Some(index) = self.newest(hash, key)? else {
+            return Ok(None);
+        };
+        let entry = self.entry(index)?;
+        match entry.header.seq <= max {
+            true => Ok(Some((index, entry))),
+            false => self.find_older(index + 1, key, max),
+        }
+    }
+
+    /// Which entry is the newest version of `key`. `hash` is the key's.
+    #[inline]
+    fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
             if self.key(index)? == key {
-                let entry = self.entry(index)?;
-                return match entry.header.seq <= max {
-                    true => Ok(Some((index, entry))),
-                    false => self.find_older(index + 1, key, max),
-                };
+                return Ok(Some(index));
             }
             from = index + 1;
         }
@@ -338,7 +361,11 @@ impl<'a> Block<'a> {
 
     /// How many entries have a key below `key`.
     pub fn below(&self, key: &[u8]) -> Result<usize, Malformed> {
-        self.partition_point(0, |index| Ok(self.key(index)? < key))
+        // Mostly the key is there, and its hash leads to it past all others.
+        match self.newest(hash_key(key), key)? {
+            Some(index) => Ok(index),
+            None => self.partition_point(0, |index| Ok(self.key(index)? < key)),
+        }
     }
 
     /// How many entries have a key at or below `key`.

@@ -14,11 +14,12 @@ use crate::coding::Malformed;
 use crate::cover::Cover;
 use crate::error::Result;
 use crate::expiry::{Census, Judge};
+use crate::item::Pair;
 use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
-use crate::table::reader::{Body, Keep, Table};
+use crate::table::reader::{Keep, Table};
 use crate::types::Seq;
 
 impl Table {
@@ -57,7 +58,7 @@ enum State {
 /// The block that a cursor holds.
 struct Loaded {
     number: usize,
-    body: Body,
+    body: Bytes,
     layout: Layout,
 }
 
@@ -107,8 +108,9 @@ impl TableCursor {
         })
     }
 
-    fn body(&self) -> &[u8] {
-        self.table.bytes_of(&self.loaded().body)
+    #[inline]
+    fn body(&self) -> &Bytes {
+        &self.loaded().body
     }
 
     fn block(&self) -> Block<'_> {
@@ -152,7 +154,7 @@ impl TableCursor {
             return Ok(());
         }
         let body = self.table.body(number, keep)?;
-        let layout = Layout::of(self.table.bytes_of(&body)).map_err(|bad| self.fault(bad))?;
+        let layout = Layout::of(&body).map_err(|bad| self.fault(bad))?;
         self.loaded = Some(Loaded {
             number,
             body,
@@ -374,7 +376,7 @@ fn is_dead<'a>(
 }
 
 impl Cursor for TableCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         match &self.state {
             State::End => Position::End,
@@ -390,6 +392,11 @@ impl Cursor for TableCursor {
                 *seq_max,
             ),
         }
+    }
+
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        matches!(self.state, State::Record(_))
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
@@ -449,13 +456,21 @@ impl Cursor for TableCursor {
         }
     }
 
-    fn key_bytes(&self) -> Bytes {
-        self.table.share(&self.loaded().body, self.entry().key())
+    #[inline(always)]
+    fn pair(&self) -> Result<Pair> {
+        let (body, key) = (self.body(), self.entry().key());
+        match self.entry().value() {
+            Some(value) => {
+                let piece = body.slice(key.start..value.end);
+                Ok(Pair::of_piece(piece, key.len(), value.start - key.start))
+            }
+            None => Ok(Pair::new(body.slice(key), self.value_bytes()?)),
+        }
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
         match (self.entry().value(), self.large.get()) {
-            (Some(range), _) => Ok(self.table.share(&self.loaded().body, range)),
+            (Some(range), _) => Ok(self.body().slice(range)),
             (None, Some(value)) => Ok(value.clone()),
             (None, None) => self
                 .table
@@ -599,7 +614,7 @@ impl RunCursor {
 }
 
 impl Cursor for RunCursor {
-    #[inline]
+    #[inline(always)]
     fn position(&self) -> Position<'_> {
         match self.state {
             RunState::End => Position::End,
@@ -613,6 +628,11 @@ impl Cursor for RunCursor {
                 })
             }
         }
+    }
+
+    #[inline(always)]
+    fn is_on_record(&self) -> bool {
+        self.state == RunState::Inside && self.inner().is_on_record()
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
@@ -645,9 +665,10 @@ impl Cursor for RunCursor {
         }
     }
 
-    fn key_bytes(&self) -> Bytes {
-        assert_eq!(self.state, RunState::Inside, "a record has a key");
-        self.inner().key_bytes()
+    #[inline(always)]
+    fn pair(&self) -> Result<Pair> {
+        assert_eq!(self.state, RunState::Inside, "a record has key and value");
+        self.inner().pair()
     }
 
     fn value_bytes(&self) -> Result<Bytes> {

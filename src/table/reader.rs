@@ -51,13 +51,6 @@ pub struct Table {
     checked: Box<[AtomicU64]>,
 }
 
-/// A body in hand: bytes that hold it, and where.
-pub(super) struct Body {
-    /// Of a block that is packed or not in a map; `None`: the map.
-    own: Option<Bytes>,
-    range: Range<usize>,
-}
-
 /// What becomes of a block that was not in the cache, where it would be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
@@ -327,14 +320,11 @@ impl Table {
     }
 
     /// The body of block `number`, checked.
-    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Body> {
+    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Bytes> {
         let place = self.place(number)?;
         match self.raw_body(number, &place)? {
-            Some((_, range)) => Ok(Body { own: None, range }),
-            None => self.own_body(number, &place, keep).map(|body| Body {
-                range: 0..body.len(),
-                own: Some(body),
-            }),
+            Some((map, range)) => Ok(map.slice(range)),
+            None => self.own_body(number, &place, keep),
         }
     }
 
@@ -348,10 +338,11 @@ impl Table {
         let Some(map) = self.stored.mapped() else {
             return Ok(None);
         };
+        let start = place.start as usize;
+        touch_end(&map[start..place.end as usize]);
         if !self.is_checked(number as u64) {
             self.checked_block(number, place)?;
         }
-        let start = place.start as usize;
         let trailer = self.trailer(place, &map[start..place.end as usize])?;
         let body = (map, start..start + trailer.body_len);
         Ok((trailer.codec == Codec::Raw).then_some(body))
@@ -421,28 +412,6 @@ impl Table {
         }
     }
 
-    #[inline]
-    fn source_of<'a>(&'a self, body: &'a Body) -> &'a Bytes {
-        match &body.own {
-            Some(own) => own,
-            None => self.stored.mapped().expect("bytes of its own, or a map"),
-        }
-    }
-
-    /// The bytes of a body.
-    #[inline]
-    pub(super) fn bytes_of<'a>(&'a self, body: &'a Body) -> &'a [u8] {
-        &self.source_of(body)[body.range.clone()]
-    }
-
-    /// Some bytes of a body, which keep what they lie in.
-    #[inline]
-    pub(super) fn share(&self, body: &Body, part: Range<usize>) -> Bytes {
-        let start = body.range.start;
-        self.source_of(body)
-            .slice(start + part.start..start + part.end)
-    }
-
     /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
     pub(super) fn stored_value(&self, extent: &Extent) -> Result<Bytes> {
         let end = extent.offset.checked_add(extent.stored_len);
@@ -503,6 +472,14 @@ impl Table {
     fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
         self.stored
             .fault(place.start, format!("{bad} of the block there"))
+    }
+}
+
+/// Asks for the end of a block, all lines of it at once: what is read there says where to read next.
+#[inline]
+fn touch_end(block: &[u8]) {
+    for back in [64, 128, 192] {
+        std::hint::black_box(block.len().checked_sub(back).map(|at| block[at]));
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Position(pub u64);
 /// No log becomes as long, so that a position and a file's length can be added.
 const POSITION_MAX: u64 = u64::MAX / 2;
 
-/// What a frame holds.
+/// What a frame holds; nothing is 0, as the bytes of a file are where there is no frame yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {

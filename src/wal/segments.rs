@@ -244,15 +244,22 @@ impl Segments {
     /// Makes the log durable from `from`, up to where it is already, to `to`.
     pub fn sync(&self, from: u64, to: u64) -> Result<()> {
         let live: Vec<Arc<Segment>> = self.live.lock().iter().cloned().collect();
-        let mut new = vec![];
-        for (index, segment) in live.iter().enumerate() {
+        let is_durable = |segment: &Segment| segment.durable.load(Ordering::Acquire);
+        let concerned = live.iter().enumerate().filter(|(index, segment)| {
             let end = live.get(index + 1).map(|next| next.header.start);
-            let durable = segment.durable.load(Ordering::Acquire);
-            let concerned = !durable || end.is_none_or(|end| from < end);
-            if segment.header.start < to && concerned {
-                segment.file.sync()?;
-                new.extend((!durable).then_some(segment));
+            segment.header.start < to && (!is_durable(segment) || end.is_none_or(|end| from < end))
+        });
+        let concerned: Vec<&Arc<Segment>> = concerned.map(|(_, segment)| segment).collect();
+        if concerned.len() > 1 {
+            // The device writes them side by side then, not one after the other.
+            for segment in &concerned {
+                segment.file.start_writing(0, segment.file_len);
             }
+        }
+        let mut new = vec![];
+        for segment in concerned {
+            segment.file.sync()?;
+            new.extend((!is_durable(segment)).then_some(segment));
         }
         self.sync_names(&new)
     }
@@ -301,6 +308,11 @@ impl Segments {
             stale_since: Timestamp(segment.stale_since.load(Ordering::Relaxed)),
         };
         live.iter().map(info).collect()
+    }
+
+    /// Gives up all files from before this chain, which the manifest durably names.
+    pub fn release_older(&self) -> Result<()> {
+        self.release_before(self.first, 0)
     }
 
     /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of

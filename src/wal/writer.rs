@@ -254,6 +254,11 @@ impl Log {
         self.segments.release_before(number, self.synced().0)
     }
 
+    /// Gives up all files from before this log, which the manifest durably names.
+    pub fn release_older(&self) -> Result<()> {
+        self.segments.release_older()
+    }
+
     /// Makes the newest segment durable, though it may have no frame yet, so that a manifest may name it.
     pub fn sync_newest(&self) -> Result<()> {
         self.check()?;

@@ -393,7 +393,7 @@ impl Model {
                 assert_eq!(cursor.position(), Position::Record(head(record)));
                 assert_eq!(cursor.value().unwrap(), record.value);
                 assert_eq!(cursor.value_bytes().unwrap(), record.value);
-                assert_eq!(cursor.key_bytes(), record.key);
+                assert_eq!(cursor.pair().unwrap().key(), record.key);
             }
         }
     }

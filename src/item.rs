@@ -1,0 +1,240 @@
+//! Items and their values, as users hold them.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::time::SystemTime;
+
+use bytes::{Buf, Bytes};
+
+use crate::record::{Header, MAX_KEY_LEN};
+use crate::types::{Timestamp, Ttl};
+
+/// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
+/// file stays readable as long as the value is held.
+#[derive(Clone, Default)]
+pub struct Value {
+    bytes: Bytes,
+    /// Where in these it begins: a record's key may lie before it.
+    from: usize,
+}
+
+impl Value {
+    /// The bytes as [`bytes::Bytes`], without a copy.
+    pub fn into_bytes(mut self) -> Bytes {
+        self.bytes.advance(self.from);
+        self.bytes
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.clone().into_bytes().fmt(f)
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.into_bytes().into()
+    }
+}
+
+impl From<Value> for Bytes {
+    fn from(value: Value) -> Self {
+        value.into_bytes()
+    }
+}
+
+impl From<Bytes> for Value {
+    fn from(bytes: Bytes) -> Self {
+        Value { bytes, from: 0 }
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
+where
+    T: NotValue,
+{
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+/// What a [`Value`] can be compared with, besides another one.
+#[doc(hidden)]
+pub trait NotValue {}
+impl NotValue for [u8] {}
+impl NotValue for str {}
+impl NotValue for Vec<u8> {}
+impl NotValue for String {}
+impl NotValue for Bytes {}
+impl<const N: usize> NotValue for [u8; N] {}
+impl<T: NotValue + ?Sized> NotValue for &T {}
+
+/// An item as it was found.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Item {
+    pair: Pair,
+    header: Header,
+    expires_at: Timestamp,
+}
+
+impl Item {
+    /// `expires_at`: under the settings of now; [`Timestamp::MAX`] for never.
+    #[inline]
+    pub(crate) fn new(pair: Pair, header: Header, expires_at: Timestamp) -> Item {
+        Item {
+            pair,
+            header,
+            expires_at,
+        }
+    }
+
+    /// 1 to 65 535 bytes.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.pair.key()
+    }
+
+    /// Up to 64 MiB.
+    #[inline]
+    pub fn value(&self) -> &Value {
+        &self.pair.value
+    }
+
+    /// When the item was last written, to the millisecond.
+    pub fn written_at(&self) -> SystemTime {
+        self.header.written_at.to_system_time()
+    }
+
+    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
+    pub fn ttl(&self) -> Ttl {
+        self.header.ttl.to_public()
+    }
+
+    /// When the item expires under the settings in force when it was read; `None` for never.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
+    }
+
+    pub(crate) fn header(&self) -> Header {
+        self.header
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item")
+            .field("key", &Bytes::copy_from_slice(self.key()))
+            .field("value", self.value())
+            .field("written_at", &self.header.written_at)
+            .field("ttl", &self.header.ttl)
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+
+/// A record's key and value. Where they lie in one piece they are kept by one count: a scan takes and drops one for each
+/// item.
+#[derive(Clone)]
+pub struct Pair {
+    value: Value,
+    /// The key, when it lies elsewhere than its value.
+    key: Option<Box<Bytes>>,
+    /// How long it is, when it begins the piece that ends with the value.
+    key_len: usize,
+}
+
+impl Pair {
+    /// Of a piece that begins with a key of `key_len` bytes; its value begins at `from` and ends with it.
+    #[inline]
+    pub fn of_piece(bytes: Bytes, key_len: usize, from: usize) -> Pair {
+        debug_assert!(key_len <= from && from <= bytes.len() && key_len <= MAX_KEY_LEN);
+        Pair {
+            key: None,
+            key_len,
+            value: Value { bytes, from },
+        }
+    }
+
+    /// Of two pieces.
+    pub fn new(key: Bytes, value: Bytes) -> Pair {
+        Pair {
+            key: Some(Box::new(key)),
+            key_len: 0,
+            value: value.into(),
+        }
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match &self.key {
+            Some(key) => key,
+            None => &self.value.bytes[..self.key_len],
+        }
+    }
+
+    /// The value.
+    #[cfg(test)]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Pair) -> bool {
+        self.key() == other.key() && self.value == other.value
+    }
+}
+
+impl Eq for Pair {}
