@@ -12,11 +12,15 @@
 //! came back, and its latency counts from there. Without `--rate` the loop runs at half of what a closed loop of three
 //! seconds did before.
 
+#[path = "support/keys.rs"]
+mod keys;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ebbtide::{Container, Database, DefaultTtl, Durability, Options, Result, Ttl};
+use keys::key;
 
 struct Load {
     kind: String,
@@ -24,21 +28,6 @@ struct Load {
     rate: Option<u64>,
     threads: u64,
     seconds: u64,
-}
-
-/// SplitMix64: the n-th of a fixed sequence of well-mixed numbers.
-fn mixed(n: u64) -> u64 {
-    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-fn key(n: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&mixed(2 * n + 1).to_be_bytes());
-    key[8..].copy_from_slice(&mixed(2 * n + 2).to_be_bytes());
-    key
 }
 
 /// Latencies in nanoseconds of puts by several threads, each due `gap` after the one before; without a gap as fast as

@@ -1,5 +1,8 @@
 //! Goal: what is promised of one kind of failure. Method: a test for each, on the simulated disk; its name is the promise.
 
+#[path = "support/patience.rs"]
+mod patience;
+
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,6 +12,8 @@ use ebbtide::internals::{Call, FailedSync, Fault, FaultPlan, Fs, Sim, Survivors}
 use ebbtide::{
     Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Stall, Ttl,
 };
+
+use patience::wait_until;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -71,23 +76,9 @@ fn fill(sim: &Sim) {
     sim.set_capacity(room.total - room.free);
 }
 
-/// Until it is so; by what threads do.
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let so = (0..60_000).any(|_| {
-        std::thread::sleep(Duration::from_millis(1));
-        is_so()
-    });
-    assert!(so, "{what}");
-}
-
 #[test]
 fn a_failed_sync_of_the_log_ends_writing_but_neither_reading_nor_reclaiming() {
-    for then in [
-        FailedSync::Forgotten,
-        FailedSync::Kept,
-        FailedSync::Reverted,
-    ] {
+    for then in FailedSync::ALL {
         let (sim, clock) = world();
         sim.set_failed_sync(then);
         let db = stepped(&sim, &clock);
@@ -123,11 +114,7 @@ fn a_failed_sync_of_the_log_ends_writing_but_neither_reading_nor_reclaiming() {
 
 #[test]
 fn a_failed_sync_of_the_manifest_is_made_good_by_a_new_manifest() {
-    for then in [
-        FailedSync::Forgotten,
-        FailedSync::Kept,
-        FailedSync::Reverted,
-    ] {
+    for then in FailedSync::ALL {
         let (sim, clock) = world();
         sim.set_failed_sync(then);
         let db = stepped(&sim, &clock);
@@ -223,6 +210,56 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
         assert_eq!(db.container("c").unwrap().iter().count(), 11);
         db.close().unwrap();
     }
+}
+
+// Each write tries to begin the log anew: on a disk that is full, what the tries leave would make it fuller.
+#[test]
+fn a_log_that_finds_no_room_leaves_nothing() {
+    let (sim, clock) = world();
+    let db = stepped(&sim, &clock);
+    let c = db.container("c").unwrap();
+    for n in 0..10u32 {
+        c.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+    }
+    let sim = sim.kill();
+    fill(&sim);
+    let db = stepped(&sim, &clock);
+    let c = db.container("c").unwrap();
+    let wal = Path::new(PATH).join("wal");
+    let names = sim.list(&wal).unwrap();
+    let used = sim.room(&wal).unwrap().total;
+    // For a segment of 4 KiB, for its ring, but not for the manifest that would name them.
+    for room in (0..).step_by(1_000) {
+        sim.set_capacity(used + room);
+        if c.put("k", "v").is_ok() {
+            assert!(room > 8_000, "{room}");
+            break;
+        }
+        assert_eq!(sim.list(&wal).unwrap(), names, "with {room} bytes");
+    }
+    for sim in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+        let db = stepped(&sim, &clock);
+        assert_eq!(db.container("c").unwrap().iter().count(), 11);
+    }
+}
+
+// Without a copy a manifest that is damaged later cannot be made good.
+#[test]
+fn the_copy_of_the_manifest_takes_the_edit_that_frees_a_full_disk() {
+    let (sim, clock) = world();
+    let db = stepped(&sim, &clock);
+    let short = short_lived(&db);
+    fill(&sim);
+    clock.advance(Duration::from_secs(60));
+    while db.step().unwrap() {}
+    assert_eq!(short.stats().disk_bytes, 0);
+    let bytes_of = |folder: &Path| {
+        let names = sim.list(folder).unwrap();
+        let name = names.iter().find(|name| name.contains("manifest"));
+        sim.read(&folder.join(name.expect("there is one"))).unwrap()
+    };
+    let manifest = bytes_of(Path::new(PATH));
+    assert!(bytes_of(&Path::new(PATH).join("copy")) == manifest);
 }
 
 // Behind a manifest that was read lies what its writer could not sync, perhaps.
@@ -342,6 +379,17 @@ fn a_database_is_not_written_to_before_its_folder_is_durable() {
     db.container("c").unwrap().put("k", "v").unwrap();
     let db = open(&sim.power_cut_with(Survivors::Nothing)).unwrap();
     assert_eq!(db.container("c").unwrap().get("k").unwrap().unwrap(), "v");
+}
+
+// Whoever made it may have been cut off before its name was durable.
+#[test]
+fn the_folder_of_a_new_database_is_durable_though_it_was_there() {
+    let (sim, clock) = world();
+    sim.create_dir_all(Path::new(PATH)).unwrap();
+    let db = stepped(&sim, &clock);
+    db.container("c").unwrap().put("k", "v").unwrap();
+    let db = stepped(&sim.power_cut_with(Survivors::Nothing), &clock);
+    assert!(db.container("c").unwrap().contains("k").unwrap());
 }
 
 #[test]

@@ -2,23 +2,26 @@
 //! the lock, and folders that somebody made up to lead it astray.
 //!
 //! Method: on the real disk; what must not be touched lies beside the database as a victim. Whatever could wait for ever
-//! (a pipe) is opened on a thread that is given a minute. The umask belongs to a whole process, so databases under
+//! (a pipe) is opened on a thread of its own. The umask belongs to a whole process, so databases under
 //! another one are made by children, which are this binary again.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 #![cfg(target_os = "linux")]
 
+#[path = "support/patience.rs"]
+mod patience;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ebbtide::internals::{Reader, put_frame, read_frame};
 use ebbtide::{Database, Error, Options, Result, verify};
+use patience::wait_until;
 
 /// So small that hundreds are opened in seconds.
 fn options() -> Options {
@@ -78,12 +81,10 @@ fn state(path: &Path) -> BTreeMap<PathBuf, (u64, SystemTime, u32)> {
 
 /// Opens on a thread of its own, so that a pipe which is waited for is a failure and not the end of the tests.
 fn open(path: &Path, read_only: bool) -> Result<Database> {
-    let (done, waits) = mpsc::channel();
     let path = path.to_owned();
-    std::thread::spawn(move || done.send(options().read_only(read_only).open(path)));
-    waits
-        .recv_timeout(Duration::from_secs(60))
-        .expect("opening hangs or panics")
+    let opening = std::thread::spawn(move || options().read_only(read_only).open(path));
+    wait_until("opening hangs", || opening.is_finished());
+    opening.join().unwrap()
 }
 
 const UMASK: &str = "EBBTIDE_FILES_CHILD";

@@ -1,10 +1,12 @@
 //! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
 
+#[path = "support/patience.rs"]
+mod patience;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
@@ -33,18 +35,13 @@ fn stepped(sim: &Sim) -> (Database, ManualClock) {
     )
 }
 
-/// Does it on a thread of its own, and fails when it takes too long.
-fn in_time(work: impl FnOnce() + Send + 'static) {
-    let (done, is_done) = channel();
-    let thread = std::thread::spawn(move || {
-        work();
-        let _ = done.send(());
+/// Does it on a thread of its own, and fails when it comes to a standstill: when the disk has nothing to do any more.
+fn ends(work: impl FnOnce(Sim) + Send + 'static) {
+    let sim = Sim::new(1);
+    patience::ends(|| sim.operations(), {
+        let sim = sim.clone();
+        move || work(sim)
     });
-    let result = is_done.recv_timeout(Duration::from_secs(120));
-    if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = result {
-        panic!("it never ends");
-    }
-    thread.join().unwrap();
 }
 
 /// Background work ends when there is nothing left to gain.
@@ -152,9 +149,9 @@ fn a_touch_never_restarts_what_is_expired_at_its_stamp() {
 // A checkpoint takes the locks in the order in which a change of settings does.
 #[test]
 fn checkpoints_and_changes_of_settings_do_not_wait_for_each_other() {
-    in_time(|| {
+    ends(|sim| {
         let clock = ManualClock::new(START);
-        let db = options(&Sim::new(1), &clock).open(PATH).unwrap();
+        let db = options(&sim, &clock).open(PATH).unwrap();
         let c = db.container("c").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let changer = std::thread::spawn({
@@ -177,9 +174,9 @@ fn checkpoints_and_changes_of_settings_do_not_wait_for_each_other() {
 // Under Sync the number of a container stands behind writes that wait for their sync.
 #[test]
 fn a_snapshot_knows_every_container_that_was_there() {
-    in_time(|| {
+    ends(|sim| {
         let clock = ManualClock::new(START);
-        let options = options(&Sim::new(1), &clock).durability(Durability::Sync);
+        let options = options(&sim, &clock).durability(Durability::Sync);
         let db = options.open(PATH).unwrap();
         let c = db.container("c").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -216,22 +213,22 @@ fn writing_goes_on_after_more_was_recovered_than_may_be_unflushed() {
     }
     let db = options(&sim.kill(), &clock)
         .on_stall(Stall::Fail)
+        .stepped()
         .open(PATH)
         .unwrap();
     let c = db.container("c-7").unwrap();
-    let started = Instant::now();
+    assert!(c.put("k", "w").is_err(), "more is there than may be");
     while let Err(error) = c.put("k", "w") {
-        assert!(started.elapsed() < Duration::from_secs(60), "{error}");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(db.step().unwrap(), "nothing is left to do: {error}");
     }
 }
 
 // A merge that waits for a low budget asks again what the budget is.
 #[test]
 fn a_higher_background_rate_counts_at_once() {
-    in_time(|| {
+    ends(|sim| {
         let clock = ManualClock::new(START);
-        let db = options(&Sim::new(1), &clock)
+        let db = options(&sim, &clock)
             .memtable_bytes(16 << 20)
             .background_rate(1)
             .open(PATH)

@@ -12,16 +12,19 @@
 #![allow(clippy::disallowed_methods)]
 #![cfg(unix)]
 
+#[path = "support/patience.rs"]
+mod patience;
 mod support;
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 use ebbtide::Durability;
+use patience::comes_true;
 use support::random::Random;
 use support::witness::{Expected, Witness, options};
 
@@ -123,7 +126,7 @@ fn one_life(path: &Path, seed: u64, millis: u64) -> u64 {
     });
     // One in four is killed while it starts and opens, at whatever point it has come to; the others once they write.
     let waits = !seed.is_multiple_of(4);
-    let hangs = waits && begins.recv_timeout(HANGS) == Err(RecvTimeoutError::Timeout);
+    let hangs = waits && !comes_true(|| begins.try_recv() != Err(TryRecvError::Empty));
     std::thread::sleep(Duration::from_millis(millis));
     child.kill().unwrap();
     assert!(
@@ -151,9 +154,6 @@ fn header(told: &[u8]) -> usize {
     let at = told.windows(TELLS.len()).position(|window| window == TELLS);
     at.map_or(told.len(), |at| at + TELLS.len())
 }
-
-/// No machine is so slow that a first write takes longer.
-const HANGS: Duration = Duration::from_secs(60);
 
 /// Stands before the first number.
 const TELLS: &[u8] = b"<told>";

@@ -2,24 +2,21 @@
 //! but it, another budget counts at once, a starving database closes, and files that nobody needs all go.
 //!
 //! Method: databases with threads, on disk, under a manual clock. Nothing is asserted about how long anything takes, but
-//! that it comes: whoever waits for what never comes gives up after a minute.
+//! that it comes.
+
+#[path = "support/patience.rs"]
+mod patience;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 
-const NOW: u64 = 1_767_225_600_000;
+use patience::wait_until;
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
-        sleep(Duration::from_millis(5));
-    }
-}
+const NOW: u64 = 1_767_225_600_000;
 
 fn at(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis)

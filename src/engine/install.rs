@@ -43,13 +43,7 @@ impl Engine {
         let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
         let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
         let dropped = bytes(&removed) - bytes(&added);
-        self.install(Installation {
-            state,
-            judged_at,
-            removed,
-            added,
-            flushed: None,
-        })?;
+        self.replace_runs(state, removed, added, judged_at)?;
         self.counters.bytes_dropped.add(dropped);
         let files = version.runs.iter().flat_map(|run| &run.files);
         let settings = state.settings();
@@ -76,13 +70,7 @@ impl Engine {
         let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
         let removed: Vec<Arc<Run>> = chosen.cloned().collect();
         let added = vec![Arc::new(Run::joined(self.new_run(), &removed))];
-        self.install(Installation {
-            state,
-            judged_at,
-            removed,
-            added,
-            flushed: None,
-        })?;
+        self.replace_runs(state, removed, added, judged_at)?;
         Ok(())
     }
 
@@ -138,13 +126,7 @@ impl Engine {
                 written.insert(output.slot, run.id);
                 added.push(run);
             }
-            self.install(Installation {
-                state,
-                judged_at: job.judge.now,
-                removed,
-                added,
-                flushed: None,
-            })
+            self.replace_runs(state, removed, added, job.judge.now)
         });
         self.clear_away(&done, outputs);
         progress.written = written;
@@ -165,6 +147,22 @@ impl Engine {
         } else {
             self.remove_tables(&tables);
         }
+    }
+
+    fn replace_runs(
+        &self,
+        state: &Arc<ContainerState>,
+        removed: Vec<Arc<Run>>,
+        added: Vec<Arc<Run>>,
+        judged_at: Timestamp,
+    ) -> Result<bool> {
+        self.install(Installation {
+            state,
+            judged_at,
+            removed,
+            added,
+            flushed: None,
+        })
     }
 
     /// Makes a job's result what the container is: one edit, then the picture, then the files that went. False: the

@@ -249,7 +249,6 @@ fn recover(
         )?;
         return Ok(Recovered {
             catalogue: Catalogue {
-                next_table: 1,
                 next_run: 1,
                 next_container: 1,
                 ..Catalogue::default()
@@ -315,7 +314,7 @@ pub(super) fn bring_in(
         torn: loaded.torn,
         states,
         last_seq: last_seq.max(replayed.last_seq),
-        next_segment: replayed.next_segment.max(catalogue.log + 1),
+        next_segment: replayed.next_segment,
         clock,
         started_at_mark,
         catalogue,

@@ -87,6 +87,7 @@ impl fmt::Display for Loss {
             return Ok(());
         };
         match self.records {
+            Some(1) => write!(f, "; lost: at most 1 record")?,
             Some(records) => write!(f, "; lost: at most {records} records")?,
             None => write!(f, "; lost: an unknown number of records")?,
         }

@@ -43,11 +43,6 @@ impl std::fmt::Debug for Sim {
 impl Sim {
     /// An empty file system; all its choices follow from `seed`, also what a failed sync does.
     pub fn new(seed: u64) -> Sim {
-        let ways = [
-            FailedSync::Forgotten,
-            FailedSync::Kept,
-            FailedSync::Reverted,
-        ];
         Sim::with(World {
             random: Random(seed),
             folders: BTreeMap::from([(ROOT, FolderState::default())]),
@@ -56,7 +51,7 @@ impl Sim {
             locks: BTreeMap::new(),
             operations: 0,
             fault: None,
-            failed_sync: ways[Random(seed).below(3) as usize],
+            failed_sync: FailedSync::ALL[Random(seed).below(3) as usize],
             capacity: u64::MAX,
         })
     }

@@ -105,10 +105,7 @@ impl Lane {
     fn decode(reader: &mut Reader<'_>) -> Result<Lane, Malformed> {
         let tally = Tally::decode(reader)?;
         if tally.count == 0 {
-            return Ok(Lane {
-                tally,
-                ..Lane::default()
-            });
+            return Ok(Lane::default());
         }
         let min = reader.varint()?;
         let Some(max) = min.checked_add(reader.varint()?) else {
@@ -221,13 +218,12 @@ impl Census {
     pub fn any_dead(&self, judge: &Judge) -> bool {
         let settings = &judge.settings;
         let floors = self.seq_min < settings.floor_seq;
+        // The earliest moment of an empty lane never comes.
         self.tombstones.count > 0
-            || (self.inheriting.tally.count > 0
-                && ((floors && self.inheriting.min < settings.inherit_floor)
-                    || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)))
-            || (self.overriding.tally.count > 0
-                && ((floors && self.overriding.min < settings.override_floor)
-                    || (settings.default.is_on() && self.overriding.min <= judge.now)))
+            || (floors && self.inheriting.min < settings.inherit_floor)
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)
+            || (floors && self.overriding.min < settings.override_floor)
+            || (settings.default.is_on() && self.overriding.min <= judge.now)
     }
 
     /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
@@ -313,6 +309,7 @@ impl Census {
 mod tests {
     use super::*;
     use crate::record::{Header, Kind};
+    use proptest::prelude::*;
 
     fn head(seq: u64, written_at: u64, ttl: ItemTtl) -> Head<'static> {
         let header = Header {
@@ -326,6 +323,108 @@ mod tests {
             key: b"key",
             value_len: 81,
         }
+    }
+
+    fn any_head() -> impl Strategy<Value = Head<'static>> {
+        let ttl = prop_oneof![
+            3 => Just(Some(ItemTtl::Absent)),
+            3 => (0u64..12).prop_map(|millis| Some(ItemTtl::Millis(millis))),
+            1 => Just(Some(ItemTtl::Never)),
+            1 => Just(None),
+        ];
+        (0u64..8, 0u64..12, ttl).prop_map(|(seq, written_at, ttl)| match ttl {
+            Some(ttl) => head(seq, written_at, ttl),
+            None => Head {
+                header: Header::tombstone(Seq(seq), Timestamp(written_at)),
+                key: b"key",
+                value_len: 0,
+            },
+        })
+    }
+
+    fn any_judge() -> impl Strategy<Value = Judge> {
+        let default = prop_oneof![
+            Just(DefaultMillis::Off),
+            Just(DefaultMillis::NoDefault),
+            (1u64..12).prop_map(DefaultMillis::Millis)
+        ];
+        (default, 0u64..16, 0u64..24, 0u64..9, 0u64..24).prop_map(
+            |(default, inherit_floor, override_floor, floor_seq, now)| Judge {
+                settings: Settings {
+                    default,
+                    inherit_floor: Timestamp(inherit_floor),
+                    override_floor: Timestamp(override_floor),
+                    floor_seq: Seq(floor_seq),
+                },
+                now: Timestamp(now),
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+        /// Goal: what a census says of its records is so. Method: each of them is asked; where floors concern some and not
+        /// others, the census may say less.
+        #[test]
+        fn a_census_says_what_its_records_say(
+            heads in prop::collection::vec(any_head(), 0..5),
+            more in prop::collection::vec(any_head(), 0..3),
+            judge in any_judge(),
+        ) {
+            let count = |heads: &[Head<'_>]| {
+                let mut census = Census::default();
+                heads.iter().for_each(|head| census.add(head));
+                census
+            };
+            let mut census = count(&heads);
+            census.merge(&count(&more));
+            let heads = [heads, more].concat();
+            prop_assert_eq!(census, count(&heads));
+            let mut bytes = vec![];
+            census.encode(&mut bytes);
+            prop_assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+
+            let bytes = heads.iter().map(Head::weight).sum();
+            prop_assert_eq!(census.total(), Tally { count: heads.len() as u64, bytes });
+            let settings = &judge.settings;
+            let (all, any) = (census.all_dead(&judge), census.any_dead(&judge));
+            let all_are = heads.iter().all(|head| judge.dead(&head.header));
+            let any_is = heads.iter().any(|head| judge.dead(&head.header));
+            prop_assert!(!all || all_are, "{:?} under {:?}", heads, judge);
+            prop_assert!(any || !any_is, "{:?} under {:?}", heads, judge);
+            let before = heads.iter().filter(|head| head.header.seq < settings.floor_seq).count();
+            if before == 0 || before == heads.len() {
+                prop_assert_eq!((all, any), (all_are, any_is), "{:?} under {:?}", heads, judge);
+            }
+
+            let puts = || heads.iter().map(|head| &head.header).filter(|header| !header.is_tombstone());
+            let expiries = || puts().map(|header| settings.expires_at(header));
+            prop_assert_eq!(census.last_expiry(settings), expiries().max().unwrap_or_default());
+            prop_assert_eq!(census.first_expiry(settings), expiries().filter(|at| *at < Timestamp::MAX).min());
+            let lives = puts().filter(|header| settings.expires_at(header) < Timestamp::MAX);
+            let longest = lives.map(|header| settings.expires_at(header).since(header.written_at)).max();
+            prop_assert_eq!(census.longest_life(settings), longest.unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn heavy_is_more_than_a_thousandth_and_more_than_16_kib() {
+        for (weight, bytes, heavy) in [
+            (16_384, 0, false),
+            (16_385, 0, true),
+            (16_385, 16_385 * 1_024 - 1, true),
+            (16_385, 16_385 * 1_024, false),
+            (1_000, 1_000, false),
+        ] {
+            assert_eq!(is_heavy(weight, bytes), heavy, "{weight} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_is_not_counted() {
+        let tally = |count, bytes| Tally { count, bytes };
+        assert_eq!(tally(5, 70).less(tally(2, 30)), tally(3, 40));
+        assert_eq!(tally(5, 70).less(tally(6, 80)), tally(0, 0));
     }
 
     #[test]

@@ -266,6 +266,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_is_what_was_set() {
+        for default in [
+            DefaultTtl::Off,
+            DefaultTtl::NoDefault,
+            DefaultTtl::After(Duration::from_millis(1_500)),
+        ] {
+            let stored = DefaultMillis::from_public(default).unwrap();
+            assert_eq!(stored.to_public(), default);
+        }
+        let refused = DefaultMillis::from_public(DefaultTtl::After(Duration::ZERO));
+        assert!(refused.is_err());
+    }
+
+    #[test]
     fn every_cell_of_the_table() {
         let at =
             |default, ttl, now| Settings::new(default).gone(&put(1, 1_000, ttl), Timestamp(now));
@@ -282,6 +296,11 @@ mod tests {
             (DefaultMillis::Millis(20), ItemTtl::Millis(50), Some(1_050)),
             (DefaultMillis::Millis(20), ItemTtl::Millis(0), Some(1_000)),
         ] {
+            assert_eq!(
+                Settings::new(default).expires_at(&put(1, 1_000, ttl)),
+                Timestamp(first_gone.unwrap_or(u64::MAX)),
+                "{default:?} {ttl:?}"
+            );
             match first_gone {
                 None => assert!(!at(default, ttl, far), "{default:?} {ttl:?}"),
                 Some(moment) => {
@@ -320,7 +339,27 @@ mod tests {
             );
             let both = now.strictest(then);
             assert!(both.is_as_strict_as(now) && both.is_as_strict_as(then));
+            assert!(!trusted || both == now, "stricter than both: {both:?}");
         }
+    }
+
+    #[test]
+    fn floors_concern_what_was_written_before_the_change() {
+        let before = Settings::new(DefaultMillis::Millis(10));
+        let settings = before.change(DefaultMillis::Off, Timestamp(100), Seq(7));
+        for ttl in [ItemTtl::Absent, ItemTtl::Millis(10)] {
+            let gone = |seq| settings.gone(&put(seq, 90, ttl), Timestamp(100));
+            assert_eq!([6, 7, 8].map(gone), [true, false, false], "{ttl:?}");
+        }
+    }
+
+    #[test]
+    fn removal_is_measured_from_expiry_or_from_the_change_that_ended_it() {
+        let before = Settings::new(DefaultMillis::NoDefault);
+        let settings = before.change(DefaultMillis::Off, Timestamp(100), Seq(7));
+        let since = |expiry, is_older| settings.overdue_since(Timestamp(expiry), is_older).0;
+        assert_eq!((since(40, true), since(40, false)), (100, 40));
+        assert_eq!((since(140, true), since(140, false)), (140, 140));
     }
 
     /// Every step of a history: time passes, the default changes, an item is written.
@@ -359,22 +398,23 @@ mod tests {
         #[test]
         fn floors_are_the_definition(start in any_default(), steps in prop::collection::vec(any_step(), 1..40)) {
             let plain = |default: DefaultMillis, item: &Header, now: u64| Settings::new(default).gone(item, Timestamp(now));
-            let (mut now, mut seq, mut settings) = (20u64, 0u64, Settings::new(start));
+            let (mut now, mut seq, mut default, mut settings) = (20u64, 0u64, start, Settings::new(start));
             let mut items: Vec<(Header, bool)> = vec![];
             for step in steps {
                 seq += 1;
                 match step {
                     Step::Pass(millis) => for _ in 0..millis {
                         now += 1;
-                        for (item, gone) in &mut items { *gone |= plain(settings.default, item, now) }
+                        for (item, gone) in &mut items { *gone |= plain(default, item, now) }
                     },
                     Step::Change(to) => {
                         settings = settings.change(to, Timestamp(now), Seq(seq));
-                        for (item, gone) in &mut items { *gone |= plain(settings.default, item, now) }
+                        default = to;
+                        for (item, gone) in &mut items { *gone |= plain(default, item, now) }
                     }
                     Step::Write(ttl) => {
                         let item = put(seq, now, ttl);
-                        let gone = plain(settings.default, &item, now);
+                        let gone = plain(default, &item, now);
                         items.push((item, gone));
                     }
                 }

@@ -10,7 +10,7 @@
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
 //!
 //! A write that finds no room leaves no whole frame, so its edit never happened, and the next one takes its place. Some
-//! room is reserved behind the last edit, so that an edit that frees a full disk finds it.
+//! room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk finds it.
 //!
 //! After another failure of a write, or of a sync, nobody knows what of the file is durable, and it is not written again:
 //! the edit goes to a new manifest, under a number of its own, as the sum of all. If that fails, too, the manifest is *in
@@ -38,7 +38,7 @@ const HEADER_LEN: usize = 16;
 /// A manifest longer than this, and than four times its first edit, is written anew.
 const ROLL_BYTES: u64 = 1 << 20;
 
-/// Room behind the last edit, in bytes: for some hundred edits that drop a table or let go of a piece of the log.
+/// Room behind the last edit, in bytes, in the manifest and in its copy: for some hundred edits that drop a table or let go of a piece of the log.
 const RESERVE_BYTES: u64 = 32 << 10;
 
 /// What a manifest on disk says.
@@ -196,7 +196,7 @@ pub struct Manifest {
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
-    /// Up to here the file has its room.
+    /// Up to here the file and its copy have their room.
     reserved: u64,
     /// An edit failed, and may have happened.
     in_doubt: bool,
@@ -347,7 +347,10 @@ impl Manifest {
     /// Keeps room for edits to come. Where there is none, they may yet find some.
     fn reserve(&mut self) {
         let wanted = self.len + RESERVE_BYTES;
-        if self.reserved < wanted - RESERVE_BYTES / 2 && self.file.reserve(wanted).is_ok() {
+        let mut files = [&self.file].into_iter().chain(&self.copy);
+        if self.reserved < wanted - RESERVE_BYTES / 2
+            && files.all(|file| file.reserve(wanted).is_ok())
+        {
             self.reserved = wanted;
         }
     }

@@ -323,7 +323,7 @@ pub fn decode<'a>(
     Ok(decoded)
 }
 
-/// A head with an empty payload, and length and checksum of the payload to come.
+/// What `reader` begins with: a head with an empty payload, and length and checksum of the payload to come.
 fn decode_head<'a>(
     segment: &SegmentHeader,
     position: u64,
@@ -340,7 +340,7 @@ fn decode_head<'a>(
     let edit = unzigzag(segment.edit, number()?);
     let watermark = position.checked_sub(number()?)?;
     let payload_crc = reader.u32().ok()?;
-    let covered = whole.bytes(reader.offset() - whole.offset()).ok()?;
+    let covered = whole.bytes(reader.offset()).ok()?;
     let mut crc = segment_crc(segment);
     crc.update(&position.to_le_bytes());
     crc.update(covered);
@@ -413,6 +413,37 @@ mod tests {
         let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
         let expected = "01070204f40314028601156a2c42d796f0607061796c6f6164";
         assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
+    }
+
+    #[test]
+    fn no_frame_is_shorter_than_the_least() {
+        let mut encoder = Encoder::new(segment());
+        let head = FrameHead {
+            first_seq: segment().base_seq,
+            last_seq: segment().base_seq,
+            written_at: segment().base_written_at,
+            settled: segment().base_written_at,
+            edit: segment().edit,
+            ..head()
+        };
+        let [frame, _] = encoder.frame(1_000, 1_000, &head, b"", PayloadCrc::of(b""));
+        assert_eq!(frame.len(), FRAME_LEN_MIN);
+    }
+
+    #[test]
+    fn a_segment_starts_at_a_position_that_leaves_room() {
+        for (start, fits) in [
+            (u64::MAX / 2, true),
+            (u64::MAX / 2 + 1, false),
+            (u64::MAX, false),
+        ] {
+            let header = SegmentHeader { start, ..segment() };
+            assert_eq!(
+                SegmentHeader::decode(&header.encode()).is_ok(),
+                fits,
+                "{start}"
+            );
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Replayed {
     pub clean: bool,
     /// Where more was begun than is there: the tail of a power cut.
     pub torn: Option<(PathBuf, u64)>,
-    /// Above every number in the folder: where the next chain may start.
+    /// Above every number in the folder, and that of the first segment: where the next chain may start.
     pub next_segment: u64,
     /// The segments of the chain up to its end.
     pub segments: Vec<SegmentSummary>,

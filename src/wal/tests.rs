@@ -4,6 +4,7 @@
 
 mod crash;
 mod damage;
+mod files;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,6 +99,7 @@ fn frames_come_back_in_order_over_many_segments() {
         for index in 0..100 {
             let end = append(&mut appender, index).unwrap();
             assert_eq!(log.end(), end);
+            assert_eq!(log.current_segment(), appender.segment());
             if index % 9 == 0 {
                 log.sync_to(end).unwrap();
                 assert_eq!(log.synced(), end);
@@ -118,6 +120,8 @@ fn frames_come_back_in_order_over_many_segments() {
         let of = |summary: &SegmentSummary| (summary.number, summary.last_seq);
         let seen: Vec<_> = found.segments.iter().map(of).collect();
         assert_eq!(live, seen);
+        let bytes: u64 = found.segments.iter().map(|segment| segment.bytes).sum();
+        assert_eq!(bytes, log.end().0);
 
         appender.close(&head(99)).unwrap();
         for seed in 0..20 {
@@ -418,6 +422,43 @@ fn segments_of_another_version_or_place_are_refused() {
         .unwrap();
     let (_, found) = replayed(&sim, 1).unwrap();
     assert_eq!(found.next_segment, 10, "none of ours counts that far");
+}
+
+#[test]
+fn a_later_segment_of_another_version_is_refused() {
+    let sim = world(18);
+    let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
+    for index in 0..30 {
+        append(&mut appender, index).unwrap();
+    }
+    assert!(log.current_segment() > 2);
+    let path = dir().join(file_name::segment(2));
+    let mut header = sim.read(&path).unwrap()[..HEADER_LEN].to_vec();
+    header[8] = 2;
+    let crc = crc32fast::hash(&[&header[..12], &header[16..]].concat());
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    sim.open(&path).unwrap().write_at(0, &header).unwrap();
+    let error = replayed(&sim, 1).unwrap_err();
+    let refused =
+        matches!(&error, Error::UnsupportedFormat { path: at, found: 2, .. } if *at == path);
+    assert!(refused, "{error}");
+}
+
+#[test]
+fn a_chain_does_not_go_on_in_another_one_that_begins_where_it_ends() {
+    for ring in RINGS {
+        let sim = world(19);
+        let _empty = create(&sim, &options(ring), 1).unwrap();
+        let other = LogOptions {
+            identity: 43,
+            ..options(ring)
+        };
+        let (log, mut appender) = create(&sim, &other, 2).unwrap();
+        let end = append(&mut appender, 0).unwrap();
+        log.sync_to(end).unwrap();
+        let (indexes, found) = replayed(&sim, 1).unwrap();
+        assert_eq!((indexes.len(), found.segments.len()), (0, 1));
+    }
 }
 
 #[test]

@@ -36,6 +36,12 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// `1 line`, `12,345 lines`.
+pub fn counted(number: u64, one: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {one}{ending}", count(number))
+}
+
 /// `1.5 us`, `850 us`, `12.3 ms`, `4.5 s`, `12 min`, `3.2 h`, `8.1 d`.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -138,6 +144,12 @@ mod tests {
         ] {
             assert_eq!(count(number), text);
         }
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let texts = [0, 1, 1_000].map(|number| counted(number, "bad line"));
+        assert_eq!(texts, ["0 bad lines", "1 bad line", "1,000 bad lines"]);
     }
 
     #[test]

@@ -46,13 +46,13 @@ impl Tally {
             ..
         } = self;
         let promises = [
-            (*ghosts, "reads returned an expired or deleted item"),
-            (*lost, "reads missed a live item"),
-            (*wrong, "answers were not what was written"),
+            (*ghosts, "reads that returned an expired or deleted item"),
+            (*lost, "reads that missed a live item"),
+            (*wrong, "answers that were not what was written"),
         ];
         let broken = promises.into_iter().filter(|(times, _)| *times > 0);
         broken
-            .map(|(times, what)| format!("{times} {what}"))
+            .map(|(times, what)| format!("{what}: {times}"))
             .collect()
     }
 }

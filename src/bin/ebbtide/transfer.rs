@@ -37,10 +37,10 @@ pub fn import(import: &Import, json: bool) -> Outcome {
             json!({ "imported": imported, "skipped": skipped })
         )?;
     } else {
-        write!(out, "{} lines imported", show::count(imported))?;
+        write!(out, "{} imported", show::counted(imported, "line"))?;
         match skipped {
             0 => writeln!(out)?,
-            _ => writeln!(out, ", {} bad lines skipped", show::count(skipped))?,
+            _ => writeln!(out, ", {} skipped", show::counted(skipped, "bad line"))?,
         }
     }
     Ok(())
@@ -76,9 +76,9 @@ impl<'a> Importer<'a> {
                     lines.name_bad(number, &error);
                 }
                 Err(error) => {
-                    let before = show::count(self.imported);
+                    let before = show::counted(self.imported, "line");
                     return Err(Failure::Refused(format!(
-                        "line {number}: {error} ({before} lines before it are stored)"
+                        "line {number}: {error} (stored before it: {before})"
                     )));
                 }
             }
@@ -126,7 +126,7 @@ pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
     let mut out = stdout().lock();
     match json {
         true => writeln!(out, "{}", json!({ "exported": exported }))?,
-        false => writeln!(out, "{} items exported", show::count(exported))?,
+        false => writeln!(out, "{} exported", show::counted(exported, "item"))?,
     }
     Ok(())
 }

@@ -266,10 +266,10 @@ pub fn verify(dir: &Path, json: bool) -> Outcome {
         }
         writeln!(
             out,
-            "checked {} files, {}, {} records; faults: {}",
-            show::count(report.files),
+            "checked {}, {}, {}; faults: {}",
+            show::counted(report.files, "file"),
             show::bytes(report.bytes),
-            show::count(report.records),
+            show::counted(report.records, "record"),
             report.faults.len(),
         )?;
     }
@@ -278,8 +278,8 @@ pub fn verify(dir: &Path, json: bool) -> Outcome {
         [] => Ok(()),
         [fault] => Err(Failure::Refused(fault.to_string())),
         [first, more @ ..] => Err(Failure::Refused(format!(
-            "{first} (and {} faults more)",
-            more.len()
+            "{first} (and {} more)",
+            show::counted(more.len() as u64, "fault")
         ))),
     }
 }
@@ -318,13 +318,13 @@ pub fn repair(dir: &Path, yes: bool, json: bool) -> Outcome {
         )?;
     }
     out.flush()?;
-    match report.losses.len() {
-        0 => Ok(()),
-        _ if yes => Ok(()),
-        losses => Err(Failure::Refused(format!(
-            "nothing was changed; with --yes, {losses} damaged parts are left out"
-        ))),
+    if yes || report.losses.is_empty() {
+        return Ok(());
     }
+    Err(Failure::Refused(format!(
+        "nothing was changed; --yes leaves out {}",
+        show::counted(report.losses.len() as u64, "damaged part")
+    )))
 }
 
 fn repair_json(report: &RepairReport, done: bool) -> Value {

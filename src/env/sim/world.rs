@@ -63,6 +63,15 @@ pub enum FailedSync {
     Reverted,
 }
 
+impl FailedSync {
+    /// Each of them.
+    pub const ALL: [FailedSync; 3] = [
+        FailedSync::Forgotten,
+        FailedSync::Kept,
+        FailedSync::Reverted,
+    ];
+}
+
 /// What a power cut keeps of what was not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {

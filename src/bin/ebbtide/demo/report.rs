@@ -163,7 +163,7 @@ impl Reporter {
         let rows = [
             (
                 "expired or deleted items returned",
-                format!("{ghosts} of {} answers", show::count(reads)),
+                format!("{ghosts} of {}", show::counted(reads, "answer")),
             ),
             ("live items missed", lost.to_string()),
             ("answers unlike what was written", wrong.to_string()),
@@ -198,9 +198,9 @@ impl Reporter {
             (
                 "from expiry to removal, at most",
                 format!(
-                    "{} (of {} items; promised {}, with {} for a look that comes late)",
+                    "{} (of {}; promised {}, with {} for a look that comes late)",
                     show::time(report.removal_longest),
-                    show::count(report.removed as u64),
+                    show::counted(report.removed as u64, "item"),
                     show::time(report.removed_within),
                     show::time(GRACE),
                 ),

@@ -139,8 +139,8 @@ impl Run<'_> {
         self.samples.add(&self.db.stats());
         if !lines.bar.is_hidden() {
             lines.bar.set_message(format!(
-                "{} operations of {}",
-                show::count(self.player.played),
+                "{} of {}",
+                show::counted(self.player.played, "operation"),
                 show::time(self.trace_time()),
             ));
             lines.bar.tick();

@@ -67,14 +67,18 @@ impl Report {
         }
         write!(
             out,
-            "{} operations of {} played in {}",
-            show::count(self.player.played),
+            "{} of {} played in {}",
+            show::counted(self.player.played, "operation"),
             show::time(self.trace_time),
             show::time(self.took),
         )?;
         match self.skipped {
             0 => writeln!(out, "\n")?,
-            _ => writeln!(out, ", {} bad lines skipped\n", show::count(self.skipped))?,
+            _ => writeln!(
+                out,
+                ", {} skipped\n",
+                show::counted(self.skipped, "bad line")
+            )?,
         }
         writeln!(out, "{}", self.operations())?;
         writeln!(out, "{}", self.latencies())?;

@@ -1,0 +1,142 @@
+//! Goal: what an open brings into memory, what it leaves behind, and what a close leaves to it. Method: what the simulated
+//! disk holds before and after.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ebbtide::internals::{Fs, Sim};
+use ebbtide::{Container, ManualClock, Options};
+
+const START: u64 = 1_800_000_000_000;
+const PATH: &str = "/db";
+
+fn options(sim: &Sim) -> Options {
+    Options::new()
+        .memtable_bytes(16 << 10)
+        .clock(ManualClock::new(START))
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+}
+
+// What no manifest names, and nothing else.
+#[test]
+fn an_open_removes_what_was_left_over() {
+    let sim = Sim::new(1);
+    let db = options(&sim).open(PATH).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    db.flush().unwrap();
+    let sim = sim.kill();
+    let path = |name: &&str| Path::new(PATH).join(name);
+    let left = [
+        "manifest-000007.tmp",
+        "copy/000007.manifest",
+        "copy/000007.manifest.tmp",
+        "tables/000099.table",
+    ];
+    let others = ["notes", "notes.tmp", "copy/notes"];
+    for name in left.iter().chain(&others) {
+        drop(sim.create(&path(name)).unwrap());
+    }
+    let db = options(&sim).open(PATH).unwrap();
+    let is_there = |name: &&str| sim.len(&path(name)).unwrap().is_some();
+    assert_eq!(left.iter().find(|name| is_there(name)), None);
+    assert!(others.iter().all(is_there));
+    let names = |folder: &str| sim.list(&path(&folder)).unwrap();
+    let manifests = |name: &&String| name.contains("manifest");
+    assert_eq!(names("").iter().filter(manifests).count(), 1);
+    assert_eq!(names("copy").iter().filter(manifests).count(), 1);
+    assert_eq!(names("tables").len(), 1);
+    assert!(db.container("c").unwrap().contains("k").unwrap());
+}
+
+// Before there is a manifest, nothing says which segments count: none, and no file is used twice.
+#[test]
+fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
+    let sim = Sim::new(1);
+    let wal = Path::new("/db/wal");
+    sim.create_dir_all(wal).unwrap();
+    drop(sim.create(&wal.join("000007.wal")).unwrap());
+    let db = options(&sim).open(PATH).unwrap();
+    let mut names = sim.list(wal).unwrap();
+    names.sort();
+    assert_eq!(names, ["000008.ring", "000008.wal"]);
+    drop(db);
+}
+
+// An open logs anew what the log held; the next one may have nothing else to go by.
+#[test]
+fn what_was_recovered_is_recovered_again() {
+    let sim = Sim::new(1);
+    let open = |sim: &Sim| options(sim).open(PATH).unwrap();
+    let db = open(&sim);
+    let c = db.container("c").unwrap();
+    for key in ["a", "b", "c", "d", "x", "y"] {
+        c.put(key, "v").unwrap();
+    }
+    c.delete_range("b".."d").unwrap();
+    c.delete_range("x"..).unwrap();
+    c.put("y", "v").unwrap();
+    let mut sim = sim;
+    for _ in 0..3 {
+        sim = sim.kill();
+        let db = open(&sim);
+        let c = db.container("c").unwrap();
+        let keys: Vec<_> = c.iter().map(|item| item.unwrap().key().to_vec()).collect();
+        assert_eq!(keys, [b"a", b"d", b"y"]);
+    }
+}
+
+// The log may hold it still, for the sake of another container.
+#[test]
+fn what_is_flushed_is_not_brought_into_memory_again() {
+    for logged_again in [false, true] {
+        let sim = Sim::new(1);
+        let mut sim = sim;
+        let first = match logged_again {
+            true => options(&sim).memtable_bytes(1 << 20),
+            false => options(&sim),
+        };
+        let db = first.open(PATH).unwrap();
+        // Logged again first, it holds all that is behind it.
+        let b = db.container("b").unwrap();
+        let a = db.container("a").unwrap();
+        b.put("k", "v").unwrap();
+        for n in 0..20u8 {
+            a.put([n], [n; 1_000]).unwrap();
+            if !logged_again && db.step().unwrap() {
+                break;
+            }
+        }
+        if logged_again {
+            // So much that opening seals it.
+            sim = sim.kill();
+            assert!(options(&sim).open(PATH).unwrap().step().unwrap());
+        }
+        for opened in 0..2 {
+            sim = sim.kill();
+            let db = options(&sim).open(PATH).unwrap();
+            let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
+            let in_memory = |c: &Container| c.stats().memtable_bytes > 0;
+            assert_eq!((in_memory(&a), in_memory(&b)), (false, true), "{opened}");
+            assert!(b.contains("k").unwrap() && a.contains([0]).unwrap());
+        }
+    }
+}
+
+// The next open would replay it all; for less than 4 MiB a table is not worth it.
+#[test]
+fn closing_flushes_what_would_take_long_to_replay() {
+    for (items, flushed) in [(2, false), (80, true)] {
+        let sim = Sim::new(1);
+        let options = options(&sim).memtable_bytes(64 << 20);
+        let db = options.open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        (0..items).for_each(|n: u8| c.put([n], [n; 64 << 10]).unwrap());
+        db.close().unwrap();
+        let db = options.open(PATH).unwrap();
+        assert_eq!(db.stats().table_bytes > 0, flushed);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), usize::from(items));
+    }
+}
