@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::{Fs, Sim, Survivors};
-use crate::sync::{check, spawn};
+use crate::sync::{Elsewhere, check, spawn};
 use crate::{Container, Database, DefaultTtl, Durability, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
@@ -22,6 +22,7 @@ fn options(sim: &Sim, clock: &ManualClock) -> Options {
 
 struct World {
     sim: Sim,
+    calls: Elsewhere,
     clock: ManualClock,
     db: Database,
     items: Container,
@@ -37,11 +38,23 @@ fn world(durability: Durability) -> World {
         .unwrap();
     let items = db.container("c").unwrap();
     items.put("k", "old").unwrap();
+    let calls = Elsewhere::new();
+    let watching = calls.clone();
+    sim.watch(move |_, _| watching.step());
     World {
         sim,
+        calls,
         clock,
         db,
         items,
+    }
+}
+
+impl World {
+    /// What is left by a power cut now.
+    fn power_cut(&self) -> Sim {
+        self.calls.step();
+        self.sim.power_cut_with(Survivors::Nothing)
     }
 }
 
@@ -118,7 +131,7 @@ fn what_was_seen_survives_under_sync() {
             spawn(move || world.items.put("a", "new").unwrap())
         };
         let seen = world.items.contains("a").unwrap();
-        let left = world.sim.power_cut_with(Survivors::Nothing);
+        let left = world.power_cut();
         assert!(!seen || is_there(&world, &left, "a"));
         writer.join().unwrap();
     });
@@ -150,7 +163,7 @@ fn a_write_beside_the_end_is_there_or_refused() {
         world.db.close().unwrap();
         let taken = writer.join().unwrap();
         job.join().unwrap();
-        let left = world.sim.power_cut_with(Survivors::Nothing);
+        let left = world.power_cut();
         assert_eq!(is_there(&world, &left, "a"), taken);
         assert!(is_there(&world, &world.sim, "k"), "nobody holds the lock");
     });

@@ -7,7 +7,7 @@ mod model;
 #[cfg(loom)]
 pub use model::{ArcSwap, Backoff, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic, spin_loop};
 #[cfg(all(test, loom))]
-pub use model::{check, spawn};
+pub use model::{Elsewhere, check, spawn};
 
 #[cfg(not(loom))]
 pub use self::real::*;

@@ -40,6 +40,23 @@ pub fn check(what: &str, interruptions: usize, history: impl Fn() + Send + Sync 
     println!("FIGURE model, {what}: {orders} orders, interrupted up to {interruptions} times");
 }
 
+/// A step on something that the checker does not see, such as a disk: it comes before or after every other one.
+#[cfg(test)]
+#[derive(Clone, Debug)]
+pub struct Elsewhere(Arc<atomic::AtomicUsize>);
+
+#[cfg(test)]
+impl Elsewhere {
+    pub fn new() -> Elsewhere {
+        Elsewhere(Arc::new(atomic::AtomicUsize::new(0)))
+    }
+
+    /// Takes the step; nothing else is ordered by it.
+    pub fn step(&self) {
+        self.0.fetch_add(1, atomic::Ordering::Relaxed);
+    }
+}
+
 /// Starts a thread of a history.
 #[cfg(test)]
 pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {

@@ -10,7 +10,7 @@ use super::store::{Buffered, Store, frame_len};
 use super::writer::{Appender, Log, LogOptions};
 use crate::env::{Fs, Ring, Sim, Survivors, words};
 use crate::sync::atomic::AtomicU64;
-use crate::sync::{check, spawn};
+use crate::sync::{Elsewhere, check, spawn};
 use crate::types::{Seq, Timestamp, file_name};
 
 const DIR: &str = "/wal";
@@ -131,8 +131,12 @@ fn one_sync_serves_many_and_covers_each() {
         };
         let fs = Arc::new(sim.clone());
         let (log, mut appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(1), 1).unwrap();
+        let calls = Elsewhere::new();
+        let watching = calls.clone();
+        sim.watch(move |_, _| watching.step());
         let sync = move |position, seq: u64| {
             log.sync_to(position).unwrap();
+            calls.step();
             let left = sim.power_cut_with(Survivors::Nothing);
             let found = replay(&left, Path::new(DIR), 1, &mut |_| Ok(())).unwrap();
             assert!(found.last_seq >= Seq(seq), "{seq} was synced");
