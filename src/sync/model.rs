@@ -2,7 +2,8 @@
 //! it; time does not pass, and what waits for a while waits until it is woken.
 //!
 //! Models stand beside what they are of, in `models.rs`. Not under their eye is what other crates do inside (the handing
-//! over of pictures, cells that are set once), and clocks, counters, tables and the simulated disk: these take no steps.
+//! over of pictures, cells that are set once), and clocks, counters and tables: these take no steps. The simulated disk
+//! takes one for each call where a model has it watched.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
