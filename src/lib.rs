@@ -35,6 +35,7 @@
 //
 // words: no I/O, no clock, no threads
 mod types;
+mod sync;
 mod error;
 mod coding;
 mod hash;
@@ -68,6 +69,8 @@ mod inspect;
 pub mod json;
 #[doc(hidden)]
 pub mod internals;
+#[cfg(all(test, loom))]
+mod models;
 
 pub use container::{Batch, Container, Iter, Snapshot, Update, View};
 pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};

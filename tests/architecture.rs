@@ -54,7 +54,8 @@ fn sources() -> Vec<Source> {
     };
     let library = paths.iter().filter(|path| !name(path).starts_with("bin/"));
     library
-        .filter(|path| !path.ends_with("tests.rs") && !name(path).contains("/tests/"))
+        .filter(|path| !path.ends_with("tests.rs") && !path.ends_with("models.rs"))
+        .filter(|path| !name(path).contains("/tests/"))
         .map(|path| {
             let name = name(path);
             let module = name

@@ -5,7 +5,6 @@
 //! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compact::{oldest_dead, start_by};
@@ -14,6 +13,7 @@ use crate::engine::state::ContainerState;
 use crate::env::{JoinHandle, Signal, lower_priority, monotonic, spawn};
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::sync::atomic::Ordering;
 use crate::types::Seq;
 
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.

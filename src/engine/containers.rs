@@ -1,13 +1,13 @@
 //! Containers come and go: by an edit, in the commit turn.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::options::ContainerOptions;
+use crate::sync::atomic::Ordering;
 use crate::types::{ContainerId, Seq, Timestamp};
 use crate::version::{Change, ContainerRecord, Version};
 

@@ -3,11 +3,8 @@
 use crate::env::JoinHandle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::counters::{Counters, ReclaimLag};
 use crate::engine::retired::Retired;
@@ -18,6 +15,8 @@ use crate::expiry::Judge;
 use crate::mem::Pool;
 use crate::options::Options;
 use crate::pace::Budget;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{Change, Manifest, Pins, RunId};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::compact::{Job, Output, forecast};
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
 use crate::table::FinishedTable;
 use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{

@@ -11,10 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::batch::{KeyRange, Ops, Relogged, relogged};
 use crate::counters::Counters;
@@ -26,6 +23,8 @@ use crate::error::{Error, Result};
 use crate::mem::Pool;
 use crate::options::{Background, Options};
 use crate::pace::Budget;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Seq, Timestamp, file_name};
 use crate::version::{

@@ -1,7 +1,6 @@
 //! Background work gives way: the budget's readings and waits, and tables that go a few at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::engine::core::Engine;
@@ -10,6 +9,7 @@ use crate::env::{DeviceReads, give_way, monotonic, sleep};
 use crate::error::{Error, Result};
 use crate::options::Background;
 use crate::pace::{Moved, disk_pressure, run_pressure};
+use crate::sync::atomic::Ordering;
 use crate::types::TableId;
 use crate::version::{Placed, Run};
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
 use crate::cover::Cover;
@@ -16,6 +15,7 @@ use crate::item::{Item, Pair};
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
+use crate::sync::Mutex;
 use crate::table::{self, RunCursor};
 use crate::types::Seq;
 use crate::view::{Horizon, Walk};

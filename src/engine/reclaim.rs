@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compact::{
@@ -21,6 +20,7 @@ use crate::engine::state::{ContainerState, Picture};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
 use crate::options::Background;
+use crate::sync::atomic::Ordering;
 use crate::types::{TableId, Timestamp};
 use crate::version::{Facts, TableFacts};
 

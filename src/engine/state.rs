@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 
 use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::{Memtable, Pool};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{ArcSwap, Guard, Mutex, spin_loop};
 use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
 use crate::version::{ContainerRecord, RangeDelete, Version};
 
@@ -207,7 +205,7 @@ impl ContainerState {
 
     /// Everything of it, for as long as the guard is held.
     #[inline]
-    pub(super) fn picture(&self) -> arc_swap::Guard<Arc<Picture>> {
+    pub(super) fn picture(&self) -> Guard<Arc<Picture>> {
         self.picture.load()
     }
 
@@ -327,7 +325,7 @@ impl SettingsCell {
             if tries > 100 {
                 sleep(Duration::from_micros(50));
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
     }
 

@@ -4,10 +4,7 @@
 //! waiting for a sync. Inside it nothing reads a file.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-use parking_lot::MutexGuard;
 
 use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::engine::core::{Engine, Turn};
@@ -21,6 +18,8 @@ use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
 use crate::record::{Header, Kind};
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::version::Change;
 use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};

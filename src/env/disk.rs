@@ -18,14 +18,15 @@ use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
 use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
+use super::words::{self, WORD};
 use crate::error::{Error, Result};
+use crate::sync::atomic::AtomicU64;
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -252,9 +253,6 @@ impl ReadAt for DiskFile {
     }
 }
 
-/// The bytes of one 64-bit word.
-const WORD: usize = size_of::<AtomicU64>();
-
 struct DiskRing {
     map: MmapRaw,
     len: usize,
@@ -263,6 +261,11 @@ struct DiskRing {
 impl DiskRing {
     /// The words of the map. The last one may reach past `len`, never past the page.
     fn words(&self) -> &[AtomicU64] {
+        assert_eq!(
+            size_of::<AtomicU64>(),
+            WORD,
+            "models have rings of their own"
+        );
         // SAFETY: the map starts at a page, so words are aligned; it was made `len` rounded up to whole words long, and
         // it lives as long as `self`. Nothing else in this process reaches these bytes but through such words.
         unsafe {
@@ -283,65 +286,15 @@ impl DiskRing {
     }
 }
 
-/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`. Whoever stores other bytes of the same
-/// word meanwhile loses none: what is written back is only the difference.
-#[inline]
-fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
-    }
-    let before = words[0].load(Ordering::Relaxed).to_ne_bytes();
-    let mut changed = [0; WORD];
-    for ((changed, before), byte) in changed[within..]
-        .iter_mut()
-        .zip(&before[within..])
-        .zip(bytes)
-    {
-        *changed = before ^ byte;
-    }
-    words[0].fetch_xor(u64::from_ne_bytes(changed), Ordering::Relaxed);
-}
-
 impl Ring for DiskRing {
     fn store(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        let words = self.words();
-        let (mut at, mut rest) = (offset / WORD, bytes);
-        let within = offset % WORD;
-        if within > 0 || rest.len() < WORD {
-            let (edge, behind) = rest.split_at(rest.len().min(WORD - within));
-            store_edge(&words[at..], within, edge);
-            (at, rest) = (at + 1, behind);
-        }
-        let (middle, tail) = rest.as_chunks::<WORD>();
-        for (word, bytes) in words[at..].iter().zip(middle) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
-        store_edge(&words[at + middle.len()..], 0, tail);
+        words::store(self.words(), offset, bytes);
     }
 
     fn load(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        let mut words = self.words()[offset / WORD..].iter();
-        let mut next = || {
-            words
-                .next()
-                .map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
-                .expect("the range was checked")
-        };
-        let within = offset % WORD;
-        let head = (offset.wrapping_neg() % WORD).min(out.len());
-        let (head, rest) = out.split_at_mut(head);
-        if !head.is_empty() {
-            head.copy_from_slice(&next()[within..within + head.len()]);
-        }
-        let (middle, tail) = rest.as_chunks_mut::<WORD>();
-        for bytes in middle {
-            *bytes = next();
-        }
-        if !tail.is_empty() {
-            tail.copy_from_slice(&next()[..tail.len()]);
-        }
+        words::load(self.words(), offset, out);
     }
 }
 

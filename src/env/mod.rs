@@ -2,6 +2,7 @@
 
 mod tasks;
 mod fs;
+pub mod words;
 mod clock;
 mod disk;
 mod process;

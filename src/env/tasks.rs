@@ -1,12 +1,11 @@
 //! Threads and waiting.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 pub use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex, spin_loop};
 
 /// Starts a named thread.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -16,9 +15,12 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
         .map_err(|error| Error::io("start thread", name, error))
 }
 
-/// Lets the calling thread rest.
+/// Lets the calling thread rest. In a model no time passes, and others run.
 #[allow(clippy::disallowed_methods)]
 pub fn sleep(time: Duration) {
+    if cfg!(loom) {
+        return spin_loop();
+    }
     std::thread::sleep(time);
 }
 
@@ -55,6 +57,37 @@ impl Signal {
         if !self.raised.load(Ordering::Acquire) {
             self.changed.wait_for(&mut lock, time);
         }
-        self.raised.store(false, Ordering::Release);
+        // Not a mere store: who found a notification unheard relies on it to bring what was done before.
+        self.take();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::{check, spawn};
+
+    /// Nobody waits for what was done before a notification. There, a wait ends by nothing else.
+    #[test]
+    fn a_notification_is_heard_with_what_came_before_it() {
+        check("notifications and waits", 3, || {
+            let (signal, done) = (Arc::new(Signal::default()), Arc::new(AtomicUsize::new(0)));
+            let waiter = {
+                let (signal, done) = (signal.clone(), done.clone());
+                spawn(move || {
+                    while done.load(Ordering::Relaxed) < 2 {
+                        signal.wait(Duration::MAX);
+                    }
+                })
+            };
+            for count in 1..=2 {
+                done.store(count, Ordering::Relaxed);
+                signal.notify();
+            }
+            waiter.join().unwrap();
+        });
     }
 }

@@ -23,11 +23,10 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::types::{ItemTtl, Seq, Timestamp};
 
 /// The smallest chunk: what an almost empty memtable costs.
@@ -385,7 +384,7 @@ pub struct Slot(AtomicPtr<Fixed>);
 
 impl Slot {
     /// Holds nothing.
-    pub const fn empty() -> Slot {
+    pub fn empty() -> Slot {
         Slot(AtomicPtr::new(ptr::null_mut()))
     }
 
@@ -436,7 +435,7 @@ pub struct Link<T>(AtomicPtr<T>);
 
 impl<T> Link<T> {
     /// Leads nowhere.
-    pub const fn empty() -> Link<T> {
+    pub fn empty() -> Link<T> {
         Link(AtomicPtr::new(ptr::null_mut()))
     }
 

@@ -15,9 +15,10 @@
 //! that were set before it was inserted. Only one thread adds at a time.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::arena::prefetch;
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// With eight times as much in each, the last holds more than two thousand million keys.
 const STAGES: usize = 8;

@@ -25,18 +25,19 @@ mod tree;
 // on the tree
 mod cursor;
 mod summary;
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::batch::KeyRange;
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, Header};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::types::Seq;
 
 pub use arena::Pool;

@@ -29,17 +29,18 @@
 
 #![allow(unsafe_code)]
 
+use std::array;
 use std::cmp::Ordering as Order;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-use crossbeam_utils::Backoff;
 
 use super::arena::{Link, Slot, Stored, prefetch};
 use crate::record::key_head;
+use crate::sync::Backoff;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::types::Seq;
 
-/// Records in a leaf, separators in an inner node.
-pub const SLOTS: usize = 64;
+/// Records in a leaf, separators in an inner node; a power of two. A model has few, but so many
+/// that a split takes away a record that is no fence.
+pub const SLOTS: usize = if cfg!(loom) { 4 } else { 64 };
 
 /// A place between two records: just before or just after (key, seq), whether or not that is there.
 #[derive(Clone, Copy, Debug)]
@@ -159,8 +160,8 @@ impl Node {
             lower: Slot::empty(),
             upper: Slot::empty(),
             children: Link::empty(),
-            heads: [const { AtomicU64::new(u64::MAX) }; SLOTS],
-            entries: [const { Slot::empty() }; SLOTS],
+            heads: array::from_fn(|_| AtomicU64::new(u64::MAX)),
+            entries: array::from_fn(|_| Slot::empty()),
         }
     }
 
@@ -223,9 +224,10 @@ impl Node {
     /// How many of all heads are below `head`: six halvings without a branch and one more look.
     #[inline]
     fn heads_below(&self, head: u64) -> usize {
-        let mut rank = 0;
-        for step in [32, 16, 8, 4, 2, 1] {
+        let (mut rank, mut step) = (0, SLOTS / 2);
+        while step > 0 {
             rank |= usize::from(self.head(rank | (step - 1)) < head) * step;
+            step /= 2;
         }
         rank + usize::from(self.head(rank) < head)
     }

@@ -7,9 +7,9 @@
 //! Parts never move. An item is set before `len` counts it: who sees the length sees the items.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::batch::KeyRange;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::types::Seq;
 
 /// As a power of two, the length of the first part.

@@ -26,17 +26,18 @@
 
 #![allow(unsafe_code)]
 
+use std::array;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crossbeam_utils::Backoff;
 
 use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
 use super::node::{Gap, Node, SLOTS, Torn};
 use crate::item::Pair;
 use crate::record::Header;
+use crate::sync::Backoff;
 use crate::types::Seq;
 
 /// The tree and the memory it lies in.
@@ -238,7 +239,7 @@ impl Writer {
             let node = self.brk.place(arena, Node::empty());
             if is_inner {
                 node.children
-                    .store(self.brk.place(arena, [const { Link::empty() }; SLOTS + 1]));
+                    .store(self.brk.place(arena, array::from_fn(|_| Link::empty())));
             }
             node
         }

@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
@@ -161,10 +162,42 @@ impl Footer {
     }
 }
 
+/// More than most machines have threads that read at the same moment.
+const SHARES: usize = 8;
+
+/// The same bytes, several times: each has a count of its own, on a cache line of its own. Who takes a value takes a count,
+/// and threads that took it from one would wait for each other.
+pub struct Shares([Bytes; SHARES]);
+
+#[repr(align(128))]
+struct Share(Bytes);
+
+impl AsRef<[u8]> for Share {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Shares {
+    fn new(bytes: &Bytes) -> Shares {
+        Shares(std::array::from_fn(|_| {
+            Bytes::from_owner(Share(bytes.clone()))
+        }))
+    }
+
+    /// That of this thread.
+    #[inline]
+    fn own(&self) -> &Bytes {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARES);
+        &self.0[OWN.with(|own| *own)]
+    }
+}
+
 /// Where a table's bytes are.
 pub enum Source {
     /// In memory, or as if they were.
-    Map(Bytes),
+    Map(Shares),
     /// In a file of so many bytes.
     File(Box<dyn ReadAt>, u64),
 }
@@ -173,7 +206,7 @@ impl Source {
     /// Bytes of the file.
     pub fn len(&self) -> u64 {
         match self {
-            Source::Map(bytes) => bytes.len() as u64,
+            Source::Map(shares) => shares.0[0].len() as u64,
             Source::File(_, len) => *len,
         }
     }
@@ -181,7 +214,7 @@ impl Source {
 
 impl From<Bytes> for Source {
     fn from(bytes: Bytes) -> Source {
-        Source::Map(bytes)
+        Source::Map(Shares::new(&bytes))
     }
 }
 
@@ -206,7 +239,7 @@ impl Stored {
     #[inline]
     pub fn mapped(&self) -> Option<&Bytes> {
         match &self.source {
-            Source::Map(bytes) => Some(bytes),
+            Source::Map(shares) => Some(shares.own()),
             Source::File(..) => None,
         }
     }
@@ -215,7 +248,10 @@ impl Stored {
     /// [`Stored::touch`].
     pub fn view(&self, range: &Range<u64>) -> Result<Bytes> {
         match &self.source {
-            Source::Map(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
+            Source::Map(shares) => {
+                let range = range.start as usize..range.end as usize;
+                Ok(shares.own().slice(range))
+            }
             Source::File(file, _) => file.read_at(range.start, (range.end - range.start) as usize),
         }
     }

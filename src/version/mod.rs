@@ -120,7 +120,7 @@ impl Placed {
             pins: space.pins.clone(),
         });
         let source = match space.reads {
-            Reads::Map => Source::Map(Bytes::from_owner(Resident {
+            Reads::Map => Source::from(Bytes::from_owner(Resident {
                 content: space.fs.map(&path)?,
                 residence: residence.clone(),
             })),

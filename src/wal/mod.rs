@@ -42,5 +42,7 @@ pub use replay::{Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -18,12 +18,11 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::env::{File, Fs};
 use crate::error::Result;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 

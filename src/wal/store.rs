@@ -3,12 +3,10 @@
 //! A [`Store`] takes frames in the order of their positions; what it has taken survives a killed process. It may keep
 //! them beside the segments until it is told to bring them in. Only what lies in the segments can be synced.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::Mutex;
-
 use crate::env::Ring;
 use crate::error::Result;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.

@@ -13,13 +13,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::env::Fs;
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex};
 use crate::types::{Seq, Timestamp};
 use crate::wal::frame::{Encoder, FrameHead, FrameKind, PayloadCrc, Position, SegmentHeader};
 use crate::wal::segments::{Segment, SegmentInfo, Segments, ring_name};

@@ -1,0 +1,170 @@
+//! The engine as a whole, through its public face: reads beside writes and flushes, changes of settings, and the end.
+//! Background work is done step by step, by a thread of the history.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env::{Fs, Sim, Survivors};
+use crate::sync::{Elsewhere, check, spawn};
+use crate::{Container, Database, DefaultTtl, Durability, ManualClock, Options};
+
+const START: u64 = 1_800_000_000_000;
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .memtable_bytes(16 << 10)
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+}
+
+struct World {
+    sim: Sim,
+    calls: Elsewhere,
+    clock: ManualClock,
+    db: Database,
+    items: Container,
+}
+
+/// A database with one item, `k`.
+fn world(durability: Durability) -> World {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    sim.create_dir_all(Path::new("/")).unwrap();
+    let db = options(&sim, &clock)
+        .durability(durability)
+        .open("/db")
+        .unwrap();
+    let items = db.container("c").unwrap();
+    items.put("k", "old").unwrap();
+    let calls = Elsewhere::new();
+    let watching = calls.clone();
+    sim.watch(move |_, _| watching.step());
+    World {
+        sim,
+        calls,
+        clock,
+        db,
+        items,
+    }
+}
+
+impl World {
+    /// What is left by a power cut now.
+    fn power_cut(&self) -> Sim {
+        self.calls.step();
+        self.sim.power_cut_with(Survivors::Nothing)
+    }
+}
+
+/// What a process finds that opens the database on what is left of the disk.
+fn is_there(world: &World, left: &Sim, key: &str) -> bool {
+    let db = options(left, &world.clock).open("/db").unwrap();
+    let items = db.container("c").unwrap();
+    items.contains(key).unwrap()
+}
+
+/// A flush drops the older version; a read that took its number before must not miss both.
+#[test]
+fn a_key_is_never_missing_while_it_is_overwritten_and_flushed() {
+    check("a read beside a put and a flush", 2, || {
+        let World { db, items, .. } = world(Durability::Buffered);
+        let reader = {
+            let items = items.clone();
+            spawn(move || assert!(items.contains("k").unwrap()))
+        };
+        items.put("k", "new").unwrap();
+        db.flush().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// What a snapshot has shown, it shows again.
+#[test]
+fn a_snapshot_shows_the_same_while_its_keys_are_overwritten_and_flushed() {
+    check("a snapshot beside a put and a flush", 2, || {
+        let World { db, items, .. } = world(Durability::Buffered);
+        let reader = {
+            let db = db.clone();
+            spawn(move || {
+                let snapshot = db.snapshot();
+                let view = snapshot.container("c").unwrap();
+                let first = view.get("k").unwrap().expect("it was put");
+                let second = view.get("k").unwrap().expect("it was there");
+                assert_eq!(*first, *second);
+            })
+        };
+        items.put("k", "new").unwrap();
+        db.flush().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// What is gone stays gone: no read takes half of a change of the settings.
+#[test]
+fn what_is_gone_stays_gone_while_the_default_changes() {
+    check("a read beside a change of the default", 2, || {
+        let World {
+            clock, items, db, ..
+        } = world(Durability::Buffered);
+        let short = DefaultTtl::After(Duration::from_secs(5));
+        items.set_default_ttl(short).unwrap();
+        clock.advance(Duration::from_secs(5));
+        let reader = {
+            let items = items.clone();
+            spawn(move || assert!(!items.contains("k").unwrap(), "it came back"))
+        };
+        items.set_default_ttl(DefaultTtl::Off).unwrap();
+        reader.join().unwrap();
+        db.close().unwrap();
+    });
+}
+
+/// Under Sync, what was seen is there after a power cut.
+#[test]
+fn what_was_seen_survives_under_sync() {
+    check("a read beside a synced put", 3, || {
+        let world = Arc::new(world(Durability::Sync));
+        let writer = {
+            let world = world.clone();
+            spawn(move || world.items.put("a", "new").unwrap())
+        };
+        let seen = world.items.contains("a").unwrap();
+        let left = world.power_cut();
+        assert!(!seen || is_there(&world, &left, "a"));
+        writer.join().unwrap();
+    });
+}
+
+/// A write beside the end is acknowledged and there, or refused; a job beside it does no harm, and the folder is free.
+#[test]
+fn a_write_beside_the_end_is_there_or_refused() {
+    check("a put, a flush and the end", 2, || {
+        let world = Arc::new(world(Durability::Buffered));
+        let writer = {
+            let world = world.clone();
+            spawn(move || match world.items.put("a", "new") {
+                Ok(()) => true,
+                Err(error) => {
+                    assert!(error.is_closed(), "{error}");
+                    false
+                }
+            })
+        };
+        let job = {
+            let world = world.clone();
+            spawn(move || {
+                if let Err(error) = world.db.flush() {
+                    assert!(error.is_closed(), "{error}");
+                }
+            })
+        };
+        world.db.close().unwrap();
+        let taken = writer.join().unwrap();
+        job.join().unwrap();
+        let left = world.power_cut();
+        assert_eq!(is_there(&world, &left, "a"), taken);
+        assert!(is_there(&world, &world.sim, "k"), "nobody holds the lock");
+    });
+}

@@ -1,0 +1,23 @@
+//! Atomics, locks, and what else threads share: the one door to them. Behind it stand the crates that are used in
+//! earnest; under `--cfg loom` their counterparts of the same names, which a model checker steps through (`.ci/models`).
+
+#[cfg(loom)]
+mod model;
+
+#[cfg(loom)]
+pub use model::{ArcSwap, Backoff, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic, spin_loop};
+#[cfg(all(test, loom))]
+pub use model::{Elsewhere, check, spawn};
+
+#[cfg(not(loom))]
+pub use self::real::*;
+
+#[cfg(not(loom))]
+mod real {
+    pub use std::hint::spin_loop;
+    pub use std::sync::atomic;
+
+    pub use arc_swap::{ArcSwap, Guard};
+    pub use crossbeam_utils::Backoff;
+    pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+}

@@ -1,0 +1,153 @@
+//! The log: frames taken into the ring while others are drained and zeroed, and one sync for many.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::frame::{FrameHead, FrameKind, HEADER_LEN, PayloadCrc, Position, SegmentHeader};
+use super::replay::replay;
+use super::segments::Segments;
+use super::store::{Buffered, Store, frame_len};
+use super::writer::{Appender, Log, LogOptions};
+use crate::env::{Fs, Ring, Sim, Survivors, words};
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Elsewhere, check, spawn};
+use crate::types::{Seq, Timestamp, file_name};
+
+const DIR: &str = "/wal";
+
+/// Two words.
+const RING_LEN: usize = 16;
+
+fn disk() -> (Sim, PathBuf) {
+    let (sim, dir) = (Sim::new(1), Path::new(DIR));
+    sim.create_dir_all(dir).unwrap();
+    sim.sync_dir(Path::new("/")).unwrap();
+    (sim, dir.to_owned())
+}
+
+/// A ring as the machine's is, but for the map.
+#[derive(Clone)]
+struct Words(Arc<[AtomicU64]>);
+
+impl Words {
+    fn empty() -> Words {
+        let words = RING_LEN.div_ceil(words::WORD);
+        Words((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// The bytes from `position` on.
+    fn at(&self, position: usize, len: usize) -> Vec<u8> {
+        let mut all = [0; RING_LEN];
+        self.load(0, &mut all);
+        (position..position + len)
+            .map(|at| all[at % RING_LEN])
+            .collect()
+    }
+}
+
+impl Ring for Words {
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        words::store(&self.0, offset, bytes);
+    }
+
+    fn load(&self, offset: usize, out: &mut [u8]) {
+        words::load(&self.0, offset, out);
+    }
+}
+
+/// An acknowledged frame lies whole in the ring or whole in the segment, at every moment; at last all are in the segment,
+/// and nothing is left in the ring.
+#[test]
+fn a_frame_is_whole_in_one_place() {
+    let frames = [[[1; 3], [2; 3]], [[3; 3], [4; 3]], [[5; 3], [6; 3]]];
+    check("appends beside a drain", 3, move || {
+        let (sim, dir) = disk();
+        let segments = Segments::new(Arc::new(sim.clone()), &dir, 256, 1).unwrap();
+        let header = SegmentHeader {
+            identity: 42,
+            number: 1,
+            start: 0,
+            base_seq: Seq(1),
+            base_written_at: Timestamp(1),
+            edit: 1,
+        };
+        let segment = segments.begin(header, 0).unwrap();
+        let ring = Words::empty();
+        let store = Buffered::new(Box::new(ring.clone()), RING_LEN);
+        let log = Arc::new((segments, store));
+        let in_segment = |from: usize, len: usize| {
+            let file = sim.read(&dir.join(file_name::segment(1))).unwrap();
+            file[HEADER_LEN + from..][..len].to_vec()
+        };
+        let (mut position, mut drainer) = (0, None);
+        for frame in &frames {
+            let [front, back] = frame;
+            let bytes = frame.concat();
+            log.1
+                .append(&log.0, &segment, position as u64, [front, back])
+                .unwrap();
+            // The ring first: what leaves it is in the segment by then.
+            let is_whole = ring.at(position, bytes.len()) == bytes
+                || in_segment(position, bytes.len()) == bytes;
+            assert!(is_whole, "the frame at {position} is torn");
+            position += frame_len([front, back]) as usize;
+            drainer.get_or_insert_with(|| {
+                let log = log.clone();
+                spawn(move || log.1.drain(&log.0).unwrap())
+            });
+        }
+        drainer.expect("one was started").join().unwrap();
+        log.1.drain(&log.0).unwrap();
+        assert_eq!(in_segment(0, position), frames.concat().concat());
+        assert_eq!(ring.at(0, RING_LEN), [0; RING_LEN]);
+    });
+}
+
+fn append(appender: &mut Appender, seq: u64) -> Position {
+    let head = FrameHead {
+        kind: FrameKind::Batch,
+        first_seq: Seq(seq),
+        last_seq: Seq(seq),
+        written_at: Timestamp(seq),
+        settled: Timestamp(seq),
+        edit: 1,
+    };
+    let payload = [seq as u8; 4];
+    appender
+        .append(&head, &payload, PayloadCrc::of(&payload))
+        .unwrap()
+}
+
+/// Who has waited for a sync finds what he waited for after a power cut, though others append and sync meanwhile.
+#[test]
+fn one_sync_serves_many_and_covers_each() {
+    check("syncs beside each other and an append", 2, || {
+        let (sim, dir) = disk();
+        let options = LogOptions {
+            segment_bytes: 1 << 10,
+            ring_bytes: None,
+            identity: 42,
+            ..LogOptions::new(&dir)
+        };
+        let fs = Arc::new(sim.clone());
+        let (log, mut appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(1), 1).unwrap();
+        let calls = Elsewhere::new();
+        let watching = calls.clone();
+        sim.watch(move |_, _| watching.step());
+        let sync = move |position, seq: u64| {
+            log.sync_to(position).unwrap();
+            calls.step();
+            let left = sim.power_cut_with(Survivors::Nothing);
+            let found = replay(&left, Path::new(DIR), 1, &mut |_| Ok(())).unwrap();
+            assert!(found.last_seq >= Seq(seq), "{seq} was synced");
+        };
+        let first = append(&mut appender, 1);
+        let other = {
+            let sync = sync.clone();
+            spawn(move || sync(first, 1))
+        };
+        let second = append(&mut appender, 2);
+        sync(second, 2);
+        other.join().unwrap();
+    });
+}
