@@ -194,7 +194,8 @@ impl Shares {
     }
 }
 
-/// Where a table's bytes are.
+/// Where a table's bytes are. Most are in maps: a box would be one more miss of the caches for each get.
+#[allow(clippy::large_enum_variant)]
 pub enum Source {
     /// In memory, or as if they were.
     Map(Shares),
