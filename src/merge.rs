@@ -212,28 +212,29 @@ impl<C: Cursor> Merge<C> {
 
     /// The cursor at `place` of the order has moved towards the end: puts it where it belongs.
     #[inline]
-    fn replace(&mut self, place: usize, judge: Option<&Judge>) {
+    fn replace(&mut self, mut place: usize, judge: Option<&Judge>) {
         let at = self.order[place].at;
-        match self.cursors[at].position() {
+        let key = match self.cursors[at].position() {
             Position::End => {
                 self.order.remove(place);
                 return;
             }
-            Position::Ghost(_) if judge.is_some() => self.ghosts += 1,
-            _ => {}
-        }
-        // Nobody asks for the head of the only one.
-        let Some(next) = self.order.get(place + 1) else {
-            return;
+            Position::Record(head) => head.key,
+            Position::Ghost(ghost) => {
+                self.ghosts += usize::from(judge.is_some());
+                self.far_end(&ghost)
+            }
         };
-        let turn = self.turn(at);
-        let leads = self.compare(&turn, next).is_le();
-        self.order[place] = turn;
-        if !leads {
-            let behind = &self.order[place + 1..];
-            let passed = behind.partition_point(|other| self.compare(&turn, other).is_gt());
-            self.order[place..=place + passed].rotate_left(1);
+        let head = key_head(key);
+        let turn = Turn { head, at };
+        // Step by step: to halve is to guess wrong more often.
+        while let Some(next) = self.order.get(place + 1)
+            && self.compare(&turn, next).is_gt()
+        {
+            self.order[place] = *next;
+            place += 1;
         }
+        self.order[place] = turn;
     }
 
     fn turn(&self, at: usize) -> Turn {
@@ -290,6 +291,14 @@ impl<C: Cursor> Merge<C> {
         self.replace(0, judge);
     }
 
+    fn far_end<'a>(&self, ghost: &Ghost<'a>) -> &'a [u8] {
+        if self.forward {
+            ghost.last
+        } else {
+            ghost.first
+        }
+    }
+
     fn is_ghost(&self, at: usize) -> bool {
         matches!(self.cursors[at].position(), Position::Ghost(_))
     }
@@ -322,8 +331,7 @@ impl<C: Cursor> Merge<C> {
     fn place(&self, at: usize) -> (&[u8], Option<Seq>) {
         match self.cursors[at].position() {
             Position::Record(head) => (head.key, Some(head.header.seq)),
-            Position::Ghost(ghost) if self.forward => (ghost.last, None),
-            Position::Ghost(ghost) => (ghost.first, None),
+            Position::Ghost(ghost) => (self.far_end(&ghost), None),
             Position::End => unreachable!("cursors at their end are not in the order"),
         }
     }
