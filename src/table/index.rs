@@ -26,6 +26,7 @@ use bytes::Bytes;
 use crate::coding::{Malformed, Reader};
 use crate::expiry::Census;
 use crate::merge::Seek;
+use crate::record::key_head;
 use crate::table::block::TRAILER_LEN;
 
 const CRC_LEN: usize = 4;
@@ -34,19 +35,6 @@ const TAIL_LEN: usize = 12;
 const HEADER_LEN: usize = 8;
 const PREFIX_LEN: usize = 8;
 const ROW_LEN: usize = 24;
-
-/// The eight bytes of `key` as a number that orders as they do.
-#[inline]
-fn prefix(key: &[u8]) -> u64 {
-    match key.first_chunk() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; PREFIX_LEN];
-            bytes[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(bytes)
-        }
-    }
-}
 
 /// How many bytes two keys share at their front.
 fn shared_len(a: &[u8], b: &[u8]) -> usize {
@@ -126,7 +114,7 @@ impl PageBuilder {
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&(shared as u32).to_le_bytes());
         for row in &self.rows {
-            out.extend_from_slice(&prefix(&self.first_key(row)[shared..]).to_le_bytes());
+            out.extend_from_slice(&key_head(&self.first_key(row)[shared..]).to_le_bytes());
         }
         for row in &self.rows {
             out.extend_from_slice(&row.encode());
@@ -438,7 +426,7 @@ impl Page {
             let last = reader.bytes(usize::from(row.last_len))?;
             let census = Census::decode(&mut reader).map_err(|bad| malformed(bad.what))?;
             let ordered = last_before < first && first <= last && census.total().count > 0;
-            if !ordered || first.get(shared..).map(prefix) != Some(self.prefix(number)) {
+            if !ordered || first.get(shared..).map(key_head) != Some(self.prefix(number)) {
                 return Err(malformed("a block's keys are out of place"));
             }
             details += reader.offset();
@@ -507,7 +495,7 @@ impl Page {
                 Some(self.len() - 1)
             };
         };
-        let wanted = prefix(rest);
+        let wanted = key_head(rest);
         let below = self.below(wanted);
         if below == self.len() || self.prefix(below) != wanted {
             return below.checked_sub(1);
