@@ -140,3 +140,20 @@ fn closing_flushes_what_would_take_long_to_replay() {
         assert_eq!(c.iter().count(), usize::from(items));
     }
 }
+
+// Not even a life that ends before its threads have done anything.
+#[test]
+fn short_lives_leave_one_log() {
+    let folder = tempfile::tempdir().unwrap();
+    for life in 0..10u8 {
+        let db = Options::new().open(folder.path()).unwrap();
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), usize::from(life));
+        c.put([life], "v").unwrap();
+        db.close().unwrap();
+        let files = std::fs::read_dir(folder.path().join("wal"))
+            .unwrap()
+            .count();
+        assert!(files <= 3, "{files} files after life {life}");
+    }
+}

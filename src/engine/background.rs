@@ -119,10 +119,6 @@ impl Engine {
     }
 
     fn merge_round(&self) -> Result<Duration> {
-        if let Some(log) = self.log.get() {
-            // Unlinking what was recovered takes as long as a quarter of recovering it: nobody waits for that.
-            let _ = log.release_older();
-        }
         self.remove_some();
         while self.merge_step()? {}
         let scrub = self.scrub_some()?.unwrap_or(TICK);

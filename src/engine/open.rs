@@ -504,10 +504,8 @@ pub(super) fn write_anew(
     match begun {
         Ok((log, appender, manifest)) => {
             clean(fs.as_ref(), path, number, found);
-            if options.background != Background::Threads {
-                // What it misses goes with a later release.
-                let _ = log.release_older();
-            }
+            // What it misses goes with a later release.
+            let _ = log.release_older();
             Ok((Ok((log, appender)), manifest))
         }
         // With its name the manifest counts, durably or not, and so does the chain; without, neither is needed, and on a
