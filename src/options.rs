@@ -109,7 +109,7 @@ impl Options {
             scrub_within: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
-            block_bytes: 4 << 10,
+            block_bytes: 8 << 10,
             table_bytes: 64 << 20,
             segment_bytes: None,
         }

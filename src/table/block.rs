@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
-//! body     entry* | entry offset* | hash byte* | lowest seq u64 | earliest written_at u64 | count u32
+//! body     entry* | entry offset* | hash byte* | frame (frame.rs) | count u32
 //!          an offset is a u16 when the body is shorter than 64 KiB, else a u32; it counts from the body's start
-//! entry    key length varint | key | header (record.rs, from the two lowest) | value length varint | value
-//! value    its bytes, or, when there are more than 16 KiB:
-//!          number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
+//! entry    numbers (frame.rs) | key | value
+//! value    its bytes, which take the rest of the entry, or, when there are more than 16 KiB:
+//!          length varint | number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
 //! ```
 //!
 //! The hash byte is bits 32 to 39 of the key's hash, which the filter hardly uses. A get compares them, eight at a
@@ -17,15 +17,17 @@ use std::ops::Range;
 use crate::coding::{Malformed, Reader, put_varint};
 use crate::expiry::Census;
 use crate::hash::hash_key;
-use crate::record::{Base, Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
+use crate::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
 use crate::table::codec::{Codec, Packer};
 use crate::table::format::{LARGE_VALUE_LEN, checksum};
-use crate::types::{Compression, Seq, Timestamp};
+use crate::table::frame::{FRAME_LEN, Frame, Numbers, frame_around};
+use crate::types::{Compression, Seq};
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
 /// Bytes behind the hash bytes of a body.
-const TAIL_LEN: usize = 20;
+const TAIL_LEN: usize = FRAME_LEN + COUNT_LEN;
+const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
 /// More than this, with forty bytes around each record, might not fit a u32.
@@ -137,14 +139,28 @@ impl Entry {
     #[inline]
     pub fn value(&self) -> Option<Range<usize>> {
         let (at, len) = (self.value_at as usize, self.value_len as usize);
-        (len <= LARGE_VALUE_LEN).then_some(at..at + len)
+        (!is_large(len)).then_some(at..at + len)
     }
+
+    /// What stands before its key.
+    fn numbers(&self) -> Numbers {
+        Numbers::of(
+            &self.header,
+            self.key_len as usize,
+            is_large(self.value_len()),
+        )
+    }
+}
+
+/// A value of this length stands outside its block.
+#[inline]
+fn is_large(value_len: usize) -> bool {
+    value_len > LARGE_VALUE_LEN
 }
 
 /// Where things are in a body; made once, then used with the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    base: Base,
     count: usize,
     offsets_at: usize,
     hashes_at: usize,
@@ -156,6 +172,7 @@ pub struct Layout {
 pub struct Block<'a> {
     bytes: &'a [u8],
     layout: Layout,
+    frame: Frame<'a>,
 }
 
 impl Layout {
@@ -163,20 +180,17 @@ impl Layout {
     #[inline]
     pub fn of(body: &[u8]) -> Result<Layout, Malformed> {
         let malformed = |what| Malformed { offset: 0, what };
-        let Some(tail_at) = body.len().checked_sub(TAIL_LEN) else {
+        let Some((before, count)) = body.split_last_chunk::<COUNT_LEN>() else {
             return Err(malformed("a block that is too short"));
         };
-        let mut tail = Reader::new(&body[tail_at..]);
-        let base = Base {
-            seq: Seq(tail.u64()?),
-            written_at: Timestamp(tail.u64()?),
+        let count = u32::from_le_bytes(*count) as usize;
+        let Some(tail_at) = before.len().checked_sub(FRAME_LEN) else {
+            return Err(malformed("a block that is too short"));
         };
-        let count = tail.u32()? as usize;
         let wide = body.len() >= WIDE_LEN;
         let side_len = count.checked_mul(if wide { 5 } else { 3 });
         match side_len.and_then(|side| tail_at.checked_sub(side)) {
             Some(offsets_at) if count > 0 && u32::try_from(body.len()).is_ok() => Ok(Layout {
-                base,
                 count,
                 offsets_at,
                 hashes_at: tail_at - count,
@@ -194,9 +208,11 @@ impl Layout {
     /// The body that this is the layout of.
     #[inline]
     pub fn block<'a>(&self, body: &'a [u8]) -> Block<'a> {
+        let frame = body[self.hashes_at + self.count..].first_chunk();
         Block {
             bytes: body,
             layout: *self,
+            frame: Frame::of(frame.expect("the layout is of this body")),
         }
     }
 }
@@ -249,47 +265,58 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The key of the entry that starts at `start`, and what stands behind it.
+    #[inline(always)]
+    fn key_and_rest(
+        &self,
+        start: usize,
+        bytes: &'a [u8],
+    ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+        let len = self.frame.key_len(self.bytes, start);
+        let behind = bytes.get(self.frame.len()..);
+        match behind.and_then(|behind| behind.split_at_checked(len)) {
+            Some(parts) => Ok(parts),
+            None => Err(Malformed {
+                offset: start,
+                what: "an entry that is too short",
+            }),
+        }
+    }
+
     /// The key of entry `index`.
     #[inline]
     pub fn key(&self, index: usize) -> Result<&'a [u8], Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        match bytes {
-            // Most keys are shorter than 128 bytes, and so is their length one byte.
-            [len @ ..0x80, rest @ ..] if usize::from(*len) <= rest.len() => {
-                Ok(&rest[..usize::from(*len)])
-            }
-            _ => Reader::new(bytes)
-                .prefixed()
-                .map_err(|bad| inside(start, bad)),
-        }
+        Ok(self.key_and_rest(start, bytes)?.0)
     }
 
     /// Entry `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        self.read_entry(start, bytes)
-            .map_err(|bad| inside(start, bad))
-    }
-
-    #[inline(always)]
-    fn read_entry(&self, start: usize, bytes: &'a [u8]) -> Result<Entry, Malformed> {
-        let mut reader = Reader::new(bytes);
-        let key_len = reader.varint_up_to(MAX_KEY_LEN as u64)? as usize;
-        let key_at = start + reader.offset();
-        reader.bytes(key_len)?;
-        let header = Header::decode(self.layout.base, &mut reader)?;
-        let value_len = reader.varint_up_to(MAX_VALUE_LEN as u64)? as usize;
-        let value_at = start + reader.offset();
-        let fits = value_len == reader.remaining() || value_len > LARGE_VALUE_LEN;
-        if !fits || key_len == 0 || (header.is_tombstone() && value_len > 0) {
-            return Err(reader.malformed("an entry that does not add up"));
+        let (key, rest) = self.key_and_rest(start, bytes)?;
+        let bad = |what| Malformed {
+            offset: start,
+            what,
+        };
+        let (header, large) = self.frame.header(self.bytes, start).map_err(bad)?;
+        let mut reader = Reader::new(rest);
+        let value_len = match large {
+            false => rest.len(),
+            true => reader
+                .varint_up_to(MAX_VALUE_LEN as u64)
+                .map_err(|malformed| bad(malformed.what))? as usize,
+        };
+        let fits = is_large(value_len) == large && (1..=MAX_KEY_LEN).contains(&key.len());
+        if !fits || (header.is_tombstone() && value_len > 0) {
+            return Err(bad("an entry that does not add up"));
         }
+        let key_at = start + self.frame.len();
         Ok(Entry {
             header,
             key_at: key_at as u32,
-            key_len: key_len as u32,
-            value_at: value_at as u32,
+            key_len: key.len() as u32,
+            value_at: (key_at + key.len() + reader.offset()) as u32,
             value_len: value_len as u32,
         })
     }
@@ -297,7 +324,7 @@ impl<'a> Block<'a> {
     /// Where the large value of entry `index` lies.
     pub fn extent(&self, index: usize) -> Result<Extent, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        let entry = self.read_entry(start, bytes)?;
+        let entry = self.entry(index)?;
         let mut reader = Reader::new(&bytes[entry.value_at as usize - start..]);
         let extent = Extent::decode(&mut reader, entry.value_len())?;
         match reader.is_empty() {
@@ -391,34 +418,22 @@ impl<'a> Block<'a> {
         Ok(low)
     }
 
-    /// The two lowest numbers and the hash bytes are those of the entries, and the entries fill their room: what only
-    /// a whole reading can tell. `hashes` are those of the entries' keys.
+    /// The frame, the numbers and the hash bytes are just those of the entries, and the entries fill their room: what
+    /// only a whole reading can tell. `hashes` are those of the entries' keys.
     pub fn is_exact(&self, entries: &[Entry], hashes: &[u64]) -> bool {
-        let base = Base {
-            seq: entries
-                .iter()
-                .map(|entry| entry.header.seq)
-                .min()
-                .unwrap_or_default(),
-            written_at: entries
-                .iter()
-                .map(|entry| entry.header.written_at)
-                .min()
-                .unwrap_or_default(),
+        let bytes = frame_around(entries.iter().map(Entry::numbers));
+        let frame = Frame::of(&bytes);
+        let is_packed = |(index, entry): (usize, &Entry)| {
+            let stored = &self.bytes[self.offset(index)..][..frame.len()];
+            stored == frame.pack(&entry.numbers()).as_ref()
         };
-        base == self.layout.base
+        frame == self.frame
+            && entries.iter().enumerate().all(is_packed)
             && self.offset(0) == 0
             && hashes
                 .iter()
                 .map(|&hash| hash_byte(hash))
                 .eq(self.hashes().iter().copied())
-    }
-}
-
-fn inside(start: usize, bad: Malformed) -> Malformed {
-    Malformed {
-        offset: start + bad.offset,
-        ..bad
     }
 }
 
@@ -457,15 +472,14 @@ pub enum Addition<'a> {
 }
 
 struct Pending {
-    header: Header,
+    numbers: Numbers,
     hash_byte: u8,
     key_len: usize,
-    value_len: usize,
-    /// Bytes of the value, or of its extent.
+    /// Bytes of the value, or of its length and extent.
     stored_len: usize,
 }
 
-/// Gathers records until their block is cut. The base of the headers is known only then, so they wait undecided.
+/// Gathers records until their block is cut. The frame of their numbers is known only then, so they wait undecided.
 #[derive(Default)]
 pub struct BlockBuilder {
     pending: Vec<Pending>,
@@ -483,9 +497,9 @@ impl BlockBuilder {
         self.pending.is_empty()
     }
 
-    /// About how long the body is: a header of six bytes, two lengths of three, an offset and a hash byte for each record.
+    /// About how long the body is: seven bytes of numbers, an offset and a hash byte for each record.
     pub fn len(&self) -> usize {
-        TAIL_LEN + self.bytes.len() + self.pending.len() * 12
+        TAIL_LEN + self.bytes.len() + self.pending.len() * 10
     }
 
     /// Another record of about `len` bytes is one too many for any block.
@@ -509,14 +523,17 @@ impl BlockBuilder {
         let value_at = self.bytes.len();
         match value {
             Addition::Inline(bytes) => self.bytes.extend_from_slice(bytes),
-            Addition::Large(extent) => extent.encode(&mut self.bytes),
+            Addition::Large(extent) => {
+                put_varint(&mut self.bytes, head.value_len as u64);
+                extent.encode(&mut self.bytes);
+            }
         }
         self.census.add(head);
+        let large = matches!(value, Addition::Large(_));
         self.pending.push(Pending {
-            header: head.header,
+            numbers: Numbers::of(&head.header, head.key.len(), large),
             hash_byte: hash_byte(hash),
             key_len: head.key.len(),
-            value_len: head.value_len,
             stored_len: self.bytes.len() - value_at,
         });
     }
@@ -543,30 +560,17 @@ impl BlockBuilder {
     }
 
     fn write_body(&mut self) {
-        let headers = || self.pending.iter().map(|pending| &pending.header);
-        let base = Base {
-            seq: headers()
-                .map(|header| header.seq)
-                .min()
-                .expect("a block has a record"),
-            written_at: headers()
-                .map(|header| header.written_at)
-                .min()
-                .expect("a block has a record"),
-        };
+        let frame_bytes = frame_around(self.pending.iter().map(|pending| pending.numbers));
+        let frame = Frame::of(&frame_bytes);
         let body = &mut self.body;
         body.clear();
         self.offsets.clear();
         let mut rest = &self.bytes[..];
         for pending in &self.pending {
             self.offsets.push(body.len());
-            let (key, after) = rest.split_at(pending.key_len);
-            let (value, after) = after.split_at(pending.stored_len);
-            put_varint(body, key.len() as u64);
-            body.extend_from_slice(key);
-            pending.header.encode(base, body);
-            put_varint(body, pending.value_len as u64);
-            body.extend_from_slice(value);
+            let (key_and_value, after) = rest.split_at(pending.key_len + pending.stored_len);
+            body.extend_from_slice(frame.pack(&pending.numbers).as_ref());
+            body.extend_from_slice(key_and_value);
             rest = after;
         }
         let count = self.pending.len();
@@ -584,8 +588,7 @@ impl BlockBuilder {
             );
         }
         body.extend(self.pending.iter().map(|pending| pending.hash_byte));
-        body.extend_from_slice(&base.seq.0.to_le_bytes());
-        body.extend_from_slice(&base.written_at.0.to_le_bytes());
+        body.extend_from_slice(&frame_bytes);
         body.extend_from_slice(&(count as u32).to_le_bytes());
         assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
     }

@@ -24,14 +24,14 @@ use crate::types::{Compression, ContainerId, Seq, TableId};
 /// Bytes gathered before a write. Writes of 64 KiB and more cost the same per byte (hotpaths.md, section B).
 const CHUNK_LEN: usize = 256 << 10;
 
-/// How large a page of the index is, in blocks: with the 4 KiB of usual blocks it tells of some ninety of them, a search
+/// How large a page of the index is, in blocks: with the 8 KiB of usual blocks it tells of some ninety of them, a search
 /// in it takes as many steps as one among the pages of a table of 64 MiB, and its checksum a microsecond.
-const INDEX_PAGE_BLOCKS: usize = 2;
+const INDEX_PAGE_BLOCKS: usize = 1;
 
 /// How tables are written.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
-    /// The target size of a block before it is packed, in bytes, 64 and more. 4 KiB: larger blocks make gets that are
+    /// The target size of a block before it is packed, in bytes, 64 and more. 8 KiB: larger blocks make gets that are
     /// not in memory read more, smaller ones make the index larger.
     pub block_bytes: usize,
     /// How blocks and large values are stored.
@@ -41,7 +41,7 @@ pub struct TableOptions {
 impl Default for TableOptions {
     fn default() -> Self {
         TableOptions {
-            block_bytes: 4096,
+            block_bytes: 8 << 10,
             compression: Compression::None,
         }
     }

@@ -21,7 +21,7 @@ use crate::expiry::Settings;
 use crate::types::{ContainerId, TableId};
 
 /// The version that this build writes and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Ends every table.
 const MAGIC: &[u8; 8] = b"ebbtable";
 /// Bytes of the footer.

@@ -31,6 +31,7 @@ mod cache;
 mod codec;
 mod filter;
 mod format;
+mod frame;
 mod statistics;
 // records, and which block has them
 mod block;

@@ -240,7 +240,8 @@ impl Table {
         (hash, key, max): (u64, &[u8], Seq),
     ) -> Result<Option<Found>> {
         let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
-        let block = Layout::of(body).map_err(fault)?.block(body);
+        let layout = Layout::of(body).map_err(fault)?;
+        let block = layout.block(body);
         let Some((at, entry)) = block.find(hash, key, max).map_err(fault)? else {
             return Ok(None);
         };

@@ -28,8 +28,12 @@ use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
 use crate::record::{Base, Head, Header, MAX_KEY_LEN};
 use crate::types::{Seq, TableId, Timestamp};
 
-/// Keys in a full sample: a share of the keys is found within 1.6 % (one standard error).
+/// Keys in the sample of a large table: a share of the keys is found within 1.6 % (one standard error).
 const SAMPLE_KEYS: usize = 1024;
+/// Keys in the sample of a small one.
+const SAMPLE_KEYS_LEAST: usize = 256;
+/// Between these, as many as take about a two hundredth of the table, at some twenty bytes each.
+const BYTES_PER_SAMPLED: u64 = 200 * 20;
 /// Above so many posts every second one goes: an end of a range is placed within a hundredth of the table.
 const POSTS: usize = 128;
 
@@ -410,19 +414,20 @@ impl Collector {
     fn sample(&mut self, sampled: Sampled) {
         self.sampled.push(sampled);
         if self.sampled.len() > self.cut_at.max(4 * SAMPLE_KEYS) {
-            self.cut_sample();
+            self.cut_sample(SAMPLE_KEYS);
             self.cut_at = 2 * self.sampled.len();
         }
     }
 
-    /// Keeps the keys with the smallest hashes. The sort is stable, so records of equal hashes stay in their order.
-    fn cut_sample(&mut self) {
+    /// Keeps so many keys, those with the smallest hashes. The sort is stable, so records of equal hashes stay in their
+    /// order.
+    fn cut_sample(&mut self, most: usize) {
         self.sampled.sort_by_key(|sampled| sampled.hash);
         let (mut keys, mut last) = (0, None);
         let excess = self.sampled.iter().position(|sampled| {
             keys += usize::from(last != Some(sampled.hash));
             last = Some(sampled.hash);
-            keys > SAMPLE_KEYS
+            keys > most
         });
         if let Some(excess) = excess {
             self.threshold = Some(self.sampled[excess].hash);
@@ -444,7 +449,8 @@ impl Collector {
 
     /// All that was counted; `settings` and `inputs` go with it.
     pub fn finish(mut self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
-        self.cut_sample();
+        let worth = (self.bytes / BYTES_PER_SAMPLED) as usize;
+        self.cut_sample(worth.clamp(SAMPLE_KEYS_LEAST, SAMPLE_KEYS));
         self.spreads.thin();
         if let Some(threshold) = self.threshold {
             let bytes = self.census.total().bytes;
@@ -553,20 +559,29 @@ mod tests {
 
     #[test]
     fn samples_are_complete_below_their_threshold() {
-        let sample = statistics_of(0..5_000, 3).sample;
-        assert_eq!(sample.records.len(), 3 * SAMPLE_KEYS);
-        let mut hashes: Vec<u64> = (0..5_000u32)
-            .map(|key| hash_key(&key.to_be_bytes()))
-            .collect();
-        hashes.sort_unstable();
-        assert_eq!(sample.threshold, hashes[SAMPLE_KEYS]);
-        for (trio, hash) in sample.records.chunks(3).zip(&hashes) {
-            assert!(trio.iter().all(|sampled| sampled.hash == *hash));
-            assert!(
-                trio.iter()
-                    .map(|sampled| sampled.header.seq.0)
-                    .eq([3, 2, 1])
-            );
+        // 120 bytes a record: all of few keys, the least of some, a two hundredth of more, and no more than the most.
+        for (keys, versions, sampled) in [
+            (256, 3, 256),
+            (2_000, 3, SAMPLE_KEYS_LEAST),
+            (5_000, 3, 450),
+            (40_000, 1, SAMPLE_KEYS),
+        ] {
+            let sample = statistics_of(0..keys, versions).sample;
+            assert_eq!(sample.records.len(), versions as usize * sampled);
+            let mut hashes: Vec<u64> = (0..keys).map(|key| hash_key(&key.to_be_bytes())).collect();
+            hashes.sort_unstable();
+            let threshold = hashes.get(sampled).copied();
+            assert_eq!(sample.threshold, threshold.unwrap_or(u64::MAX));
+            let of_keys = sample.records.chunks(versions as usize);
+            for (of_key, hash) in of_keys.zip(&hashes) {
+                assert!(of_key.iter().all(|sampled| sampled.hash == *hash));
+                assert!(
+                    of_key
+                        .iter()
+                        .map(|sampled| sampled.header.seq.0)
+                        .eq((1..=versions).rev())
+                );
+            }
         }
     }
 }

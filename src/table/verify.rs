@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::coding::Malformed;
 use crate::error::{Error, Result};
-use crate::expiry::Census;
+use crate::expiry::{Census, is_heavy};
 use crate::hash::hash_key;
 use crate::record::{Head, order};
 use crate::table::block::{Block, Extent, Layout};
@@ -81,11 +81,15 @@ impl Table {
 }
 
 impl Table {
-    /// Of which keys the sample states records that it would not have by their hash.
+    /// Of which keys the sample states records that it would have neither by their hash nor by their weight.
     fn wanted(&self) -> HashSet<u64> {
         let sample = self.sample();
-        let hashes = sample.records.iter().map(|record| record.hash);
-        hashes.filter(|hash| *hash >= sample.threshold).collect()
+        let bytes = self.census().total().bytes;
+        let records = sample.records.iter();
+        records
+            .filter(|record| record.hash >= sample.threshold && !is_heavy(record.weight, bytes))
+            .map(|record| record.hash)
+            .collect()
     }
 }
 

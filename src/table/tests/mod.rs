@@ -202,6 +202,28 @@ fn the_golden_table() {
     assert_eq!(table.verify().unwrap(), report);
 }
 
+/// Goal: a key with a heavy version and a light one is no damage. Method: the light ones are in no sample: their hashes are
+/// above its threshold, and nobody wanted them.
+#[test]
+fn a_light_version_beside_a_heavy_one_is_verified() {
+    let (heavy, light) = (vec![7; 40 << 10], [7; 10]);
+    let records: Vec<Record> = (0..600u32)
+        .flat_map(|i| {
+            let value: &[u8] = if i % 60 == 0 { &heavy } else { &light };
+            let (key, never) = (i.to_be_bytes(), ItemTtl::Never);
+            [
+                put(&key, 2, 100, never, &light),
+                put(&key, 1, 99, never, value),
+            ]
+        })
+        .collect();
+    let table = table(42, &records, options(4096, Compression::None));
+    let sample = table.sample();
+    let threshold = sample.threshold;
+    assert!(sample.records.iter().any(|record| record.hash >= threshold));
+    assert_eq!(table.verify().unwrap().records, 1_200);
+}
+
 /// Goal: a table says of itself what was put into it, before anything but footer and statistics is read.
 #[test]
 fn an_open_table_knows_itself() {
