@@ -479,7 +479,7 @@ impl Table {
 /// Asks for the end of a block, all lines of it at once: what is read there says where to read next.
 #[inline]
 fn touch_end(block: &[u8]) {
-    for back in [64, 128, 192] {
+    for back in [64, 128, 192, 256] {
         std::hint::black_box(block.len().checked_sub(back).map(|at| block[at]));
     }
 }
