@@ -7,7 +7,7 @@
 //!          bits 4-7  zero
 //! ```
 //!
-//! `seq` and `written_at` are written as differences from a base that the surroundings state (a block's or a frame's
+//! `seq` and `written_at` are written as differences from a base that the surroundings state (a sample's
 //! lowest), so a header takes about six bytes.
 //!
 //! Order of records everywhere: key up, then sequence number down: of one key, the newest version comes first.

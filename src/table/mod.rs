@@ -5,8 +5,8 @@
 //!             the filter starts at the next multiple of 64; from there on, each part starts where the one before ends
 //!
 //! block       body, as it is or packed | body length u32 | codec u8 | crc32 u32                           block.rs
-//! body        entry* | entry offset (u16 or u32)* | hash byte* | lowest seq u64 | earliest written_at u64 | count u32
-//! entry       key length varint | key | header (record.rs) | value length varint | value, or where it lies
+//! body        entry* | entry offset (u16 or u32)* | hash byte* | frame | count u32
+//! entry       numbers, packed by the frame | key | value, or where it lies                               frame.rs
 //! large value a value of more than 16 KiB, as it is or packed; it stands before the block of its entry, whose
 //!             number, offset, stored length, codec and crc32 the entry states
 //! filter      32-byte blocks of eight u32 lanes                                                           filter.rs
@@ -31,9 +31,9 @@ mod cache;
 mod codec;
 mod filter;
 mod format;
-mod frame;
 mod statistics;
 // records, and which block has them
+mod frame;
 mod block;
 mod index;
 // writing

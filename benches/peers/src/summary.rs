@@ -108,6 +108,9 @@ pub struct Summary {
     pub end_own: Own,
     /// The most memory that was not a file's; the driver's books are in it.
     pub anonymous_bytes: u64,
+    /// The most sorted runs after warm-up.
+    #[serde(default)]
+    pub runs_most: Option<u64>,
     /// How the gets were answered.
     pub answers: Answers,
 }
@@ -225,6 +228,7 @@ impl Summary {
             end_live_bytes: end.live_bytes,
             end_own: end.own.clone(),
             anonymous_bytes: samples.iter().map(|s| s.anonymous_bytes).max().unwrap_or(0),
+            runs_most: steady.iter().filter_map(|s| s.own.runs).max(),
             answers: driven.answers,
         })
     }

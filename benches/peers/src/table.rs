@@ -110,9 +110,13 @@ fn table(text: &mut String, group: Group, rows: &[(Kind, Vec<&Summary>)]) -> std
     }
     writeln!(
         text,
-        "| written / put, own count | expired left, MiB | faults |"
+        "| written / put, own count | expired left, MiB | runs, most | expiry to removal, half, s | all | faults |"
     )?;
-    writeln!(text, "|---|{}---|---|---|", "---|".repeat(COLUMNS.len()))?;
+    writeln!(
+        text,
+        "|---|{}---|---|---|---|---|---|",
+        "---|".repeat(COLUMNS.len())
+    )?;
     for (kind, rounds) in rows {
         write!(text, "| {} ", kind.name())?;
         for (_, of, digits) in COLUMNS {
@@ -121,6 +125,11 @@ fn table(text: &mut String, group: Group, rows: &[(Kind, Vec<&Summary>)]) -> std
         cell(text, rounds.iter().filter_map(|s| s.written_own), 2)?;
         let expired = rounds.iter().filter_map(|s| s.end_own.expired_bytes);
         cell(text, expired.map(|bytes| bytes as f64 / MIB), 1)?;
+        let runs = rounds.iter().filter_map(|s| s.runs_most);
+        cell(text, runs.map(|runs| runs as f64), 0)?;
+        let removal = || rounds.iter().filter_map(|s| s.end_own.removal_s);
+        cell(text, removal().map(|(half, _)| half), 1)?;
+        cell(text, removal().map(|(_, all)| all), 1)?;
         let faults: u64 = rounds.iter().map(|s| s.answers.faults()).sum();
         let unserved: u64 = rounds.iter().map(|s| s.unserved).sum();
         writeln!(

@@ -69,10 +69,13 @@ impl Engine for Ebbtide {
 
     fn own(&self) -> Own {
         let stats = self.db.stats();
+        let lag = &stats.reclaim_lag;
         Own {
             written_bytes: Some(stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged),
             expired_bytes: Some(stats.expired_bytes),
             runs: Some(stats.runs),
+            removal_s: (lag.bytes() > 0)
+                .then(|| (lag.quantile(0.5).as_secs_f64(), lag.longest().as_secs_f64())),
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Own {
     pub expired_bytes: Option<u64>,
     /// Sorted runs that a get may have to ask.
     pub runs: Option<u64>,
+    /// Seconds from the expiry of items to the removal of their bytes: half of the bytes, and all.
+    pub removal_s: Option<(f64, f64)>,
 }
 
 /// Is shown a key and its value.
