@@ -1,6 +1,6 @@
 //! The figures of DESIGN.md that are not benchmarks of one call.
 //!
-//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats [ITEMS]`
+//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|mixed|retention [ITEMS]`
 //!
 //! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order; `pread` is the same with
 //!   `Reads::Pread`
@@ -10,6 +10,9 @@
 //! * `dead`: scans over a range in which all items but ten are dead and none is reclaimed: expired, deleted one by one, or
 //!   deleted by range; in one run, in many, right after open, and (a tenth of the items) in memory
 //! * `stats`: how long `stats()` takes, with 200 tables and a memtable of 64 MiB
+//! * `mixed`: items of 1 000 bytes, half of which never expire and half live one or two minutes, 10 GB as a rule; what is
+//!   written, and what is on disk, until all that expired is gone
+//! * `retention`: thirty days of items, a retention of 30 days that becomes one of a day, then one of 60
 
 #[path = "support/keys.rs"]
 mod keys;
@@ -276,6 +279,107 @@ fn stats(folder: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
+/// How soon after its expiry an item is to be gone from the disk.
+const WITHIN: Duration = Duration::from_secs(10);
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+fn report(when: &str, db: &Database) {
+    let stats = db.stats();
+    println!(
+        "{when}: GiB put {:.2}, logged {:.2}, flushed {:.2}, merged {:.2}; on disk {:.2}, live {:.2}, expired {:.2}; {} runs",
+        gib(stats.bytes_put),
+        gib(stats.bytes_logged),
+        gib(stats.bytes_flushed),
+        gib(stats.bytes_merged),
+        gib(stats.disk_bytes),
+        gib(stats.live_bytes),
+        gib(stats.expired_bytes),
+        stats.runs
+    );
+}
+
+/// Rests second by second until nothing that has expired is on disk.
+fn until_reclaimed(db: &Database, clock: Option<&ManualClock>) {
+    let start = Instant::now();
+    let mut seconds = 0;
+    while db.stats().oldest_unreclaimed.is_some() && seconds < 600 {
+        std::thread::sleep(Duration::from_secs(1));
+        if let Some(clock) = clock {
+            clock.advance(Duration::from_secs(1));
+        }
+        seconds += 1;
+        if seconds % 20 == 0 {
+            report(&format!("{seconds} s later"), db);
+        }
+    }
+    report(&format!("no expired byte {:?} later", start.elapsed()), db);
+}
+
+fn mixed_lives(folder: &Path, items: u64) -> Result<()> {
+    let db = Options::new().reclaim_within(WITHIN).open(folder)?;
+    let container = db.container("items")?;
+    container.set_default_ttl(DefaultTtl::NoDefault)?;
+    let mut value = [0; 1_000];
+    timed("fill", items, || {
+        (0..items).try_for_each(|n| {
+            for (word, number) in value.as_chunks_mut::<8>().0.iter_mut().zip(n..) {
+                *word = mixed(number).to_le_bytes();
+            }
+            let ttl = match n % 2 {
+                0 => Ttl::Never,
+                _ => Ttl::After(Duration::from_millis(60_000 + mixed(n) % 60_000)),
+            };
+            container.put_with_ttl(key(n), value, ttl)
+        })
+    })?;
+    report("filled", &db);
+    until_reclaimed(&db, None);
+    let lag = db.stats().reclaim_lag;
+    println!(
+        "expiry to removal: half within {:?}, all within {:?}",
+        lag.quantile(0.5),
+        lag.longest()
+    );
+    println!("{} items of {}", container.iter().count(), items / 2);
+    Ok(())
+}
+
+fn retention(folder: &Path, items: u64) -> Result<()> {
+    const DAYS: u64 = 30;
+    let clock = ManualClock::new(1_700_000_000_000);
+    let day = Duration::from_secs(86_400);
+    let db = Options::new()
+        .clock(clock.clone())
+        .reclaim_within(WITHIN)
+        .open(folder)?;
+    let container = db.container("items")?;
+    container.set_default_ttl(DefaultTtl::After(day * 30))?;
+    for number in 0..DAYS {
+        let of_day = number * items / DAYS..(number + 1) * items / DAYS;
+        of_day
+            .into_iter()
+            .try_for_each(|n| container.put(key(n), [7; 100]))?;
+        if number + 1 < DAYS {
+            clock.advance(day);
+        }
+    }
+    db.flush()?;
+    report("filled", &db);
+    timed("change to a day", 1, || {
+        container.set_default_ttl(DefaultTtl::After(day))
+    })?;
+    let of_last_day = timed("scan of what is left", 1, || container.iter().count());
+    println!("{of_last_day} items of the last day, of {}", items / DAYS);
+    until_reclaimed(&db, Some(&clock));
+    container.set_default_ttl(DefaultTtl::After(day * 60))?;
+    clock.advance(day * 59);
+    println!("59 days later, at 60: {}", container.iter().count());
+    Ok(())
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let items = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse());
@@ -288,7 +392,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         Some("open") => open(folder.path(), items(100_000)?)?,
         Some("dead") => dead(folder.path(), items(10_000_000)?)?,
         Some("stats") => stats(folder.path(), items(8_000_000)?)?,
-        _ => return Err("say basic, pread, ttl, default, open, dead or stats".into()),
+        Some("mixed") => mixed_lives(folder.path(), items(10_000_000)?)?,
+        Some("retention") => retention(folder.path(), items(10_000_000)?)?,
+        _ => {
+            let known = "basic, pread, ttl, default, open, dead, stats, mixed or retention";
+            return Err(format!("say {known}").into());
+        }
     }
     Ok(())
 }
