@@ -36,9 +36,6 @@ const SMOOTHING_SECONDS: f64 = 0.25;
 /// Who has not asked for longer did something else meanwhile; what the device read for it then is not background's.
 const OWN_READS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Work that waits for nothing lets others run this often.
-const CPU_STEP: Duration = Duration::from_millis(1);
-
 /// Sums of bytes that only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
@@ -61,8 +58,6 @@ pub struct Next {
     pub readings: bool,
     /// The same for [`Budget::note_disk`].
     pub disk: bool,
-    /// It has worked for a step without a wait.
-    pub give_way: bool,
 }
 
 /// How much merging and reclaiming may do.
@@ -84,8 +79,6 @@ pub struct Budget {
     seen: Option<(Duration, Moved)>,
     readings_due: Duration,
     disk_due: Duration,
-    /// Since when it has worked without giving way.
-    busy_since: Duration,
 }
 
 impl Budget {
@@ -103,7 +96,6 @@ impl Budget {
             seen: None,
             readings_due: now,
             disk_due: now,
-            busy_since: now,
         };
         budget.level = budget.burst();
         budget
@@ -135,15 +127,10 @@ impl Budget {
             }
             is_due
         };
-        let give_way = now.saturating_sub(self.busy_since) >= CPU_STEP;
-        if give_way || !wait.is_zero() {
-            self.busy_since = now;
-        }
         Next {
             wait,
             readings: is_due(&mut self.readings_due, WINDOW),
             disk: is_due(&mut self.disk_due, DISK_WINDOW),
-            give_way,
         }
     }
 
@@ -410,15 +397,15 @@ mod tests {
     }
 
     #[test]
-    fn readings_and_steps_come_at_their_times() {
+    fn readings_come_at_their_times() {
         let mut budget = Budget::new(1 << 40, 0, Duration::ZERO);
-        let mut counts = [0; 3];
+        let mut counts = [0; 2];
         for micros in (0..3_000_000).step_by(100) {
             let next = budget.take(0, 0.0, Duration::from_micros(micros));
-            let told = [next.readings, next.disk, next.give_way];
+            let told = [next.readings, next.disk];
             counts = std::array::from_fn(|at| counts[at] + u32::from(told[at]));
         }
-        assert_eq!(counts, [30, 3, 2_999]);
+        assert_eq!(counts, [30, 3]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::compact::{oldest_dead, start_by};
 use crate::engine::core::{Engine, FLUSH, LOG, MERGE};
 use crate::engine::state::ContainerState;
-use crate::env::{JoinHandle, Signal, lower_priority, monotonic, spawn};
+use crate::env::{JoinHandle, Priority, Signal, monotonic, set_priority, spawn};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use crate::sync::atomic::Ordering;
@@ -25,15 +25,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The longest such wait.
 const RETRY_MOST: Duration = Duration::from_secs(8);
 
-/// How a thread stands to others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Priority {
-    /// As the threads of the user.
-    Usual,
-    /// It goes when there is nothing else to do.
-    Low,
-}
-
 impl Engine {
     pub(super) fn start_threads(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
         let mut threads = vec![
@@ -41,14 +32,14 @@ impl Engine {
                 engine,
                 FLUSH,
                 &engine.flush_signal,
-                Priority::Usual,
+                Priority::Low,
                 Engine::flush_round,
             )?,
             Engine::start_loop(
                 engine,
                 MERGE,
                 &engine.merge_signal,
-                Priority::Low,
+                Priority::Lowest,
                 Engine::merge_round,
             )?,
         ];
@@ -73,9 +64,7 @@ impl Engine {
     ) -> Result<JoinHandle<()>> {
         let (engine, signal) = (Arc::downgrade(engine), signal.clone());
         spawn(name, move || {
-            if priority == Priority::Low {
-                lower_priority();
-            }
+            set_priority(priority);
             let mut retry = RETRY;
             while let Some(engine) = engine.upgrade() {
                 if engine.closing.load(Ordering::Acquire) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::core::Engine;
 use crate::engine::retired::Leaving;
-use crate::env::{DeviceReads, give_way, monotonic, sleep};
+use crate::env::{DeviceReads, monotonic, sleep};
 use crate::error::{Error, Result};
 use crate::options::Background;
 use crate::pace::{Moved, disk_pressure, run_pressure};
@@ -40,9 +40,6 @@ impl Engine {
                 self.note_disk();
             }
             if next.wait.is_zero() {
-                if next.give_way {
-                    give_way();
-                }
                 return Ok(());
             }
             sleep(next.wait.min(NAP));

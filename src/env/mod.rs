@@ -11,6 +11,6 @@ mod sim;
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::{Disk, fault_in};
 pub use fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, sync_name};
-pub use process::{DeviceReads, lower_priority};
+pub use process::{DeviceReads, Priority, set_priority};
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
-pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};
+pub use tasks::{JoinHandle, Signal, sleep, spawn};

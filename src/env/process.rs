@@ -1,10 +1,25 @@
 //! What the process and its threads are to the system: how much the device read for them, how urgent they are.
 
-/// How much less urgent than the others a background thread is, in steps of `nice`: with 10 it gets a tenth of
-/// what another thread gets when they compete for a processor. A thread may not take it back when its work becomes
-/// urgent, so it is not more (DESIGN.md, "Pacing").
 #[cfg(target_os = "linux")]
-const NICER: i32 = 10;
+use std::time::Duration;
+
+/// How a background thread stands to those of the user. A thread may not take back what it gave up when its work becomes
+/// urgent, so it does not give up more (DESIGN.md, "Pacing").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// As they do.
+    Usual,
+    /// They go first when they wake, but it gets as much of a processor.
+    Low,
+    /// They go first, on the processor and at the device; it gets a tenth when they compete for a processor.
+    Lowest,
+}
+
+/// What a thread that is less urgent wants to run at a time, of the processor: the scheduler lets a thread of a shorter
+/// slice, as all usual ones are, take its place as soon as it wakes, and not only when the slice or a tick is over. Not
+/// more, for the slice is also how long threads of *other* programs may go before ours.
+#[cfg(target_os = "linux")]
+const SLICE: Duration = Duration::from_millis(5);
 
 /// Bytes that the device read, for pages that were not in memory; zero where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,35 +63,65 @@ fn read_bytes(text: &str) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// Makes the calling thread less urgent than others, for the processor and for the device. Where that cannot be, it
-/// stays as it is.
-pub fn lower_priority() {
+/// Gives the calling thread its priority. Where that cannot be, it stays as it is.
+pub fn set_priority(priority: Priority) {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};
+        let nicer = match priority {
+            Priority::Usual => return,
+            Priority::Low => 0,
+            Priority::Lowest => 10,
+        };
         let thread = Some(rustix::thread::gettid());
         if let Ok(nice) = getpriority_process(thread) {
-            let _ = setpriority_process(thread, nice + NICER);
+            let nice = (nice + nicer).min(19);
+            let _ = setpriority_process(thread, nice);
+            let _ = super::disk::set_slice(SLICE, nice);
         }
-        let _ = super::disk::lower_io_priority();
+        if priority == Priority::Lowest {
+            let _ = super::disk::lower_io_priority();
+        }
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = priority;
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
+    /// The calling thread's slice in nanoseconds, where the kernel lets it be chosen and tells it.
+    fn slice() -> Option<u64> {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+        let mut numbers = release.split('.').map_while(|part| part.parse().ok());
+        let version: (u32, u32) = (numbers.next()?, numbers.next()?);
+        let text = std::fs::read_to_string("/proc/thread-self/sched").ok()?;
+        let line = text.lines().find(|line| line.starts_with("se.slice"))?;
+        let slice = line.rsplit(':').next()?.trim().parse().ok()?;
+        (version >= (6, 12)).then_some(slice)
+    }
+
     #[test]
     fn a_thread_is_made_less_urgent_and_others_are_not() {
         use rustix::process::getpriority_process;
         use rustix::thread::gettid;
-        let before = getpriority_process(Some(gettid())).unwrap();
-        let lowered = std::thread::spawn(|| {
-            lower_priority();
-            getpriority_process(Some(gettid())).unwrap()
-        });
-        assert_eq!(lowered.join().unwrap(), (before + NICER).min(19));
-        assert_eq!(getpriority_process(Some(gettid())).unwrap(), before);
+        let standing = || (getpriority_process(Some(gettid())).unwrap(), slice());
+        let before = standing();
+        let (nice, usual_slice) = before;
+        let long = usual_slice.map(|_| SLICE.as_nanos() as u64);
+        for (priority, expected) in [
+            (Priority::Usual, before),
+            (Priority::Low, (nice, long)),
+            (Priority::Lowest, ((nice + 10).min(19), long)),
+        ] {
+            let given = std::thread::spawn(move || {
+                set_priority(priority);
+                standing()
+            });
+            assert_eq!(given.join().unwrap(), expected, "{priority:?}");
+        }
+        assert_eq!(standing(), before);
     }
 
     #[test]
