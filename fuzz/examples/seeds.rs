@@ -274,7 +274,8 @@ fn table(compression: Compression) -> Result<Vec<u8>> {
 
 /// Block, index, filter and footer of a table, each behind the choices that its target begins with.
 fn pieces(table: &[u8]) -> Result<[(&'static str, Vec<u8>); 4]> {
-    let (footer, _) = Footer::read(table, Path::new("/table"))?;
+    let tail = &table[table.len() - 72..];
+    let (footer, _) = Footer::read(tail, table.len() as u64, Path::new("/table"))?;
     let [filter_at, index_at, index_end] =
         [footer.filter_at, footer.index_at, footer.statistics_at].map(|at| at as usize);
     let part = Bytes::copy_from_slice(&table[index_at..index_end]);
@@ -296,7 +297,7 @@ fn pieces(table: &[u8]) -> Result<[(&'static str, Vec<u8>); 4]> {
         ("block", [&[4, 0][..], body].concat()),
         ("index", index),
         ("filter", [&[0][..], &table[filter_at..index_at]].concat()),
-        ("footer", [&[1][..], &table[table.len() - 72..]].concat()),
+        ("footer", [&[1][..], tail].concat()),
     ])
 }
 
