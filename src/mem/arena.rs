@@ -49,21 +49,21 @@ const CHUNK_ALIGN: usize = 64;
 #[derive(Debug)]
 pub struct Pool {
     chunks: Mutex<Vec<Chunk>>,
-    chunks_max: usize,
+    bytes_max: usize,
 }
 
 impl Pool {
-    /// An empty pool that keeps up to `bytes`.
-    pub fn new(bytes: usize) -> Pool {
+    /// An empty pool that keeps up to `bytes_max`.
+    pub fn new(bytes_max: usize) -> Pool {
         Pool {
             chunks: Mutex::default(),
-            chunks_max: bytes / CHUNK_MAX,
+            bytes_max,
         }
     }
 
     /// The most bytes that it keeps.
     pub fn bytes_max(&self) -> usize {
-        self.chunks_max * CHUNK_MAX
+        self.bytes_max
     }
 
     /// Bytes that it keeps now.
@@ -74,7 +74,7 @@ impl Pool {
 
     fn give(&self, returned: &mut Vec<Chunk>) {
         let mut chunks = self.chunks.lock();
-        let room = self.chunks_max.saturating_sub(chunks.len());
+        let room = (self.bytes_max / CHUNK_MAX).saturating_sub(chunks.len());
         let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
         chunks.extend(full_sized.take(room));
     }

@@ -21,8 +21,9 @@ use super::arena::prefetch;
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// With twice as much in each, the last holds more than two thousand million keys.
-const STAGES: usize = 22;
+/// A memtable of the size that it was made for has five or six of them at the most. The last one takes whatever comes, and
+/// says "maybe" more often then.
+const STAGES: usize = 8;
 /// Blocks of the first stage.
 const FIRST_BLOCKS: usize = 64;
 /// How much larger a stage is than the one before.
@@ -123,7 +124,7 @@ impl Filter {
 /// The block of a hash: its upper half, as a fraction of one, of all blocks.
 #[inline]
 fn block(blocks: &[Block], hash: u64) -> &Block {
-    &blocks[((hash >> 32) * blocks.len() as u64 >> 32) as usize]
+    &blocks[(((hash >> 32) * blocks.len() as u64) >> 32) as usize]
 }
 
 #[cfg(test)]
