@@ -21,7 +21,7 @@
 use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::expiry::stored_ttl_until;
 use crate::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::types::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,7 +341,7 @@ fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed>
     let container = container(reader)?;
     if reader.clone().u8()? == RELOGGED_RANGE {
         reader.u8()?;
-        let seq = Seq(reader.varint()?);
+        let seq = Seq(reader.varint_up_to(HIGHEST_NUMBER)?);
         return Ok(Relogged::Range {
             container,
             seq,
@@ -353,6 +353,9 @@ fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed>
     let (at, key, value) = (reader.clone(), key(reader)?, value(reader)?);
     if header.kind == Kind::Tombstone && !value.is_empty() {
         return Err(at.malformed("a tombstone with a value"));
+    }
+    if header.seq.0 > HIGHEST_NUMBER {
+        return Err(at.malformed("number out of range"));
     }
     Ok(Relogged::Record {
         container,

@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ebbtide::internals::{Fs, Sim};
+use ebbtide::internals::{
+    ContainerId, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op, PayloadCrc, Relogged, Seq,
+    Sim, Timestamp, WriteTtl,
+};
 use ebbtide::{Container, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
@@ -155,5 +158,70 @@ fn short_lives_leave_one_log() {
             .unwrap()
             .count();
         assert!(files <= 3, "{files} files after life {life}");
+    }
+}
+
+// Under right checksums: the numbers that follow it would overflow, and no memtable has room for it.
+#[test]
+fn a_log_that_counts_further_than_any_database_is_refused() {
+    let (container, key, value) = (ContainerId(1), &b"k"[..], &b"v"[..]);
+    let (mut write, mut again) = (vec![], vec![]);
+    Op::Put {
+        container,
+        ttl: WriteTtl::Absent,
+        key,
+        value,
+    }
+    .encode(&mut write);
+    let relog = |seq| Relogged::Record {
+        container,
+        header: Header::tombstone(Seq(seq), Timestamp(START)),
+        key,
+        value: b"",
+    };
+    relog((1 << 56) + 1).encode(&mut again);
+    for (kind, seq, payload, is_refused) in [
+        (FrameKind::Batch, 1 << 56, &write, false),
+        (FrameKind::Batch, (1 << 56) + 1, &write, true),
+        (FrameKind::Batch, u64::MAX, &write, true),
+        (FrameKind::Relog, 7, &again, true),
+        (FrameKind::End, u64::MAX, &vec![], true),
+    ] {
+        let sim = Sim::new(1);
+        let db = options(&sim).open(PATH).unwrap();
+        db.container("c").unwrap();
+        let sim = sim.kill();
+        drop(db);
+        let dir = Path::new("/db/wal");
+        let mut segments = vec![];
+        for name in sim.list(dir).unwrap() {
+            segments.extend(
+                name.strip_suffix(".wal")
+                    .map(|number| number.parse::<u64>().unwrap()),
+            );
+            sim.remove(&dir.join(name)).unwrap();
+        }
+        let log_options = LogOptions {
+            segment_bytes: 4 << 10,
+            ring_bytes: None,
+            ..LogOptions::new(dir)
+        };
+        let fs = Arc::new(sim.clone());
+        let (_, mut appender) =
+            Log::create(fs, &log_options, segments[0], Seq(1), Timestamp(START), 1).unwrap();
+        let head = FrameHead {
+            kind,
+            first_seq: Seq(seq),
+            last_seq: Seq(seq),
+            written_at: Timestamp(START),
+            settled: Timestamp(START),
+            edit: 1,
+        };
+        appender
+            .append(&head, payload, PayloadCrc::of(payload))
+            .unwrap();
+        let opened = options(&sim).open(PATH);
+        let refused = opened.as_ref().err().map(|error| error.is_corruption());
+        assert_eq!(refused, is_refused.then_some(true), "{kind:?} {seq}");
     }
 }

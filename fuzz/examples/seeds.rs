@@ -313,7 +313,7 @@ fn frames() -> [(&'static str, Vec<u8>); 3] {
     };
     // Its identity, then small numbers: number, base, time, edit, position, length of the payload; then the frame.
     let numbers = [0, 1, 0, 2, 0, 3, 0, 4, 0, 200, 3];
-    let frame = [1, 3, 2, 4, 6, 0, 2, 50];
+    let frame = [1 | 1 << 2 | 1 << 4, 3, 50, 2, 6, 4, 2];
     [
         (
             "frame",

@@ -50,7 +50,7 @@ fn forged(input: &mut Input<'_>) {
 
 /// A segment whose header and frames say whatever the input wants, under right checksums.
 pub fn forge(input: &mut Input<'_>, identity: u64, number: u64, start: u64) -> Vec<u8> {
-    let mut bytes = b"ebbtwal\0\x01\0\0\0".to_vec();
+    let mut bytes = b"ebbtwal\0\x02\0\0\0".to_vec();
     let mut fields = vec![];
     for field in [identity, number, start] {
         fields.extend_from_slice(&field.to_le_bytes());
@@ -63,11 +63,12 @@ pub fn forge(input: &mut Input<'_>, identity: u64, number: u64, start: u64) -> V
     bytes.extend_from_slice(&fields);
     for _ in 0..input.below(8) {
         let position = start.saturating_add(bytes.len() as u64 - 64);
-        let mut frame = vec![1 + input.below(3) as u8];
+        let (kind, seldom) = (1 + input.below(3), input.below(8));
+        let mut frame = vec![(kind | seldom << 2) as u8];
         let payload_len = input.below(64);
         let payload = input.take(payload_len);
         put_varint(&mut frame, payload.len() as u64);
-        for _ in 0..6 {
+        for _ in 0..3 + seldom.count_ones() {
             put_varint(&mut frame, input.any_size());
         }
         frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());

@@ -57,10 +57,13 @@ fn log_frame(input: &mut Input<'_>) {
     };
     let (position, payload_len) = (input.any_size() >> 1, input.below(32));
     let payload = input.take(payload_len);
-    // The payload's and the head's checksums are made right where the numbers end, seven varints behind the kind.
+    // The payload's and the head's checksums are made right where the numbers end, four varints and more behind the
+    // first byte.
     let mut bytes = input.take(71).to_vec();
     let numbers = bytes.iter().enumerate().skip(1);
-    let ends = numbers.filter(|(_, byte)| **byte < 0x80).nth(6);
+    let seldom = bytes.first().map_or(0, |first| first >> 2 & 7);
+    let last = 3 + seldom.count_ones() as usize;
+    let ends = numbers.filter(|(_, byte)| **byte < 0x80).nth(last);
     if let Some((end, _)) = ends {
         bytes.truncate(end + 1);
         bytes.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());

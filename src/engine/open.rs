@@ -26,7 +26,7 @@ use crate::pace::Budget;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
-use crate::types::{ContainerId, Seq, Timestamp, file_name};
+use crate::types::{ContainerId, HIGHEST_NUMBER, Seq, Timestamp, file_name};
 use crate::version::{
     Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, expect_folders,
     load, unnamed_tables,
@@ -298,6 +298,10 @@ pub(super) fn bring_in(
     }
     let wal_dir = path.join(file_name::WAL_DIR);
     let (replayed, damage) = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    last_seq = last_seq.max(replayed.last_seq);
+    if last_seq.0 > HIGHEST_NUMBER {
+        return Err(Error::corruption(path, 0, MADE_UP));
+    }
     if damage.is_none() {
         let manifest = path.join(file_name::manifest(loaded.number));
         loaded.reaches(space.fs, &manifest, replayed.edit)?;
@@ -313,7 +317,7 @@ pub(super) fn bring_in(
         manifest_number: loaded.number,
         torn: loaded.torn,
         states,
-        last_seq: last_seq.max(replayed.last_seq),
+        last_seq,
         next_segment: replayed.next_segment,
         clock,
         started_at_mark,
@@ -393,6 +397,9 @@ fn open_containers(
     Ok(states)
 }
 
+/// What to say of a sequence number above [`HIGHEST_NUMBER`].
+const MADE_UP: &str = "no database counts that many writes";
+
 /// Brings into memtables what the log holds and runs do not.
 fn replay_into(
     fs: &dyn Fs,
@@ -402,6 +409,9 @@ fn replay_into(
 ) -> Result<(Replayed, Option<Error>)> {
     salvage(fs, wal_dir, catalogue.log, &mut |frame| {
         let malformed = |what| frame.corruption(&what);
+        if frame.head.first_seq.0 > HIGHEST_NUMBER {
+            return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
+        }
         match frame.head.kind {
             FrameKind::Batch => {
                 let mut seq = frame.head.first_seq;

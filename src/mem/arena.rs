@@ -1,12 +1,17 @@
 //! Memory that only grows: what is put there stays where it is until the whole arena goes.
 //!
 //! ```text
-//! Stored   [ttl in milliseconds u64] | seq u64 | written_at u64 | value length u32 | key length u16 | tag u8 | 0 u8
-//!          | key | value                              the ttl stands there only when the tag says so
-//!                                     ^ a Stored points at `seq`, so that the key always lies 24 bytes further on
-//! tag      bits 0-1  kind, as in record.rs
-//!          bits 2-3  ttl: 0 absent, 1 never, 2 milliseconds stand in front
+//! Stored   [front] | number and tag u64 | written_at u48 | value length u32 | key length u16 | key | value
+//!                  ^ a Stored points here, so that the key always lies 20 bytes further on
+//! number and tag   the sequence number in the upper 60 bits, below them
+//!          bit  0    it is a put
+//!          bits 1-2  ttl: 0 absent, 1 never, 2 milliseconds
+//!          bit  3    wide: ttl or written_at has more bits than there is usually room for
+//! front    not wide: the ttl's milliseconds u32, when there are such
+//!          wide: the ttl's milliseconds u64 | written_at u64
 //! ```
+//!
+//! Nothing is aligned: padding would cost more bytes than it spares instructions.
 //!
 //! Invariants:
 //! * A chunk is given back only when its [`Arena`] drops, and never moves. So whoever borrows something that lies in an
@@ -14,6 +19,8 @@
 //! * A [`Stored`] is written before its address is, and never again. Its address travels through [`Slot`]s, whose stores
 //!   release and whose loads acquire: who has the address sees the bytes. [`Link`]s do the same for whatever else lies in
 //!   an arena, which changes only through atomics.
+//! * A sequence number has at most 60 bits: opening refuses those beyond [`HIGHEST_NUMBER`], and no process writes as
+//!   often again.
 //! * Everything reaches chunks by raw pointers that come from their allocation; nobody ever borrows a chunk.
 
 #![allow(unsafe_code)]
@@ -27,7 +34,7 @@ use std::sync::Arc;
 use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::types::{ItemTtl, Seq, Timestamp};
+use crate::types::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
 
 /// The smallest chunk: what an almost empty memtable costs.
 const CHUNK_MIN: usize = 4 << 10;
@@ -42,16 +49,21 @@ const CHUNK_ALIGN: usize = 64;
 #[derive(Debug)]
 pub struct Pool {
     chunks: Mutex<Vec<Chunk>>,
-    chunks_max: usize,
+    bytes_max: usize,
 }
 
 impl Pool {
-    /// An empty pool that keeps up to `bytes`.
-    pub fn new(bytes: usize) -> Pool {
+    /// An empty pool that keeps up to `bytes_max`.
+    pub fn new(bytes_max: usize) -> Pool {
         Pool {
             chunks: Mutex::default(),
-            chunks_max: bytes / CHUNK_MAX,
+            bytes_max,
         }
+    }
+
+    /// The most bytes that it keeps.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     /// Bytes that it keeps now.
@@ -62,7 +74,7 @@ impl Pool {
 
     fn give(&self, returned: &mut Vec<Chunk>) {
         let mut chunks = self.chunks.lock();
-        let room = self.chunks_max.saturating_sub(chunks.len());
+        let room = (self.bytes_max / CHUNK_MAX).saturating_sub(chunks.len());
         let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
         chunks.extend(full_sized.take(room));
     }
@@ -121,9 +133,15 @@ impl Arena {
         }
     }
 
-    /// Bytes of all chunks.
+    /// Bytes of all chunks but for the end of the last one, which nothing has touched yet: if that counted, memtables
+    /// would be full as soon as it is there.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Only the one writer calls it.
+    fn count(&self, bytes: usize) {
+        self.bytes.store(self.bytes() + bytes, Ordering::Relaxed);
     }
 
     /// A chunk of `len` bytes.
@@ -136,7 +154,6 @@ impl Arena {
         let chunk = recycled.unwrap_or_else(|| Chunk::new(len));
         let start = chunk.start;
         self.chunks.lock().push(chunk);
-        self.bytes.fetch_add(len, Ordering::Relaxed);
         start
     }
 }
@@ -171,11 +188,14 @@ impl Brk {
         if room < pad + layout.size() {
             let len = (arena.bytes() / 4).clamp(CHUNK_MIN, CHUNK_MAX) & !(CHUNK_MIN - 1);
             if layout.size() > len / 4 {
+                arena.count(layout.size());
                 return arena.chunk(layout.size());
             }
+            arena.count(room);
             (next, room, pad) = (arena.chunk(len), len, 0);
         }
         let taken = pad + layout.size();
+        arena.count(taken);
         self.room.set(room - taken);
         // SAFETY: at least `taken` bytes of the chunk are left, and its end is still an address of it.
         unsafe {
@@ -215,35 +235,41 @@ impl Brk {
             "a key has 1 to 65535 bytes"
         );
         assert!(value.len() <= MAX_VALUE_LEN, "a value has at most 64 MiB");
+        assert!(header.seq.0 < SEQ_END, "no database counts that far");
         let (ttl_tag, millis) = match header.ttl {
-            ItemTtl::Absent => (0, None),
-            ItemTtl::Never => (1, None),
-            ItemTtl::Millis(millis) => (2, Some(millis)),
+            ItemTtl::Absent => (TTL_ABSENT, None),
+            ItemTtl::Never => (TTL_NEVER, None),
+            ItemTtl::Millis(millis) => (TTL_MILLIS, Some(millis)),
         };
+        let written_at = header.written_at.0;
+        let is_wide = written_at >= WRITTEN_AT_END || millis > Some(u64::from(u32::MAX));
+        let front = match millis {
+            _ if is_wide => size_of::<Wide>(),
+            Some(_) => size_of::<u32>(),
+            None => 0,
+        };
+        let put = if header.is_tombstone() { 0 } else { PUT };
+        let wide = if is_wide { WIDE } else { 0 };
         let fixed = Fixed {
-            seq: header.seq.0,
-            written_at: header.written_at.0,
+            seq_and_tag: header.seq.0 << TAG_BITS | put | ttl_tag | wide,
+            written_at_low: written_at as u32,
+            written_at_high: (written_at >> 32) as u16,
             value_len: value.len() as u32,
             key_len: key.len() as u16,
-            tag: header.kind as u8 | ttl_tag << 2,
-            zero: 0,
-        };
-        let front = if millis.is_some() {
-            size_of::<u64>()
-        } else {
-            0
         };
         let len = front + size_of::<Fixed>() + key.len() + value.len();
         let layout =
             Layout::from_size_align(len, align_of::<Fixed>()).expect("far below isize::MAX");
-        // SAFETY: the caller's promise; then every write stays inside the `len` bytes taken, which are aligned for u64
-        // and hence for Fixed behind it.
+        // SAFETY: the caller's promise; then every write stays inside the `len` bytes taken, and none asks for an
+        // alignment.
         unsafe {
-            let start = self.take(arena, layout);
-            if let Some(millis) = millis {
-                start.cast::<u64>().write(millis);
+            let at = self.take(arena, layout).add(front).cast::<Fixed>();
+            let millis = millis.unwrap_or(0);
+            if is_wide {
+                at.cast::<Wide>().sub(1).write(Wide { millis, written_at });
+            } else if front > 0 {
+                at.cast::<u32>().sub(1).write_unaligned(millis as u32);
             }
-            let at = start.add(front).cast::<Fixed>();
             at.write(fixed);
             let bytes = at.add(1).cast::<u8>().as_ptr();
             ptr::copy_nonoverlapping(key.as_ptr(), bytes, key.len());
@@ -256,19 +282,39 @@ impl Brk {
     }
 }
 
+const TAG_BITS: u32 = 4;
+const PUT: u64 = 1;
+const TTL_MASK: u64 = 3 << 1;
+const TTL_ABSENT: u64 = 0;
+const TTL_NEVER: u64 = 1 << 1;
+const TTL_MILLIS: u64 = 2 << 1;
+const WIDE: u64 = 1 << 3;
+
+/// Above every sequence number that fits.
+const SEQ_END: u64 = 1 << (u64::BITS - TAG_BITS);
+const _: () = assert!(HIGHEST_NUMBER < SEQ_END / 2);
+/// Above every moment that fits the fixed part.
+const WRITTEN_AT_END: u64 = 1 << 48;
+
 /// The part of a stored record whose size is fixed.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, packed)]
 struct Fixed {
-    seq: u64,
-    written_at: u64,
+    seq_and_tag: u64,
+    written_at_low: u32,
+    written_at_high: u16,
     value_len: u32,
     key_len: u16,
-    tag: u8,
-    zero: u8,
 }
 
-const _: () = assert!(size_of::<Fixed>() == 24 && align_of::<Fixed>() == align_of::<u64>());
+const _: () = assert!(size_of::<Fixed>() == 20 && align_of::<Fixed>() == 1);
+
+/// What stands in front of it when the numbers are larger than usual.
+#[repr(C, packed)]
+struct Wide {
+    millis: u64,
+    written_at: u64,
+}
 
 /// A record in an arena that lives at least as long as `'a`.
 #[derive(Clone, Copy)]
@@ -296,7 +342,7 @@ impl<'a> Stored<'a> {
     /// Its number.
     #[inline]
     pub fn seq(self) -> Seq {
-        Seq(self.fixed().seq)
+        Seq(self.fixed().seq_and_tag >> TAG_BITS)
     }
 
     /// Its key.
@@ -343,19 +389,32 @@ impl<'a> Stored<'a> {
     #[inline]
     pub fn header(self) -> Header {
         let fixed = self.fixed();
+        let tag = fixed.seq_and_tag;
+        let (written_at, millis) = if tag & WIDE != 0 {
+            // SAFETY: under this tag `Brk::store` wrote this in front of the fixed part.
+            let wide = unsafe { self.at.cast::<Wide>().sub(1).read() };
+            (wide.written_at, wide.millis)
+        } else {
+            let (low, high) = (fixed.written_at_low, fixed.written_at_high);
+            let millis = match tag & TTL_MASK {
+                // SAFETY: as above.
+                TTL_MILLIS => unsafe { self.at.cast::<u32>().sub(1).read_unaligned() },
+                _ => 0,
+            };
+            (u64::from(low) | u64::from(high) << 32, u64::from(millis))
+        };
         Header {
-            kind: if fixed.tag & 3 == Kind::Put as u8 {
+            kind: if tag & PUT != 0 {
                 Kind::Put
             } else {
                 Kind::Tombstone
             },
-            seq: Seq(fixed.seq),
-            written_at: Timestamp(fixed.written_at),
-            ttl: match fixed.tag >> 2 {
-                0 => ItemTtl::Absent,
-                1 => ItemTtl::Never,
-                // SAFETY: under this tag `Brk::store` wrote the ttl in front of the fixed part.
-                _ => ItemTtl::Millis(unsafe { self.at.cast::<u64>().sub(1).read() }),
+            seq: self.seq(),
+            written_at: Timestamp(written_at),
+            ttl: match tag & TTL_MASK {
+                TTL_ABSENT => ItemTtl::Absent,
+                TTL_NEVER => ItemTtl::Never,
+                _ => ItemTtl::Millis(millis),
             },
         }
     }
@@ -479,4 +538,59 @@ pub fn prefetch<T>(at: &T) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a record is what was stored, whatever its numbers, and takes no more room than they need. Method: both sides of
+    /// every border between widths.
+    #[test]
+    fn records_of_every_width_read_back() {
+        let check = |header: Header, front: usize| {
+            let (arena, brk) = (Arena::new(Arc::new(Pool::new(0))), Brk::new());
+            // SAFETY: one arena, one `brk`.
+            let store = |key, value| unsafe { brk.store(&arena, &header, key, value) };
+            store(b"first", b"");
+            let before = brk.room.get();
+            let stored = store(b"key", b"value");
+            assert_eq!(before - brk.room.get(), front + 20 + b"keyvalue".len());
+            store(b"behind", b"it");
+            assert_eq!((stored.header(), stored.seq()), (header, header.seq));
+            assert_eq!(stored.piece(), b"keyvalue");
+            assert_eq!((stored.key(), stored.value()), (&b"key"[..], &b"value"[..]));
+        };
+        let usual_max = u64::from(u32::MAX);
+        let ttls = [
+            (ItemTtl::Absent, 0),
+            (ItemTtl::Never, 0),
+            (ItemTtl::Millis(0), 4),
+            (ItemTtl::Millis(usual_max), 4),
+            (ItemTtl::Millis(usual_max + 1), 16),
+            (ItemTtl::Millis(u64::MAX), 16),
+        ];
+        let moments = [
+            (0, 0),
+            ((1 << 48) - 1, 0),
+            (1 << 48, 16),
+            (Timestamp::MAX.0, 16),
+        ];
+        for (ttl, of_ttl) in ttls {
+            for (written_at, of_moment) in moments {
+                for seq in [0, 1, HIGHEST_NUMBER, SEQ_END - 1] {
+                    for kind in [Kind::Put, Kind::Tombstone] {
+                        let (seq, written_at) = (Seq(seq), Timestamp(written_at));
+                        let header = Header {
+                            kind,
+                            seq,
+                            written_at,
+                            ttl,
+                        };
+                        check(header, of_ttl.max(of_moment));
+                    }
+                }
+            }
+        }
+    }
 }

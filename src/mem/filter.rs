@@ -1,13 +1,14 @@
 //! Which keys are certainly not in a memtable: a bloom filter that grows.
 //!
 //! ```text
-//! stage    0: 2 KiB | 1: 16 KiB | 2: 128 KiB | 3: 1 MiB | ...       each eight times the one before
+//! stage    0: 2 KiB | 1: 4 to 16 KiB | 2: 8 to 128 KiB | ...     each two to eight times the one before
 //! block    four words of 64 bits, half a cache line; a key sets one bit in each word of one block of one stage
 //! hash     high bits: which block | four times six low bits: which bit in each word
 //! ```
 //!
 //! A stage that has taken one key for every 16 of its bits is full, and the next one begins; so the filter grows without
-//! moving anything, and all stages but the last stay in the nearest caches. A full stage says "maybe" to 0.4 % of the
+//! moving anything, and all stages but the last stay in the nearest caches. Within its bounds a stage is as large as it
+//! takes for the keys that are expected then, so that a full memtable has few stages, and the last of them is full too. A full stage says "maybe" to 0.4 % of the
 //! keys it does not hold, all stages together to about 1 %. A key that the filter already answers with "maybe" sets
 //! nothing: many versions of few keys keep it small.
 //!
@@ -20,12 +21,14 @@ use super::arena::prefetch;
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// With eight times as much in each, the last holds more than two thousand million keys.
+/// A memtable of the size that it was made for has five or six of them at the most. The last one takes whatever comes, and
+/// says "maybe" more often then.
 const STAGES: usize = 8;
 /// Blocks of the first stage.
 const FIRST_BLOCKS: usize = 64;
-/// As a power of two, how much larger each stage is than the one before.
-const GROWTH_SHIFT: usize = 3;
+/// How much larger a stage is than the one before.
+const GROWTH_MIN: usize = 2;
+const GROWTH_MAX: usize = 8;
 /// 256 bits of a block, 16 for each key.
 const KEYS_PER_BLOCK: usize = 16;
 
@@ -83,29 +86,31 @@ impl Filter {
             .for_each(|blocks| prefetch(block(blocks, hash)));
     }
 
-    /// Adds a key. One thread at a time.
-    pub fn add(&self, hash: u64) {
+    /// Adds a key. One thread at a time. `expected` guesses how many more will come; it is asked when the filter grows.
+    pub fn add(&self, hash: u64, expected: impl FnOnce() -> usize) {
         if self.may_contain(hash) {
             return;
         }
         let taken = self.taken.load(Ordering::Relaxed);
-        let last = self
-            .stages()
-            .last()
-            .filter(|blocks| taken < blocks.len() * KEYS_PER_BLOCK);
+        let last = self.stages().last();
+        let last_len = last.map_or(0, <[Block]>::len);
+        let last = last.filter(|_| taken < last_len * KEYS_PER_BLOCK);
         let blocks = match last {
             Some(blocks) => blocks,
-            None => self.next_stage(),
+            None => self.next_stage(last_len, expected()),
         };
         block(blocks, hash).add(hash);
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn next_stage(&self) -> &[Block] {
+    fn next_stage(&self, last_len: usize, expected: usize) -> &[Block] {
         let number = self.stages().count().min(STAGES - 1);
         self.taken.store(0, Ordering::Relaxed);
         self.stages[number].get_or_init(|| {
-            let blocks = FIRST_BLOCKS << (GROWTH_SHIFT * number);
+            let blocks = expected
+                .div_ceil(KEYS_PER_BLOCK)
+                .clamp(last_len * GROWTH_MIN, last_len * GROWTH_MAX)
+                .max(FIRST_BLOCKS);
             (0..blocks).map(|_| Block::default()).collect()
         })
     }
@@ -116,10 +121,10 @@ impl Filter {
     }
 }
 
-/// The block of a hash; a power of two of them.
+/// The block of a hash: its upper half, as a fraction of one, of all blocks.
 #[inline]
 fn block(blocks: &[Block], hash: u64) -> &Block {
-    &blocks[(hash >> 32) as usize & (blocks.len() - 1)]
+    &blocks[(((hash >> 32) * blocks.len() as u64) >> 32) as usize]
 }
 
 #[cfg(test)]
@@ -135,7 +140,7 @@ mod tests {
         assert!(!filter.may_contain(7));
         let keys = if cfg!(miri) { 1_500u64 } else { 100_000 };
         for key in 0..keys {
-            filter.add(hash_key(&key.to_le_bytes()));
+            filter.add(hash_key(&key.to_le_bytes()), || 0);
         }
         assert!((0..keys).all(|key| filter.may_contain(hash_key(&key.to_le_bytes()))));
         let admitted = (keys..2 * keys)
@@ -143,7 +148,7 @@ mod tests {
             .count();
         assert!(admitted < keys as usize / 50, "{admitted} of {keys}");
         let bytes = filter.bytes();
-        (0..keys).for_each(|key| filter.add(hash_key(&key.to_le_bytes())));
+        (0..keys).for_each(|key| filter.add(hash_key(&key.to_le_bytes()), || 0));
         assert_eq!(filter.bytes(), bytes, "what is there takes no more room");
     }
 }

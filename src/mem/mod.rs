@@ -57,6 +57,8 @@ pub struct Memtable {
     filter: Filter,
     ranges: RangeDeletes,
     len: AtomicUsize,
+    /// It is sealed at about this size.
+    bytes_max: usize,
     /// [`Seq::MAX`] when there is nothing.
     seq_min: AtomicU64,
     seq_max: AtomicU64,
@@ -82,14 +84,16 @@ impl Memtable {
         Memtable::with_pool(Arc::new(Pool::new(0)))
     }
 
-    /// An empty one that takes memory from a pool and gives it back there.
+    /// An empty one that takes memory from a pool and gives it back there; it is expected to grow as large as the pool.
     pub fn with_pool(pool: Arc<Pool>) -> Memtable {
+        let bytes_max = pool.bytes_max();
         let (tree, writer) = Writer::new(pool);
         Memtable {
             tree,
             filter: Filter::default(),
             ranges: RangeDeletes::default(),
             len: AtomicUsize::new(0),
+            bytes_max,
             seq_min: AtomicU64::new(u64::MAX),
             seq_max: AtomicU64::new(0),
             writing: Mutex::new(Writing {
@@ -104,7 +108,7 @@ impl Memtable {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
-        self.filter.add(hash);
+        self.filter.add(hash, || self.expected());
         let Some(inserted) = writing.tree.insert(&header, key, value) else {
             return;
         };
@@ -116,6 +120,13 @@ impl Memtable {
         writing.summary.add(&head, hash, inserted);
         self.count(header.seq);
         self.len.store(self.len() + 1, Ordering::Relaxed);
+    }
+
+    /// How many records there is room for yet, if they are like those that are there.
+    fn expected(&self) -> usize {
+        let bytes = self.tree.bytes();
+        let room = self.bytes_max.saturating_sub(bytes);
+        room / (bytes / self.len().max(1)).max(1)
     }
 
     /// Adds a range delete; one of this number that is there already stays the only one.

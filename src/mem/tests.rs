@@ -369,6 +369,32 @@ fn a_pool_hands_memory_on() {
     assert_eq!(pool.bytes(), 2 << 20);
 }
 
+/// Goal: a full memtable takes little more than what was put into it. Method: records of a usual size in random order, as
+/// many as fill one of 4 MiB and one of 64 MiB.
+#[test]
+#[cfg_attr(miri, ignore = "takes megabytes")]
+fn a_record_takes_little_more_than_its_bytes() {
+    for (mib, count) in [(4, 23_000), (64, 366_000)] {
+        let memtable = Memtable::with_pool(Arc::new(Pool::new(mib << 20)));
+        for seq in 0..count {
+            let key = [Dice(seq).next().to_be_bytes(), [0; 8]].concat();
+            let header = Header {
+                kind: Kind::Put,
+                seq: Seq(seq),
+                written_at: Timestamp(1_772_366_400_000 + seq),
+                ttl: ItemTtl::Millis(3_600_000),
+            };
+            memtable.insert(header, &key, &[7; 100]);
+        }
+        let of_each = |bytes: usize| bytes as f64 / count as f64;
+        let (all, filter) = (of_each(memtable.bytes()), of_each(memtable.filter.bytes()));
+        assert!(all < 116.0 * 1.5 && filter < 3.0, "{all:.1}, {filter:.1}");
+        println!(
+            "FIGURE a record of 116 bytes in a memtable of {mib} MiB: {all:.1} bytes, {filter:.1} of them the filter's"
+        );
+    }
+}
+
 #[test]
 fn range_deletes_are_a_list() {
     let memtable = Memtable::new();

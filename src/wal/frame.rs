@@ -12,14 +12,15 @@
 //!         56  edit u64             the manifest's last durable edit
 //!         64  frame*
 //!
-//! frame    kind u8                 1 batch, 2 relog, 3 end mark; 0 is never written
+//! frame    kind u8                 bits 0-1: 1 batch, 2 relog, 3 end mark; 0 is never written
+//!                                  bits 2-4: which of the numbers in brackets are there; the others are 0
 //!          payload length varint
-//!          first_seq - base        these five are zigzag varints of wrapping differences: small in the usual case,
-//!          last_seq - first_seq    and right in every other
-//!          written_at - base
-//!          written_at - settled
-//!          edit - segment's edit
 //!          position - watermark    varint: how far behind this frame the log was known to be synced
+//!          first_seq - base        these five are zigzag varints of wrapping differences: small in the usual case,
+//!          written_at - base       and right in every other
+//!          [last_seq - first_seq]
+//!          [written_at - settled]
+//!          [edit - segment's edit]
 //!          payload crc32 u32
 //!          head crc32 u32          of identity, number, position (u64 each) and the frame up to here
 //!          payload
@@ -34,7 +35,7 @@ use crate::types::{Seq, Timestamp};
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
 /// The version that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;
@@ -197,8 +198,14 @@ fn unzigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
 }
 
-/// The fewest bytes of a frame: its kind, seven varints of one byte, two checksums.
-pub const FRAME_LEN_MIN: usize = 1 + 7 + 8;
+/// The lower bits of the first byte are the kind.
+const KIND_BITS: u32 = 2;
+const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
+/// The numbers that have a bit above it, since they are seldom there.
+const SELDOM: u32 = 3;
+
+/// The fewest bytes of a frame: its kind, four varints of one byte, two checksums.
+pub const FRAME_LEN_MIN: usize = 1 + 4 + 8;
 /// The most bytes before a payload: seven varints of ten.
 const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
 
@@ -244,20 +251,21 @@ impl Encoder {
         payload_crc: PayloadCrc,
     ) -> [&'a [u8]; 2] {
         let segment = &self.segment;
-        let numbers = [
+        let always = [
             payload.len() as u64,
+            position - watermark,
             zigzag(segment.base_seq.0, head.first_seq.0),
-            zigzag(head.first_seq.0, head.last_seq.0),
             zigzag(segment.base_written_at.0, head.written_at.0),
+        ];
+        let seldom: [u64; SELDOM as usize] = [
+            zigzag(head.first_seq.0, head.last_seq.0),
             zigzag(head.settled.0, head.written_at.0),
             zigzag(segment.edit, head.edit),
-            position - watermark,
         ];
         let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
         bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
-        bytes[POSITION_LEN] = head.kind as u8;
         let mut len = POSITION_LEN + 1;
-        for mut number in numbers {
+        let mut put = |mut number: u64| {
             while number >= 0x80 {
                 bytes[len] = number as u8 | 0x80;
                 number >>= 7;
@@ -265,7 +273,16 @@ impl Encoder {
             }
             bytes[len] = number as u8;
             len += 1;
+        };
+        always.into_iter().for_each(&mut put);
+        let mut first = head.kind as u8;
+        for (bit, number) in (KIND_BITS..).zip(seldom) {
+            if number != 0 {
+                first |= 1 << bit;
+                put(number);
+            }
         }
+        bytes[POSITION_LEN] = first;
         bytes[len..len + 4].copy_from_slice(&payload_crc.0.to_le_bytes());
         len += 4;
         let mut crc = self.segment_crc.clone();
@@ -330,15 +347,27 @@ fn decode_head<'a>(
     reader: &mut Reader<'a>,
 ) -> Option<(Decoded<'a>, u64, u32)> {
     let mut whole = reader.clone();
-    let kind = FrameKind::from_byte(reader.u8().ok()?)?;
+    let first = reader.u8().ok()?;
+    if first >> (KIND_BITS + SELDOM) != 0 {
+        return None;
+    }
+    let kind = FrameKind::from_byte(first & KIND_MASK)?;
     let mut number = || reader.varint().ok();
     let payload_len = number()?;
-    let first_seq = unzigzag(segment.base_seq.0, number()?);
-    let last_seq = unzigzag(first_seq, number()?);
-    let written_at = unzigzag(segment.base_written_at.0, number()?);
-    let behind = unzigzag(0, number()?);
-    let edit = unzigzag(segment.edit, number()?);
     let watermark = position.checked_sub(number()?)?;
+    let first_seq = unzigzag(segment.base_seq.0, number()?);
+    let written_at = unzigzag(segment.base_written_at.0, number()?);
+    let mut seldom = [0; SELDOM as usize];
+    for (bit, value) in (KIND_BITS..).zip(&mut seldom) {
+        if first & 1 << bit != 0 {
+            // A zero would be a second spelling.
+            *value = number().filter(|value| *value != 0)?;
+        }
+    }
+    let [last_seq, behind, edit] = seldom;
+    let last_seq = unzigzag(first_seq, last_seq);
+    let behind = unzigzag(0, behind);
+    let edit = unzigzag(segment.edit, edit);
     let payload_crc = reader.u32().ok()?;
     let covered = whole.bytes(reader.offset()).ok()?;
     let mut crc = segment_crc(segment);
@@ -399,7 +428,7 @@ mod tests {
         let header = segment().encode();
         let expected = concat!(
             "6562627477616c00",
-            "01000000aba486b6",
+            "02000000bca0d30c",
             "8877665544332211",
             "0700000000000000",
             "e803000000000000",
@@ -411,7 +440,7 @@ mod tests {
         let mut encoder = Encoder::new(segment());
         let crc = PayloadCrc::of(b"payload");
         let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
-        let expected = "01070204f40314028601156a2c42d796f0607061796c6f6164";
+        let expected = "1d07860102f403041402156a2c42565144d37061796c6f6164";
         assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
     }
 
@@ -517,12 +546,12 @@ mod tests {
             assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let crc = header_crc(&newer);
         newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::decode(&newer),
-            Err(HeaderFault::Version(2))
+            Err(HeaderFault::Version(3))
         ));
     }
 }

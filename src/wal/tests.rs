@@ -155,12 +155,12 @@ fn a_whole_folder_is_the_format() {
     let bytes = sim.read(&dir().join("000001.wal")).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
-        "6562627477616c0001000000d28eb62e2a00000000000000",
+        "6562627477616c0002000000c58ae3942a00000000000000",
         "0100000000000000000000000000000064000000000000008813000000000000",
         "0300000000000000",
-        "010500020000000057ee7192b12b47ea6669727374",
-        "020610025002000069111fb6fa9e71437365636f6e64",
-        "03001002500200000000000076c13167",
+        "05050000000257ee719263799a506669727374",
+        "0e06001050020269111fb6c8e900457365636f6e64",
+        "0f0000105002020000000094f933a2",
     );
     assert_eq!(&hex[..expected.len()], expected);
     assert!(hex[expected.len()..].bytes().all(|digit| digit == b'0'));
@@ -434,13 +434,13 @@ fn a_later_segment_of_another_version_is_refused() {
     assert!(log.current_segment() > 2);
     let path = dir().join(file_name::segment(2));
     let mut header = sim.read(&path).unwrap()[..HEADER_LEN].to_vec();
-    header[8] = 2;
+    header[8] = 3;
     let crc = crc32fast::hash(&[&header[..12], &header[16..]].concat());
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     sim.open(&path).unwrap().write_at(0, &header).unwrap();
     let error = replayed(&sim, 1).unwrap_err();
     let refused =
-        matches!(&error, Error::UnsupportedFormat { path: at, found: 2, .. } if *at == path);
+        matches!(&error, Error::UnsupportedFormat { path: at, found: 3, .. } if *at == path);
     assert!(refused, "{error}");
 }
 

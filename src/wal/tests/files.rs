@@ -81,7 +81,7 @@ fn numbers_are_counted_from_the_segment_that_they_stand_in() {
     let (log, mut appender) = create(&world(30), &options(None), 1).unwrap();
     let far = FrameHead {
         first_seq: Seq(1 << 50),
-        last_seq: Seq(1 << 50),
+        last_seq: Seq((1 << 50) + 1),
         written_at: Timestamp(1 << 45),
         settled: Timestamp(1 << 45),
         edit: 1 << 40,
