@@ -327,7 +327,7 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(1_800_000_000_000));
     let db = open(&sim, &clock).unwrap();
     let c = db.container("c").unwrap();
-    for n in 0..20 {
+    for n in 0..40 {
         c.put(key(n), [1; 200]).unwrap();
     }
     let sim = sim.kill();
@@ -338,7 +338,9 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
         names
     };
     let (before, whole) = (files(&sim), sim.kill());
-    open(&whole, &clock).unwrap().close().unwrap();
+    let db = open(&whole, &clock).unwrap();
+    let open_files = files(&whole).len();
+    db.close().unwrap();
     let (mut refused, mut came_through) = (0, 0);
     for at in sim.operations() + 1..=whole.operations() {
         for kind in [Fault::Full, Fault::Io] {
@@ -360,8 +362,12 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
                 "{error}: {left:?} instead of {before:?}"
             );
             let db = open(&sim, &clock).unwrap();
-            assert_eq!(db.container("c").unwrap().iter().count(), 20, "{error}");
-            assert_eq!(files(&sim).len(), files(&whole).len(), "{error}");
+            assert_eq!(
+                db.container("c").unwrap().iter().count(),
+                KEYS as usize,
+                "{error}"
+            );
+            assert_eq!(files(&sim).len(), open_files, "{error}");
         }
     }
     assert!(
