@@ -361,6 +361,7 @@ mod tests {
 
     #[test]
     fn what_was_made_up_is_refused() {
+        type Edit = fn(&mut [u8; FRAME_LEN]);
         let key_of_16 = || {
             [Numbers::of(
                 &header(Kind::Put, 0, 0, ItemTtl::Absent),
@@ -368,13 +369,13 @@ mod tests {
                 false,
             )]
         };
-        let read = |edit: fn(&mut [u8; FRAME_LEN])| {
+        let read = |edit: Edit| {
             let mut bytes = frame_around(key_of_16().into_iter());
             edit(&mut bytes);
             Frame::of(&bytes).header(&[0xff; 64], 0)
         };
         assert!(read(|_| ()).is_ok());
-        let refused: [(fn(&mut [u8; FRAME_LEN]), &str); 5] = [
+        let refused: [(Edit, &str); 5] = [
             (|frame| frame[MARK_AT] = 0, "unknown kind of record"),
             (|frame| frame[MARK_AT] = 3, "unknown kind of record"),
             (|frame| frame[MARK_AT] = 1 | 3 << 2, "unknown kind of ttl"),
