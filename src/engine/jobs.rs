@@ -202,6 +202,7 @@ impl Host for Writer<'_> {
         let engine = self.engine;
         let Purpose::Rewrite { urgency, pressure } = self.purpose else {
             engine.counters.bytes_flushed.add(bytes);
+            engine.flush_calmly();
             return Ok(());
         };
         engine.counters.bytes_merged.add(bytes);

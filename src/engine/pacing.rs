@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::core::Engine;
 use crate::engine::retired::Leaving;
-use crate::env::{DeviceReads, monotonic, sleep};
+use crate::env::{DeviceReads, give_way, monotonic, sleep};
 use crate::error::{Error, Result};
 use crate::options::Background;
 use crate::pace::{Moved, disk_pressure, run_pressure};
@@ -43,6 +43,15 @@ impl Engine {
                 return Ok(());
             }
             sleep(next.wait.min(NAP));
+        }
+    }
+
+    /// To be called by flushes now and then: as long as the next memtable is less than half full, nobody waits for them,
+    /// and threads of the user go first.
+    pub(super) fn flush_calmly(&self) {
+        let ahead = self.unflushed.load(Ordering::Relaxed) < self.options.memtable_bytes / 2 * 3;
+        if ahead {
+            give_way();
         }
     }
 

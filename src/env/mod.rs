@@ -13,4 +13,4 @@ pub use disk::{Disk, fault_in};
 pub use fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, sync_name};
 pub use process::{DeviceReads, Priority, set_priority};
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
-pub use tasks::{JoinHandle, Signal, sleep, spawn};
+pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

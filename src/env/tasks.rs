@@ -24,6 +24,11 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// Lets a thread that waits for the processor run first.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Something to wait for: a notification is kept until somebody has waited for it.
 #[derive(Debug, Default)]
 pub struct Signal {

@@ -2,15 +2,15 @@
 //! end.
 //!
 //! ```text
-//!   writer   put put put ........ put put put ........      a burst every 250 µs
-//!   reader   get ................ get ................      one get for four puts
-//!   sampler  ............................. sample .....     every 500 ms
+//!   driver   put put put put get ... ........ put put ...   a burst every 250 µs, one get for four puts
+//!   sampler  ............................. sample .....     every 500 ms, at the lowest priority
 //! ```
 //!
 //! **Open loop.** All operations of a burst are due at its beginning, whether or not the engine is done with the last one,
 //! and every latency is measured from then. Bursts let the driver sleep between them: on a small machine, spinning until
 //! the next operation would take from the engine a core that it needs for its background work. How late the sleeper
-//! itself wakes is in the summary, as `wake`.
+//! itself wakes is in the summary, as `wake`. One thread does it all: of two, one stood behind the other for a third of the
+//! time that either had to wait, on a machine with two processors.
 //!
 //! **Closed loop.** One thread puts and gets as fast as it is answered.
 
@@ -58,7 +58,7 @@ pub fn run(order: &Order) -> Result<Summary> {
     Ok(summary)
 }
 
-/// Everything that the three threads share.
+/// Everything that both threads share.
 struct Stage<'a> {
     engine: &'a dyn Engine,
     load: &'a Load,
@@ -105,12 +105,7 @@ impl<'a> Stage<'a> {
             let sampler = scope.spawn(move || self.watch(order, begin));
             let mut driven = match order.closed {
                 true => self.drive_closed(begin, filled),
-                false => thread::scope(|scope| {
-                    let reader = scope.spawn(move || self.drive_gets(begin));
-                    let writer = self.drive_puts(begin, filled);
-                    let reader = reader.join().expect("the reader does not panic");
-                    Ok(merge(writer?, reader?))
-                }),
+                false => self.drive_open(begin, filled),
             };
             if let Ok(driven) = &mut driven {
                 driven.usage = Some(Cpu::now()?.since(&cpu));
@@ -152,46 +147,19 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn drive_puts(&self, begin: Instant, filled: u64) -> Result<Driven> {
-        let mut driven = Driven::default();
-        let rate = self.load.choice.rate;
-        (driven.puts, driven.unserved) = self.drive(begin, rate, &self.puts, |n| {
-            self.put(self.load.put(n, filled))?;
-            self.puts_done.fetch_add(1, Relaxed);
-            Ok(())
-        })?;
-        driven.seconds = begin.elapsed().as_secs_f64();
-        Ok(driven)
-    }
-
-    fn drive_gets(&self, begin: Instant) -> Result<Driven> {
-        let mut driven = Driven::default();
-        let mut answers = Answers::default();
-        let rate = self.load.choice.rate / PUTS_PER_GET;
-        (driven.gets, driven.unserved) = self.drive(begin, rate, &self.gets, |n| {
-            self.get(mix(n ^ self.load.choice.seed), &mut answers)
-        })?;
-        driven.answers = answers;
-        Ok(driven)
-    }
-
-    /// Operations 0, 1, 2... in bursts at a rate; how many were done, and how many of those due were not. Whoever is
-    /// behind goes on for half as long as the load, and no longer.
-    fn drive(
-        &self,
-        begin: Instant,
-        rate: u64,
-        lane: &Lane,
-        mut operate: impl FnMut(u64) -> Result<()>,
-    ) -> Result<(u64, u64)> {
+    /// Puts at the load's rate and a get for every few of them, in bursts, by one thread: two would wait for each other.
+    /// Each counts from when its burst was due. Whoever is behind goes on for half as long as the load, and no longer.
+    fn drive_open(&self, begin: Instant, filled: u64) -> Result<Driven> {
         // Where the system refuses, `wake` in the summary shows what it costs.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let all = rate * self.load.seconds;
-        let give_up = Duration::from_secs(self.load.seconds) * 3 / 2;
-        let (mut done, mut latencies, mut wakes) = (0, Vec::new(), Vec::new());
+        let (rate, seconds) = (self.load.choice.rate, self.load.seconds);
+        let all = rate * seconds;
+        let give_up = Duration::from_secs(seconds) * 3 / 2;
+        let mut driven = Driven::default();
+        let (mut puts, mut gets, mut wakes) = (Vec::new(), Vec::new(), Vec::new());
         for burst in 0.. {
             let due = BURST * burst;
-            if done == all || begin.elapsed() > give_up {
+            if driven.puts == all || begin.elapsed() > give_up {
                 break;
             }
             if let Some(rest) = due.checked_sub(begin.elapsed()) {
@@ -199,15 +167,25 @@ impl<'a> Stage<'a> {
                 wakes.push(begin.elapsed().saturating_sub(due));
             }
             let upto = (u128::from(rate) * (due + BURST).as_nanos() / 1_000_000_000) as u64;
-            while done < upto.min(all) {
-                operate(done)?;
-                latencies.push(begin.elapsed() - due);
-                done += 1;
+            while driven.puts < upto.min(all) {
+                self.put(self.load.put(driven.puts, filled))?;
+                self.puts_done.fetch_add(1, Relaxed);
+                puts.push(begin.elapsed() - due);
+                driven.puts += 1;
+                if driven.puts.is_multiple_of(PUTS_PER_GET) {
+                    let hash = mix(driven.gets ^ self.load.choice.seed);
+                    self.get(hash, &mut driven.answers)?;
+                    gets.push(begin.elapsed() - due);
+                    driven.gets += 1;
+                }
             }
-            lane.leave(&mut latencies);
+            self.puts.leave(&mut puts);
+            self.gets.leave(&mut gets);
             self.wakes.leave(&mut wakes);
         }
-        Ok((done, all - done))
+        driven.unserved = (all - driven.puts) + (all / PUTS_PER_GET - driven.gets);
+        driven.seconds = begin.elapsed().as_secs_f64();
+        Ok(driven)
     }
 
     fn drive_closed(&self, begin: Instant, filled: u64) -> Result<Driven> {
@@ -240,6 +218,8 @@ impl<'a> Stage<'a> {
     }
 
     fn watch(&self, order: &Order, begin: Instant) -> Result<Watched> {
+        // Neither engine nor driver is to wait for it.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
         let mut lines = BufWriter::new(File::create(&order.samples)?);
         let (mut put, mut get) = (Total::default(), Total::default());
         let mut samples = Vec::new();
@@ -301,12 +281,3 @@ fn tag_of(value: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(*tag))
 }
 
-/// Both threads' findings.
-fn merge(writer: Driven, reader: Driven) -> Driven {
-    Driven {
-        gets: reader.gets,
-        unserved: writer.unserved + reader.unserved,
-        answers: reader.answers,
-        ..writer
-    }
-}
