@@ -24,8 +24,12 @@ const LEAST_BURST: f64 = (256 << 10) as f64;
 /// What the bucket holds, in seconds of its rate.
 const BURST_SECONDS: f64 = 0.01;
 
-/// How often readings are taken, and how often files are removed.
-pub const WINDOW: Duration = Duration::from_millis(100);
+/// How often readings are taken.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// How often files are removed. Seldom enough for others to come between two times; so often that a fast rewrite does not
+/// have much beside it of what it has replaced.
+pub const REMOVAL_WINDOW: Duration = Duration::from_millis(10);
 
 /// How often the room on the disk is looked at.
 const DISK_WINDOW: Duration = Duration::from_secs(1);
@@ -201,11 +205,11 @@ pub fn run_pressure(runs: usize, max_runs: usize) -> f64 {
 /// all at once, for giving back blocks costs the file system's journal time; of very many, so many that they are gone
 /// within some seconds.
 pub fn removals(waiting: u64) -> u64 {
-    (waiting / 64).max(LEAST_REMOVAL)
+    (waiting / 512).max(LEAST_REMOVAL)
 }
 
 /// The least that is removed in a window, in bytes.
-const LEAST_REMOVAL: u64 = 32 << 20;
+const LEAST_REMOVAL: u64 = 4 << 20;
 
 /// How far `value` has come on its way from `from` to `from + width`, from 0 to 1.
 fn share_over(value: usize, from: usize, width: usize) -> f64 {
@@ -436,7 +440,7 @@ mod tests {
             (left, windows) = (left.saturating_sub(removals(left)), windows + 1);
         }
         assert!(
-            windows < 300 && most < 400 << 20,
+            windows < 3_000 && most < 48 << 20,
             "{windows} windows, {most} at once"
         );
     }

@@ -30,9 +30,9 @@ impl Engine {
             }
             let next = self.budget.lock().take(bytes, pressure, monotonic());
             bytes = 0;
+            self.remove_some();
             if next.readings {
                 self.note_moved();
-                self.remove_some();
                 // What has fallen due meanwhile may be more urgent.
                 self.merge_signal.notify();
             }

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::pace::{WINDOW, removals};
+use crate::pace::{REMOVAL_WINDOW, removals};
 use crate::version::Placed;
 
 /// The tables.
@@ -47,7 +47,7 @@ impl Retired {
 
     /// The next ones, once a window: some bytes of them, or all when room is wanted.
     pub fn next(&mut self, room_is_wanted: bool, now: Duration) -> Leaving {
-        self.due = now + WINDOW;
+        self.due = now + REMOVAL_WINDOW;
         let waiting = self.waiting.iter().chain(&self.lingering);
         let all: u64 = waiting.map(|placed| placed.record.len).sum();
         let mut left = if room_is_wanted { all } else { removals(all) };

@@ -280,4 +280,3 @@ fn tag_of(value: &[u8]) -> Result<u64> {
     let tag = tag.ok_or_else(|| format!("a value has {} bytes", value.len()))?;
     Ok(u64::from_be_bytes(*tag))
 }
-
