@@ -201,9 +201,19 @@ impl fmt::Display for Error {
                 path,
                 found,
                 supported,
-            } => write!(
+            } if found > supported => write!(
                 f,
                 "{} has format version {found}, this build reads up to {supported}; use a newer build",
+                path.display()
+            ),
+            Error::UnsupportedFormat {
+                path,
+                found,
+                supported,
+            } => write!(
+                f,
+                "{} has format version {found}, this build reads only {supported}; use the build that wrote it, to export \
+                 what it holds",
                 path.display()
             ),
             Error::InvalidArgument {

@@ -426,22 +426,27 @@ fn segments_of_another_version_or_place_are_refused() {
 
 #[test]
 fn a_later_segment_of_another_version_is_refused() {
-    let sim = world(18);
-    let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
-    for index in 0..30 {
-        append(&mut appender, index).unwrap();
+    for (version, advice) in [(1, "use the build that wrote it"), (3, "use a newer build")] {
+        let sim = world(18);
+        let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
+        for index in 0..30 {
+            append(&mut appender, index).unwrap();
+        }
+        assert!(log.current_segment() > 2);
+        let path = dir().join(file_name::segment(2));
+        let mut header = sim.read(&path).unwrap()[..HEADER_LEN].to_vec();
+        header[8] = version;
+        let crc = crc32fast::hash(&[&header[..12], &header[16..]].concat());
+        header[12..16].copy_from_slice(&crc.to_le_bytes());
+        sim.open(&path).unwrap().write_at(0, &header).unwrap();
+        let error = replayed(&sim, 1).unwrap_err();
+        assert!(
+            matches!(&error, Error::UnsupportedFormat { path: at, found, .. }
+                if *at == path && *found == u32::from(version)),
+            "{error}"
+        );
+        assert!(error.to_string().contains(advice), "{error}");
     }
-    assert!(log.current_segment() > 2);
-    let path = dir().join(file_name::segment(2));
-    let mut header = sim.read(&path).unwrap()[..HEADER_LEN].to_vec();
-    header[8] = 3;
-    let crc = crc32fast::hash(&[&header[..12], &header[16..]].concat());
-    header[12..16].copy_from_slice(&crc.to_le_bytes());
-    sim.open(&path).unwrap().write_at(0, &header).unwrap();
-    let error = replayed(&sim, 1).unwrap_err();
-    let refused =
-        matches!(&error, Error::UnsupportedFormat { path: at, found: 3, .. } if *at == path);
-    assert!(refused, "{error}");
 }
 
 #[test]
