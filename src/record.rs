@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `seq` and `written_at` are written as differences from a base that the surroundings state (a sample's
-//! lowest), so a header takes about six bytes.
+//! lowest; 0 in the log).
 //!
 //! Order of records everywhere: key up, then sequence number down: of one key, the newest version comes first.
 

@@ -8,9 +8,9 @@
 //!
 //! A stage that has taken one key for every 16 of its bits is full, and the next one begins; so the filter grows without
 //! moving anything, and all stages but the last stay in the nearest caches. Within its bounds a stage is as large as it
-//! takes for the keys that are expected then, so that a full memtable has few stages, and the last of them is full too. A full stage says "maybe" to 0.4 % of the
-//! keys it does not hold, all stages together to about 1 %. A key that the filter already answers with "maybe" sets
-//! nothing: many versions of few keys keep it small.
+//! takes for the keys that are expected then, so that a full memtable has few stages, and the last of them is full too. A
+//! full stage says "maybe" to 0.4 % of the keys it does not hold, all stages together to about 1 %. A key that the filter
+//! already answers with "maybe" sets nothing: many versions of few keys keep it small.
 //!
 //! Everything is relaxed: who learns of a record, from the tree or by a published sequence number, learns of the bits
 //! that were set before it was inserted. Only one thread adds at a time.
