@@ -157,7 +157,9 @@ impl Check<'_> {
     /// Returns the last edit that the log has seen.
     fn log(&mut self, wal_dir: &Path, loaded: &Loaded) -> Result<u64> {
         let mut records = 0;
-        let (replayed, damage) = salvage(self.fs, wal_dir, loaded.catalogue.log, &mut |frame| {
+        let catalogue = &loaded.catalogue;
+        let (first, closed) = (catalogue.log, catalogue.log_is_closed);
+        let (replayed, damage) = salvage(self.fs, wal_dir, first, closed, &mut |frame| {
             use crate::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);

@@ -9,7 +9,7 @@ use crate::expiry::{Glance, Judge};
 use crate::item::Item;
 use crate::merge::{Cursor, Merge, Seek};
 use crate::record::{Header, key_head};
-use crate::types::Seq;
+use crate::types::{Seq, Timestamp};
 
 /// Both keys are equal. Mostly they are not, and their heads tell.
 #[inline]
@@ -50,7 +50,7 @@ impl<C: Cursor> Walk<C> {
     /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
     /// was decided last, whether it is seen or not; what is left of that key is passed over.
     #[inline]
-    pub fn next<F: FnOnce() -> Judge>(
+    pub fn next<F: Fn() -> (Judge, Timestamp)>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
@@ -65,7 +65,7 @@ impl<C: Cursor> Walk<C> {
 
     // Not inlined: so the item is made where it is wanted, and not carried there.
     #[inline(never)]
-    fn forwards<F: FnOnce() -> Judge>(
+    fn forwards<F: Fn() -> (Judge, Timestamp)>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
@@ -75,7 +75,7 @@ impl<C: Cursor> Walk<C> {
         loop {
             // Not before the next item is wanted: so this one is not carried past the step.
             if std::mem::replace(&mut self.given, true)
-                && let Err(error) = self.merge.advance(Some(glance.judge()))
+                && let Err(error) = self.merge.advance(Some(glance.for_good()))
             {
                 return Some(Err(error));
             }
@@ -97,13 +97,17 @@ impl<C: Cursor> Walk<C> {
 
     /// What stands in front.
     #[inline(always)]
-    fn item<F: FnOnce() -> Judge>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
+    fn item<F: Fn() -> (Judge, Timestamp)>(
+        &self,
+        glance: &Glance<'_, F>,
+        header: Header,
+    ) -> Result<Item> {
         let pair = self.merge.front().expect("a head has a cursor").pair()?;
         Ok(Item::new(pair, header, glance.expires_at(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
-    fn backwards<F: FnOnce() -> Judge>(
+    fn backwards<F: Fn() -> (Judge, Timestamp)>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
@@ -126,7 +130,7 @@ impl<C: Cursor> Walk<C> {
                     let dead = glance.dead(&header) || header.seq < covered_below;
                     item = (!dead).then(|| self.item(glance, header));
                 }
-                if let Err(error) = self.merge.advance(Some(glance.judge())) {
+                if let Err(error) = self.merge.advance(Some(glance.for_good())) {
                     return Some(Err(error));
                 }
             }

@@ -144,6 +144,41 @@ fn closing_flushes_what_would_take_long_to_replay() {
     }
 }
 
+// A database that was closed knows where its log ends: a file that is missing there is no torn tail.
+#[test]
+fn an_end_of_a_closed_log_that_is_missing_is_damage() {
+    let sim = Sim::new(1);
+    let db = options(&sim).memtable_bytes(1 << 20).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    for n in 0..20u8 {
+        c.put([n], [n; 1_000]).unwrap();
+        db.sync().unwrap();
+    }
+    db.close().unwrap();
+    let segments = |sim: &Sim| {
+        let names = sim.list(Path::new("/db/wal")).unwrap();
+        let segments = names.into_iter().filter(|name| name.ends_with(".wal"));
+        segments.collect::<Vec<_>>()
+    };
+    let whole = segments(&sim);
+    assert!(whole.len() > 3, "{whole:?}");
+    for left in 1..whole.len() {
+        let sim = sim.kill();
+        for name in &whole[left..] {
+            sim.remove(&Path::new("/db/wal").join(name)).unwrap();
+        }
+        let error = options(&sim).open(PATH).unwrap_err();
+        let last = &whole[left - 1];
+        assert!(
+            error.is_corruption() && error.to_string().contains(last),
+            "{error}"
+        );
+        assert_eq!(segments(&sim.kill()), whole[..left], "nothing is removed");
+    }
+    let db = options(&sim).open(PATH).unwrap();
+    assert_eq!(db.container("c").unwrap().iter().count(), 20);
+}
+
 // Not even a life that ends before its threads have done anything.
 #[test]
 fn short_lives_leave_one_log() {

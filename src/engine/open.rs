@@ -191,7 +191,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Syncs the log, ends it with a mark, joins the threads, lets go of the lock.
+    /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
     pub fn close(&self) -> Result<()> {
         if self.unflushed.load(Ordering::Relaxed) > FLUSHED_AT_CLOSE {
             // For the next open's sake; when it fails, the log has it all.
@@ -217,6 +217,10 @@ impl Engine {
             }
             None => Ok(()),
         };
+        if result.is_ok() && self.log.get().is_some() {
+            // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
+            let _ = self.edit(vec![Change::LogClosed], Timestamp(0));
+        }
         *self.manifest.lock() = None;
         *self.lock.lock() = None;
         result
@@ -407,33 +411,39 @@ fn replay_into(
     catalogue: &Catalogue,
     states: &BTreeMap<ContainerId, Arc<ContainerState>>,
 ) -> Result<(Replayed, Option<Error>)> {
-    salvage(fs, wal_dir, catalogue.log, &mut |frame| {
-        let malformed = |what| frame.corruption(&what);
-        if frame.head.first_seq.0 > HIGHEST_NUMBER {
-            return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
-        }
-        match frame.head.kind {
-            FrameKind::Batch => {
-                let mut seq = frame.head.first_seq;
-                for op in Ops::new(frame.payload) {
-                    let op = op.map_err(malformed)?;
-                    if let Some(state) = states.get(&op.container())
-                        && seq > state.flushed()
-                    {
-                        insert(&state.picture().active, &op, seq, frame.head.written_at);
+    salvage(
+        fs,
+        wal_dir,
+        catalogue.log,
+        catalogue.log_is_closed,
+        &mut |frame| {
+            let malformed = |what| frame.corruption(&what);
+            if frame.head.first_seq.0 > HIGHEST_NUMBER {
+                return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
+            }
+            match frame.head.kind {
+                FrameKind::Batch => {
+                    let mut seq = frame.head.first_seq;
+                    for op in Ops::new(frame.payload) {
+                        let op = op.map_err(malformed)?;
+                        if let Some(state) = states.get(&op.container())
+                            && seq > state.flushed()
+                        {
+                            insert(&state.picture().active, &op, seq, frame.head.written_at);
+                        }
+                        seq = seq.next();
                     }
-                    seq = seq.next();
                 }
-            }
-            FrameKind::Relog => {
-                for entry in relogged(frame.payload) {
-                    replay_relogged(&entry.map_err(malformed)?, states);
+                FrameKind::Relog => {
+                    for entry in relogged(frame.payload) {
+                        replay_relogged(&entry.map_err(malformed)?, states);
+                    }
                 }
+                FrameKind::End => {}
             }
-            FrameKind::End => {}
-        }
-        Ok(())
-    })
+            Ok(())
+        },
+    )
 }
 
 fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<ContainerState>>) {
@@ -506,6 +516,7 @@ pub(super) fn write_anew(
     let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
         catalogue.log = first;
+        catalogue.log_is_closed = false;
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
         let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;

@@ -17,7 +17,7 @@ use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
 use crate::sync::Mutex;
 use crate::table::{self, RunCursor};
-use crate::types::Seq;
+use crate::types::{Seq, Timestamp};
 use crate::view::{Horizon, Walk};
 
 /// Through what a container is read.
@@ -161,7 +161,10 @@ impl Engine {
                 back: vec![],
             },
             walks,
-            judge: engine.judge(reader.state),
+            settled: Judge {
+                now: engine.clock.settled(),
+                ..engine.judge(reader.state)
+            },
         })
     }
 }
@@ -299,8 +302,8 @@ pub struct Scan {
     pin: Arc<SnapshotPin>,
     left: Left,
     walks: Arc<Mutex<Option<Walks>>>,
-    /// Of the moment when the clock was last read.
-    judge: Judge,
+    /// Of settled time when the clock was last read.
+    settled: Judge,
 }
 
 impl Scan {
@@ -310,7 +313,7 @@ impl Scan {
         step: impl FnOnce(
             &mut Walks,
             &mut Left,
-            &mut Glance<'_, &dyn Fn() -> Judge>,
+            &mut Glance<'_, &dyn Fn() -> (Judge, Timestamp)>,
         ) -> Option<Result<Item>>,
     ) -> Option<Result<Item>> {
         let (engine, state) = (&self.engine, &self.state);
@@ -324,8 +327,9 @@ impl Scan {
             back: None,
         });
         let later = engine.judge_later(state);
-        let read: &dyn Fn() -> Judge = &|| engine.judge(state);
-        let mut glance = Glance::new(later, &mut self.judge, read);
+        let read: &dyn Fn() -> (Judge, Timestamp) =
+            &|| (engine.judge(state), engine.clock.settled());
+        let mut glance = Glance::new(later, &mut self.settled, read);
         step(walks, &mut self.left, &mut glance)
     }
 
@@ -337,7 +341,7 @@ impl Scan {
             let Walks { sight, front, .. } = walks;
             let walk: &mut Walk<_> = match front {
                 Some(walk) => walk,
-                none => match sight.walk(&left.range, left.from(), glance.judge()) {
+                none => match sight.walk(&left.range, left.from(), glance.for_good()) {
                     Ok(walk) => none.insert(walk),
                     Err(error) => return Some(Err(error)),
                 },
@@ -356,7 +360,7 @@ impl Scan {
             let Walks { sight, back, .. } = walks;
             let walk: &mut Walk<_> = match back {
                 Some(walk) => walk,
-                none => match sight.walk(&left.range, left.to(), glance.judge()) {
+                none => match sight.walk(&left.range, left.to(), glance.for_good()) {
                     Ok(walk) => none.insert(walk),
                     Err(error) => return Some(Err(error)),
                 },

@@ -153,8 +153,8 @@ fn choose(fs: &dyn Fs, path: &Path, witnesses: &[Witness]) -> Result<(Loaded, Re
     // With whether its log is sound: a copy may be of a manifest that never came, and of a log that went again.
     let judged = |witness: &Witness| -> Result<(bool, Loaded)> {
         let loaded = witness.loaded.clone()?;
-        let first = loaded.catalogue.log;
-        let (replayed, damage) = salvage(fs, &wal_dir, first, &mut |_| Ok(()))?;
+        let (first, closed) = (loaded.catalogue.log, loaded.catalogue.log_is_closed);
+        let (replayed, damage) = salvage(fs, &wal_dir, first, closed, &mut |_| Ok(()))?;
         loaded.reaches(fs, &witness.path, replayed.edit)?;
         Ok((damage.is_none(), loaded))
     };

@@ -234,6 +234,12 @@ impl SettledClock {
         }
     }
 
+    /// Settled time when the clock was last read.
+    #[inline]
+    pub fn settled(&self) -> Timestamp {
+        Timestamp(self.settled.load(Ordering::Acquire))
+    }
+
     /// Both times at once.
     pub fn read(&self) -> Reading {
         let mut state = self.state.lock();

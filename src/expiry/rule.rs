@@ -190,18 +190,20 @@ impl Judge {
 /// the rest is the exact clock read, once.
 pub struct Glance<'a, F> {
     later: Judge,
-    exact: &'a mut Judge,
-    read: Option<F>,
+    settled: &'a mut Judge,
+    now: Option<Judge>,
+    read: F,
 }
 
-impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
-    /// `exact` is of an earlier moment, and becomes what `read` gives when that is called. `later` is of the settings of
-    /// now, and of no earlier moment.
-    pub fn new(later: Judge, exact: &'a mut Judge, read: F) -> Self {
+impl<'a, F: Fn() -> (Judge, Timestamp)> Glance<'a, F> {
+    /// `settled` is of settled time at an earlier moment, and becomes what `read` gives when that is called: the judge of
+    /// now, and settled time. `later` is of the settings of now, and of no earlier moment.
+    pub fn new(later: Judge, settled: &'a mut Judge, read: F) -> Self {
         Glance {
             later,
-            exact,
-            read: Some(read),
+            settled,
+            now: None,
+            read,
         }
     }
 
@@ -213,10 +215,15 @@ impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
 
     #[cold]
     fn dead_by_the_clock(&mut self, header: Header) -> bool {
-        if let Some(read) = self.read.take() {
-            *self.exact = read();
-        }
-        self.exact.dead(&header)
+        let now = self.now.get_or_insert_with(|| {
+            let (now, settled) = (self.read)();
+            *self.settled = Judge {
+                now: settled,
+                ..now
+            };
+            now
+        });
+        now.dead(&header)
     }
 
     /// As [`Settings::expires_at`] tells.
@@ -225,10 +232,11 @@ impl<'a, F: FnOnce() -> Judge> Glance<'a, F> {
         self.later.settings.expires_at(header)
     }
 
-    /// What it calls dead is dead, but for what died since the clock was read.
+    /// What it calls dead is dead for good, so that it may be passed over before it is asked for: `now` may go back, when
+    /// a wrong clock is put right, and settled time does not.
     #[inline]
-    pub fn judge(&self) -> &Judge {
-        self.exact
+    pub fn for_good(&self) -> &Judge {
+        self.settled
     }
 }
 

@@ -613,9 +613,9 @@ fn ghosts_hide_what_they_should() {
                     cover: cover.clone(),
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
-                let (mut found, mut decided, mut exact) = (vec![], vec![], judge);
+                let (mut found, mut decided, mut settled) = (vec![], vec![], judge);
                 let mut next = || {
-                    let mut glance = Glance::new(judge, &mut exact, || judge);
+                    let mut glance = Glance::new(judge, &mut settled, || (judge, judge.now));
                     walk.next(&mut glance, &mut decided, |_| true)
                 };
                 while let Some(item) = next() {

@@ -52,6 +52,8 @@ pub enum Change {
     RemoveRangeDelete(ContainerId, Seq),
     /// Where the log starts; older segments are not needed.
     Log(u64),
+    /// The log has its end mark; nothing is appended to it any more.
+    LogClosed,
     /// Every number up to these may have been used, also by what is gone since.
     Used {
         /// Sequence numbers.
@@ -234,6 +236,8 @@ pub struct Catalogue {
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
     /// The first log segment that is needed.
     pub log: u64,
+    /// It was closed: without its end mark, some of it is missing.
+    pub log_is_closed: bool,
     /// The highest sequence number that any edit has named.
     pub used: Seq,
     /// Above every number of a table so far.
@@ -314,7 +318,11 @@ impl Catalogue {
                     .range_deletes
                     .retain(|range| range.seq != *seq);
             }
-            Change::Log(first) => self.log = *first,
+            Change::Log(first) => {
+                self.log = *first;
+                self.log_is_closed = false;
+            }
+            Change::LogClosed => self.log_is_closed = true,
             Change::Used {
                 seq,
                 table,

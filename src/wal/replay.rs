@@ -80,18 +80,20 @@ pub fn replay(
     first_segment: u64,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    match salvage(fs, dir, first_segment, visit)? {
+    match salvage(fs, dir, first_segment, false, visit)? {
         (replayed, None) => Ok(replayed),
         (_, Some(damage)) => Err(damage),
     }
 }
 
 /// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
-/// Numbers and marks are those of whole frames behind it too, where they are higher.
+/// Numbers and marks are those of whole frames behind it too, where they are higher. A log of which it is known that it
+/// was closed, `closed`, has an end mark.
 pub fn salvage(
     fs: &dyn Fs,
     dir: &Path,
     first_segment: u64,
+    closed: bool,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
     let names = fs.list(dir)?;
@@ -106,6 +108,7 @@ pub fn salvage(
     let mut walk = Walk {
         folder: Folder { fs, dir },
         ring: Ring::of_chain(fs, dir, &names, first_segment)?,
+        closed,
         out: Replayed {
             next_segment,
             ..Replayed::default()
@@ -262,6 +265,7 @@ impl Ring {
 struct Walk<'a> {
     folder: Folder<'a>,
     ring: Ring,
+    closed: bool,
     out: Replayed,
 }
 
@@ -302,7 +306,8 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    /// The log ends at position `end` of `segment`: a torn tail, if no witness says otherwise, else damage.
+    /// The log ends at position `end` of `segment`: a torn tail, if neither a witness nor the
+    /// catalogue says otherwise, else damage.
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
@@ -349,6 +354,10 @@ impl Walk<'_> {
             self.out.mark = self.out.mark.max(last.settled);
             self.out.edit = self.out.edit.max(last.edit);
             let what = "the log is damaged here: a later part of it says that this was synced";
+            return Ok(Some(Error::corruption(&segment.path, offset, what)));
+        }
+        if self.closed {
+            let what = "the log ends here, but it was closed behind this";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
         self.out.torn = search.begun.then(|| (segment.path.clone(), offset));

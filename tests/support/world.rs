@@ -337,7 +337,7 @@ impl World {
         if known.is_empty() {
             self.model.create_container(OWN, Standard::Off);
         } else if self.cut {
-            self.find_cut(count)?;
+            self.find_cut(count, now, probing)?;
         }
         self.cut = false;
         if probing {
@@ -346,8 +346,9 @@ impl World {
         Ok(())
     }
 
-    /// Finds the writes that the power cut left.
-    fn find_cut(&mut self, count: usize) -> Result<(), String> {
+    /// Finds the writes that the power cut left, from which time goes on at `now`. The world's own writes are told by what
+    /// is found of them, unless they were hidden by a new probe.
+    fn find_cut(&mut self, count: usize, now: u64, hidden: bool) -> Result<(), String> {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
         if self.counting {
@@ -370,9 +371,18 @@ impl World {
         }
         let mut closest = String::new();
         for cut in self.model.cuts(low).into_iter().filter(|&cut| cut <= high) {
+            // Time would go on from no earlier than what a write that is left relied on.
+            if self.model.mark_least(cut) > now {
+                continue;
+            }
             let whole = self.model.clone();
             self.model.truncate(cut);
-            match self.check_scans() {
+            let own = if hidden {
+                Ok(())
+            } else {
+                self.check_scan_of(OWN)
+            };
+            match own.and_then(|()| self.check_scans()) {
                 Ok(()) => {
                     self.synced = cut;
                     return Ok(());
@@ -1033,10 +1043,14 @@ impl World {
     /// Every container, forwards and backwards.
     pub fn check_scans(&mut self) -> Result<(), String> {
         for name in self.model.containers().iter().filter(|name| *name != OWN) {
-            let reader = Reader::Live(self.container(name)?);
-            self.check_scan(&reader, name, u64::MAX)?;
+            self.check_scan_of(name)?;
         }
         Ok(())
+    }
+
+    fn check_scan_of(&mut self, name: &str) -> Result<(), String> {
+        let reader = Reader::Live(self.container(name)?);
+        self.check_scan(&reader, name, u64::MAX)
     }
 
     /// The same after a reopen.
