@@ -310,6 +310,7 @@ impl World {
                 .map_err(|e| e.to_string())?,
             None => 0,
         };
+        let left = all(own.iter())?;
         // A probe relies on the time it is written at, so there is none when the time is known.
         let probing = bounds.start() != bounds.end() || !own.contains("probe").map_err(failed)?;
         let now = if probing {
@@ -337,7 +338,7 @@ impl World {
         if known.is_empty() {
             self.model.create_container(OWN, Standard::Off);
         } else if self.cut {
-            self.find_cut(count, now, probing)?;
+            self.find_cut(count, now, &left)?;
         }
         self.cut = false;
         if probing {
@@ -346,9 +347,8 @@ impl World {
         Ok(())
     }
 
-    /// Finds the writes that the power cut left, from which time goes on at `now`. The world's own writes are told by what
-    /// is found of them, unless they were hidden by a new probe.
-    fn find_cut(&mut self, count: usize, now: u64, hidden: bool) -> Result<(), String> {
+    /// Finds the writes that the power cut left: of the world's own ones these. Time goes on from `now`.
+    fn find_cut(&mut self, count: usize, now: u64, own: &Vec<Seen>) -> Result<(), String> {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
         if self.counting {
@@ -377,12 +377,8 @@ impl World {
             }
             let whole = self.model.clone();
             self.model.truncate(cut);
-            let own = if hidden {
-                Ok(())
-            } else {
-                self.check_scan_of(OWN)
-            };
-            match own.and_then(|()| self.check_scans()) {
+            let known = self.model.scan(OWN, b"", None, u64::MAX);
+            match same("scan _world", own, &known).and_then(|()| self.check_scans()) {
                 Ok(()) => {
                     self.synced = cut;
                     return Ok(());
@@ -1043,14 +1039,10 @@ impl World {
     /// Every container, forwards and backwards.
     pub fn check_scans(&mut self) -> Result<(), String> {
         for name in self.model.containers().iter().filter(|name| *name != OWN) {
-            self.check_scan_of(name)?;
+            let reader = Reader::Live(self.container(name)?);
+            self.check_scan(&reader, name, u64::MAX)?;
         }
         Ok(())
-    }
-
-    fn check_scan_of(&mut self, name: &str) -> Result<(), String> {
-        let reader = Reader::Live(self.container(name)?);
-        self.check_scan(&reader, name, u64::MAX)
     }
 
     /// The same after a reopen.
