@@ -411,39 +411,34 @@ fn replay_into(
     catalogue: &Catalogue,
     states: &BTreeMap<ContainerId, Arc<ContainerState>>,
 ) -> Result<(Replayed, Option<Error>)> {
-    salvage(
-        fs,
-        wal_dir,
-        catalogue.log,
-        catalogue.log_is_closed,
-        &mut |frame| {
-            let malformed = |what| frame.corruption(&what);
-            if frame.head.first_seq.0 > HIGHEST_NUMBER {
-                return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
-            }
-            match frame.head.kind {
-                FrameKind::Batch => {
-                    let mut seq = frame.head.first_seq;
-                    for op in Ops::new(frame.payload) {
-                        let op = op.map_err(malformed)?;
-                        if let Some(state) = states.get(&op.container())
-                            && seq > state.flushed()
-                        {
-                            insert(&state.picture().active, &op, seq, frame.head.written_at);
-                        }
-                        seq = seq.next();
+    let (first, closed) = (catalogue.log, catalogue.log_is_closed);
+    salvage(fs, wal_dir, first, closed, &mut |frame| {
+        let malformed = |what| frame.corruption(&what);
+        if frame.head.first_seq.0 > HIGHEST_NUMBER {
+            return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
+        }
+        match frame.head.kind {
+            FrameKind::Batch => {
+                let mut seq = frame.head.first_seq;
+                for op in Ops::new(frame.payload) {
+                    let op = op.map_err(malformed)?;
+                    if let Some(state) = states.get(&op.container())
+                        && seq > state.flushed()
+                    {
+                        insert(&state.picture().active, &op, seq, frame.head.written_at);
                     }
+                    seq = seq.next();
                 }
-                FrameKind::Relog => {
-                    for entry in relogged(frame.payload) {
-                        replay_relogged(&entry.map_err(malformed)?, states);
-                    }
-                }
-                FrameKind::End => {}
             }
-            Ok(())
-        },
-    )
+            FrameKind::Relog => {
+                for entry in relogged(frame.payload) {
+                    replay_relogged(&entry.map_err(malformed)?, states);
+                }
+            }
+            FrameKind::End => {}
+        }
+        Ok(())
+    })
 }
 
 fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<ContainerState>>) {
