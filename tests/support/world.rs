@@ -310,7 +310,6 @@ impl World {
                 .map_err(|e| e.to_string())?,
             None => 0,
         };
-        let left = all(own.iter())?;
         // A probe relies on the time it is written at, so there is none when the time is known.
         let probing = bounds.start() != bounds.end() || !own.contains("probe").map_err(failed)?;
         let now = if probing {
@@ -338,7 +337,7 @@ impl World {
         if known.is_empty() {
             self.model.create_container(OWN, Standard::Off);
         } else if self.cut {
-            self.find_cut(count, now, &left)?;
+            self.find_cut(count, now)?;
         }
         self.cut = false;
         if probing {
@@ -347,8 +346,9 @@ impl World {
         Ok(())
     }
 
-    /// Finds the writes that the power cut left: of the world's own ones these. Time goes on from `now`.
-    fn find_cut(&mut self, count: usize, now: u64, own: &Vec<Seen>) -> Result<(), String> {
+    /// Finds the writes that the power cut left; time goes on from `now`. Of several prefixes that explain what is seen the
+    /// longest is gone on with, but no more than the shortest is certain.
+    fn find_cut(&mut self, count: usize, now: u64) -> Result<(), String> {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
         if self.counting {
@@ -369,7 +369,7 @@ impl World {
             }
             self.counted.truncate(count + 1);
         }
-        let mut closest = String::new();
+        let (mut longest, mut closest) = (None, String::new());
         for cut in self.model.cuts(low).into_iter().filter(|&cut| cut <= high) {
             // Time would go on from no earlier than what a write that is left relied on.
             if self.model.mark_least(cut) > now {
@@ -377,16 +377,20 @@ impl World {
             }
             let whole = self.model.clone();
             self.model.truncate(cut);
-            let known = self.model.scan(OWN, b"", None, u64::MAX);
-            match same("scan _world", own, &known).and_then(|()| self.check_scans()) {
+            let checked = self.check_scans();
+            let model = std::mem::replace(&mut self.model, whole);
+            match checked {
                 Ok(()) => {
+                    longest.get_or_insert(model);
                     self.synced = cut;
-                    return Ok(());
                 }
                 Err(difference) if closest.is_empty() => closest = difference,
                 Err(_) => {}
             }
-            self.model = whole;
+        }
+        if let Some(model) = longest {
+            self.model = model;
+            return Ok(());
         }
         Err(format!(
             "what the power cut left is no prefix of the writes from {low} on; with all of them: {closest}"
@@ -831,7 +835,8 @@ impl World {
             .options(&self.sim, &self.clock)
             .open(&path)
             .map_err(failed)?;
-        for name in self.model.containers() {
+        let names = self.model.containers();
+        for name in names.into_iter().filter(|name| name != OWN) {
             let found = all(copy.container(&name).map_err(failed)?.iter())?;
             same(
                 &format!("{name} in the checkpoint"),
