@@ -101,7 +101,7 @@ impl Options {
             reclaim_strict: false,
             max_clock_skew: Duration::from_secs(3_600),
             clock_behind: ClockBehind::Refuse,
-            max_runs: 20,
+            max_runs: 21,
             on_stall: Stall::Wait,
             clock: Arc::new(SystemClock),
             read_only: false,

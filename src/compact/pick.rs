@@ -9,9 +9,9 @@
 //! 3. more than `MAX_RANGE_DELETES` are brought down, by rewriting the tables that the oldest one covers in part; then
 //!    *on time*: the tables whose oldest unreclaimed expiry nears its deadline are rewritten together with those
 //!    that are soon to follow, so that there is enough to be cut into slots which end in time by themselves;
-//! 4. *few runs*: above `max_runs`, 2 to 8 runs that are neighbours in `end` become one, where (runs saved) / (bytes
+//! 4. *few runs*: above `max_runs`, 2 to 12 runs that are neighbours in `end` become one, where (runs saved) / (bytes
 //!    rewritten, and held past their own end) is highest;
-//! 5. *little garbage*: above a twelfth of the container, the tables with the most expired bytes per live byte, or the k
+//! 5. *little garbage*: above a tenth of the container, the tables with the most expired bytes per live byte, or the k
 //!    youngest runs with the most superseded bytes per surviving byte, are rewritten, cut into slots.
 //!
 //! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times. Dated runs
@@ -34,16 +34,16 @@ use crate::version::{Facts, RunFacts, RunId, TableFacts};
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;
 /// The most runs that one merge takes for the sake of fewer runs.
-const FAN: usize = 8;
+const FAN: usize = 12;
 /// What a merge costs besides its bytes: the container by this.
-const JOB_SHARE: f64 = 20.0;
+const JOB_SHARE: f64 = 10.0;
 /// Garbage below this share of a container is let be.
-const GARBAGE_SHARE: f64 = 0.08;
+const GARBAGE_SHARE: f64 = 0.1;
 /// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
 /// memory and log hold more than that anyway.
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
-const EXPIRED_WORTH: f64 = 0.5;
+const EXPIRED_WORTH: f64 = 0.7;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
 const LEAST_WORTH: f64 = 0.1;
 /// The least superseded bytes per surviving byte for which runs are merged.
