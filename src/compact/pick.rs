@@ -11,7 +11,7 @@
 //!    that are soon to follow, so that there is enough to be cut into slots which end in time by themselves;
 //! 4. *few runs*: above `max_runs`, 2 to 12 runs that are neighbours in `end` become one, where (runs saved) / (bytes
 //!    rewritten, and held past their own end) is highest;
-//! 5. *little garbage*: above a tenth of the container, the tables with the most expired bytes per live byte, or the k
+//! 5. *little garbage*: above a twelfth of the container, the tables with the most expired bytes per live byte, or the k
 //!    youngest runs with the most superseded bytes per surviving byte, are rewritten, cut into slots.
 //!
 //! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times. Dated runs
@@ -38,14 +38,14 @@ const FAN: usize = 12;
 /// What a merge costs besides its bytes: the container by this.
 const JOB_SHARE: f64 = 10.0;
 /// Garbage below this share of a container is let be.
-const GARBAGE_SHARE: f64 = 0.1;
+const GARBAGE_SHARE: f64 = 0.08;
 /// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
 /// memory and log hold more than that anyway.
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
-const EXPIRED_WORTH: f64 = 0.7;
+const EXPIRED_WORTH: f64 = 0.55;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
-const LEAST_WORTH: f64 = 0.1;
+const LEAST_WORTH: f64 = 0.2;
 /// The least superseded bytes per surviving byte for which runs are merged.
 const SUPERSEDED_WORTH: f64 = 0.7;
 /// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.
