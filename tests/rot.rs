@@ -604,7 +604,8 @@ fn repair(image: &Image, disk: &Sim, kind: &str, tally: &mut Tally) -> Result<()
         Ok(report) => report,
         Err(error) => {
             must_name_damage(&error, &image.folder)?;
-            tally.refused += 1; eprintln!("REFUSED {kind} {} {error}", image.name);
+            tally.refused += 1;
+            eprintln!("REFUSED {kind} {} {error}", image.name);
             return match kind {
                 "table" | "log" | "ring" | "copy" => Err(format!("repair refused: {error}")),
                 _ => Ok(()),

@@ -16,7 +16,9 @@ use crate::expiry::{DefaultMillis, Judge, Settings};
 use crate::hash::hash_key;
 use crate::merge::{Cursor, Merge};
 use crate::record::{Head, Header};
-use crate::table::{FinishedTable, Statistics, Table, TableBuilder, TableMeta, TableOptions};
+use crate::table::{
+    FinishedTable, Probe, Statistics, Table, TableBuilder, TableMeta, TableOptions,
+};
 use crate::types::{ContainerId, Seq, TableId, Timestamp};
 use crate::version::{RangeDelete, Run};
 
@@ -57,6 +59,16 @@ pub struct Job {
     pub inputs: Vec<TableId>,
     /// Hashes of the keys of heavy puts elsewhere: see [`heavy`].
     pub wanted: Arc<HashSet<u64>>,
+}
+
+impl Job {
+    /// Up to which number range deletes of at most `max` cover a key.
+    fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
+        let mut newest_first = self.range_deletes.iter().rev();
+        newest_first
+            .find(|range| range.seq <= max && range.contains(key))
+            .map_or(Seq(0), |range| range.seq)
+    }
 }
 
 /// A run that was written.
@@ -292,51 +304,76 @@ impl Slot {
 /// The budget is asked each time so many bytes have been written.
 const SPEND_BYTES: u64 = 64 << 10;
 
-/// The runs that are not in the job, as the verdict asks them about one key.
+/// The runs that are not in the job, as the verdict asks them about one key. Each key of a job is asked of most runs, and
+/// mostly none has it: so what decides that lies side by side, and no table is touched for it.
 struct Outside<'a> {
     job: &'a Job,
-    /// With the last expiry in each, latest first.
-    runs: Vec<(Timestamp, Walked<'a>)>,
+    /// That with the latest expiry first.
+    runs: Vec<Walked<'a>>,
     /// Up to this key the runs stand at the tables that may hold it; `None`: for ever.
     until: Option<&'a [u8]>,
     key: Vec<u8>,
-    hash: Option<u64>,
+    asked: Option<(u64, Probe)>,
 }
 
 /// A run that is walked in the order of keys.
 struct Walked<'a> {
     run: &'a Run,
+    /// The table that may hold the key that was walked to.
     at: usize,
+    /// Its filter, once it was asked.
+    filter: Option<&'a [u8]>,
+    last_expiry: Timestamp,
+    seq_min: Seq,
 }
 
 impl<'a> Walked<'a> {
+    fn new(run: &'a Run, settings: &Settings) -> Self {
+        Walked {
+            run,
+            at: 0,
+            filter: None,
+            last_expiry: run.census.last_expiry(settings),
+            seq_min: run.census.seq_min,
+        }
+    }
+
     /// Goes to the first table that does not end before a key; says where that one ends.
     fn walk_to(&mut self, key: &[u8]) -> Option<&'a [u8]> {
         let tables = &self.run.shared;
         while tables.get(self.at)?.last_key() < key {
             self.at += 1;
+            self.filter = None;
         }
         Some(tables[self.at].last_key())
     }
 
-    /// The one that may hold the key that was walked to.
-    fn table(&self) -> Option<&'a Arc<Table>> {
-        self.run.shared.get(self.at)
+    /// The table that may have versions of the key that was walked to.
+    #[inline]
+    fn holder(&mut self, probe: &Probe) -> Result<Option<&'a Arc<Table>>> {
+        let filter = match self.filter {
+            Some(filter) => filter,
+            None => match self.run.shared.get(self.at) {
+                Some(table) => *self.filter.insert(table.filter()?),
+                None => return Ok(None),
+            },
+        };
+        Ok(probe.passes(filter).then(|| &self.run.shared[self.at]))
     }
 }
 
 impl<'a> Outside<'a> {
     fn new(job: &'a Job) -> Self {
         let settings = &job.judge.settings;
-        let last = |run: &'a Arc<Run>| (run.census.last_expiry(settings), Walked { run, at: 0 });
-        let mut runs: Vec<(Timestamp, Walked<'_>)> = job.elsewhere.iter().map(last).collect();
-        runs.sort_by_key(|run| std::cmp::Reverse(run.0));
+        let runs = job.elsewhere.iter();
+        let mut runs: Vec<_> = runs.map(|run| Walked::new(run, settings)).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.last_expiry));
         Outside {
             job,
             runs,
             until: Some(&[]),
             key: vec![],
-            hash: None,
+            asked: None,
         }
     }
 
@@ -344,44 +381,44 @@ impl<'a> Outside<'a> {
     fn ask_about(&mut self, key: &[u8]) {
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.hash = None;
+        self.asked = None;
         if self.until.is_some_and(|until| until < key) {
-            let ends = self.runs.iter_mut().filter_map(|(_, run)| run.walk_to(key));
+            let ends = self.runs.iter_mut().filter_map(|run| run.walk_to(key));
             self.until = ends.min();
         }
-    }
-
-    fn covered_below(&self, max: Seq) -> Seq {
-        let mut newest_first = self.job.range_deletes.iter().rev();
-        newest_first
-            .find(|range| range.seq <= max && range.contains(&self.key))
-            .map_or(Seq(0), |range| range.seq)
     }
 }
 
 impl Elsewhere for Outside<'_> {
     fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
-        let mut longest = None;
-        for (last, run) in &self.runs {
-            if *last <= outlives.max(longest.unwrap_or_default()) {
+        let (job, key) = (self.job, &self.key[..]);
+        let mut longest = outlives;
+        for run in &mut self.runs {
+            if run.last_expiry <= longest {
                 break;
             }
-            let Some(table) = run.table().filter(|_| run.run.census.seq_min < seq) else {
+            if run.seq_min >= seq {
+                continue;
+            }
+            let (hash, probe) = self.asked.get_or_insert_with(|| {
+                let hash = hash_key(key);
+                (hash, Probe::of(hash))
+            });
+            let Some(table) = run.holder(probe)? else {
                 continue;
             };
-            let hash = *self.hash.get_or_insert_with(|| hash_key(&self.key));
             let mut below = seq;
             while below > Seq(0)
-                && let Some(found) = table.get(hash, &self.key, Seq(below.0 - 1))?
+                && let Some(found) = table.get(*hash, key, Seq(below.0 - 1))?
             {
                 let header = found.header;
-                if !self.job.judge.dead(&header) && header.seq >= self.covered_below(seq) {
-                    longest = longest.max(Some(self.job.judge.settings.expires_at(&header)));
+                if !job.judge.dead(&header) && header.seq >= job.covered_below(key, seq) {
+                    longest = longest.max(job.judge.settings.expires_at(&header));
                 }
                 below = header.seq;
             }
         }
-        Ok(longest.filter(|longest| *longest > outlives))
+        Ok((longest > outlives).then_some(longest))
     }
 
     fn covered_above(&self, seq: Seq) -> Option<Seq> {

@@ -43,9 +43,9 @@ const GARBAGE_SHARE: f64 = 0.08;
 /// memory and log hold more than that anyway.
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
-const EXPIRED_WORTH: f64 = 0.55;
+const EXPIRED_WORTH: f64 = 0.6;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
-const LEAST_WORTH: f64 = 0.2;
+const LEAST_WORTH: f64 = 0.1;
 /// The least superseded bytes per surviving byte for which runs are merged.
 const SUPERSEDED_WORTH: f64 = 0.7;
 /// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.

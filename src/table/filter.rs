@@ -32,6 +32,36 @@ fn bits(hash: u64) -> [u32; LANES] {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
+/// A hash, to be asked of one filter or of many.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    hash: u64,
+    bits: [u32; LANES],
+}
+
+impl Probe {
+    /// A key's hash.
+    #[inline]
+    pub fn of(hash: u64) -> Self {
+        Probe {
+            hash,
+            bits: bits(hash),
+        }
+    }
+
+    /// False: no key of this hash is in the table. `filter` is one or more whole blocks.
+    #[inline]
+    pub fn passes(&self, filter: &[u8]) -> bool {
+        let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
+        let (lanes, _) = blocks[place(self.hash, blocks.len())].as_chunks::<4>();
+        let mut missing = 0;
+        for (lane, bit) in lanes.iter().zip(self.bits) {
+            missing |= !u32::from_le_bytes(*lane) & bit;
+        }
+        missing == 0
+    }
+}
+
 #[inline]
 fn place(hash: u64, blocks: usize) -> usize {
     (((hash >> 32) * blocks as u64) >> 32) as usize
@@ -54,16 +84,10 @@ pub fn build(hashes: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-/// False: no key of this hash is in the table. `filter` is one or more whole blocks.
+/// As [`Probe::passes`], once.
 #[inline]
 pub fn may_contain(filter: &[u8], hash: u64) -> bool {
-    let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
-    let (lanes, _) = blocks[place(hash, blocks.len())].as_chunks::<4>();
-    let mut missing = 0;
-    for (lane, bit) in lanes.iter().zip(bits(hash)) {
-        missing |= !u32::from_le_bytes(*lane) & bit;
-    }
-    missing == 0
+    Probe::of(hash).passes(filter)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub use block::{Layout, Trailer};
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use cursor::RunCursor;
-pub use filter::{build as build_filter, may_contain};
+pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
 pub use reader::{Expected, Found, Table, table_of};

@@ -185,11 +185,16 @@ impl Table {
     /// False: the table has no record of a key of this hash.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
-        let filter = match self.filter.get() {
-            Some(filter) => filter,
-            None => self.open_filter()?,
-        };
-        Ok(filter::may_contain(filter, hash))
+        Ok(filter::may_contain(self.filter()?, hash))
+    }
+
+    /// The filter, for one [`crate::table::Probe`] of many tables.
+    #[inline]
+    pub fn filter(&self) -> Result<&[u8]> {
+        match self.filter.get() {
+            Some(filter) => Ok(filter),
+            None => Ok(self.open_filter()?),
+        }
     }
 
     #[cold]
