@@ -1,6 +1,6 @@
 //! The engine's own policy, record by record, without files: how much disk and how much writing it costs.
 //!
-//! `cargo run --release --example policy -- [--load NAME] [--memtables 40] [--max-runs 21] [--within SHARE] [--rate X]`
+//! `cargo run --release --example policy -- [--load NAME] [--memtables 40] [--max-runs 20] [--within SHARE] [--rate X]`
 //!
 //! Puts come at a steady rate; memtables are flushed, runs chosen, merged, dropped and joined by the functions that the
 //! engine calls, with its verdict on every record and its statistics of every table. A rewrite takes time (`--rate`: its
@@ -722,7 +722,7 @@ fn main() {
         simulate(Options {
             load: load.to_owned(),
             memtables: number("--memtables", 40.0) as u64,
-            max_runs: number("--max-runs", 21.0) as usize,
+            max_runs: number("--max-runs", 20.0) as usize,
             within: number("--within", 0.0),
             strict: has("--strict"),
             rate: number("--rate", 20.0),

@@ -101,7 +101,7 @@ impl Options {
             reclaim_strict: false,
             max_clock_skew: Duration::from_secs(3_600),
             clock_behind: ClockBehind::Refuse,
-            max_runs: 21,
+            max_runs: 20,
             on_stall: Stall::Wait,
             clock: Arc::new(SystemClock),
             read_only: false,
@@ -192,7 +192,7 @@ impl Options {
         self
     }
 
-    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 21, from 2 to 1 000.
+    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 20, from 2 to 1 000.
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = runs;
         self

@@ -35,6 +35,8 @@ use crate::version::{Facts, RunFacts, RunId, TableFacts};
 const HOLD: f64 = 2.0;
 /// The most runs that one merge takes for the sake of fewer runs.
 const FAN: usize = 12;
+/// A merge of at most so many memtables is young: it goes before others, which would otherwise let runs pile up.
+const YOUNG: u64 = 16;
 /// What a merge costs besides its bytes: the container by this.
 const JOB_SHARE: f64 = 10.0;
 /// Garbage below this share of a container is let be.
@@ -305,7 +307,7 @@ fn few_runs(
     }
     let (each, group) = best?;
     let bytes: u64 = group.iter().map(|run| run.bytes).sum();
-    let young = bytes <= 2 * FAN as u64 * goals.memtable_bytes;
+    let young = bytes <= YOUNG * goals.memtable_bytes;
     Some(Rewrite {
         tables: all_tables(group),
         cut: false,

@@ -151,6 +151,12 @@ impl Engine {
         };
         let walks = Arc::new(Mutex::new(None));
         reader.state.watch(&walks);
+        // In this order: reading the clock moves settled time.
+        let now = engine.judge(reader.state);
+        let settled = Judge {
+            now: engine.clock.settled(),
+            ..now
+        };
         Ok(Scan {
             engine: engine.clone(),
             state: reader.state.clone(),
@@ -161,10 +167,7 @@ impl Engine {
                 back: vec![],
             },
             walks,
-            settled: Judge {
-                now: engine.clock.settled(),
-                ..engine.judge(reader.state)
-            },
+            settled,
         })
     }
 }
