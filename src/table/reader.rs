@@ -188,7 +188,7 @@ impl Table {
         Ok(filter::may_contain(self.filter()?, hash))
     }
 
-    /// The filter, for one [`crate::table::Probe`] of many tables.
+    /// The filter, for one probe of many tables.
     #[inline]
     pub fn filter(&self) -> Result<&[u8]> {
         match self.filter.get() {
