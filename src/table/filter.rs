@@ -84,7 +84,7 @@ pub fn build(hashes: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-/// As [`Probe::passes`], once.
+/// False: no key of this hash is in the table of this filter.
 #[inline]
 pub fn may_contain(filter: &[u8], hash: u64) -> bool {
     Probe::of(hash).passes(filter)
