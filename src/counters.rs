@@ -65,14 +65,12 @@ impl ReclaimLag {
         self.longest = self.longest.max(millis);
     }
 
-    /// Counts all that `other` counted.
-    pub(crate) fn merge(&mut self, other: &ReclaimLag) {
-        self.steps
-            .resize(self.steps.len().max(other.steps.len()), 0);
-        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
-            *mine += theirs;
+    /// Counts all that `other` counted, which stayed so many milliseconds more.
+    pub(crate) fn merge(&mut self, other: &ReclaimLag, more: u64) {
+        for (step, bytes) in other.steps.iter().enumerate().filter(|step| *step.1 > 0) {
+            let counted = ReclaimLag::last_of(step).min(other.longest);
+            self.add(counted.saturating_add(more), *bytes);
         }
-        self.longest = self.longest.max(other.longest);
     }
 
     /// Milliseconds below 4 have a step each, then there are four to every doubling.
@@ -186,6 +184,9 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// The expiry of the item that has been expired for longest and is still in a memtable or a live file.
     pub oldest_unreclaimed: Option<SystemTime>,
+    /// By how much the bytes that are furthest behind `Options::reclaim_within`, or behind an eighth of the longest
+    /// lifetime beside them, have missed it; zero while none has. More than a moment means that the budget is too small.
+    pub overdue: Duration,
     /// Containers.
     pub containers: u64,
     /// Runs of all containers.
@@ -246,6 +247,9 @@ pub struct ContainerStats {
     pub memtable_bytes: u64,
     /// The expiry of the item that has been expired for longest and is still in a memtable or a live file.
     pub oldest_unreclaimed: Option<SystemTime>,
+    /// By how much the bytes that are furthest behind `Options::reclaim_within`, or behind an eighth of the longest
+    /// lifetime beside them, have missed it; zero while none has. More than a moment means that the budget is too small.
+    pub overdue: Duration,
     /// Runs.
     pub runs: u64,
     /// Tables of all runs.
@@ -280,11 +284,18 @@ mod tests {
         lag.add(2, 90);
         let mut more = ReclaimLag::default();
         more.add(1_000, 10);
-        lag.merge(&more);
+        lag.merge(&more, 0);
         assert_eq!(lag.bytes(), 100);
         assert_eq!(lag.quantile(0.9), Duration::from_millis(2));
         assert_eq!(lag.quantile(0.91), Duration::from_millis(1_000));
         assert_eq!(lag.longest(), Duration::from_millis(1_000));
         assert_eq!(lag.steps().map(|step| step.1).sum::<u64>(), 100);
+        let mut later = ReclaimLag::default();
+        later.merge(&lag, 500);
+        assert_eq!(
+            (later.bytes(), later.longest()),
+            (100, Duration::from_millis(1_500))
+        );
+        assert!(later.quantile(0.9) >= Duration::from_millis(502));
     }
 }

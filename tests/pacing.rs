@@ -83,10 +83,13 @@ fn nothing_but_reclaiming_stands_still_at_the_lowest_rate() {
         "{stats:?}"
     );
     assert!(stats.expired_bytes > 0, "{stats:?}");
+    assert_eq!(stats.overdue, Duration::from_secs(60 - 10 - 1));
+    assert_eq!(db.stats().overdue, stats.overdue);
     db.set_background_rate(1 << 40);
     wait_until("what has expired is reclaimed", || {
         c.stats().oldest_unreclaimed.is_none()
     });
+    assert_eq!(c.stats().overdue, Duration::ZERO);
     assert_eq!((c.stats().expired_bytes, c.iter().count()), (0, 1_000));
     assert_eq!(other.iter().count(), 3_000);
 }

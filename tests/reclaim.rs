@@ -166,6 +166,7 @@ fn mixed_lifetimes(strict: bool) {
             overdue.len(),
             &overdue[..overdue.len().min(5)]
         );
+        assert_eq!(stage.db.stats().overdue, Duration::ZERO, "quiet {quiet}");
     }
     stage.pass(WITHIN + longest / 8 + 1);
     assert!(!stage.has("<mark-"), "expired bytes are left");

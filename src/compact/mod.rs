@@ -13,10 +13,10 @@ mod verdict;
 mod job;
 
 pub use choice::{Choice, Goals, Rewrite, Urgency, Why};
-pub use estimate::{Estimate, Estimator, heavy, oldest_dead, oldest_dead_in_run};
+pub use estimate::{Estimate, Estimator, heavy, oldest_dead};
 pub use explain::explain;
 pub use job::{Host, Job, Output, forecast, run};
 pub use parts::{guards, parts};
-pub use pick::{ended, pick, pick_all, start_by};
+pub use pick::{deadline, ended, pick, pick_all, start_by};
 pub use slot::plan;
 pub use verdict::{Elsewhere, Fate, Sentence, judge};

@@ -54,7 +54,7 @@ const SUPERSEDED_WORTH: f64 = 0.7;
 const MAX_RANGE_DELETES: usize = 1_000;
 
 /// When the bytes of an item that expired at `expiry` beside these are to be gone.
-fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
+pub fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
     let eighth = if goals.reclaim_strict {
         0
     } else {
@@ -233,7 +233,7 @@ fn on_time(
     let mut dead: Vec<(Timestamp, Timestamp, &TableFacts)> = tables
         .filter_map(|(run, table)| {
             let expired = oldest_dead_in_table(&table.statistics, judge)?;
-            let deadline = deadline(expired, &run.census, judge, goals);
+            let deadline = deadline(expired, &table.statistics.census, judge, goals);
             // A run that ends before its deadline is dropped for nothing then.
             let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
             (!waits).then_some((deadline, expired, table))
@@ -497,10 +497,12 @@ fn next_due(facts: &Facts, judge: &Judge, goals: &Goals) -> Option<Timestamp> {
         let end = trusted.then_some(run.end);
         let all_dead =
             Some(run.census.last_expiry(settings)).filter(|last| *last != Timestamp::MAX);
-        let expiry = run.census.first_expiry(settings);
-        let start =
-            expiry.map(|expiry| begin_by(expiry, deadline(expiry, &run.census, judge, goals)));
-        [end, all_dead, start].into_iter().flatten()
+        let starts = run.tables.iter().filter_map(|table| {
+            let census = &table.statistics.census;
+            let expiry = census.first_expiry(settings)?;
+            Some(begin_by(expiry, deadline(expiry, census, judge, goals)))
+        });
+        [end, all_dead].into_iter().flatten().chain(starts)
     });
     moments.filter(|moment| *moment > judge.now).min()
 }

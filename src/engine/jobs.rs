@@ -56,8 +56,9 @@ impl Engine {
             Seek::First,
             None,
         )?;
-        let outputs = self.run_job(&job, sources, Purpose::Flush)?;
+        let (outputs, lag) = self.run_job(&job, sources, Purpose::Flush)?;
         self.install_flush(state, &job, (buffer, own), &outputs)?;
+        self.note_lag(&lag, &judge);
         self.counters.flushes.add(1);
         self.merge_signal.notify();
         Ok(true)
@@ -89,8 +90,19 @@ impl Engine {
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         let job = self.job(state, picture, tables, &spec);
-        let outputs = self.run_job(&job, sources, spec.purpose)?;
-        self.install_rewrite(state, &job, inputs, &outputs, progress)
+        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        let installed = self.install_rewrite(state, &job, inputs, &outputs, progress)?;
+        self.note_lag(&lag, &spec.judge);
+        Ok(installed)
+    }
+
+    /// What a job left out has gone now that its result is installed, however long that took.
+    fn note_lag(&self, lag: &ReclaimLag, judged: &Judge) {
+        let since_then = match self.clock.purge_time() {
+            Some(now) if judged.now > Timestamp(0) => now.since(judged.now),
+            _ => 0,
+        };
+        self.reclaim_lag.lock().merge(lag, since_then);
     }
 
     fn job(
@@ -129,7 +141,13 @@ impl Engine {
         }
     }
 
-    fn run_job(&self, job: &Job, sources: Merge<Source>, purpose: Purpose) -> Result<Vec<Output>> {
+    /// The outputs, and how long what is not in them had been expired when it was judged.
+    fn run_job(
+        &self,
+        job: &Job,
+        sources: Merge<Source>,
+        purpose: Purpose,
+    ) -> Result<(Vec<Output>, ReclaimLag)> {
         let mut host = Writer {
             engine: self,
             purpose,
@@ -142,11 +160,10 @@ impl Engine {
             }
             Ok(outputs)
         });
-        match &done {
-            Ok(_) => self.reclaim_lag.lock().merge(&host.lag),
-            Err(_) => self.remove_tables(&host.created),
+        if done.is_err() {
+            self.remove_tables(&host.created);
         }
-        done
+        Ok((done?, host.lag))
     }
 }
 

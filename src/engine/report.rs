@@ -1,13 +1,14 @@
 //! The database in numbers and in words.
 
 use std::fmt::Write;
+use std::time::Duration;
 
-use crate::compact::{Estimate, Estimator, explain, oldest_dead, oldest_dead_in_run};
+use crate::compact::{Estimate, Estimator, deadline, explain, oldest_dead};
 use crate::counters::{ContainerStats, Stats};
 use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
 use crate::error::Error;
-use crate::expiry::Judge;
+use crate::expiry::{Census, Judge};
 use crate::types::{Seq, Timestamp};
 use crate::version::Version;
 
@@ -18,18 +19,26 @@ impl Engine {
         let judge = self.judge(state);
         let estimate = estimate(&picture, &judge);
         let version = &picture.version;
-        let in_runs = version
-            .runs
-            .iter()
-            .filter_map(|run| oldest_dead_in_run(run, &judge));
-        let in_memory = picture
+        let goals = self.goals();
+        let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
+        let mut note = |census: &Census, floor_seen: Seq| {
+            if let Some(expired) = oldest_dead(census, floor_seen, &judge) {
+                oldest_unreclaimed =
+                    Some(oldest_unreclaimed.map_or(expired, |oldest| oldest.min(expired)));
+                let deadline = deadline(expired, census, &judge, &goals);
+                overdue = overdue.max(judge.now.since(deadline));
+            }
+        };
+        let files = version.runs.iter().flat_map(|run| &run.files);
+        for statistics in files.map(|placed| placed.table.statistics()) {
+            note(&statistics.census, statistics.settings.floor_seq);
+        }
+        for buffer in picture
             .buffers()
             .filter(|buffer| !buffer.memtable.is_empty())
-            .filter_map(|buffer| oldest_dead(&buffer.memtable.census(), Seq(0), &judge));
-        let oldest_unreclaimed = in_runs
-            .chain(in_memory)
-            .min()
-            .map(Timestamp::to_system_time);
+        {
+            note(&buffer.memtable.census(), Seq(0));
+        }
         ContainerStats {
             live_items: estimate.live.count,
             live_bytes: estimate.live.bytes,
@@ -42,7 +51,8 @@ impl Engine {
                 .buffers()
                 .map(|buffer| buffer.memtable.bytes() as u64)
                 .sum(),
-            oldest_unreclaimed,
+            oldest_unreclaimed: oldest_unreclaimed.map(Timestamp::to_system_time),
+            overdue: Duration::from_millis(overdue),
             runs: version.runs.len() as u64,
             tables: version.tables() as u64,
             range_deletes: (version.range_deletes.len()
@@ -97,6 +107,11 @@ impl Engine {
                 .iter()
                 .filter_map(|container| container.oldest_unreclaimed)
                 .min(),
+            overdue: containers
+                .iter()
+                .map(|container| container.overdue)
+                .max()
+                .unwrap_or_default(),
             containers: containers.len() as u64,
             runs: sum(|container| container.runs),
             tables: sum(|container| container.tables),

@@ -39,6 +39,8 @@ pub enum Name {
     Field10,
     /// One lifetime for all, keys in the order of time: a time series
     Fixed,
+    /// One lifetime for all, keys anywhere: sessions or tokens under a default
+    Tokens,
     /// Lifetimes uniform over a factor of ten
     Uniform,
     /// Log-normal lifetimes, sigma 1.8: five orders of magnitude
@@ -387,6 +389,7 @@ fn shape(name: Name, rate: u64) -> (Keys, Lives, f64) {
         Name::Field => (Keys::Fresh, field, 0.0),
         Name::Field10 => (Keys::Fresh, field.scaled(10.0), 0.0),
         Name::Fixed => (Keys::InOrder, Lives::Fixed(20e3), 0.0),
+        Name::Tokens => (Keys::Fresh, Lives::Fixed(20e3), 0.0),
         Name::Uniform => (Keys::Fresh, uniform, 0.0),
         Name::Lognormal => (Keys::Fresh, Lives::Lognormal { median: 4e3 }, 0.0),
         Name::Refresh => {
@@ -416,10 +419,11 @@ pub fn unit(hash: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const ALL: [Name; 8] = [
+    const ALL: [Name; 9] = [
         Name::Field,
         Name::Field10,
         Name::Fixed,
+        Name::Tokens,
         Name::Uniform,
         Name::Lognormal,
         Name::Refresh,

@@ -111,6 +111,9 @@ pub struct Summary {
     /// The most sorted runs after warm-up.
     #[serde(default)]
     pub runs_most: Option<u64>,
+    /// The most seconds by which expired bytes on disk missed their deadline, from the start of the load to the end.
+    #[serde(default)]
+    pub overdue_most: Option<f64>,
     /// How the gets were answered.
     pub answers: Answers,
 }
@@ -229,6 +232,10 @@ impl Summary {
             end_own: end.own.clone(),
             anonymous_bytes: samples.iter().map(|s| s.anonymous_bytes).max().unwrap_or(0),
             runs_most: steady.iter().filter_map(|s| s.own.runs).max(),
+            overdue_most: samples
+                .iter()
+                .filter_map(|s| s.own.overdue_s)
+                .reduce(f64::max),
             answers: driven.answers,
         })
     }

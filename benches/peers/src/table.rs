@@ -110,11 +110,11 @@ fn table(text: &mut String, group: Group, rows: &[(Kind, Vec<&Summary>)]) -> std
     }
     writeln!(
         text,
-        "| written / put, own count | expired left, MiB | runs, most | expiry to removal, half, s | all | faults |"
+        "| written / put, own count | expired left, MiB | runs, most | expiry to removal, half, s | all | past the deadline, most, s | faults |"
     )?;
     writeln!(
         text,
-        "|---|{}---|---|---|---|---|---|",
+        "|---|{}---|---|---|---|---|---|---|",
         "---|".repeat(COLUMNS.len())
     )?;
     for (kind, rounds) in rows {
@@ -130,6 +130,7 @@ fn table(text: &mut String, group: Group, rows: &[(Kind, Vec<&Summary>)]) -> std
         let removal = || rounds.iter().filter_map(|s| s.end_own.removal_s);
         cell(text, removal().map(|(half, _)| half), 1)?;
         cell(text, removal().map(|(_, all)| all), 1)?;
+        cell(text, rounds.iter().filter_map(|s| s.overdue_most), 1)?;
         let faults: u64 = rounds.iter().map(|s| s.answers.faults()).sum();
         let unserved: u64 = rounds.iter().map(|s| s.unserved).sum();
         writeln!(

@@ -69,6 +69,7 @@ fn stats_table(stats: &Stats) -> String {
             show::bytes(stats.superseded_bytes),
         ),
         ("oldest expired item", expired_for(stats.oldest_unreclaimed)),
+        ("behind its deadline", behind(stats.overdue)),
         ("expiry to removal, half within", lag_of(stats, 0.5)),
         ("expiry to removal, at most", lag_of(stats, 1.0)),
         ("bytes on disk", show::bytes(stats.disk_bytes)),
@@ -123,6 +124,14 @@ fn expired_for(moment: Option<SystemTime>) -> String {
     ago.map_or("-".to_owned(), |ago| format!("{} ago", show::time(ago)))
 }
 
+/// By how much a deadline was missed.
+fn behind(overdue: Duration) -> String {
+    match overdue.is_zero() {
+        true => "-".to_owned(),
+        false => show::time(overdue),
+    }
+}
+
 /// Within what time this share of the expired bytes was given up; since the database was opened.
 fn lag_of(stats: &Stats, share: f64) -> String {
     match stats.reclaim_lag.bytes() {
@@ -151,6 +160,7 @@ pub fn stats_json(stats: &Stats) -> Value {
         "pinned_bytes": stats.pinned_bytes,
         "memtable_bytes": stats.memtable_bytes,
         "oldest_unreclaimed_ms": show::moment_json(stats.oldest_unreclaimed),
+        "overdue_seconds": show::seconds_json(stats.overdue),
         "runs": stats.runs,
         "tables": stats.tables,
         "snapshots": stats.snapshots,
@@ -188,6 +198,7 @@ fn container_json((name, default, stats): &Named) -> Value {
         "disk_bytes": stats.disk_bytes,
         "memtable_bytes": stats.memtable_bytes,
         "oldest_unreclaimed_ms": show::moment_json(stats.oldest_unreclaimed),
+        "overdue_seconds": show::seconds_json(stats.overdue),
         "runs": stats.runs,
         "tables": stats.tables,
         "range_deletes": stats.range_deletes,

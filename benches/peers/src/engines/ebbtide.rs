@@ -73,9 +73,11 @@ impl Engine for Ebbtide {
         Own {
             written_bytes: Some(stats.bytes_logged + stats.bytes_flushed + stats.bytes_merged),
             expired_bytes: Some(stats.expired_bytes),
+            log_and_tables: Some((stats.log_bytes, stats.table_bytes)),
             runs: Some(stats.runs),
             removal_s: (lag.bytes() > 0)
                 .then(|| (lag.quantile(0.5).as_secs_f64(), lag.longest().as_secs_f64())),
+            overdue_s: Some(stats.overdue.as_secs_f64()),
         }
     }
 

@@ -56,10 +56,16 @@ pub struct Own {
     pub written_bytes: Option<u64>,
     /// Bytes of expired items still on disk.
     pub expired_bytes: Option<u64>,
+    /// Bytes on disk of the log, and of tables that are part of the database.
+    #[serde(default)]
+    pub log_and_tables: Option<(u64, u64)>,
     /// Sorted runs that a get may have to ask.
     pub runs: Option<u64>,
     /// Seconds from the expiry of items to the removal of their bytes: half of the bytes, and all.
     pub removal_s: Option<(f64, f64)>,
+    /// Seconds by which expired bytes that are on disk have missed their deadline.
+    #[serde(default)]
+    pub overdue_s: Option<f64>,
 }
 
 /// Is shown a key and its value.

@@ -153,7 +153,7 @@ impl Engine for RocksDb {
             written_bytes: self.counted.then(|| written.iter().sum()),
             expired_bytes: None,
             runs: self.runs(),
-            removal_s: None,
+            ..Own::default()
         }
     }
 
