@@ -252,11 +252,7 @@ fn probe(path: &Path, states: &[State]) -> Result<(), String> {
 
 fn names_the_damage(error: &Error, folder: &Path) -> Result<(), String> {
     match error {
-        Error::Corruption { path, .. } | Error::UnsupportedFormat { path, .. }
-            if path.starts_with(folder) =>
-        {
-            Ok(())
-        }
+        Error::Corruption { path, .. } if path.starts_with(folder) => Ok(()),
         Error::Poisoned { cause } => names_the_damage(cause, folder),
         other => Err(format!("the error does not name the damage: {other}")),
     }

@@ -8,7 +8,7 @@ use ebbtide::internals::{
     ContainerId, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op, PayloadCrc, Relogged, Seq,
     Sim, Timestamp, WriteTtl,
 };
-use ebbtide::{Container, ManualClock, Options};
+use ebbtide::{Container, Error, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -258,5 +258,41 @@ fn a_log_that_counts_further_than_any_database_is_refused() {
         let opened = options(&sim).open(PATH);
         let refused = opened.as_ref().err().map(|error| error.is_corruption());
         assert_eq!(refused, is_refused.then_some(true), "{kind:?} {seq}");
+    }
+}
+
+// A flipped bit of the version is damage, which a repair can mend; a version that was meant is not.
+#[test]
+fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
+    let sim = Sim::new(1);
+    let db = options(&sim).open(PATH).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    db.close().unwrap();
+    let manifest = Path::new(PATH).join("manifest-000001");
+    let open_with = |header: &[u8]| {
+        let sim = sim.kill();
+        let file = sim.open(&manifest).unwrap();
+        file.write_at(8, header).unwrap();
+        options(&sim).open(PATH).map(drop)
+    };
+    let header = sim.read(&manifest).unwrap()[8..16].to_vec();
+    assert!(open_with(&header).is_ok());
+    for bit in 0..64 {
+        let mut flipped = header.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let error = open_with(&flipped).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corruption { path, .. } if *path == manifest),
+            "{bit}: {error}"
+        );
+    }
+    let newer = [&b"EBBTIDEM"[..], &[3, 0, 0, 0]].concat();
+    let newer = [&newer[8..], &crc32fast::hash(&newer).to_le_bytes()].concat();
+    for (header, version) in [(&newer[..], 3), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
+        let error = open_with(header).unwrap_err();
+        assert!(
+            matches!(&error, Error::UnsupportedFormat { found, .. } if *found == version),
+            "{error}"
+        );
     }
 }

@@ -339,11 +339,7 @@ impl Damage {
 
 fn must_name_damage(error: &Error, folder: &Path) -> Result<(), String> {
     match error {
-        Error::Corruption { path, .. } | Error::UnsupportedFormat { path, .. }
-            if path.starts_with(folder) =>
-        {
-            Ok(())
-        }
+        Error::Corruption { path, .. } if path.starts_with(folder) => Ok(()),
         Error::Poisoned { cause } => must_name_damage(cause, folder),
         // Without its manifest and its tables a folder holds no database.
         Error::NotFound { .. } => Ok(()),
@@ -499,7 +495,6 @@ struct Tally {
     /// Nothing noticed, nothing was wrong: by file and kind of damage.
     unnoticed: BTreeMap<String, u64>,
     repaired: u64,
-    refused: u64,
     lost_records: u64,
 }
 
@@ -602,15 +597,7 @@ fn repair(image: &Image, disk: &Sim, kind: &str, tally: &mut Tally) -> Result<()
     let repaired = disk.kill();
     let report = match repair_with(&image.folder, &plain(&repaired), true) {
         Ok(report) => report,
-        Err(error) => {
-            must_name_damage(&error, &image.folder)?;
-            tally.refused += 1;
-            eprintln!("REFUSED {kind} {} {error}", image.name);
-            return match kind {
-                "table" | "log" | "ring" | "copy" => Err(format!("repair refused: {error}")),
-                _ => Ok(()),
-            };
-        }
+        Err(error) => return Err(format!("repair of a {kind} refused: {error}")),
     };
     let losses = |report: &ebbtide::RepairReport| {
         report
@@ -705,10 +692,9 @@ fn all(images: &[Image], damages: impl Iterator<Item = (usize, PathBuf, Damage)>
         wrong.len()
     );
     println!(
-        "FIGURE {what}, repaired: {} of these, {} items lost, {} refused for want of a sound manifest, {} wrong",
+        "FIGURE {what}, repaired: {} of these, {} items lost, {} wrong",
         tally.repaired,
         tally.lost_records,
-        tally.refused,
         wrong.len()
     );
     println!("unnoticed: {:?}", tally.unnoticed);

@@ -126,7 +126,9 @@ fn parse(bytes: &[u8]) -> Option<(Catalogue, bool)> {
 
 /// A manifest of these edits, one a line.
 fn seal(lines: &[u8]) -> Vec<u8> {
-    let mut bytes = b"EBBTIDEM\x01\0\0\0\0\0\0\0".to_vec();
+    let mut bytes = b"EBBTIDEM\x02\0\0\0".to_vec();
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
     for line in lines.split(|&byte| byte == b'\n') {
         put_frame(&mut bytes, line);
     }

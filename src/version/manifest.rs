@@ -1,7 +1,7 @@
 //! The manifest: the log of edits.
 //!
 //! ```text
-//! manifest-NNNNNN   magic "EBBTIDEM" | format version u32 | zero u32 | frame*        (frames: coding.rs)
+//! manifest-NNNNNN   magic "EBBTIDEM" | format version u32 | crc32 u32 of these | frame*        (frames: coding.rs)
 //! frame's payload   one Edit as JSON; the first says the whole catalogue
 //! ```
 //!
@@ -32,7 +32,8 @@ use crate::types::{Timestamp, file_name};
 use crate::version::edit::{Catalogue, Change, Edit};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
+const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
 
 /// A manifest longer than this, and than four times its first edit, is written anew.
@@ -143,7 +144,13 @@ fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     if bytes.len() < HEADER_LEN || &bytes[..8] != MAGIC {
         return Err(damaged(0, "not a manifest"));
     }
-    let found = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+    let number_at =
+        |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let (found, crc) = (number_at(MAGIC.len()), number_at(CRC_AT));
+    let had_none = (found, crc) == (1, 0); // Version 1 kept no checksum.
+    if crc != crc32fast::hash(&bytes[..CRC_AT]) && !had_none {
+        return Err(damaged(0, "the header does not match its checksum"));
+    }
     if found != FORMAT_VERSION {
         return Err(Error::UnsupportedFormat {
             path: path.into(),
@@ -415,7 +422,8 @@ pub struct Written {
 pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
+    let crc = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
     put_frame(
         &mut bytes,
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
