@@ -11,8 +11,9 @@
 //!    that are soon to follow, so that there is enough to be cut into slots which end in time by themselves;
 //! 4. *few runs*: above `max_runs`, 2 to 12 runs that are neighbours in `end` become one, where (runs saved) / (bytes
 //!    rewritten, and held past their own end) is highest;
-//! 5. *little garbage*: above a twelfth of the container, the tables with the most expired bytes per live byte, or the k
-//!    youngest runs with the most superseded bytes per surviving byte, are rewritten, cut into slots.
+//! 5. *little garbage*: above a twelfth of the container, the tables with the most expired bytes per live byte, weighed by
+//!    how long the run would still hold them, or the k youngest runs with the most superseded bytes per surviving byte, are
+//!    rewritten, cut into slots.
 //!
 //! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times. Dated runs
 //! and never-ending ones are not merged with each other. `examples/policy.rs` simulates all of this; its results are in
@@ -45,7 +46,9 @@ const GARBAGE_SHARE: f64 = 0.08;
 /// memory and log hold more than that anyway.
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
-const EXPIRED_WORTH: f64 = 0.6;
+const EXPIRED_WORTH: f64 = 0.55;
+/// Space that is had for less than this share of the longest lifetime counts that much less.
+const WAIT_SHARE: f64 = 0.25;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
 const LEAST_WORTH: f64 = 0.1;
 /// The least superseded bytes per surviving byte for which runs are merged.
@@ -347,7 +350,7 @@ fn little_garbage(
         .map(|(_, rewrite)| rewrite)
 }
 
-/// The run with the most expired bytes per live byte, but for those of its tables in which next to nothing is dead.
+/// The run with the most expired bytes per live byte, each for as long as it would stay, but for those of its tables in which next to nothing is dead.
 fn most_expired(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
@@ -365,12 +368,13 @@ fn most_expired(
     }
     let mut best: Option<(f64, Rewrite)> = None;
     for run in free_runs(facts, busy) {
-        // A run that is about to end by itself is cheaper to wait for.
-        let ends_soon = run.end_is_trusted(&judge.settings)
-            && run.end.since(judge.now) < run.census.longest_life(&judge.settings) / 16;
-        if ends_soon {
-            continue;
-        }
+        // What is rewritten shortly before it ends by itself is had for that time alone.
+        let waits = match run.end_is_trusted(&judge.settings) {
+            true => run.end.since(judge.now) as f64,
+            false => f64::INFINITY,
+        };
+        let longest = run.census.longest_life(&judge.settings) as f64;
+        let had_for = (waits / (WAIT_SHARE * longest)).min(1.0);
         let share = |table: &TableFacts| {
             let expired = expired_in_table(&table.statistics, judge);
             (
@@ -392,7 +396,7 @@ fn most_expired(
             let (dead, live) = share(table);
             (sum.0 + dead, sum.1 + live)
         });
-        let worth = dead as f64 / live.max(1) as f64;
+        let worth = had_for * dead as f64 / live.max(1) as f64;
         if worth > worth_of_garbage(run, judge, goals)
             && best.as_ref().is_none_or(|(most, _)| worth > *most)
         {
