@@ -15,8 +15,8 @@
 //!    how long the run would still hold them, or the k youngest runs with the most superseded bytes per surviving byte, are
 //!    rewritten, cut into slots.
 //!
-//! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times. Dated runs
-//! and never-ending ones are not merged with each other. `examples/policy.rs` simulates all of this; its results are in
+//! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times, more where
+//! the end would come at once for all of a run, as under one lifetime for all. Dated runs and never-ending ones are not merged with each other. `examples/policy.rs` simulates all of this; its results are in
 //! DESIGN.md.
 
 use std::cmp::Reverse;
@@ -34,6 +34,9 @@ use crate::version::{Facts, RunFacts, RunId, TableFacts};
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;
+/// The same where nearly all of a run ends at once, and would go for nothing then: within this share of the longest lifetime.
+const HOLD_SUDDEN: f64 = 16.0;
+const SUDDEN_SHARE: u64 = 16;
 /// The most runs that one merge takes for the sake of fewer runs.
 const FAN: usize = 12;
 /// A merge of at most so many memtables is young: it goes before others, which would otherwise let runs pile up.
@@ -302,7 +305,7 @@ fn few_runs(
             if (group[0].end == Timestamp::MAX) != (group[len - 1].end == Timestamp::MAX) {
                 continue;
             }
-            let each = (price(group, judge.now) + fixed) / (len - 1) as f64;
+            let each = (price(group, judge) + fixed) / (len - 1) as f64;
             if best.is_none_or(|(least, _)| each < least) {
                 best = Some((each, group));
             }
@@ -323,13 +326,29 @@ fn few_runs(
 }
 
 /// What merging these costs, in bytes rewritten.
-fn price(group: &[&RunFacts], now: Timestamp) -> f64 {
+fn price(group: &[&RunFacts], judge: &Judge) -> f64 {
     let end = group.last().expect("a group has runs").end;
-    let held = |run: &RunFacts| HOLD * end.since(run.end) as f64 / end.since(now).max(1) as f64;
+    let wait = end.since(judge.now).max(1) as f64;
+    let held = |run: &RunFacts| {
+        let hold = if ends_at_once(run, judge) {
+            HOLD_SUDDEN
+        } else {
+            HOLD
+        };
+        hold * end.since(run.end) as f64 / wait
+    };
     group
         .iter()
         .map(|run| run.bytes as f64 * (1.0 + held(run)))
         .sum()
+}
+
+fn ends_at_once(run: &RunFacts, judge: &Judge) -> bool {
+    let (census, settings) = (&run.census, &judge.settings);
+    census.first_expiry(settings).is_some_and(|first| {
+        let span = census.last_expiry(settings).since(first);
+        span < census.longest_life(settings) / SUDDEN_SHARE
+    })
 }
 
 fn little_garbage(
