@@ -16,8 +16,8 @@
 //!    rewritten, cut into slots.
 //!
 //! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times, more where
-//! the end would come at once for all of a run, as under one lifetime for all. Dated runs and never-ending ones are not merged with each other. `examples/policy.rs` simulates all of this; its results are in
-//! DESIGN.md.
+//! the end would come at once for all of a run, as under one lifetime for all. Dated runs and never-ending ones are not
+//! merged with each other. `examples/policy.rs` simulates all of this; its results are in DESIGN.md.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -34,7 +34,8 @@ use crate::version::{Facts, RunFacts, RunId, TableFacts};
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;
-/// The same where nearly all of a run ends at once, and would go for nothing then: within this share of the longest lifetime.
+/// The same where nearly all of a run ends at once, and would go for nothing then: within a sixteenth of the longest
+/// lifetime.
 const HOLD_SUDDEN: f64 = 16.0;
 const SUDDEN_SHARE: u64 = 16;
 /// The most runs that one merge takes for the sake of fewer runs.
@@ -50,10 +51,10 @@ const GARBAGE_SHARE: f64 = 0.08;
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
 const EXPIRED_WORTH: f64 = 0.55;
-/// Space that is had for less than this share of the longest lifetime counts that much less.
-const WAIT_SHARE: f64 = 0.25;
 /// The same when the garbage is as old as its deadline, or there is nothing else to do.
 const LEAST_WORTH: f64 = 0.1;
+/// Space that is had for less than this share of the longest lifetime counts that much less.
+const WAIT_SHARE: f64 = 0.25;
 /// The least superseded bytes per surviving byte for which runs are merged.
 const SUPERSEDED_WORTH: f64 = 0.7;
 /// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.
@@ -369,7 +370,8 @@ fn little_garbage(
         .map(|(_, rewrite)| rewrite)
 }
 
-/// The run with the most expired bytes per live byte, each for as long as it would stay, but for those of its tables in which next to nothing is dead.
+/// The run with the most expired bytes per live byte, each for as long as it would stay, but for those of its tables in
+/// which next to nothing is dead.
 fn most_expired(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
