@@ -230,3 +230,18 @@ fn blocks_that_shrink_when_they_are_compressed_are_paid_for_once() {
     assert!(written >= 3 * stats.table_bytes / 2, "{stats:?}");
     assert!(written < stats.bytes_put, "{stats:?}");
 }
+
+#[test]
+fn a_leap_of_the_wall_misses_no_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(NOW);
+    let db = Options::new()
+        .clock(clock.clone())
+        .reclaim_within(Duration::from_secs(1))
+        .open(folder.path())
+        .unwrap();
+    let c = half_to_expire(&db);
+    clock.jump(NOW + 3 * 3_600_000);
+    assert!(c.stats().oldest_unreclaimed.is_some());
+    assert_eq!(db.stats().overdue, Duration::ZERO);
+}

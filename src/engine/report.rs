@@ -19,14 +19,15 @@ impl Engine {
         let judge = self.judge(state);
         let estimate = estimate(&picture, &judge);
         let version = &picture.version;
-        let goals = self.goals();
+        // A leap of the wall that is not settled holds up purges, and is no fault of the budget.
+        let (goals, settled) = (self.goals(), self.clock.settled().min(judge.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, floor_seen: Seq| {
             if let Some(expired) = oldest_dead(census, floor_seen, &judge) {
                 oldest_unreclaimed =
                     Some(oldest_unreclaimed.map_or(expired, |oldest| oldest.min(expired)));
                 let deadline = deadline(expired, census, &judge, &goals);
-                overdue = overdue.max(judge.now.since(deadline));
+                overdue = overdue.max(settled.since(deadline));
             }
         };
         let files = version.runs.iter().flat_map(|run| &run.files);
