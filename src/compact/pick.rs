@@ -56,7 +56,7 @@ const LEAST_WORTH: f64 = 0.1;
 /// Space that is had for less than this share of the longest lifetime counts that much less.
 const WAIT_SHARE: f64 = 0.25;
 /// The least superseded bytes per surviving byte for which runs are merged.
-const SUPERSEDED_WORTH: f64 = 0.7;
+const SUPERSEDED_WORTH: f64 = 0.85;
 /// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.
 const MAX_RANGE_DELETES: usize = 1_000;
 
