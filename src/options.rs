@@ -241,7 +241,7 @@ impl Options {
     /// The size of the ring in front of the log: a segment's, so that one is full when the other is, up to what covers the
     /// time in which the thread that drains it gets to run.
     pub(crate) fn ring_len(&self) -> usize {
-        self.segment_len().clamp(64 << 10, 4 << 20) as usize
+        self.segment_len().clamp(4 << 10, 4 << 20) as usize
     }
 
     /// Every setting lies in its range.

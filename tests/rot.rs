@@ -18,7 +18,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ebbtide::internals::{Fs, Sim, repair_with, verify_in};
@@ -498,6 +498,20 @@ struct Tally {
     lost_records: u64,
 }
 
+impl Tally {
+    fn and(mut self, other: Tally) -> Tally {
+        self.damages += other.damages;
+        self.met += other.met;
+        self.found_early += other.found_early;
+        for (what, count) in other.unnoticed {
+            *self.unnoticed.entry(what).or_default() += count;
+        }
+        self.repaired += other.repaired;
+        self.lost_records += other.lost_records;
+        self
+    }
+}
+
 fn kind_of(path: &Path) -> &'static str {
     let name = path.to_string_lossy();
     let kinds = [
@@ -655,34 +669,53 @@ fn repair(image: &Image, disk: &Sim, kind: &str, tally: &mut Tally) -> Result<()
     }
 }
 
-/// Judges these damages, and names what went wrong.
-fn all(images: &[Image], damages: impl Iterator<Item = (usize, PathBuf, Damage)>, what: &str) {
+/// Judges these damages on every processor, and names what went wrong.
+fn all(
+    images: &[Image],
+    damages: impl Iterator<Item = (usize, PathBuf, Damage)> + Send,
+    what: &str,
+) {
     let contents: Vec<BTreeMap<PathBuf, Vec<u8>>> = images
         .iter()
         .map(|image| files(image).into_iter().collect())
         .collect();
-    let (mut tally, mut wrong) = (Tally::default(), vec![]);
-    for (at, path, damage) in damages {
-        let image = &images[at];
-        let before = &contents[at][&path];
-        let judged = catch_unwind(AssertUnwindSafe(|| {
-            judge(image, &path, before, &damage, &mut tally)
-        }));
-        let fault = match judged {
-            Ok(Ok(())) => continue,
-            Ok(Err(fault)) => fault,
-            Err(panic) => format!("panic: {}", support::panic_text(&*panic)),
-        };
-        wrong.push(format!(
-            "{}, {} of {} bytes, {damage:?}: {fault}",
-            image.name,
-            path.display(),
-            before.len()
-        ));
-        if wrong.len() == 12 {
-            break;
+    let (damages, wrong) = (Mutex::new(damages), Mutex::new(vec![]));
+    let judge_some = || {
+        let mut tally = Tally::default();
+        loop {
+            let next = damages.lock().unwrap().next();
+            let Some((at, path, damage)) = next else {
+                return tally;
+            };
+            let image = &images[at];
+            let before = &contents[at][&path];
+            let judged = catch_unwind(AssertUnwindSafe(|| {
+                judge(image, &path, before, &damage, &mut tally)
+            }));
+            let fault = match judged {
+                Ok(Ok(())) => continue,
+                Ok(Err(fault)) => fault,
+                Err(panic) => format!("panic: {}", support::panic_text(&*panic)),
+            };
+            let mut wrong = wrong.lock().unwrap();
+            wrong.push(format!(
+                "{}, {} of {} bytes, {damage:?}: {fault}",
+                image.name,
+                path.display(),
+                before.len()
+            ));
+            if wrong.len() >= 12 {
+                return tally;
+            }
         }
-    }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let tally = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(judge_some)).collect();
+        let tallies = workers.into_iter().map(|worker| worker.join().unwrap());
+        tallies.fold(Tally::default(), Tally::and)
+    });
+    let wrong = wrong.into_inner().unwrap();
     println!(
         "FIGURE {what}: {} damages, {} met by readers, {} found by verify before any reader, {} that change nothing and nobody notices, {} wrong answers",
         tally.damages,

@@ -24,6 +24,13 @@
 //!          payload crc32 u32
 //!          head crc32 u32          of identity, number, position (u64 each) and the frame up to here
 //!          payload
+//!
+//! ring     frames                 each at its position modulo the ring's length; zeroed where they are in the segments
+//!          synced note            the last 16 bytes of the file
+//!
+//! note     position u64           up to here the log was synced
+//!          crc32 u32              of identity and position
+//!          0 u32
 //! ```
 //!
 //! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
@@ -35,7 +42,7 @@ use crate::types::{Seq, Timestamp};
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
 /// The version that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;
@@ -185,6 +192,41 @@ impl SegmentHeader {
             base_written_at: Timestamp(reader.u64()?),
             edit: reader.u64()?,
         })
+    }
+}
+
+/// Bytes of a [`SyncedNote`].
+pub const SYNCED_NOTE_LEN: usize = 16;
+
+/// How far a chain was synced, as it stands behind its ring.
+#[derive(Clone, Copy)]
+pub struct SyncedNote {
+    /// The chain's.
+    pub identity: u64,
+    /// The log is durable up to here.
+    pub position: u64,
+}
+
+impl SyncedNote {
+    /// The picture in this file's head.
+    pub fn encode(&self) -> [u8; SYNCED_NOTE_LEN] {
+        let mut out = [0; SYNCED_NOTE_LEN];
+        out[..8].copy_from_slice(&self.position.to_le_bytes());
+        out[8..12].copy_from_slice(&self.crc().to_le_bytes());
+        out
+    }
+
+    /// Reads what [`SyncedNote::encode`] wrote; `None`: there is no note, or none of this chain.
+    pub fn decode(identity: u64, bytes: &[u8]) -> Option<SyncedNote> {
+        let reader = &mut Reader::new(bytes);
+        let position = reader.u64().ok()?;
+        let note = SyncedNote { identity, position };
+        (reader.u32().ok()? == note.crc()).then_some(note)
+    }
+
+    fn crc(&self) -> u32 {
+        let fields = [self.identity, self.position].map(u64::to_le_bytes);
+        crc32fast::hash(fields.as_flattened())
     }
 }
 
@@ -428,7 +470,7 @@ mod tests {
         let header = segment().encode();
         let expected = concat!(
             "6562627477616c00",
-            "02000000bca0d30c",
+            "03000000b15c1f65",
             "8877665544332211",
             "0700000000000000",
             "e803000000000000",
@@ -442,6 +484,11 @@ mod tests {
         let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
         let expected = "1d07860102f403041402156a2c42565144d37061796c6f6164";
         assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
+        let note = SyncedNote {
+            identity: segment().identity,
+            position: 1_234,
+        };
+        assert_eq!(hex(&note.encode()), "d2040000000000009add3bfc00000000");
     }
 
     #[test]
@@ -546,12 +593,12 @@ mod tests {
             assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
         let mut newer = bytes;
-        newer[8] = 3;
+        newer[8] = 4;
         let crc = header_crc(&newer);
         newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::decode(&newer),
-            Err(HeaderFault::Version(3))
+            Err(HeaderFault::Version(4))
         ));
     }
 }

@@ -3,7 +3,8 @@
 //! The frames are walked from the first segment on. At every position the next frame is looked for in the segment's
 //! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
 //! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
-//! *witness*: a whole frame whose watermark is beyond the end.
+//! *witness*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
+//! one too.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{
     Decoded, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault, NoFrame,
-    SegmentHeader, decode,
+    SYNCED_NOTE_LEN, SegmentHeader, SyncedNote, decode,
 };
 use crate::wal::segments::{parse_ring, ring_name};
 
@@ -237,6 +238,8 @@ const LAPS_MAX: usize = 5;
 struct Ring {
     len: usize,
     twice: Vec<u8>,
+    /// What stands behind it: a [`SyncedNote`].
+    note: Vec<u8>,
 }
 
 impl Ring {
@@ -247,9 +250,10 @@ impl Ring {
             Some(number) => fs.read(&dir.join(ring_name(number)))?,
             None => vec![],
         };
-        let len = twice.len();
+        let len = twice.len().saturating_sub(SYNCED_NOTE_LEN);
+        let note = twice.split_off(len);
         twice.extend_from_within(..);
-        Ok(Ring { len, twice })
+        Ok(Ring { len, twice, note })
     }
 
     /// One lap, from a position on.
@@ -354,6 +358,11 @@ impl Walk<'_> {
             self.out.mark = self.out.mark.max(last.settled);
             self.out.edit = self.out.edit.max(last.edit);
             let what = "the log is damaged here: a later part of it says that this was synced";
+            return Ok(Some(Error::corruption(&segment.path, offset, what)));
+        }
+        let note = SyncedNote::decode(segment.header.identity, &self.ring.note);
+        if note.is_some_and(|note| note.position > end) {
+            let what = "the log is damaged here: its ring says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
         if self.closed {

@@ -7,6 +7,7 @@ use crate::env::Ring;
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::wal::frame::SyncedNote;
 use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.
@@ -23,6 +24,9 @@ pub trait Store: Send + Sync {
 
     /// Brings all that was taken before the call into the segments' files.
     fn drain(&self, segments: &Segments) -> Result<()>;
+
+    /// Notes how far the log is durable, where recovery finds it if it can. One thread at a time.
+    fn note_synced(&self, note: SyncedNote);
 
     /// It would be well to drain soon.
     fn wants_drain(&self) -> bool;
@@ -45,6 +49,8 @@ impl Store for Direct {
     fn drain(&self, _: &Segments) -> Result<()> {
         Ok(())
     }
+
+    fn note_synced(&self, _: SyncedNote) {}
 
     fn wants_drain(&self) -> bool {
         false
@@ -75,6 +81,9 @@ const DRAIN_BYTES: usize = 256 << 10;
 ///    in segments  only in the ring     free
 /// ```
 ///
+/// Behind the ring stands how far the log is synced. It is stored when that is so, and not synced itself: a killed
+/// process leaves it, and what a power cut leaves of it is true.
+///
 /// The byte of position p stands at p modulo the ring's length. Both marks stand between frames, and `drained` moves
 /// only when all up to it lies in the segments: so a frame lies whole in the segments or whole in the ring, at every
 /// moment. Then its bytes in the ring are zeroed, before `drained` moves: what the segments have given up is in no file.
@@ -90,7 +99,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Over an empty log.
+    /// Over an empty log. Behind `ring_len` bytes there is room for a note.
     pub fn new(ring: Box<dyn Ring>, ring_len: usize) -> Buffered {
         assert!(ring_len > 0, "a ring has room");
         Buffered {
@@ -189,6 +198,10 @@ impl Store for Buffered {
 
     fn drain(&self, segments: &Segments) -> Result<()> {
         self.drain_locked(&mut self.buffer.lock(), segments)
+    }
+
+    fn note_synced(&self, note: SyncedNote) {
+        self.ring.store(self.ring_len as usize, &note.encode());
     }
 
     fn wants_drain(&self) -> bool {

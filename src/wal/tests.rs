@@ -9,7 +9,7 @@ mod files;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::{HEADER_LEN, Position};
+use super::frame::{HEADER_LEN, Position, SYNCED_NOTE_LEN};
 use super::replay::SegmentSummary;
 use super::segments::SegmentInfo;
 use super::*;
@@ -155,7 +155,7 @@ fn a_whole_folder_is_the_format() {
     let bytes = sim.read(&dir().join("000001.wal")).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
-        "6562627477616c0002000000c58ae3942a00000000000000",
+        "6562627477616c0003000000c8762ffd2a00000000000000",
         "0100000000000000000000000000000064000000000000008813000000000000",
         "0300000000000000",
         "05050000000257ee719263799a506669727374",
@@ -381,7 +381,7 @@ fn a_full_disk_refuses_one_append_and_takes_it_later() {
 /// there is, to the last byte, and by one byte more.
 #[test]
 fn a_ring_is_filled_to_its_last_byte_and_not_beyond() {
-    for total in [1_023, 1_024, 1_025] {
+    for total in [1_007, 1_008, 1_009] {
         let sim = world(17);
         let (_, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
         let mut payloads: Vec<Vec<u8>> = vec![];
@@ -426,7 +426,7 @@ fn segments_of_another_version_or_place_are_refused() {
 
 #[test]
 fn a_later_segment_of_another_version_is_refused() {
-    for (version, advice) in [(1, "use the build that wrote it"), (3, "use a newer build")] {
+    for (version, advice) in [(2, "use the build that wrote it"), (4, "use a newer build")] {
         let sim = world(18);
         let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
         for index in 0..30 {

@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::types::{Seq, Timestamp};
-use crate::wal::frame::{Encoder, FrameHead, FrameKind, PayloadCrc, Position, SegmentHeader};
+use crate::wal::frame::{
+    Encoder, FrameHead, FrameKind, PayloadCrc, Position, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+};
 use crate::wal::segments::{Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Direct, Store, frame_len};
 
@@ -31,7 +33,7 @@ pub struct LogOptions {
     pub dir: PathBuf,
     /// The size of a segment's file, in bytes; a frame that is larger gets a file of its own size.
     pub segment_bytes: u64,
-    /// The size of the ring that takes frames, in bytes; `None` writes each frame to its segment.
+    /// The size of the file of the ring that takes frames, in bytes; `None` writes each frame to its segment.
     pub ring_bytes: Option<usize>,
     /// The chain's identity: another one at every opening.
     pub identity: u64,
@@ -58,6 +60,7 @@ fn prepare_from(segment: &Segment) -> u64 {
 
 /// The shared side of the log.
 pub struct Log {
+    identity: u64,
     segments: Segments,
     store: Box<dyn Store>,
     end: AtomicU64,
@@ -91,7 +94,7 @@ impl Log {
             None => Box::new(Direct),
             Some(len) => {
                 let path = options.dir.join(ring_name(first_segment));
-                Box::new(Buffered::new(fs.ring(&path, len)?, len))
+                Box::new(Buffered::new(fs.ring(&path, len)?, len - SYNCED_NOTE_LEN))
             }
         };
         let header = SegmentHeader {
@@ -105,6 +108,7 @@ impl Log {
         let segment = segments.begin(header, 0)?;
         segments.sync_newest()?;
         let log = Arc::new(Log {
+            identity: options.identity,
             segments,
             store,
             end: AtomicU64::new(0),
@@ -212,7 +216,12 @@ impl Log {
         self.drain()?;
         self.segments
             .sync(self.synced().0, target)
-            .map_err(|error| self.latch(error))
+            .map_err(|error| self.latch(error))?;
+        self.store.note_synced(SyncedNote {
+            identity: self.identity,
+            position: target,
+        });
+        Ok(())
     }
 
     /// Brings what was appended into the segments' files. For a thread in the background, when

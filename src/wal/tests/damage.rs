@@ -171,6 +171,50 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
 }
 
 #[test]
+fn damage_to_what_was_synced_last_is_noticed_when_nothing_was_written_after_it() {
+    let sim = world(18);
+    let (log, mut appender) = create(&sim, &options(Some(4_096)), 1).unwrap();
+    for index in 0..6 {
+        append(&mut appender, index).unwrap();
+        log.sync_to(log.end()).unwrap();
+    }
+    let (segment, end) = (dir().join("000001.wal"), log.end().0);
+    let bytes = sim.read(&segment).unwrap();
+    let all = (0..6).collect::<Vec<_>>();
+    for at in HEADER_LEN..bytes.len() {
+        let mut bad = bytes.clone();
+        bad[at] ^= 0x10;
+        rewrite(&sim, &segment, &bad);
+        let was_synced = at < HEADER_LEN + end as usize;
+        match replayed(&sim, 1) {
+            Ok((indexes, _)) => assert!(!was_synced && indexes == all, "byte {at}"),
+            Err(error) => assert!(was_synced && error.is_corruption(), "byte {at}: {error}"),
+        }
+        rewrite(&sim, &segment, &bytes[..at]);
+        assert_eq!(replayed(&sim, 1).is_err(), was_synced, "{at} bytes");
+    }
+    rewrite(&sim, &segment, &bytes);
+    // The note alone is nobody's loss, and another chain's says nothing.
+    let ring = dir().join("000001.ring");
+    let bytes = sim.read(&ring).unwrap();
+    for at in bytes.len() - 16..bytes.len() {
+        let mut bad = bytes.clone();
+        bad[at] ^= 0x10;
+        rewrite(&sim, &ring, &bad);
+        assert_eq!(replayed(&sim, 1).unwrap().0, all);
+    }
+    rewrite(&sim, &ring, &bytes);
+    let other = LogOptions {
+        identity: 43,
+        ..options(None)
+    };
+    let (log, mut appender) = create(&sim, &other, 7).unwrap();
+    append(&mut appender, 0).unwrap();
+    log.sync_to(log.end()).unwrap();
+    assert_eq!(replayed(&sim, 7).unwrap().0, [0]);
+}
+
+#[test]
 fn what_only_the_ring_holds_bears_witness_in_any_lap() {
     for (lap, segments) in (1..8).flat_map(|lap| [(lap, 1), (lap, 2)]) {
         let sim = world(16);
