@@ -19,10 +19,10 @@
 //! **The end.** The first byte that is no frame ends the log, over all later segments. Every frame carries a *watermark*,
 //! up to where the log was known to be synced when it was written. Recovery searches what lies behind the end for a frame
 //! whose watermark is beyond it: found, something that was durable is damaged, and that is an error; not found, it is the
-//! torn tail of a power cut, and nobody was promised what is missing. The ring's file says, too, how far the log was
-//! synced, for the frames that were synced last have no other behind them; that is not synced itself. [`Appender::close`] syncs, then writes and syncs an
-//! end mark, and the manifest then says that there is one. Without both, damage in the group of frames synced last cannot be
-//! told from a torn tail: after a power cut that took the note.
+//! torn tail of a power cut, and nobody was promised what is missing. The frames that were synced last have none behind
+//! them: for these the ring's file says how far the log was synced. That is not synced itself. [`Appender::close`] syncs,
+//! then writes and syncs an end mark, and the manifest then says that there is one. Only after a power cut that took what
+//! the ring's file said can damage in the group of frames synced last not be told from a torn tail.
 //!
 //! **What is needed no more.** A segment is removed when nothing in it is needed; files are not used again, and the ring
 //! is zeroed where its frames have come into segments. So a frame that no memtable needs lies in no file but a segment
