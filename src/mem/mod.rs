@@ -40,7 +40,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::types::Seq;
 
-pub use arena::{Pool, prefetch};
+pub use arena::Pool;
 pub use cursor::MemCursor;
 pub use ranges::RangeDelete;
 pub use summary::{Newest, Summary};

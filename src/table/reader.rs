@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
+use crate::env::prefetch;
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
-use crate::mem::prefetch;
 use crate::record::Header;
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
