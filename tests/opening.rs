@@ -43,7 +43,7 @@ fn fail(sim: &Sim, kind: Fault, meets: impl Fn(&Call<'_>) -> bool + Send + Sync 
 }
 
 fn makes_log(call: &Call<'_>) -> bool {
-    call.operation == "create" && call.path.starts_with("/db/wal")
+    call.operation == "create" && call.path.parent() == Some(Path::new("/db/wal"))
 }
 
 // What no manifest names, and nothing else.
