@@ -91,6 +91,17 @@ fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
     drop(db);
 }
 
+// A small memtable has a small log.
+#[test]
+fn a_ring_is_as_long_as_a_segment_up_to_four_mebibytes() {
+    for (segment, ring) in [(4 << 10, 4 << 10), (64 << 10, 64 << 10), (8 << 20, 4 << 20)] {
+        let sim = Sim::new(1);
+        let _db = options(&sim).sizes(256, 4 << 10, segment).open(PATH);
+        let len = sim.len(Path::new("/db/wal/000001.ring")).unwrap();
+        assert_eq!(len, Some(ring));
+    }
+}
+
 // Whoever has no log cannot write. Only for want of room is that better than no database.
 #[test]
 fn an_open_that_cannot_make_its_log_goes_on_only_if_the_disk_is_full() {
