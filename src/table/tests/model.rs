@@ -524,7 +524,7 @@ fn gets_are_those_of_the_model() {
 
 /// How many shapes, keys and rounds: few for Miri, of the sizes that cost it least.
 const WALKED: (usize, usize, usize) = if cfg!(miri) {
-    (2, 30, 20)
+    (2, 16, 8)
 } else {
     (SHAPES.len(), 400, 1_500)
 };

@@ -81,7 +81,7 @@ fn damage_is_an_error_or_the_end() {
     for segment in log.segments() {
         let path = dir().join(file_name::segment(segment.number));
         let bytes = sim.read(&path).unwrap();
-        for at in (7..bytes.len()).step_by(101) {
+        for at in (7..bytes.len()).step_by(151) {
             let damaged = sim.open(&path).unwrap();
             damaged.write_at(at as u64, &[bytes[at] ^ 0x10]).unwrap();
             match replayed(&sim, 1) {
