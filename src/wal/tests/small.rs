@@ -51,11 +51,10 @@ fn frames_come_back_until_they_are_given_up() {
             }
         }
         assert!(log.end().0 > 2 * 160, "the ring goes round");
-        let all = |until: u64| (0..until).collect::<Vec<_>>();
-        assert_eq!(replayed(&sim.kill(), 1).unwrap().0, all(FRAMES));
-        log.sync_to(log.end()).unwrap();
-        assert_eq!(replayed(&sim.power_cut(1), 1).unwrap().0, all(FRAMES));
+        let all: Vec<u64> = (0..FRAMES).collect();
+        assert_eq!(replayed(&sim.kill(), 1).unwrap().0, all);
 
+        log.sync_to(log.end()).unwrap();
         log.release_before(log.current_segment()).unwrap();
         let first = log.segments()[0].number;
         assert!(first > 2, "{first}");
