@@ -9,7 +9,7 @@ use ebbtide::internals::{
     Call, ContainerId, Fault, FaultPlan, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op,
     PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, repair_with,
 };
-use ebbtide::{Container, Error, ManualClock, Options};
+use ebbtide::{ClockBehind, Container, Error, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -118,6 +118,19 @@ fn an_open_that_cannot_make_its_log_goes_on_only_if_the_disk_is_full() {
         let db = opened.unwrap_or_else(|_| options(&sim.kill()).open(PATH).unwrap());
         assert!(db.container("c").unwrap().contains("k").unwrap());
     }
+}
+
+// Time that stands at the mark needs no room.
+#[test]
+fn a_full_disk_is_opened_whatever_the_clock_says() {
+    let sim = killed();
+    fail(&sim, Fault::Full, makes_log);
+    let late = || options(&sim).clock(ManualClock::new(START - 86_400_000));
+    let error = late().open(PATH).unwrap_err();
+    assert!(matches!(error, Error::ClockBehind { .. }), "{error}");
+    let opened = late().clock_behind(ClockBehind::StartAtMark).open(PATH);
+    let db = opened.unwrap();
+    assert!(db.container("c").unwrap().contains("k").unwrap());
 }
 
 // There is nothing yet to go on with.

@@ -432,7 +432,7 @@ mod tests {
             }
         }
 
-        /// Goal: opening at the mark, which counts as a change of every default to itself, changes no answer, for time
+        /// Goal: opening at the mark, which counts as a change of every default to itself, need not make it, for time
         /// does not go back behind the mark. Method: settings with that change and settings without it are asked about
         /// every item ever after. Items that were written under a wrong clock lie ahead.
         #[test]
