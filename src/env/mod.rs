@@ -3,11 +3,13 @@
 mod tasks;
 mod fs;
 pub mod words;
+mod cache;
 mod clock;
 mod disk;
 mod process;
 mod sim;
 
+pub use cache::prefetch;
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::{Disk, fault_in};
 pub use fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, sync_name};

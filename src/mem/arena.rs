@@ -31,6 +31,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use crate::env::prefetch;
 use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -525,19 +526,6 @@ impl<T> Link<T> {
         self.0
             .store(other.0.load(Ordering::Relaxed), Ordering::Release);
     }
-}
-
-/// Brings what lies there into the cache, where the processor knows how to be asked.
-#[inline]
-pub fn prefetch<T>(at: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it has no effect but on caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(at).cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 
 use std::sync::OnceLock;
 
-use super::arena::prefetch;
+use crate::env::prefetch;
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -32,7 +32,8 @@
 use std::array;
 use std::cmp::Ordering as Order;
 
-use super::arena::{Link, Slot, Stored, prefetch};
+use super::arena::{Link, Slot, Stored};
+use crate::env::prefetch;
 use crate::record::key_head;
 use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -210,10 +210,14 @@ impl TableCursor {
             }
         }
         self.load(number, Keep::Passing)?;
-        self.stand_on(match side {
-            Side::Front => 0,
-            Side::Back => self.loaded().layout.count() - 1,
-        })
+        let (at, next) = match side {
+            Side::Front => (0, Some(number + 1)),
+            Side::Back => (self.loaded().layout.count() - 1, number.checked_sub(1)),
+        };
+        if let Some(next) = next.filter(|&next| next < table.statistics.blocks as usize) {
+            table.prefetch(next);
+        }
+        self.stand_on(at)
     }
 
     /// Stands before the blocks of a page when they are dead as a whole.

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
+use crate::env::prefetch;
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
 use crate::record::Header;
@@ -331,6 +332,18 @@ impl Table {
         match self.raw_body(number, &place)? {
             Some((map, range)) => Ok(map.slice(range)),
             None => self.own_body(number, &place, keep),
+        }
+    }
+
+    /// Brings into the cache where block `number` begins and ends, if it is mapped: who walks comes there soon, and waits
+    /// for memory at each block otherwise.
+    pub(super) fn prefetch(&self, number: usize) {
+        if let Some(map) = self.stored.mapped()
+            && let Ok(place) = self.place(number)
+            && let Some(block) = map.get(place.start as usize..place.end as usize)
+        {
+            let (begin, end) = (block.iter().take(512), block.iter().rev().take(256));
+            begin.step_by(64).chain(end.step_by(64)).for_each(prefetch);
         }
     }
 
