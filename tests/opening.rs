@@ -3,12 +3,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ebbtide::internals::{
-    ContainerId, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op, PayloadCrc, Relogged, Seq,
-    Sim, Timestamp, WriteTtl,
+    Call, ContainerId, Fault, FaultPlan, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op,
+    PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, repair_with,
 };
-use ebbtide::{Container, Error, ManualClock, Options};
+use ebbtide::{ClockBehind, Container, Error, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -20,6 +21,29 @@ fn options(sim: &Sim) -> Options {
         .fs(Arc::new(sim.clone()))
         .stepped()
         .sizes(256, 4 << 10, 4 << 10)
+}
+
+/// A killed database with an item that only its log holds.
+fn killed() -> Sim {
+    let sim = Sim::new(1);
+    let db = options(&sim).open(PATH).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    db.sync().unwrap();
+    sim.kill()
+}
+
+/// Every call of this kind fails from now on.
+fn fail(sim: &Sim, kind: Fault, meets: impl Fn(&Call<'_>) -> bool + Send + Sync + 'static) {
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind,
+        lasting: true,
+    };
+    sim.fail_where(plan, meets);
+}
+
+fn makes_log(call: &Call<'_>) -> bool {
+    call.operation == "create" && call.path.parent() == Some(Path::new("/db/wal"))
 }
 
 // What no manifest names, and nothing else.
@@ -65,6 +89,105 @@ fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
     names.sort();
     assert_eq!(names, ["000008.ring", "000008.wal"]);
     drop(db);
+}
+
+// A small memtable has a small log.
+#[test]
+fn a_ring_is_as_long_as_a_segment_up_to_four_mebibytes() {
+    for (segment, ring) in [(4 << 10, 4 << 10), (64 << 10, 64 << 10), (8 << 20, 4 << 20)] {
+        let sim = Sim::new(1);
+        let _db = options(&sim).sizes(256, 4 << 10, segment).open(PATH);
+        let len = sim.len(Path::new("/db/wal/000001.ring")).unwrap();
+        assert_eq!(len, Some(ring));
+    }
+}
+
+// Whoever has no log cannot write. Only for want of room is that better than no database.
+#[test]
+fn an_open_that_cannot_make_its_log_goes_on_only_if_the_disk_is_full() {
+    for (kind, opens) in [
+        (Fault::Full, true),
+        (Fault::Io, false),
+        (Fault::ReadOnly, false),
+        (Fault::TooManyFiles, false),
+    ] {
+        let sim = killed();
+        fail(&sim, kind, makes_log);
+        let opened = options(&sim).open(PATH);
+        assert_eq!(opened.is_ok(), opens, "{kind:?}");
+        let db = opened.unwrap_or_else(|_| options(&sim.kill()).open(PATH).unwrap());
+        assert!(db.container("c").unwrap().contains("k").unwrap());
+    }
+}
+
+// Time that stands at the mark needs no room.
+#[test]
+fn a_full_disk_is_opened_whatever_the_clock_says() {
+    let sim = killed();
+    fail(&sim, Fault::Full, makes_log);
+    let late = || options(&sim).clock(ManualClock::new(START - 86_400_000));
+    let error = late().open(PATH).unwrap_err();
+    assert!(matches!(error, Error::ClockBehind { .. }), "{error}");
+    let opened = late().clock_behind(ClockBehind::StartAtMark).open(PATH);
+    let db = opened.unwrap();
+    assert!(db.container("c").unwrap().contains("k").unwrap());
+}
+
+// There is nothing yet to go on with.
+#[test]
+fn a_first_open_on_a_full_disk_says_that_it_is_full() {
+    let sim = Sim::new(1);
+    fail(&sim, Fault::Full, makes_log);
+    let error = options(&sim).open(PATH).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert!(options(&sim.kill()).open(PATH).is_ok());
+}
+
+// With its name it counts, and what it names must stay, whether the name is durable or not.
+#[test]
+fn an_open_that_fails_when_its_manifest_has_a_name_takes_nothing_back() {
+    for kind in [Fault::Io, Fault::Full] {
+        let sim = killed();
+        let is_named = AtomicBool::new(false);
+        fail(&sim, kind, move |call| {
+            let name = call.path.file_name().unwrap_or_default().to_string_lossy();
+            if call.operation == "rename" && name.starts_with("manifest-") {
+                is_named.store(true, Ordering::SeqCst);
+            }
+            let syncs_name = call.operation == "sync" && call.path == Path::new(PATH);
+            syncs_name && is_named.load(Ordering::SeqCst)
+        });
+        options(&sim).open(PATH).unwrap_err();
+        let manifest = Path::new(PATH).join("manifest-000002");
+        assert!(sim.len(&manifest).unwrap().is_some());
+        let cut = [Survivors::Nothing, Survivors::Everything, Survivors::Names]
+            .map(|survivors| sim.power_cut_with(survivors));
+        for sim in [sim.kill()].into_iter().chain(cut) {
+            let db = options(&sim).open(PATH).unwrap();
+            assert!(db.container("c").unwrap().contains("k").unwrap());
+        }
+    }
+}
+
+// What could not be removed is whole too, and is told apart by its edit.
+#[test]
+fn a_repair_goes_by_the_copy_of_the_last_manifest_and_not_by_an_earlier_one() {
+    let sim = killed();
+    fail(&sim, Fault::Io, |call| call.operation == "remove");
+    let db = options(&sim).open(PATH).unwrap();
+    db.container("c").unwrap().put("later", "v").unwrap();
+    let sim = sim.kill();
+    let path = |name: &str| Path::new(PATH).join(name);
+    let earlier = ["manifest-000001", "copy/000001.manifest"];
+    for name in earlier {
+        assert!(sim.len(&path(name)).unwrap().is_some(), "{name} has stayed");
+    }
+    let damaged = sim.open(&path("manifest-000002")).unwrap();
+    damaged.write_at(0, b"?").unwrap();
+    let report = repair_with(Path::new(PATH), &options(&sim), true).unwrap();
+    assert_eq!(report.manifest, path("copy/000002.manifest"));
+    let db = options(&sim).open(PATH).unwrap();
+    assert!(db.container("c").unwrap().contains("later").unwrap());
 }
 
 // An open logs anew what the log held; the next one may have nothing else to go by.

@@ -48,7 +48,6 @@ pub(super) struct Recovered {
     last_seq: Seq,
     next_segment: u64,
     clock: SettledClock,
-    started_at_mark: bool,
 }
 
 impl Engine {
@@ -245,7 +244,7 @@ fn recover(
     let Some(loaded) = loaded else {
         refuse_without_manifest(fs, path, options, &tables_dir)?;
         let next_segment = free_segment(fs, &wal_dir)?;
-        let (clock, started_at_mark) = SettledClock::start(
+        let clock = SettledClock::start(
             options.clock.clone(),
             options.max_clock_skew,
             Timestamp(0),
@@ -263,7 +262,6 @@ fn recover(
             last_seq: Seq(0),
             next_segment,
             clock,
-            started_at_mark,
         });
     };
     let space = TableSpace {
@@ -311,7 +309,7 @@ pub(super) fn bring_in(
         loaded.reaches(space.fs, &manifest, replayed.edit)?;
     }
     catalogue.mark = catalogue.mark.max(replayed.mark);
-    let (clock, started_at_mark) = SettledClock::start(
+    let clock = SettledClock::start(
         options.clock.clone(),
         options.max_clock_skew,
         catalogue.mark,
@@ -324,7 +322,6 @@ pub(super) fn bring_in(
         last_seq,
         next_segment: replayed.next_segment,
         clock,
-        started_at_mark,
         catalogue,
     };
     Ok((found, damage))
@@ -504,9 +501,6 @@ pub(super) fn write_anew(
     let free_table = free_table(fs, &tables_dir)?;
     found.catalogue.next_table = found.catalogue.next_table.max(free_table);
     let before = found.catalogue.clone();
-    if found.started_at_mark {
-        restate_defaults(found)?;
-    }
     let (first, number) = (found.next_segment, found.manifest_number + 1);
     let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
@@ -532,7 +526,7 @@ pub(super) fn write_anew(
         Err(error) => {
             remove_chain(fs.as_ref(), &wal_dir, first);
             let will_do = full_disk == FullDisk::WillDo && error.is_full();
-            if !will_do || found.manifest_number == 0 || found.started_at_mark {
+            if !will_do || found.manifest_number == 0 {
                 return Err(error);
             }
             found.catalogue = before;
@@ -583,18 +577,6 @@ fn relog_all<'a>(
     }
     log.sync_to(log.end())?;
     Ok((log, appender))
-}
-
-/// Opening at the mark counts as a change of every default to itself: what had expired by then stays gone.
-fn restate_defaults(found: &mut Recovered) -> Result<()> {
-    let at = found.catalogue.mark;
-    found.last_seq = found.last_seq.next();
-    for (id, record) in &mut found.catalogue.containers {
-        let settings = record.settings;
-        record.settings = settings.change(settings.default, at, found.last_seq);
-        found.states[id].change_settings(|_| Ok(record.settings))?;
-    }
-    Ok(())
 }
 
 /// Removes what this manifest does not name, as far as that is possible: what stays goes with the next open. After a

@@ -137,8 +137,8 @@ pub enum ClockBehind {
     /// Opening fails with an error that states both times.
     #[default]
     Refuse,
-    /// Time starts at the last recorded time and stands there until the wall has caught up. Counts as a change of every
-    /// container's default to itself, so that all that was expired then stays gone.
+    /// Time starts at the last recorded time and stands there until the wall has caught up. All that was expired then
+    /// stays gone, as it would by a change of every container's default to itself.
     StartAtMark,
 }
 
@@ -180,14 +180,12 @@ pub struct SettledClock {
 
 impl SettledClock {
     /// Starts no lower than `mark`, the highest time on which the database has relied; 0 for a new database.
-    ///
-    /// Returns whether the wall is behind by more than the skew and [`ClockBehind::StartAtMark`] was needed.
     pub fn start(
         clock: Arc<dyn Clock>,
         max_skew: Duration,
         mark: Timestamp,
         behind: ClockBehind,
-    ) -> Result<(SettledClock, bool)> {
+    ) -> Result<SettledClock> {
         let max_skew = u64::try_from(max_skew.as_millis()).unwrap_or(u64::MAX);
         let (wall, uptime) = (clock.wall(), clock.uptime());
         let far_behind = mark.0.saturating_sub(wall) > max_skew;
@@ -205,14 +203,13 @@ impl SettledClock {
             lead_since: None,
             hold_until: leads.then(|| uptime.saturating_add(HOLD_AFTER_LEADING_OPEN)),
         };
-        let clock = SettledClock {
+        Ok(SettledClock {
             clock,
             max_skew,
             settled: AtomicU64::new(settled),
             unsettled: AtomicBool::new(false),
             state: Mutex::new(state),
-        };
-        Ok((clock, far_behind))
+        })
     }
 
     /// The time for reads and stamps.
@@ -312,24 +309,20 @@ mod tests {
 
     const HOUR: u64 = 3_600_000;
 
-    fn start(
-        wall: u64,
-        mark: u64,
-        behind: ClockBehind,
-    ) -> Result<(ManualClock, SettledClock, bool)> {
+    fn start(wall: u64, mark: u64, behind: ClockBehind) -> Result<(ManualClock, SettledClock)> {
         let manual = ManualClock::new(wall);
-        let (clock, far) = SettledClock::start(
+        let clock = SettledClock::start(
             Arc::new(manual.clone()),
             Duration::from_millis(HOUR),
             Timestamp(mark),
             behind,
         )?;
-        Ok((manual, clock, far))
+        Ok((manual, clock))
     }
 
     #[test]
     fn settled_time_follows_the_wall_and_never_runs_backwards() {
-        let (manual, clock, _) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
+        let (manual, clock) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
         manual.advance(Duration::from_millis(5 * HOUR));
         assert_eq!(clock.now(), Timestamp(15 * HOUR));
         manual.jump(12 * HOUR);
@@ -346,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_lead_is_followed_but_not_relied_on_until_it_settles() {
-        let (manual, clock, _) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
+        let (manual, clock) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
         manual.jump(11 * HOUR);
         assert_eq!(
             clock.purge_time(),
@@ -381,15 +374,15 @@ mod tests {
 
     #[test]
     fn opening_behind_and_ahead_of_the_mark() {
-        let (_, clock, far) = start(9 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
-        assert_eq!((clock.now(), far), (Timestamp(10 * HOUR), false));
+        let (_, clock) = start(9 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
+        assert_eq!(clock.now(), Timestamp(10 * HOUR));
         let error = start(9 * HOUR - 1, 10 * HOUR, ClockBehind::Refuse)
             .err()
             .unwrap();
         assert!(matches!(error, Error::ClockBehind { .. }));
-        let (_, clock, far) = start(9 * HOUR - 1, 10 * HOUR, ClockBehind::StartAtMark).unwrap();
-        assert_eq!((clock.now(), far), (Timestamp(10 * HOUR), true));
-        let (manual, clock, _) = start(12 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
+        let (_, clock) = start(9 * HOUR - 1, 10 * HOUR, ClockBehind::StartAtMark).unwrap();
+        assert_eq!(clock.now(), Timestamp(10 * HOUR));
+        let (manual, clock) = start(12 * HOUR, 10 * HOUR, ClockBehind::Refuse).unwrap();
         assert_eq!(clock.purge_time(), None, "the first purge waits");
         manual.advance(Duration::from_millis(HOLD_AFTER_LEADING_OPEN));
         assert_eq!(

@@ -431,5 +431,35 @@ mod tests {
                 }
             }
         }
+
+        /// Goal: opening at the mark, which counts as a change of every default to itself, need not make it, for time
+        /// does not go back behind the mark. Method: settings with that change and settings without it are asked about
+        /// every item ever after. Items that were written under a wrong clock lie ahead.
+        #[test]
+        fn a_default_may_be_changed_to_itself_at_any_moment(
+            start in any_default(),
+            steps in prop::collection::vec((any_step(), 0u64..6), 1..40),
+            opened in 0usize..40,
+        ) {
+            let (mut now, mut settings) = (20u64, [Settings::new(start); 2]);
+            let mut items: Vec<Header> = vec![];
+            for (number, (step, lead)) in steps.into_iter().enumerate() {
+                let seq = 2 * number as u64 + 1;
+                if number == opened {
+                    settings[1] = settings[1].change(settings[1].default, Timestamp(now), Seq(seq));
+                }
+                match step {
+                    Step::Pass(millis) => now += millis,
+                    Step::Change(to) => {
+                        settings = settings.map(|old| old.change(to, Timestamp(now), Seq(seq + 1)));
+                    }
+                    Step::Write(ttl) => items.push(put(seq + 1, now + lead, ttl)),
+                }
+                for item in &items {
+                    let [plain, changed] = settings.map(|settings| settings.gone(item, Timestamp(now)));
+                    prop_assert_eq!(plain, changed, "{:?} under {:?} at {}", item, settings, now);
+                }
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 mod crash;
 mod damage;
 mod files;
+mod small;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

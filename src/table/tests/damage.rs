@@ -6,7 +6,7 @@ use crate::table::block::TRAILER_LEN;
 use crate::table::format::{FOOTER_LEN, checksum};
 use crate::table::index::Index;
 
-/// Some blocks, versions, tombstones, and a large value that packs well.
+/// Some blocks, versions, tombstones, and a large value that packs well, whose checksum takes Miri too long.
 fn records() -> Vec<Record> {
     let mut records = vec![];
     for i in 0..12u64 {
@@ -17,7 +17,7 @@ fn records() -> Vec<Record> {
             records.push(tombstone(&key, 10, 50));
             records.push(put(&key, 9, 40, ItemTtl::Absent, b"old"));
         }
-        if i == 6 {
+        if i == 6 && !cfg!(miri) {
             records.push(put(&key, 8, 40, ItemTtl::Absent, &[5; 17_000]));
         }
     }
@@ -83,14 +83,15 @@ fn every_flipped_bit_is_found_or_harmless() {
         let (bytes, finished) = build(5, &records, options(128, compression));
         read_all(&open(bytes.clone(), &finished, None).unwrap(), &records);
         // The value that is not packed is one long checksum: a few of its bytes stand for all.
-        let large = if compression == Compression::None {
+        let large = if compression == Compression::None && !cfg!(miri) {
             16_000
         } else {
             0
         };
         let places = (0..bytes.len()).filter(|&at| at >= large || at % 997 == 0);
-        for at in places {
-            for bit in 0..8 {
+        let (each, bits) = if cfg!(miri) { (211, 3..4) } else { (1, 0..8) };
+        for at in places.step_by(each) {
+            for bit in bits.clone() {
                 let mut damaged = bytes.to_vec();
                 damaged[at] ^= 1 << bit;
                 match open(Bytes::from(damaged), &finished, Some(1 << 16)) {
@@ -180,7 +181,7 @@ fn read_anything(table: &Arc<Table>, records: &[Record]) {
 /// random, near each other or far, then sealed again.
 #[test]
 fn wrong_bytes_under_right_checksums_do_not_panic() {
-    let mut opened = 0;
+    let (mut opened, tries) = (0, if cfg!(miri) { 2 } else { 6_000 });
     for (seed, compression) in [Compression::None, Compression::Lz4]
         .into_iter()
         .enumerate()
@@ -202,7 +203,7 @@ fn wrong_bytes_under_right_checksums_do_not_panic() {
         let of_index = of_index.map(|place| (at + place.start, at + place.end + 4));
         let sealed: Vec<(usize, usize)> = blocks.iter().copied().chain(of_index).collect();
         let random = &mut Random(seed as u64);
-        for _ in 0..6_000 {
+        for _ in 0..tries {
             let mut wrong = bytes.to_vec();
             let skipped = if random.one_in(4) {
                 0
@@ -220,5 +221,5 @@ fn wrong_bytes_under_right_checksums_do_not_panic() {
             }
         }
     }
-    assert!(opened > 3_000, "{opened} opened");
+    assert!(opened > tries / 2, "{opened} opened");
 }
