@@ -19,7 +19,7 @@ const UNSAFE: [&str; 5] = [
     "mem/arena.rs",
     "mem/node.rs",
     "mem/tree.rs",
-    "env/cache.rs",
+    "env/memory.rs",
     "env/disk.rs",
 ];
 

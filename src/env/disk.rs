@@ -7,7 +7,7 @@
 //! on:
 //! - a mapped file does not change and does not shrink while it is held: [`Fs::map`] is for finished files, and a
 //!   database folder belongs to one process by its lock. A device that fails under a page that is not in memory makes a
-//!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
+//!   signal of the access; [`super::fault_in`] makes an error of it, as long as the page stays in memory;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
 //!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
 //!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use memmap2::{Mmap, MmapOptions, MmapRaw};
+use memmap2::{Advice, Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
 use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
@@ -137,38 +137,6 @@ fn start_writing(file: &fs::File, offset: u64, len: u64) {
 
 #[cfg(not(target_os = "linux"))]
 fn start_writing(_: &fs::File, _: u64, _: u64) {}
-
-/// Brings the pages of some bytes into memory, if a map is behind them, so that the device's failure is an error here and
-/// no signal at the first access. What the system evicts later is read again at the next access, and a failure then is a
-/// signal: that window is left. Kernels before 5.14 do nothing.
-#[cfg(all(target_os = "linux", not(miri)))]
-pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
-    use rustix::io::Errno;
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    let page = rustix::param::page_size();
-    let within = bytes.as_ptr() as usize % page;
-    let start = bytes.as_ptr().wrapping_sub(within);
-    // SAFETY: the call changes no byte. It reaches whole pages that hold a part of `bytes`, so they are mapped.
-    let done = unsafe {
-        rustix::mm::madvise(
-            start.cast_mut().cast(),
-            within + bytes.len(),
-            rustix::mm::Advice::LinuxPopulateRead,
-        )
-    };
-    match done {
-        Err(error @ (Errno::FAULT | Errno::IO | Errno::HWPOISON)) => Err(error.into()),
-        // The kernel does not know the call, or is short of memory: the access itself will tell.
-        _ => Ok(()),
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-pub fn fault_in(_: &[u8]) -> io::Result<()> {
-    Ok(())
-}
 
 /// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
 /// waits for would wait behind everything.
@@ -328,6 +296,20 @@ struct DiskLock {
 
 impl Lock for DiskLock {}
 
+fn map_file(path: &Path, advice: Advice) -> Result<Bytes> {
+    let map = || -> io::Result<Bytes> {
+        let file = open_file(OpenOptions::new().read(true), path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(Bytes::new());
+        }
+        // SAFETY: the file is finished: nobody writes or shortens it while it is mapped (see the file's head).
+        let map = unsafe { Mmap::map(&file)? };
+        let _ = map.advise(advice);
+        Ok(Bytes::from_owner(map))
+    };
+    map().map_err(|error| Error::io("map", path, error))
+}
+
 impl Fs for Disk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         DirBuilder::new()
@@ -399,16 +381,13 @@ impl Fs for Disk {
     }
 
     fn map(&self, path: &Path) -> Result<Bytes> {
-        let map = || -> io::Result<Bytes> {
-            let file = open_file(OpenOptions::new().read(true), path)?;
-            if file.metadata()?.len() == 0 {
-                return Ok(Bytes::new());
-            }
-            // SAFETY: the file is finished: nobody writes or shortens it while it is mapped (see the file's head).
-            let map = unsafe { Mmap::map(&file)? };
-            Ok(Bytes::from_owner(map))
-        };
-        map().map_err(|error| Error::io("map", path, error))
+        // Else a page that is missing brings along as many as the device is set to read ahead: megabytes, on some.
+        map_file(path, Advice::Random)
+    }
+
+    fn map_in_order(&self, path: &Path, _: &Bytes) -> Result<Bytes> {
+        // What is promised to be sequential is read in smaller pieces.
+        map_file(path, Advice::Normal)
     }
 
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
@@ -511,7 +490,7 @@ impl Fs for Disk {
 /// takes the fault.
 #[cfg(target_os = "linux")]
 fn populate(map: &MmapRaw) -> io::Result<()> {
-    match map.advise(memmap2::Advice::PopulateWrite) {
+    match map.advise(Advice::PopulateWrite) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }

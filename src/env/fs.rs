@@ -98,6 +98,11 @@ pub trait Fs: Send + Sync {
     /// The bytes of a file that no longer changes, without a copy where the system can map it. The bytes stay readable
     /// as long as they are held, even when the file is removed.
     fn map(&self, path: &Path) -> Result<Bytes>;
+    /// The same bytes for sequential access, where the system then reads ahead; `map` is what [`Fs::map`] gave, which is for
+    /// random access.
+    fn map_in_order(&self, _path: &Path, map: &Bytes) -> Result<Bytes> {
+        Ok(map.clone())
+    }
     /// Opens a file that no longer changes, to be read by parts. It stays readable as long as it is held, even when the
     /// file is removed.
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;

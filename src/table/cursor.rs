@@ -19,7 +19,7 @@ use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
-use crate::table::reader::{Keep, Table};
+use crate::table::reader::{Keep, ReadAhead, Table};
 use crate::types::Seq;
 
 impl Table {
@@ -33,6 +33,7 @@ impl Table {
             number: 0,
             at: 0,
             loaded: None,
+            read_ahead: ReadAhead::default(),
             large: OnceLock::new(),
         }
     }
@@ -74,6 +75,7 @@ pub struct TableCursor {
     at: usize,
     /// The block that was read last.
     loaded: Option<Loaded>,
+    read_ahead: ReadAhead,
     /// The record's value, when it is large and was asked for.
     large: OnceLock<Bytes>,
 }
@@ -153,7 +155,7 @@ impl TableCursor {
         {
             return Ok(());
         }
-        let body = self.table.body(number, keep)?;
+        let body = self.table.body(number, keep, self.read_ahead.access())?;
         let layout = Layout::of(&body).map_err(|bad| self.fault(bad))?;
         self.loaded = Some(Loaded {
             number,
@@ -215,7 +217,7 @@ impl TableCursor {
             Side::Back => (self.loaded().layout.count() - 1, number.checked_sub(1)),
         };
         if let Some(next) = next.filter(|&next| next < table.statistics.blocks as usize) {
-            table.prefetch(next);
+            table.come_near(next, side == Side::Front, &mut self.read_ahead);
         }
         self.stand_on(at)
     }
@@ -405,6 +407,7 @@ impl Cursor for TableCursor {
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
+        self.read_ahead = ReadAhead::default();
         let table = self.table.clone();
         let index = table.index()?;
         let Some(page) = index.top().row_for(to) else {

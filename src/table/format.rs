@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
-use crate::env::{ReadAt, fault_in};
+use crate::env::{ReadAt, fault_in, will_need};
 use crate::error::{Error, Result};
 use crate::expiry::Settings;
 use crate::types::{ContainerId, TableId};
@@ -194,20 +194,42 @@ impl Shares {
     }
 }
 
+/// How a table's bytes are gone to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Here and there: what is not in memory is read alone.
+    Random,
+    /// One after the other and far: the system reads ahead.
+    Sequential,
+}
+
 /// Where a table's bytes are. Most are in maps: a box would be one more miss of the caches for each get.
 #[allow(clippy::large_enum_variant)]
 pub enum Source {
     /// In memory, or as if they were.
-    Map(Shares),
+    Map {
+        /// For random access.
+        random: Shares,
+        /// For sequential access.
+        sequential: Shares,
+    },
     /// In a file of so many bytes.
     File(Box<dyn ReadAt>, u64),
 }
 
 impl Source {
+    /// The same bytes twice: for random and for sequential access.
+    pub fn mapped(random: &Bytes, sequential: &Bytes) -> Source {
+        Source::Map {
+            random: Shares::new(random),
+            sequential: Shares::new(sequential),
+        }
+    }
+
     /// Bytes of the file.
     pub fn len(&self) -> u64 {
         match self {
-            Source::Map(shares) => shares.0[0].len() as u64,
+            Source::Map { random, .. } => random.0[0].len() as u64,
             Source::File(_, len) => *len,
         }
     }
@@ -215,7 +237,7 @@ impl Source {
 
 impl From<Bytes> for Source {
     fn from(bytes: Bytes) -> Source {
-        Source::Map(Shares::new(&bytes))
+        Source::mapped(&bytes, &bytes)
     }
 }
 
@@ -238,36 +260,43 @@ impl Stored {
 
     /// All bytes, if they need not be read one by one.
     #[inline]
-    pub fn mapped(&self) -> Option<&Bytes> {
-        match &self.source {
-            Source::Map(shares) => Some(shares.own()),
-            Source::File(..) => None,
+    pub fn map(&self, access: Access) -> Option<&Bytes> {
+        match (&self.source, access) {
+            (Source::Map { random, .. }, Access::Random) => Some(random.own()),
+            (Source::Map { sequential, .. }, Access::Sequential) => Some(sequential.own()),
+            (Source::File(..), _) => None,
         }
     }
 
     /// The bytes of a range that was checked to lie inside the file; of a map, not to be looked at before
     /// [`Stored::touch`].
-    pub fn view(&self, range: &Range<u64>) -> Result<Bytes> {
+    pub fn view(&self, range: &Range<u64>, access: Access) -> Result<Bytes> {
+        if let Some(map) = self.map(access) {
+            return Ok(map.slice(range.start as usize..range.end as usize));
+        }
         match &self.source {
-            Source::Map(shares) => {
-                let range = range.start as usize..range.end as usize;
-                Ok(shares.own().slice(range))
-            }
             Source::File(file, _) => file.read_at(range.start, (range.end - range.start) as usize),
+            Source::Map { .. } => unreachable!("it has bytes"),
         }
     }
 
     /// Before bytes of a view are looked at for the first time: what the device cannot read is an error.
     pub fn touch(&self, bytes: &[u8]) -> Result<()> {
         match self.source {
-            Source::Map(_) => fault_in(bytes).map_err(|error| Error::io("read", &self.path, error)),
+            Source::Map { .. } => {
+                fault_in(bytes).map_err(|error| Error::io("read", &self.path, error))
+            }
             Source::File(..) => Ok(()),
         }
     }
 
     /// The bytes of a range that was checked to lie inside the file.
-    pub fn part(&self, range: &Range<u64>) -> Result<Bytes> {
-        let bytes = self.view(range)?;
+    pub fn part(&self, range: &Range<u64>, access: Access) -> Result<Bytes> {
+        let bytes = self.view(range, access)?;
+        if access == Access::Random {
+            // All pages at once, where each would be read when its turn comes.
+            will_need(&bytes);
+        }
         self.touch(&bytes)?;
         Ok(bytes)
     }
@@ -275,7 +304,10 @@ impl Stored {
     /// The footer, and its checksum.
     pub fn footer(&self) -> Result<(Footer, u32)> {
         let len = self.source.len();
-        let tail = self.part(&(len.saturating_sub(FOOTER_LEN as u64)..len))?;
+        let tail = self.part(
+            &(len.saturating_sub(FOOTER_LEN as u64)..len),
+            Access::Random,
+        )?;
         Footer::read(&tail, len, &self.path)
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
-use crate::env::prefetch;
+use crate::env::{prefetch, will_need};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
 use crate::record::Header;
@@ -21,7 +21,7 @@ use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
-use crate::table::format::{FOOTER_LEN, Footer, Source, Stored};
+use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::index::{Index, Page, Sealed};
 use crate::table::statistics::{Sample, Statistics};
 use crate::types::{ContainerId, Seq, TableId};
@@ -206,7 +206,7 @@ impl Table {
             filter_crc,
             ..
         } = self.footer;
-        let filter = self.stored.part(&(filter_at..index_at))?;
+        let filter = self.stored.part(&(filter_at..index_at), Access::Random)?;
         self.stored
             .check(filter_at, &filter, filter_crc, "the filter")?;
         Ok(self.filter.get_or_init(|| filter))
@@ -227,10 +227,10 @@ impl Table {
             return Ok(None);
         };
         let (number, place) = (index.blocks_of(at).start + row, page.place(row));
-        match self.raw_body(number, &place)? {
+        match self.raw_body(number, &place, Access::Random)? {
             Some((map, range)) => self.get_in(number, map, range, (hash, key, max)),
             None => {
-                let body = self.own_body(number, &place, Keep::Cached)?;
+                let body = self.own_body(number, &place, Keep::Cached, Access::Random)?;
                 self.get_in(number, &body, 0..body.len(), (hash, key, max))
             }
         }
@@ -279,7 +279,9 @@ impl Table {
     #[cold]
     fn open_index(&self) -> Result<&Index> {
         let at = self.footer.index_at;
-        let part = self.stored.view(&(at..self.footer.statistics_at))?;
+        let part = self
+            .stored
+            .view(&(at..self.footer.statistics_at), Access::Random)?;
         let bad = |bad: Malformed| self.stored.fault(at + bad.offset as u64, bad.what);
         self.stored.touch(Index::tail(&part))?;
         self.check_index(&part, &Index::sealed_top(&part).map_err(bad)?)?;
@@ -306,8 +308,13 @@ impl Table {
     #[cold]
     fn open_page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
         let at = self.footer.index_at;
-        self.stored.touch(index.page_bytes(number))?;
-        self.check_index(index.bytes(), &index.sealed_page(number))?;
+        let page = index.sealed_page(number);
+        // Who comes here and there comes to its neighbours before long.
+        if self.stored.map(Access::Random).is_some() {
+            let from = &index.bytes()[page.place.start..];
+            will_need(&from[..from.len().min(READ_AT_ONCE)]);
+        }
+        self.check_index(index.bytes(), &page)?;
         index
             .open_page(number, self.footer.filter_at)
             .map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
@@ -327,23 +334,26 @@ impl Table {
     }
 
     /// The body of block `number`, checked.
-    pub(super) fn body(&self, number: usize, keep: Keep) -> Result<Bytes> {
+    pub(super) fn body(&self, number: usize, keep: Keep, access: Access) -> Result<Bytes> {
         let place = self.place(number)?;
-        match self.raw_body(number, &place)? {
+        match self.raw_body(number, &place, access)? {
             Some((map, range)) => Ok(map.slice(range)),
-            None => self.own_body(number, &place, keep),
+            None => self.own_body(number, &place, keep, access),
         }
     }
 
-    /// Brings into the cache where block `number` begins and ends, if it is mapped: who walks comes there soon, and waits
-    /// for memory at each block otherwise.
-    pub(super) fn prefetch(&self, number: usize) {
-        if let Some(map) = self.stored.mapped()
+    /// A walk comes to block `number` next: if it is mapped, brings into the cache where it begins and ends, for which it
+    /// would wait otherwise; and into memory what follows.
+    pub(super) fn come_near(&self, number: usize, forward: bool, read_ahead: &mut ReadAhead) {
+        if let Some(map) = self.stored.map(read_ahead.access())
             && let Ok(place) = self.place(number)
             && let Some(block) = map.get(place.start as usize..place.end as usize)
         {
             let (begin, end) = (block.iter().take(512), block.iter().rev().take(256));
             begin.step_by(64).chain(end.step_by(64)).for_each(prefetch);
+            if let Some(range) = read_ahead.step(&place, forward, self.footer.filter_at) {
+                will_need(&map[range.start as usize..range.end as usize]);
+            }
         }
     }
 
@@ -353,14 +363,15 @@ impl Table {
         &self,
         number: usize,
         place: &Range<u64>,
+        access: Access,
     ) -> Result<Option<(&Bytes, Range<usize>)>> {
-        let Some(map) = self.stored.mapped() else {
+        let Some(map) = self.stored.map(access) else {
             return Ok(None);
         };
         let start = place.start as usize;
         touch_end(&map[start..place.end as usize]);
         if !self.is_checked(number as u64) {
-            self.checked_block(number, place)?;
+            self.checked_block(number, place, access)?;
         }
         let trailer = self.trailer(place, &map[start..place.end as usize])?;
         let body = (map, start..start + trailer.body_len);
@@ -373,7 +384,13 @@ impl Table {
     }
 
     /// The body of block `number`, which is packed or not mapped.
-    fn own_body(&self, number: usize, place: &Range<u64>, keep: Keep) -> Result<Bytes> {
+    fn own_body(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+        keep: Keep,
+        access: Access,
+    ) -> Result<Bytes> {
         let cached = self
             .cache
             .as_ref()
@@ -381,13 +398,13 @@ impl Table {
         if let Some(body) = cached {
             return Ok(body);
         }
-        let body = match self.stored.mapped() {
+        let body = match self.stored.map(access) {
             Some(_) if self.is_checked(number as u64) => {
-                let block = self.stored.view(place)?;
+                let block = self.stored.view(place, access)?;
                 self.unpacked(place, &block, &self.trailer(place, &block)?)?
             }
             _ => {
-                let (block, trailer) = self.checked_block(number, place)?;
+                let (block, trailer) = self.checked_block(number, place, access)?;
                 self.unpacked(place, &block, &trailer)?
             }
         };
@@ -399,15 +416,24 @@ impl Table {
 
     /// Block `number`, read now, with the checksum that its trailer states.
     #[cold]
-    fn checked_block(&self, number: usize, place: &Range<u64>) -> Result<(Bytes, Trailer)> {
-        let read = self.read_block(place)?;
+    fn checked_block(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+        access: Access,
+    ) -> Result<(Bytes, Trailer)> {
+        let read = self.read_block(place, access)?;
         self.set_checked(number as u64);
         Ok(read)
     }
 
     /// The block at `place`, read and checked now.
-    pub(super) fn read_block(&self, place: &Range<u64>) -> Result<(Bytes, Trailer)> {
-        let block = self.stored.part(place)?;
+    pub(super) fn read_block(
+        &self,
+        place: &Range<u64>,
+        access: Access,
+    ) -> Result<(Bytes, Trailer)> {
+        let block = self.stored.part(place, access)?;
         let trailer = self.trailer(place, &block)?;
         let covered = &block[..block.len() - 4];
         self.stored
@@ -441,11 +467,17 @@ impl Table {
                 .stored
                 .fault(extent.offset, "a large value lies outside the data"));
         }
-        let stored = self
-            .stored
-            .view(&(extent.offset..extent.offset + extent.stored_len))?;
+        let stored = self.stored.view(
+            &(extent.offset..extent.offset + extent.stored_len),
+            Access::Random,
+        )?;
         let bit = self.statistics.blocks + extent.number;
-        if self.stored.mapped().is_none() || !self.is_checked(bit) {
+        let is_mapped = self.stored.map(Access::Random).is_some();
+        let is_checked = is_mapped && self.is_checked(bit);
+        if is_mapped && (!is_checked || stored.len() >= READ_AT_ONCE) {
+            will_need(&stored);
+        }
+        if !is_checked {
             self.check_value(extent, &stored)?;
             self.set_checked(bit);
         }
@@ -494,6 +526,59 @@ impl Table {
     }
 }
 
+/// The index is read by so many bytes at a time. Large values of so many are asked for as a whole at each read, in case
+/// they are not in memory any more: that costs little beside looking at them.
+const READ_AT_ONCE: usize = 64 << 10;
+
+/// How a walk reads ahead: at first not at all, then some blocks at a time, and twice as many each time. Who has walked far
+/// forwards leaves it to the system, which then reads in larger pages than those that it is asked for.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    /// What was asked for last, in the file.
+    asked: Range<u64>,
+    /// How many blocks were come to before that.
+    steps: usize,
+    is_far: bool,
+}
+
+impl ReadAhead {
+    /// Shorter walks do not read ahead.
+    const STEPS: usize = 4;
+    const LEAST: u64 = 32 << 10;
+    const FAR: u64 = 128 << 10;
+    const MOST: u64 = 1 << 20;
+
+    /// How the walk goes on.
+    pub(super) fn access(&self) -> Access {
+        match self.is_far {
+            true => Access::Sequential,
+            false => Access::Random,
+        }
+    }
+
+    /// What to ask for before the walk comes to `place`. Blocks end at `end`.
+    fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
+        if self.steps < Self::STEPS {
+            self.steps += 1;
+            return None;
+        }
+        let is_asked = self.asked.start <= place.start && place.end <= self.asked.end;
+        if self.is_far || is_asked {
+            return None;
+        }
+        let len = (2 * (self.asked.end - self.asked.start)).clamp(Self::LEAST, Self::MOST);
+        if forward && len > Self::FAR {
+            self.is_far = true;
+            return None;
+        }
+        self.asked = match forward {
+            true => place.start..end.min(place.start + len).max(place.end),
+            false => place.end.saturating_sub(len).min(place.start)..place.end,
+        };
+        Some(self.asked.clone())
+    }
+}
+
 /// Asks for the end of a block, all lines of it at once: what is read there says where to read next.
 #[inline]
 fn touch_end(block: &[u8]) {
@@ -504,7 +589,10 @@ fn touch_end(block: &[u8]) {
 
 fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
     let at = footer.statistics_at;
-    let part = stored.part(&(at..stored.source.len() - FOOTER_LEN as u64))?;
+    let part = stored.part(
+        &(at..stored.source.len() - FOOTER_LEN as u64),
+        Access::Random,
+    )?;
     stored.check(at, &part, footer.statistics_crc, "the statistics")?;
     let statistics = Statistics::decode(&mut Reader::new(&part))
         .map_err(|bad| stored.fault(at + bad.offset as u64, bad.what))?;

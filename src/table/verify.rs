@@ -16,7 +16,7 @@ use crate::record::{Head, order};
 use crate::table::block::{Block, Extent, Layout};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
-use crate::table::format::{FILTER_ALIGN, Footer};
+use crate::table::format::{Access, FILTER_ALIGN, Footer};
 use crate::table::reader::Table;
 use crate::table::statistics::Collector;
 use crate::types::Seq;
@@ -59,12 +59,18 @@ impl Table {
             (index_at..statistics_at, index_crc, "the index"),
             (statistics_at..footer_at, statistics_crc, "the statistics"),
         ] {
-            self.stored
-                .check(part.start, &self.stored.part(&part)?, crc, what)?;
+            self.stored.check(
+                part.start,
+                &self.stored.part(&part, Access::Sequential)?,
+                crc,
+                what,
+            )?;
         }
         let mut walk = Walk {
             table: self,
-            filter: &self.stored.part(&(filter_at..index_at))?,
+            filter: &self
+                .stored
+                .part(&(filter_at..index_at), Access::Sequential)?,
             at: 0,
             collector: Collector::wanting(Arc::new(self.wanted())),
             last_seq: Seq(0),
@@ -116,7 +122,7 @@ impl Walk<'_> {
         let (page, row) = table.row(number)?;
         let place = page.place(row);
         let bad = |bad| table.block_fault(number, bad);
-        let (stored, trailer) = table.read_block(&place)?;
+        let (stored, trailer) = table.read_block(&place, Access::Sequential)?;
         let body = table.unpacked(&place, &stored, &trailer)?;
         let layout = Layout::of(&body).map_err(bad)?;
         let census = self.entries(&layout.block(&body), layout.count(), &place, bad)?;
@@ -203,7 +209,10 @@ impl Walk<'_> {
         if end > self.table.footer.filter_at {
             return Err(self.fault(self.at, "a large value lies outside the data"));
         }
-        let stored = self.table.stored.view(&(extent.offset..end))?;
+        let stored = self
+            .table
+            .stored
+            .view(&(extent.offset..end), Access::Sequential)?;
         self.table.check_value(extent, &stored)?;
         if extent.codec == Codec::Lz4 {
             unpack(&stored, len).map_err(|what| self.fault(extent.offset, what))?;
@@ -217,7 +226,9 @@ impl Walk<'_> {
     fn finish(self) -> Result<TableReport> {
         let table = self.table;
         let filter_at = table.footer.filter_at;
-        let padding = table.stored.part(&(self.at..filter_at))?;
+        let padding = table
+            .stored
+            .part(&(self.at..filter_at), Access::Sequential)?;
         if self.at.next_multiple_of(FILTER_ALIGN) != filter_at || padding.iter().any(|&b| b != 0) {
             return Err(self.fault(self.at, "bytes that belong to nothing"));
         }

@@ -40,12 +40,14 @@ impl Pins {
     }
 }
 
-/// A table's file, or the map of it that every value and iterator holds which lies in it.
+/// A table's file, or a map of it that every value and iterator holds which lies in it.
 struct Resident<T> {
     content: T,
-    residence: Arc<Residence>,
+    /// Dropped behind the content.
+    _residence: Arc<Residence>,
 }
 
+/// What a table takes on disk, until the last who holds its bytes lets go.
 struct Residence {
     removed: AtomicBool,
     len: u64,
@@ -64,13 +66,10 @@ impl ReadAt for Resident<Box<dyn ReadAt>> {
     }
 }
 
-impl<T> Drop for Resident<T> {
+impl Drop for Residence {
     fn drop(&mut self) {
-        if self.residence.removed.load(Ordering::Acquire) {
-            self.residence
-                .pins
-                .bytes
-                .fetch_sub(self.residence.len, Ordering::Relaxed);
+        if self.removed.load(Ordering::Acquire) {
+            self.pins.bytes.fetch_sub(self.len, Ordering::Relaxed);
         }
     }
 }
@@ -120,14 +119,21 @@ impl Placed {
             pins: space.pins.clone(),
         });
         let source = match space.reads {
-            Reads::Map => Source::from(Bytes::from_owner(Resident {
-                content: space.fs.map(&path)?,
-                residence: residence.clone(),
-            })),
+            Reads::Map => {
+                let map = space.fs.map(&path)?;
+                let in_order = space.fs.map_in_order(&path, &map)?;
+                let resident = |content| {
+                    Bytes::from_owner(Resident {
+                        content,
+                        _residence: residence.clone(),
+                    })
+                };
+                Source::mapped(&resident(map), &resident(in_order))
+            }
             Reads::Pread => Source::File(
                 Box::new(Resident {
                     content: space.fs.reader(&path)?,
-                    residence: residence.clone(),
+                    _residence: residence.clone(),
                 }),
                 len,
             ),
