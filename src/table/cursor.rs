@@ -19,7 +19,8 @@ use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
-use crate::table::reader::{Keep, ReadAhead, Table};
+use crate::table::read_ahead::ReadAhead;
+use crate::table::reader::{Keep, Table};
 use crate::types::Seq;
 
 impl Table {

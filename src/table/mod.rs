@@ -39,6 +39,7 @@ mod index;
 // writing
 mod builder;
 // reading
+mod read_ahead;
 mod reader;
 // all of a table
 mod cursor;

@@ -23,6 +23,7 @@ use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::index::{Index, Page, Sealed};
+use crate::table::read_ahead::ReadAhead;
 use crate::table::statistics::{Sample, Statistics};
 use crate::types::{ContainerId, Seq, TableId};
 
@@ -529,55 +530,6 @@ impl Table {
 /// The index is read by so many bytes at a time. Large values of so many are asked for as a whole at each read, in case
 /// they are not in memory any more: that costs little beside looking at them.
 const READ_AT_ONCE: usize = 64 << 10;
-
-/// How a walk reads ahead: at first not at all, then some blocks at a time, and twice as many each time. Who has walked far
-/// forwards leaves it to the system, which then reads in larger pages than those that it is asked for.
-#[derive(Debug, Default)]
-pub(super) struct ReadAhead {
-    /// What was asked for last, in the file.
-    asked: Range<u64>,
-    /// How many blocks were come to before that.
-    steps: usize,
-    is_far: bool,
-}
-
-impl ReadAhead {
-    /// Shorter walks do not read ahead.
-    const STEPS: usize = 4;
-    const LEAST: u64 = 32 << 10;
-    const FAR: u64 = 128 << 10;
-    const MOST: u64 = 1 << 20;
-
-    /// How the walk goes on.
-    pub(super) fn access(&self) -> Access {
-        match self.is_far {
-            true => Access::Sequential,
-            false => Access::Random,
-        }
-    }
-
-    /// What to ask for before the walk comes to `place`. Blocks end at `end`.
-    fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
-        if self.steps < Self::STEPS {
-            self.steps += 1;
-            return None;
-        }
-        let is_asked = self.asked.start <= place.start && place.end <= self.asked.end;
-        if self.is_far || is_asked {
-            return None;
-        }
-        let len = (2 * (self.asked.end - self.asked.start)).clamp(Self::LEAST, Self::MOST);
-        if forward && len > Self::FAR {
-            self.is_far = true;
-            return None;
-        }
-        self.asked = match forward {
-            true => place.start..end.min(place.start + len).max(place.end),
-            false => place.end.saturating_sub(len).min(place.start)..place.end,
-        };
-        Some(self.asked.clone())
-    }
-}
 
 /// Asks for the end of a block, all lines of it at once: what is read there says where to read next.
 #[inline]

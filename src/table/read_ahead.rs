@@ -1,0 +1,100 @@
+//! What a walk through the blocks of a table asks for before it comes there.
+
+use std::ops::Range;
+
+use crate::table::format::Access;
+
+/// How a walk reads ahead: at first not at all, then some blocks at a time, and twice as many each time. Who has walked far
+/// forwards leaves it to the system, which then reads in larger pages than those that it is asked for.
+#[derive(Debug, Default)]
+pub struct ReadAhead {
+    /// What was asked for last, in the file.
+    asked: Range<u64>,
+    /// How many blocks were come to before that.
+    steps: usize,
+    is_far: bool,
+}
+
+impl ReadAhead {
+    /// Shorter walks do not read ahead.
+    const STEPS: usize = 4;
+    const LEAST: u64 = 32 << 10;
+    const FAR: u64 = 128 << 10;
+    const MOST: u64 = 1 << 20;
+
+    /// How the walk goes on.
+    pub fn access(&self) -> Access {
+        match self.is_far {
+            true => Access::Sequential,
+            false => Access::Random,
+        }
+    }
+
+    /// What to ask for before the walk comes to `place`. Blocks end at `end`.
+    pub fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
+        if self.steps < Self::STEPS {
+            self.steps += 1;
+            return None;
+        }
+        let is_asked = self.asked.start <= place.start && place.end <= self.asked.end;
+        if self.is_far || is_asked {
+            return None;
+        }
+        let len = (2 * (self.asked.end - self.asked.start)).clamp(Self::LEAST, Self::MOST);
+        if forward && len > Self::FAR {
+            self.is_far = true;
+            return None;
+        }
+        self.asked = match forward {
+            true => place.start..end.min(place.start + len).max(place.end),
+            false => place.end.saturating_sub(len).min(place.start)..place.end,
+        };
+        Some(self.asked.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 4 << 10;
+
+    /// Comes to these blocks of a table of a thousand; what is asked for at which of them, and how the walk goes on.
+    fn walk(blocks: impl Iterator<Item = u64>, forward: bool) -> (Vec<(u64, Range<u64>)>, Access) {
+        let (mut read_ahead, mut asked) = (ReadAhead::default(), vec![]);
+        for block in blocks {
+            let place = block * BLOCK..(block + 1) * BLOCK;
+            if let Some(range) = read_ahead.step(&place, forward, 1_000 * BLOCK) {
+                asked.push((block, range.start / BLOCK..range.end / BLOCK));
+            }
+        }
+        (asked, read_ahead.access())
+    }
+
+    #[test]
+    fn short_walks_ask_for_nothing() {
+        assert_eq!(walk(10..14, true), (vec![], Access::Random));
+        assert_eq!(walk((6..10).rev(), false), (vec![], Access::Random));
+    }
+
+    #[test]
+    fn each_asks_for_twice_as_much_until_the_system_reads_ahead() {
+        let asked = vec![(14, 14..22), (22, 22..38), (38, 38..70)];
+        assert_eq!(walk(10..70, true), (asked.clone(), Access::Random));
+        assert_eq!(walk(10..1_000, true), (asked, Access::Sequential));
+    }
+
+    #[test]
+    fn nothing_is_asked_for_beyond_the_blocks() {
+        let asked = vec![(999, 999..1_000)];
+        assert_eq!(walk(995..1_000, true), (asked, Access::Random));
+        let (asked, access) = walk((0..1_000).rev(), false);
+        let lens: Vec<u64> = asked
+            .iter()
+            .map(|(_, range)| range.end - range.start)
+            .collect();
+        assert_eq!(lens, [8, 16, 32, 64, 128, 256, 256, 236]);
+        assert!(asked.iter().all(|(block, range)| range.end == block + 1));
+        assert_eq!(access, Access::Random);
+    }
+}
