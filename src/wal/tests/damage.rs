@@ -3,6 +3,7 @@
 //! must come of it.
 
 use super::*;
+use crate::wal::frame::SYNCED_NOTE_LEN;
 
 fn rewrite(sim: &Sim, path: &Path, bytes: &[u8]) {
     let file = sim.open(path).unwrap();
@@ -237,7 +238,12 @@ fn what_only_the_ring_holds_bears_witness_in_any_lap() {
             .append(&head(index), &[7; 60], PayloadCrc::of(&[7; 60]))
             .unwrap();
         assert_eq!(log.current_segment(), segments);
-        // All that was synced is lost, so that nothing but the ring knows of it.
+        // All that was synced is lost, and the note of it, so that nothing but a frame in the ring knows of it.
+        let ring = dir().join("000001.ring");
+        let mut bytes = sim.read(&ring).unwrap();
+        let note_at = bytes.len() - SYNCED_NOTE_LEN;
+        bytes[note_at..].fill(0);
+        rewrite(&sim, &ring, &bytes);
         let files = (1..=segments).map(|number| dir().join(file_name::segment(number)));
         let files: Vec<_> = files.map(|path| sim.open(&path).unwrap()).collect();
         for file in &files {
