@@ -79,6 +79,15 @@ fn append(appender: &mut Appender, index: u64) -> Result<Position> {
 
 /// The indexes of the frames that replay shows; each is what was appended.
 fn replayed(fs: &dyn Fs, first: u64) -> Result<(Vec<u64>, Replayed)> {
+    replayed_with(payload, fs, first)
+}
+
+/// The same for other payloads.
+fn replayed_with(
+    payload: fn(u64) -> Vec<u8>,
+    fs: &dyn Fs,
+    first: u64,
+) -> Result<(Vec<u64>, Replayed)> {
     let mut indexes = vec![];
     let replayed = replay(fs, dir(), first, &mut |frame| {
         let index = (frame.head.first_seq.0 - 100) / 2;

@@ -24,19 +24,8 @@ fn append(appender: &mut Appender, index: u64) -> Position {
     end.unwrap()
 }
 
-/// The indexes of the frames from a segment on; each is what was appended.
 fn replayed(sim: &Sim, first: u64) -> Result<(Vec<u64>, Replayed)> {
-    let mut indexes = vec![];
-    let found = replay(sim, dir(), first, &mut |frame| {
-        let index = u64::from(frame.payload[0]);
-        assert_eq!(
-            (frame.head, frame.payload),
-            (head(index), &payload(index)[..])
-        );
-        indexes.push(index);
-        Ok(())
-    })?;
-    Ok((indexes, found))
+    replayed_with(payload, sim, first)
 }
 
 #[test]
