@@ -318,6 +318,17 @@ impl Index {
         &self.part
     }
 
+    /// A page with its checksum.
+    pub fn page_bytes(&self, number: usize) -> &[u8] {
+        let place = self.top.place(number);
+        &self.part[place.start as usize..place.end as usize]
+    }
+
+    /// The same, and all behind it.
+    pub fn bytes_from(&self, number: usize) -> &[u8] {
+        &self.part[self.top.place(number).start as usize..]
+    }
+
     /// What is to be checked before [`Index::open_page`].
     pub fn sealed_page(&self, number: usize) -> Sealed {
         let place = self.top.place(number);

@@ -309,13 +309,13 @@ impl Table {
     #[cold]
     fn open_page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
         let at = self.footer.index_at;
-        let page = index.sealed_page(number);
         // Who comes here and there comes to its neighbours before long.
         if self.stored.map(Access::Random).is_some() {
-            let from = &index.bytes()[page.place.start..];
+            let from = index.bytes_from(number);
             will_need(&from[..from.len().min(READ_AT_ONCE)]);
         }
-        self.check_index(index.bytes(), &page)?;
+        self.stored.touch(index.page_bytes(number))?;
+        self.check_index(index.bytes(), &index.sealed_page(number))?;
         index
             .open_page(number, self.footer.filter_at)
             .map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
@@ -370,10 +370,10 @@ impl Table {
             return Ok(None);
         };
         let start = place.start as usize;
-        touch_end(&map[start..place.end as usize]);
         if !self.is_checked(number as u64) {
             self.checked_block(number, place, access)?;
         }
+        touch_end(&map[start..place.end as usize]);
         let trailer = self.trailer(place, &map[start..place.end as usize])?;
         let body = (map, start..start + trailer.body_len);
         Ok((trailer.codec == Codec::Raw).then_some(body))
