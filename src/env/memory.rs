@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::cell::Cell;
 use std::io;
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -41,6 +43,60 @@ pub fn will_need(bytes: &[u8]) {
     let _ = advise(bytes, Advice::WillNeed);
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = bytes;
+}
+
+/// Whether this thread had to read from a device of late. The system counts that for each thread, by calls or because a
+/// page of a map was not in memory; it is asked once in so many calls.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub fn memory_is_short() -> bool {
+    thread_local!(static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false }) });
+    let mut seen = SEEN.get();
+    match seen.calls_left.checked_sub(1) {
+        Some(left) => seen.calls_left = left,
+        None => seen.look(),
+    }
+    SEEN.set(seen);
+    seen.is_short
+}
+
+/// What a thread knows of its reading.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Until the system is asked again.
+    calls_left: u32,
+    /// From devices, when it was asked last.
+    read: i64,
+    is_short: bool,
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Seen {
+    #[cold]
+    fn look(&mut self) {
+        let read = blocks_read();
+        (self.is_short, self.read) = (read > self.read, read);
+        // Asking costs as much as a get from memory.
+        self.calls_left = if self.is_short { 64 } else { 512 };
+    }
+}
+
+/// Elsewhere nobody is asked.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub fn memory_is_short() -> bool {
+    false
+}
+
+/// By this thread, from devices.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn blocks_read() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes no more than such a structure, for which all zeros are a value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_inblock
+    }
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
-use crate::env::{prefetch, will_need};
+use crate::env::{memory_is_short, prefetch, will_need};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
 use crate::record::Header;
@@ -373,6 +373,10 @@ impl Table {
         if !self.is_checked(number as u64) {
             self.checked_block(number, place, access)?;
         }
+        if access == Access::Random && memory_is_short() {
+            // By one read, where each page that is looked at might be one.
+            will_need(&map[start..place.end as usize]);
+        }
         touch_end(&map[start..place.end as usize]);
         let trailer = self.trailer(place, &map[start..place.end as usize])?;
         let body = (map, start..start + trailer.body_len);
@@ -475,7 +479,7 @@ impl Table {
         let bit = self.statistics.blocks + extent.number;
         let is_mapped = self.stored.map(Access::Random).is_some();
         let is_checked = is_mapped && self.is_checked(bit);
-        if is_mapped && (!is_checked || stored.len() >= READ_AT_ONCE) {
+        if is_mapped && (!is_checked || stored.len() >= READ_AT_ONCE || memory_is_short()) {
             will_need(&stored);
         }
         if !is_checked {
