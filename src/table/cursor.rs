@@ -31,6 +31,7 @@ impl Table {
             cover: Arc::default(),
             state: State::End,
             page: 0,
+            lively: None,
             number: 0,
             at: 0,
             loaded: None,
@@ -72,6 +73,8 @@ pub struct TableCursor {
     state: State,
     /// Of the index; told by ghosts alone.
     page: usize,
+    /// A page in which nothing was dead when it was asked: none of its blocks is a ghost.
+    lively: Option<usize>,
     number: usize,
     at: usize,
     /// The block that was read last.
@@ -192,7 +195,7 @@ impl TableCursor {
         else {
             return Ok(());
         };
-        if let Some(judge) = judge {
+        if let Some(judge) = judge.filter(|judge| self.may_have_ghosts(judge)) {
             let index = table.index()?;
             let page = index.page_of(number);
             let blocks = index.blocks_of(page);
@@ -223,9 +226,20 @@ impl TableCursor {
         self.stand_on(at)
     }
 
+    /// What is said of the whole table leaves room for ghosts. Where nothing is dead no block is asked: each would be a miss
+    /// of the caches.
+    fn may_have_ghosts(&self, judge: &Judge) -> bool {
+        !self.cover.is_empty() || self.table.census().any_dead(judge)
+    }
+
     /// Stands before the blocks of a page when they are dead as a whole.
     fn is_dead_page(&mut self, index: &Index, page: usize, judge: &Judge) -> bool {
+        if self.lively == Some(page) {
+            return false;
+        }
         let Some(seq_max) = dead_row(index.top(), page, &self.cover, judge) else {
+            let is_lively = self.cover.is_empty() && !index.top().census(page).any_dead(judge);
+            self.lively = is_lively.then_some(page);
             return false;
         };
         self.state = State::Page { seq_max };
@@ -252,6 +266,9 @@ impl TableCursor {
         row: usize,
         judge: &Judge,
     ) -> Result<bool> {
+        if self.lively == Some(page) {
+            return Ok(false);
+        }
         let table = self.table.clone();
         let Some(seq_max) = dead_row(table.page(index, page)?, row, &self.cover, judge) else {
             return Ok(false);
@@ -409,6 +426,8 @@ impl Cursor for TableCursor {
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         self.read_ahead = ReadAhead::default();
+        self.lively = None;
+        let judge = judge.filter(|judge| self.may_have_ghosts(judge));
         let table = self.table.clone();
         let index = table.index()?;
         let Some(page) = index.top().row_for(to) else {
