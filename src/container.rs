@@ -134,7 +134,7 @@ impl Container {
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => Verdict::Put(item.value().to_vec(), item.header().ttl.into()),
+            Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
             None => Verdict::Keep,
         })
     }

@@ -103,7 +103,7 @@ impl<C: Cursor> Walk<C> {
         header: Header,
     ) -> Result<Item> {
         let pair = self.merge.front().expect("a head has a cursor").pair()?;
-        Ok(Item::new(pair, header, glance.expires_at(&header)))
+        Ok(Item::new(pair, &header, glance.expires_at(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.

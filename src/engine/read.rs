@@ -135,9 +135,11 @@ impl Engine {
         key: &[u8],
         max: Seq,
         judge: &Judge,
-    ) -> Result<Option<Item>> {
+    ) -> Result<Option<(Header, Item)>> {
         match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => item(hit, key, judge).map(Some),
+            Some(hit) if !judge.dead(&hit.header()) => {
+                Ok(Some((hit.header(), item(hit, key, judge)?)))
+            }
             _ => Ok(None),
         }
     }
@@ -175,7 +177,7 @@ impl Engine {
 fn item(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Item> {
     let header = hit.header();
     let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
-    Ok(Item::new(pair, header, judge.settings.expires_at(&header)))
+    Ok(Item::new(pair, &header, judge.settings.expires_at(&header)))
 }
 
 /// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.

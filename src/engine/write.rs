@@ -178,7 +178,7 @@ impl Engine {
             let picture = state.pin();
             let judge = self.judge(state);
             let found = self.newest_live(&picture, key, latest, &judge)?;
-            let seen = found.as_ref().map(Item::header);
+            let (seen, found) = found.unzip();
             let (value, ttl);
             let op = match decide(found) {
                 Verdict::Keep => {

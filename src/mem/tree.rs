@@ -479,7 +479,7 @@ impl Window {
     pub fn pair(&self) -> Option<Pair> {
         let stored = self.stored()?;
         let piece = keep(&self.tree, stored, |stored| stored.piece());
-        Some(Pair::of_piece(piece, stored.key_len(), stored.key_len()))
+        Some(Pair::of_piece(piece, stored.key_len()))
     }
 
     /// The value here; nothing nowhere.

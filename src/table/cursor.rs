@@ -489,7 +489,7 @@ impl Cursor for TableCursor {
         match self.entry().value() {
             Some(value) => {
                 let piece = body.slice(key.start..value.end);
-                Ok(Pair::of_piece(piece, key.len(), value.start - key.start))
+                Ok(Pair::of_piece(piece, key.len()))
             }
             None => Ok(Pair::new(body.slice(key), self.value_bytes()?)),
         }
