@@ -82,6 +82,8 @@ pub trait Cursor {
     fn position(&self) -> Position<'_>;
     /// A record stands here: [`Cursor::position`] without the rest.
     fn is_on_record(&self) -> bool;
+    /// Asks the processor for what [`Cursor::seek`] will look at, if it is in memory: for who seeks in several sources.
+    fn come_near(&self, to: Seek<'_>);
     /// Goes to the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
     /// range is.
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
@@ -139,6 +141,9 @@ impl<C: Cursor> Merge<C> {
         to: Seek<'_>,
         judge: Option<&Judge>,
     ) -> Result<Self> {
+        if cursors.len() > 1 {
+            cursors.iter().for_each(|cursor| cursor.come_near(to));
+        }
         for cursor in &mut cursors {
             cursor.seek(to, judge)?;
         }

@@ -209,6 +209,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.is_on_record())
     }
 
+    fn come_near(&self, to: Seek<'_>) {
+        each!(self, cursor => cursor.come_near(to))
+    }
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         each!(self, cursor => cursor.seek(to, judge))
     }

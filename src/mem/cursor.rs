@@ -221,6 +221,8 @@ impl Cursor for MemCursor {
         self.ghost.is_none() && self.window.place().is_some()
     }
 
+    fn come_near(&self, _: Seek<'_>) {}
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         // Of one key, the newest version comes first and the oldest last.
         match to {

@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use crate::coding::{Malformed, Reader, put_varint};
+use crate::env::prefetch;
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
@@ -30,6 +31,8 @@ const TAIL_LEN: usize = FRAME_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
+/// Into how many parts a block is cut at a time to find a key that it may not have.
+const PARTS: usize = 8;
 /// More than this, with forty bytes around each record, might not fit a u32.
 const MAX_PENDING_LEN: usize = u32::MAX as usize - (1 << 28);
 
@@ -401,6 +404,7 @@ impl<'a> Block<'a> {
     }
 
     /// The first entry from `low` on for which `before` is false, where it is true up to some entry and false from there.
+    /// Eight parts at a time, so that the caches miss the entries between them all at once, and not one after the other.
     #[inline]
     fn partition_point(
         &self,
@@ -409,10 +413,21 @@ impl<'a> Block<'a> {
     ) -> Result<usize, Malformed> {
         let mut high = self.layout.count;
         while low < high {
-            let middle = low + (high - low) / 2;
-            match before(middle)? {
-                true => low = middle + 1,
-                false => high = middle,
+            let (from, len) = (low, high - low);
+            let between = |part| from + len * part / PARTS;
+            for part in 1..PARTS {
+                self.bytes
+                    .get(self.offset(between(part)))
+                    .inspect(|byte| prefetch(*byte));
+            }
+            let (mut first, mut last) = (1, PARTS);
+            while first < last {
+                let part = (first + last) / 2;
+                let middle = between(part);
+                match before(middle)? {
+                    true => (first, low) = (part + 1, middle + 1),
+                    false => (last, high) = (part, middle),
+                }
             }
         }
         Ok(low)

@@ -423,6 +423,10 @@ impl Cursor for TableCursor {
         matches!(self.state, State::Record(_))
     }
 
+    fn come_near(&self, to: Seek<'_>) {
+        self.table.come_near_to(to);
+    }
+
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         self.read_ahead = ReadAhead::default();
@@ -660,6 +664,11 @@ impl Cursor for RunCursor {
     #[inline(always)]
     fn is_on_record(&self) -> bool {
         self.state == RunState::Inside && self.inner().is_on_record()
+    }
+
+    fn come_near(&self, to: Seek<'_>) {
+        let table = self.table_for(to).and_then(|at| self.tables.get(at));
+        table.inspect(|table| table.come_near_to(to));
     }
 
     fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {

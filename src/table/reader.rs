@@ -16,6 +16,7 @@ use crate::coding::{Malformed, Reader};
 use crate::env::{memory_is_short, prefetch, will_need};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
+use crate::merge::Seek;
 use crate::record::Header;
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
@@ -356,6 +357,19 @@ impl Table {
                 will_need(&map[range.start as usize..range.end as usize]);
             }
         }
+    }
+
+    /// Somebody goes to `to` soon: if the block there is mapped, and known without reading, brings its end into the cache.
+    pub(super) fn come_near_to(&self, to: Seek<'_>) {
+        let Some(map) = self.stored.map(Access::Random) else {
+            return;
+        };
+        let place = self.index.get().and_then(|index| {
+            let page = index.page(index.top().row_for(to)?)?;
+            Some(page.place(page.row_for(to)?))
+        });
+        let block = place.and_then(|place| map.get(place.start as usize..place.end as usize));
+        block.inspect(|block| block.iter().rev().take(256).step_by(64).for_each(prefetch));
     }
 
     /// The map, and where in it the body of block `number` lies, checked; `None` when it is packed, or nothing is mapped.
