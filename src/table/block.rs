@@ -421,7 +421,7 @@ impl<'a> Block<'a> {
                     .inspect(|byte| prefetch(*byte));
             }
             let (mut first, mut last) = (1, PARTS);
-            while first < last {
+            while first < last && low < high {
                 let part = (first + last) / 2;
                 let middle = between(part);
                 match before(middle)? {
@@ -612,6 +612,53 @@ impl BlockBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{ItemTtl, Timestamp};
+
+    /// Goal: the search by parts finds where an answer changes, as a plain one does, with few questions. Method: blocks of
+    /// all small sizes, every place where it may change, every place to begin.
+    #[test]
+    fn a_search_by_parts_finds_what_a_plain_one_finds() {
+        for count in 1..=70usize {
+            let mut builder = BlockBuilder::default();
+            for seq in 0..count as u64 {
+                let head = Head {
+                    header: Header {
+                        kind: crate::record::Kind::Put,
+                        seq: Seq(seq),
+                        written_at: Timestamp(seq),
+                        ttl: ItemTtl::Absent,
+                    },
+                    key: &seq.to_be_bytes(),
+                    value_len: 0,
+                };
+                builder.push(&head, hash_key(head.key), &Addition::Inline(&[]));
+            }
+            builder.write_body();
+            let layout = Layout::of(&builder.body).unwrap();
+            let block = layout.block(&builder.body);
+            for (from, change) in
+                (0..=count).flat_map(|from| (from..=count).map(move |to| (from, to)))
+            {
+                let questions = std::cell::Cell::new(0);
+                let found = block.partition_point(from, |index| {
+                    assert!((from..count).contains(&index));
+                    questions.set(questions.get() + 1);
+                    Ok(index < change)
+                });
+                assert_eq!(found, Ok(change), "from {from} of {count}");
+                assert!(questions.get() <= 9, "{} of {count}", questions.get());
+            }
+            for seq in 0..=count as u64 {
+                assert_eq!(block.below(&seq.to_be_bytes()), Ok(seq as usize));
+                assert_eq!(
+                    block.up_to(&seq.to_be_bytes()),
+                    Ok(count.min(seq as usize + 1))
+                );
+                let between = [&seq.to_be_bytes()[..], b"+"].concat();
+                assert_eq!(block.below(&between), Ok(count.min(seq as usize + 1)));
+            }
+        }
+    }
 
     #[test]
     fn matches_are_those_of_a_plain_search() {
