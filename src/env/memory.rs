@@ -67,7 +67,7 @@ struct Seen {
     /// Until the system is asked again.
     calls_left: u32,
     /// From devices, when it was asked last.
-    read: i64,
+    read: libc::c_long,
     is_short: bool,
 }
 
@@ -90,7 +90,7 @@ pub fn memory_is_short() -> bool {
 
 /// By this thread, from devices.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn blocks_read() -> i64 {
+fn blocks_read() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes no more than such a structure, for which all zeros are a value.
     unsafe {
