@@ -20,7 +20,7 @@ pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
 /// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
 pub mod pieces {
     pub use crate::table::{Footer, Index, Layout, Trailer, build_filter, may_contain};
-    pub use crate::wal::{Encoder, SegmentHeader, decode_frame};
+    pub use crate::wal::{Decoder, Encoder, SegmentHeader};
 }
 
 /// The policy of merging and reclaiming: what `examples/policy.rs` simulates.

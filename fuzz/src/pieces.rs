@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use ebbtide::internals::pieces::{
-    Encoder, Footer, Index, Layout, SegmentHeader, Trailer, build_filter, decode_frame, may_contain,
+    Decoder, Encoder, Footer, Index, Layout, SegmentHeader, Trailer, build_filter, may_contain,
 };
 use ebbtide::internals::{
     PayloadCrc, Reader, Seek, Seq, Timestamp, hash_key, put_frame, read_frame,
@@ -73,13 +73,13 @@ fn log_frame(input: &mut Input<'_>) {
         bytes.extend_from_slice(payload);
     }
     bytes.extend_from_slice(input.rest());
-    if let Ok(found) = decode_frame(&segment, position, &bytes) {
+    if let Ok(found) = Decoder::new(segment).frame(position, &bytes) {
         let crc = PayloadCrc::of(found.payload);
         let mut encoder = Encoder::new(segment);
         let again = encoder.frame(position, found.watermark, &found.head, found.payload, crc);
         assert_eq!(again.concat(), bytes[..found.len]);
         // Elsewhere it is none.
-        assert!(decode_frame(&segment, position + 1, &bytes).is_err());
+        assert!(Decoder::new(segment).frame(position + 1, &bytes).is_err());
     }
 }
 

@@ -363,76 +363,89 @@ pub enum NoFrame {
     Unfinished,
 }
 
-/// The frame at the front of `bytes`, if it was appended at `position` of `segment`. Of the segment, the checksum needs
-/// identity and number alone.
-pub fn decode<'a>(
-    segment: &SegmentHeader,
-    position: u64,
-    bytes: &'a [u8],
-) -> Result<Decoded<'a>, NoFrame> {
-    let reader = &mut Reader::new(bytes);
-    let (mut decoded, payload_len, payload_crc) =
-        decode_head(segment, position, reader).ok_or(NoFrame::Nothing)?;
-    let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
-    decoded.payload = reader.bytes(payload_len).map_err(|_| NoFrame::Unfinished)?;
-    decoded.len = reader.offset();
-    if crc32fast::hash(decoded.payload) != payload_crc {
-        return Err(NoFrame::Unfinished);
-    }
-    Ok(decoded)
+/// Finds the frames of a segment.
+#[derive(Clone)]
+pub struct Decoder {
+    /// Of which identity and number are all that a checksum needs.
+    pub segment: SegmentHeader,
+    segment_crc: crc32fast::Hasher,
 }
 
-/// What `reader` begins with: a head with an empty payload, and length and checksum of the payload to come.
-fn decode_head<'a>(
-    segment: &SegmentHeader,
-    position: u64,
-    reader: &mut Reader<'a>,
-) -> Option<(Decoded<'a>, u64, u32)> {
-    let mut whole = reader.clone();
-    let first = reader.u8().ok()?;
-    if first >> (KIND_BITS + SELDOM) != 0 {
-        return None;
-    }
-    let kind = FrameKind::from_byte(first & KIND_MASK)?;
-    let mut number = || reader.varint().ok();
-    let payload_len = number()?;
-    let watermark = position.checked_sub(number()?)?;
-    let first_seq = unzigzag(segment.base_seq.0, number()?);
-    let written_at = unzigzag(segment.base_written_at.0, number()?);
-    let mut seldom = [0; SELDOM as usize];
-    for (bit, value) in (KIND_BITS..).zip(&mut seldom) {
-        if first & 1 << bit != 0 {
-            // A zero would be a second spelling.
-            *value = number().filter(|value| *value != 0)?;
+impl Decoder {
+    /// For frames of this segment.
+    pub fn new(segment: SegmentHeader) -> Decoder {
+        Decoder {
+            segment_crc: segment_crc(&segment),
+            segment,
         }
     }
-    let [last_seq, behind, edit] = seldom;
-    let last_seq = unzigzag(first_seq, last_seq);
-    let behind = unzigzag(0, behind);
-    let edit = unzigzag(segment.edit, edit);
-    let payload_crc = reader.u32().ok()?;
-    let covered = whole.bytes(reader.offset()).ok()?;
-    let mut crc = segment_crc(segment);
-    crc.update(&position.to_le_bytes());
-    crc.update(covered);
-    if reader.u32().ok()? != crc.finalize() {
-        return None;
+
+    /// The frame at the front of `bytes`, if it was appended at `position`.
+    pub fn frame<'a>(&self, position: u64, bytes: &'a [u8]) -> Result<Decoded<'a>, NoFrame> {
+        let reader = &mut Reader::new(bytes);
+        let (mut decoded, payload_len, payload_crc) =
+            self.head(position, reader).ok_or(NoFrame::Nothing)?;
+        let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
+        decoded.payload = reader.bytes(payload_len).map_err(|_| NoFrame::Unfinished)?;
+        decoded.len = reader.offset();
+        if crc32fast::hash(decoded.payload) != payload_crc {
+            return Err(NoFrame::Unfinished);
+        }
+        Ok(decoded)
     }
-    let head = FrameHead {
-        kind,
-        first_seq: Seq(first_seq),
-        last_seq: Seq(last_seq),
-        written_at: Timestamp(written_at),
-        settled: Timestamp(written_at.wrapping_sub(behind)),
-        edit,
-    };
-    let decoded = Decoded {
-        head,
-        watermark,
-        payload: &[],
-        len: 0,
-    };
-    Some((decoded, payload_len, payload_crc))
+
+    /// What `reader` begins with: a head with an empty payload, and length and checksum of the payload to come.
+    fn head<'a>(&self, position: u64, reader: &mut Reader<'a>) -> Option<(Decoded<'a>, u64, u32)> {
+        let segment = &self.segment;
+        let mut whole = reader.clone();
+        let first = reader.u8().ok()?;
+        if first >> (KIND_BITS + SELDOM) != 0 {
+            return None;
+        }
+        let kind = FrameKind::from_byte(first & KIND_MASK)?;
+        let mut number = || reader.varint().ok();
+        let payload_len = number()?;
+        let watermark = position.checked_sub(number()?)?;
+        let first_seq = unzigzag(segment.base_seq.0, number()?);
+        let written_at = unzigzag(segment.base_written_at.0, number()?);
+        let mut seldom = [0; SELDOM as usize];
+        for (bit, value) in (KIND_BITS..).zip(&mut seldom) {
+            if first & 1 << bit != 0 {
+                // A zero would be a second spelling.
+                *value = number().filter(|value| *value != 0)?;
+            }
+        }
+        let [last_seq, behind, edit] = seldom;
+        let last_seq = unzigzag(first_seq, last_seq);
+        let behind = unzigzag(0, behind);
+        let edit = unzigzag(segment.edit, edit);
+        let payload_crc = reader.u32().ok()?;
+        let covered = whole.bytes(reader.offset()).ok()?;
+        let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
+        let placed = bytes.get_mut(..POSITION_LEN + covered.len())?;
+        placed[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
+        placed[POSITION_LEN..].copy_from_slice(covered);
+        let mut crc = self.segment_crc.clone();
+        crc.update(placed);
+        if reader.u32().ok()? != crc.finalize() {
+            return None;
+        }
+        let head = FrameHead {
+            kind,
+            first_seq: Seq(first_seq),
+            last_seq: Seq(last_seq),
+            written_at: Timestamp(written_at),
+            settled: Timestamp(written_at.wrapping_sub(behind)),
+            edit,
+        };
+        let decoded = Decoded {
+            head,
+            watermark,
+            payload: &[],
+            len: 0,
+        };
+        Some((decoded, payload_len, payload_crc))
+    }
 }
 
 #[cfg(test)]
@@ -538,7 +551,7 @@ mod tests {
                 };
                 let crc = PayloadCrc::of(b"");
                 let [bytes, _] = encoder.frame(a, a.min(b), &head, b"", crc);
-                let decoded = decode(&segment(), a, bytes).unwrap();
+                let decoded = Decoder::new(segment()).frame(a, bytes).unwrap();
                 assert_eq!((decoded.head, decoded.watermark), (head, a.min(b)));
                 assert_eq!((decoded.len, decoded.payload), (bytes.len(), &b""[..]));
             }
@@ -553,17 +566,23 @@ mod tests {
             .frame(1_234, 1_100, &head(), b"payload", crc)
             .concat();
         let head_len = frame.len() - b"payload".len();
-        assert_eq!(decode(&segment(), 1_234, &frame).unwrap().head, head());
+        assert_eq!(
+            Decoder::new(segment()).frame(1_234, &frame).unwrap().head,
+            head()
+        );
         let refusal = |at: usize| match at {
             at if at < head_len => NoFrame::Nothing,
             _ => NoFrame::Unfinished,
         };
         for at in 0..frame.len() {
-            assert_eq!(decode(&segment(), 1_234, &frame[..at]), Err(refusal(at)));
+            assert_eq!(
+                Decoder::new(segment()).frame(1_234, &frame[..at]),
+                Err(refusal(at))
+            );
             for bit in 0..8 {
                 let mut bad = frame.clone();
                 bad[at] ^= 1 << bit;
-                assert_eq!(decode(&segment(), 1_234, &bad), Err(refusal(at)));
+                assert_eq!(Decoder::new(segment()).frame(1_234, &bad), Err(refusal(at)));
             }
         }
         let other = |change: fn(&mut SegmentHeader)| {
@@ -575,10 +594,16 @@ mod tests {
             other(|header| header.identity += 1),
             other(|header| header.number += 1),
         ] {
-            assert_eq!(decode(&header, 1_234, &frame), Err(NoFrame::Nothing));
+            assert_eq!(
+                Decoder::new(header).frame(1_234, &frame),
+                Err(NoFrame::Nothing)
+            );
         }
         for position in [1_233, 1_235, 1_234 + (1 << 32)] {
-            assert_eq!(decode(&segment(), position, &frame), Err(NoFrame::Nothing));
+            assert_eq!(
+                Decoder::new(segment()).frame(position, &frame),
+                Err(NoFrame::Nothing)
+            );
         }
     }
 

@@ -37,8 +37,8 @@ mod writer;
 mod replay;
 
 pub use frame::{
-    Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, SegmentHeader,
-    decode as decode_frame,
+    Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
+    SegmentHeader,
 };
 pub use replay::{Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};

@@ -17,8 +17,8 @@ use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{
-    Decoded, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault, NoFrame,
-    SYNCED_NOTE_LEN, SegmentHeader, SyncedNote, decode,
+    Decoded, Decoder, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault,
+    NoFrame, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
 };
 use crate::wal::segments::{parse_ring, ring_name};
 
@@ -114,6 +114,7 @@ pub fn salvage(
             next_segment,
             ..Replayed::default()
         },
+        of_ring: 0..0,
     };
     let mut segment = match walk.folder.first(first_segment) {
         Ok(segment) => segment,
@@ -126,11 +127,11 @@ pub fn salvage(
         if walk.out.clean {
             break;
         }
-        let next = walk.folder.next(&segment.header)?;
+        let next = walk.folder.next(segment.header())?;
         match next {
-            Some(next) if next.header.start == end => segment = next,
+            Some(next) if next.header().start == end => segment = next,
             _ => {
-                let later = numbers.partition_point(|&number| number <= segment.header.number);
+                let later = numbers.partition_point(|&number| number <= segment.header().number);
                 damage = walk.judge_end(&segment, end, &numbers[later..])?;
                 break;
             }
@@ -141,14 +142,18 @@ pub fn salvage(
 
 /// A segment's file.
 struct Loaded {
-    header: SegmentHeader,
+    frames: Decoder,
     path: PathBuf,
     bytes: Bytes,
 }
 
 impl Loaded {
+    fn header(&self) -> &SegmentHeader {
+        &self.frames.segment
+    }
+
     fn offset_of(&self, position: u64) -> u64 {
-        HEADER_LEN as u64 + (position - self.header.start)
+        HEADER_LEN as u64 + (position - self.header().start)
     }
 
     /// The bytes from a position on; none when that is behind the file's end.
@@ -193,7 +198,7 @@ impl Folder<'_> {
             Err(HeaderFault::Version(found)) => return Err(unsupported(path, found)),
         };
         Ok(Loaded {
-            header,
+            frames: Decoder::new(header),
             path,
             bytes,
         })
@@ -212,7 +217,7 @@ impl Folder<'_> {
         match SegmentHeader::decode(&bytes) {
             Ok(header) if header.number == number && header.identity == identity => {
                 Ok(Some(Loaded {
-                    header,
+                    frames: Decoder::new(header),
                     path,
                     bytes,
                 }))
@@ -269,8 +274,20 @@ impl Ring {
 struct Walk<'a> {
     folder: Folder<'a>,
     ring: Ring,
+    /// The positions of the last frames that were found in the ring alone, one behind the other.
+    of_ring: Range<u64>,
     closed: bool,
     out: Replayed,
+}
+
+/// The frame at a position, and that it is in the ring alone.
+fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<(Decoded<'a>, bool)> {
+    let frames = &segment.frames;
+    if let Ok(in_file) = frames.frame(position, segment.from(position)) {
+        return Some((in_file, false));
+    }
+    let in_ring = frames.frame(position, ring.from(position)).ok()?;
+    Some((in_ring, true))
 }
 
 impl Walk<'_> {
@@ -280,15 +297,21 @@ impl Walk<'_> {
         segment: &Loaded,
         visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
     ) -> Result<u64> {
-        let header = &segment.header;
+        let header = segment.header();
         let (mut position, mut last_seq) = (header.start, Seq(0));
         self.out.edit = self.out.edit.max(header.edit);
-        while let Some(found) = frame_at(segment, &self.ring, position) {
+        while let Some((found, in_ring)) = frame_at(segment, &self.ring, position) {
             let head = found.head;
             self.out.mark = self.out.mark.max(head.settled);
             self.out.edit = self.out.edit.max(head.edit);
             last_seq = last_seq.max(head.last_seq);
             let offset = segment.offset_of(position);
+            if in_ring {
+                if self.of_ring.end != position {
+                    self.of_ring.start = position;
+                }
+                self.of_ring.end = position + found.len as u64;
+            }
             position += found.len as u64;
             if head.kind == FrameKind::End {
                 self.out.clean = true;
@@ -316,42 +339,47 @@ impl Walk<'_> {
         let mut search = Search {
             end,
             witness: None,
-            begun: decode(&segment.header, end, segment.from(end)) == Err(NoFrame::Unfinished),
+            begun: segment.frames.frame(end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
-        search.scan(&segment.header, end, segment.from(end));
+        search.scan(&segment.frames, end, segment.from(end));
         // A file that was cut off does not say how long it was.
         let full_at = |header: &SegmentHeader, len: usize| {
             header.start + len.max(LAPS_MAX * self.ring.len) as u64
         };
         let mut chain = vec![(
-            segment.header,
-            end..full_at(&segment.header, segment.bytes.len()),
+            segment.frames.clone(),
+            end..full_at(segment.header(), segment.bytes.len()),
         )];
         for &number in later {
-            let (header, bytes) = match self.folder.of_chain(segment.header.identity, number)? {
+            let identity = segment.header().identity;
+            let (frames, bytes) = match self.folder.of_chain(identity, number)? {
                 Some(later) => {
                     search.begun = true;
-                    (later.header, later.bytes)
+                    (later.frames, later.bytes)
                 }
-                None if number == segment.header.number + 1 => {
+                None if number == segment.header().number + 1 => {
                     // A damaged header does not hide the frames of the segment that may start here.
                     let header = SegmentHeader {
                         number,
                         start: end,
-                        ..segment.header
+                        ..*segment.header()
                     };
-                    (header, self.folder.bytes(number)?.unwrap_or_default())
+                    (
+                        Decoder::new(header),
+                        self.folder.bytes(number)?.unwrap_or_default(),
+                    )
                 }
                 None => continue,
             };
+            let header = frames.segment;
             search.scan(
-                &header,
+                &frames,
                 header.start,
                 bytes.get(HEADER_LEN..).unwrap_or(&[]),
             );
-            chain.push((header, header.start..full_at(&header, bytes.len())));
+            chain.push((frames, header.start..full_at(&header, bytes.len())));
         }
-        search.scan_ring(&chain, &self.ring);
+        search.scan_ring(&chain, &self.ring, &self.of_ring);
         let offset = segment.offset_of(end);
         if let Some(last) = search.witness {
             self.out.last_seq = self.out.last_seq.max(last.last_seq);
@@ -360,7 +388,7 @@ impl Walk<'_> {
             let what = "the log is damaged here: a later part of it says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
-        let note = SyncedNote::decode(segment.header.identity, &self.ring.note);
+        let note = SyncedNote::decode(segment.header().identity, &self.ring.note);
         if note.is_some_and(|note| note.position > end) {
             let what = "the log is damaged here: its ring says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
@@ -372,11 +400,6 @@ impl Walk<'_> {
         self.out.torn = search.begun.then(|| (segment.path.clone(), offset));
         Ok(None)
     }
-}
-
-fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<Decoded<'a>> {
-    let in_file = decode(&segment.header, position, segment.from(position)).ok();
-    in_file.or_else(|| decode(&segment.header, position, ring.from(position)).ok())
 }
 
 /// What lies behind the end of the log.
@@ -398,11 +421,11 @@ impl Search {
     }
 
     /// Looks for frames at every byte: `bytes` start at `position`.
-    fn scan(&mut self, header: &SegmentHeader, position: u64, bytes: &[u8]) {
+    fn scan(&mut self, frames: &Decoder, position: u64, bytes: &[u8]) {
         let mut at = zeros(bytes);
         while at + FRAME_LEN_MIN <= bytes.len() {
             let here = position + at as u64;
-            match decode(header, here, &bytes[at..]) {
+            match frames.frame(here, &bytes[at..]) {
                 Ok(found) => {
                     self.note(&found);
                     at += found.len;
@@ -414,16 +437,23 @@ impl Search {
     }
 
     /// Looks for frames that were not brought into the segments yet, each with the positions that it may hold. What was
-    /// is zeroed, so that nothing leads to them: every byte of the ring may be the start of one, of any lap.
-    fn scan_ring(&mut self, chain: &[(SegmentHeader, Range<u64>)], ring: &Ring) {
+    /// is zeroed, so that nothing leads to them: every byte of the ring may be the start of one, of any lap. But for
+    /// those of the frames at `known` positions, which are whole, so that nothing later was stored over them.
+    fn scan_ring(&mut self, chain: &[(Decoder, Range<u64>)], ring: &Ring, known: &Range<u64>) {
         let lap = ring.len as u64;
         let mut slot = zeros(ring.from(0)) as u64;
         while slot < lap {
+            // The first position from `start` on that has this slot.
+            let first_from = |start: u64| start + (slot + lap - start % lap) % lap;
+            let at = first_from(known.start);
+            if at < known.end {
+                slot += known.end - at;
+                continue;
+            }
             let bytes = ring.from(slot);
-            let found = chain.iter().find_map(|(segment, range)| {
-                let first = range.start + (slot + lap - range.start % lap) % lap;
-                let mut positions = (first..range.end).step_by(ring.len);
-                positions.find_map(|position| decode(segment, position, bytes).ok())
+            let found = chain.iter().find_map(|(frames, range)| {
+                let mut positions = (first_from(range.start)..range.end).step_by(ring.len);
+                positions.find_map(|position| frames.frame(position, bytes).ok())
             });
             slot += found.map_or(1, |found| {
                 self.note(&found);

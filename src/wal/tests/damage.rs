@@ -259,3 +259,43 @@ fn what_only_the_ring_holds_bears_witness_in_any_lap() {
         assert!(is_damaged() || lap >= 5, "lap {lap} over {segments}");
     }
 }
+
+#[test]
+fn whole_frames_in_the_ring_hide_no_witness_behind_them() {
+    let sim = world(19);
+    let options = LogOptions {
+        segment_bytes: 16_384,
+        ..options(Some(4_096))
+    };
+    let (log, mut appender) = create(&sim, &options, 1).unwrap();
+    let mut starts = vec![];
+    for index in 0..4 {
+        starts.push(log.end().0 as usize);
+        append(&mut appender, index).unwrap();
+    }
+    let ring = dir().join("000001.ring");
+    let before = sim.read(&ring).unwrap();
+    log.sync_to(log.end()).unwrap();
+    append(&mut appender, 4).unwrap();
+    // What was brought into the segment has left neither the ring nor, it turns out, arrived.
+    let mut bytes = sim.read(&ring).unwrap();
+    bytes
+        .iter_mut()
+        .zip(before)
+        .for_each(|(to, from)| *to |= from);
+    let note_at = bytes.len() - SYNCED_NOTE_LEN;
+    bytes[note_at..].fill(0);
+    rewrite(&sim, &ring, &bytes);
+    let segment = sim.open(&dir().join(file_name::segment(1))).unwrap();
+    segment
+        .write_at(HEADER_LEN as u64, &[0; 16_384 - HEADER_LEN])
+        .unwrap();
+    assert_eq!(replayed(&sim, 1).unwrap().0, [0, 1, 2, 3, 4]);
+    for start in starts {
+        let mut bad = bytes.clone();
+        bad[start] ^= 0x40;
+        rewrite(&sim, &ring, &bad);
+        let refused = replayed(&sim, 1).is_err_and(|error| error.is_corruption());
+        assert!(refused, "without the frame at {start}");
+    }
+}
