@@ -18,6 +18,8 @@ pub struct Goals {
     pub memtable_bytes: u64,
     /// From 0, as lazy as pays, to 1: nothing else is to be done, or the disk is full.
     pub eager: f64,
+    /// The bytes that may be rewritten for each run less, because scans had as much work with the runs that are there.
+    pub paid_by_scans: u64,
 }
 
 /// Why a job is done, in bytes and numbers.
@@ -32,6 +34,13 @@ pub enum Why {
     },
     /// There are too many runs.
     FewRuns {
+        /// How many there are.
+        of: usize,
+        /// Bytes rewritten, and held past their end, for each run less.
+        price: u64,
+    },
+    /// Scans have had as much work with the runs as it takes to have fewer.
+    Scans {
         /// How many there are.
         of: usize,
         /// Bytes rewritten, and held past their end, for each run less.
@@ -108,6 +117,9 @@ impl fmt::Display for Why {
             }
             Why::FewRuns { of, price } => {
                 write!(f, "few runs: of {of}, each one less for {price} bytes")
+            }
+            Why::Scans { of, price } => {
+                write!(f, "scans: of {of} runs, each one less for {price} bytes")
             }
             Why::Expired { bytes } => write!(f, "little garbage: {bytes} bytes expired"),
             Why::Superseded { worth } => write!(

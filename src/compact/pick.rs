@@ -13,7 +13,10 @@
 //!    rewritten, and held past their own end) is highest;
 //! 5. *little garbage*: above a twelfth of the container, the tables with the most expired bytes per live byte, weighed by
 //!    how long the run would still hold them, or the k youngest runs with the most superseded bytes per surviving byte, are
-//!    rewritten, cut into slots.
+//!    rewritten, cut into slots;
+//! 6. *scans*: with no more than `max_runs`, what scans have paid for is merged. Each adds to what one run less is worth
+//!    about the work that one run more was to it; when that reaches the price of 4., plus a mebibyte, it is spent. So at
+//!    any time merging has cost about as much as it would have spared: the rent paid, the skis are bought.
 //!
 //! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times, more where
 //! the end would come at once for all of a run, as under one lifetime for all. Dated runs and never-ending ones are not
@@ -44,6 +47,8 @@ const FAN: usize = 12;
 const YOUNG: u64 = 16;
 /// What a merge costs besides its bytes: the container by this.
 const JOB_SHARE: f64 = 10.0;
+/// What scans pay at the least for one run less, in bytes: a job syncs some files, however little it merges.
+const LEAST_PRICE: u64 = 1 << 20;
 /// Garbage below this share of a container is let be.
 const GARBAGE_SHARE: f64 = 0.08;
 /// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
@@ -89,6 +94,7 @@ pub fn pick(
         .or_else(|| on_time(facts, busy, judge, goals))
         .or_else(|| few_runs(facts, busy, judge, goals))
         .or_else(|| little_garbage(facts, snapshots, busy, judge, goals))
+        .or_else(|| paid_by_scans(facts, busy, judge, goals))
         .map_or_else(
             || Choice::Rest {
                 until: next_due(facts, judge, goals),
@@ -295,6 +301,38 @@ fn few_runs(
     if of <= goals.max_runs {
         return None;
     }
+    let (each, group) = cheapest(facts, busy, judge)?;
+    let price = each as u64;
+    Some(merge(&group, goals, Why::FewRuns { of, price }))
+}
+
+/// The same with fewer runs, if scans have paid for it.
+fn paid_by_scans(
+    facts: &Facts,
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    goals: &Goals,
+) -> Option<Rewrite> {
+    if goals.paid_by_scans < LEAST_PRICE {
+        return None;
+    }
+    let (of, (each, group)) = (facts.runs.len(), cheapest(facts, busy, judge)?);
+    let price = LEAST_PRICE + each as u64;
+    // Keys that ascend with time would be rewritten for a seek.
+    let overlaps = |run: &RunFacts| {
+        let mut others = group.iter().filter(|other| other.id != run.id);
+        others.any(|other| !are_apart(run, other))
+    };
+    (price <= goals.paid_by_scans && group.iter().all(|run| overlaps(run)))
+        .then(|| merge(&group, goals, Why::Scans { of, price }))
+}
+
+/// The neighbours in `end` that cost least for each run less, and what that is.
+fn cheapest<'a>(
+    facts: &'a Facts,
+    busy: &'a BTreeSet<TableId>,
+    judge: &Judge,
+) -> Option<(f64, Vec<&'a RunFacts>)> {
     let mut by_end: Vec<&RunFacts> = free_runs(facts, busy).collect();
     by_end.sort_by_key(|run| (run.end, run.bytes, run.id));
     let fixed = facts.bytes() as f64 / JOB_SHARE;
@@ -312,18 +350,19 @@ fn few_runs(
             }
         }
     }
-    let (each, group) = best?;
+    best.map(|(each, group)| (each, group.to_vec()))
+}
+
+/// A merge for the sake of fewer runs.
+fn merge(group: &[&RunFacts], goals: &Goals, why: Why) -> Rewrite {
     let bytes: u64 = group.iter().map(|run| run.bytes).sum();
     let young = bytes <= YOUNG * goals.memtable_bytes;
-    Some(Rewrite {
+    Rewrite {
         tables: all_tables(group),
         cut: false,
         urgency: if young { Urgency::Young } else { Urgency::Deep },
-        why: Why::FewRuns {
-            of,
-            price: each as u64,
-        },
-    })
+        why,
+    }
 }
 
 /// What merging these costs, in bytes rewritten.

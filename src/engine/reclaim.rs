@@ -42,6 +42,15 @@ impl Engine {
             reclaim_strict: self.options.reclaim_strict,
             memtable_bytes: self.options.memtable_bytes as u64,
             eager: self.eagerness(),
+            paid_by_scans: 0,
+        }
+    }
+
+    /// The same for one container.
+    pub(super) fn goals_of(&self, state: &ContainerState) -> Goals {
+        Goals {
+            paid_by_scans: state.paid_by_scans.load(Ordering::Relaxed),
+            ..self.goals()
         }
     }
 
@@ -66,9 +75,9 @@ impl Engine {
     }
 
     /// The next job of a container, as things are.
-    pub(super) fn choose(&self, facts: &Facts, judge: &Judge) -> Choice {
+    pub(super) fn choose(&self, state: &ContainerState, facts: &Facts, judge: &Judge) -> Choice {
         let (snapshots, busy) = (self.snapshots.list(), self.busy.lock().clone());
-        pick(facts, &snapshots, &busy, judge, &self.goals())
+        pick(facts, &snapshots, &busy, judge, &self.goals_of(state))
     }
 
     /// One piece of merging or reclaiming; false when there is nothing to do in any container.
@@ -105,7 +114,7 @@ impl Engine {
         for state in states {
             let picture = state.pin();
             let judge = self.judge_settled(&state);
-            let free = match self.choose(&picture.version.facts(), &judge) {
+            let free = match self.choose(&state, &picture.version.facts(), &judge) {
                 Choice::Rest { .. } => continue,
                 Choice::Merge(rewrite) => {
                     if than.is_none_or(|than| rewrite.urgency < than) {
@@ -172,6 +181,9 @@ impl Engine {
 
     /// Reads what was chosen and writes it anew, part by part.
     fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
+        if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
+            state.paid_by_scans.store(0, Ordering::Relaxed);
+        }
         let facts = state.pin().version.facts();
         let judge = self.judge_settled(state);
         let chosen: BTreeSet<TableId> = rewrite.tables.iter().copied().collect();
@@ -247,7 +259,7 @@ impl Engine {
     /// When a container has something to do if nobody writes.
     pub(super) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
         let picture: Arc<Picture> = state.pin();
-        match self.choose(&picture.version.facts(), &self.judge_settled(state)) {
+        match self.choose(state, &picture.version.facts(), &self.judge_settled(state)) {
             Choice::Rest { until } => until,
             _ => Some(Timestamp(0)),
         }

@@ -61,13 +61,13 @@ impl Engine {
                     .buffers()
                     .map(|buffer| buffer.memtable.range_deletes().len())
                     .sum::<usize>()) as u64,
-            explain: self.explain(version, &judge),
+            explain: self.explain(state, version, &judge),
         }
     }
 
-    fn explain(&self, version: &Version, judge: &Judge) -> String {
+    fn explain(&self, state: &ContainerState, version: &Version, judge: &Judge) -> String {
         let facts = version.facts();
-        let choice = self.choose(&facts, judge);
+        let choice = self.choose(state, &facts, judge);
         explain(&facts, &choice, judge, &self.goals())
     }
 

@@ -131,6 +131,8 @@ pub struct ContainerState {
     flushed: AtomicU64,
     /// What scans hold of a picture, to be taken away from those that rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
+    /// What one run less has become worth to scans since runs were merged last, in bytes rewritten.
+    pub(super) paid_by_scans: AtomicU64,
 }
 
 /// Something that holds a picture and can do without it.
@@ -170,6 +172,7 @@ impl ContainerState {
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
             held: Mutex::new(vec![]),
+            paid_by_scans: AtomicU64::new(0),
         }
     }
 

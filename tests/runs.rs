@@ -1,0 +1,82 @@
+//! Goal: how many runs there are follows what is asked of them: scans that walk many have them merged, gets do not, and
+//! runs that a scan need not walk beside each other stay apart.
+//!
+//! Method: a database on a simulated disk, background work step by step, several runs over the same keys or over keys
+//! that ascend.
+
+use std::sync::Arc;
+
+use ebbtide::internals::Sim;
+use ebbtide::{Container, Database, Options};
+
+const RUNS: usize = 5;
+const ITEMS: usize = 2_000;
+
+fn key(n: usize) -> [u8; 8] {
+    (n as u64).to_be_bytes()
+}
+
+/// `key_of(run, n)` is the nth key of a run.
+fn in_runs(key_of: impl Fn(usize, usize) -> usize) -> (Database, Container) {
+    let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
+    let db = options.background_rate(1 << 40).open("/db").unwrap();
+    let items = db.container("items").unwrap();
+    for run in 0..RUNS {
+        (0..ITEMS).for_each(|n| items.put(key(key_of(run, n)), [run as u8; 50]).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!(items.stats().runs as usize, RUNS);
+    (db, items)
+}
+
+fn works_off(db: &Database) {
+    while db.step().unwrap() {}
+}
+
+#[test]
+fn scans_have_the_runs_that_they_walk_merged_and_gets_do_not() {
+    let (db, items) = in_runs(|run, n| n * RUNS + run);
+    for n in 0..ITEMS {
+        assert!(items.get(key(n)).unwrap().is_some());
+    }
+    assert_eq!(items.iter().count(), RUNS * ITEMS);
+    works_off(&db);
+    assert_eq!(items.stats().runs as usize, RUNS, "one scan pays nothing");
+    for n in 0..5_000 {
+        assert!(items.range(key(n)..).next().unwrap().is_ok());
+    }
+    let explain = items.stats().explain;
+    assert!(explain.contains(", scans: of 5 runs"), "{explain}");
+    works_off(&db);
+    assert_eq!(items.stats().runs, 1);
+    assert_eq!(items.iter().count(), RUNS * ITEMS);
+    let merged = db.stats().bytes_merged;
+    for n in 0..5_000 {
+        assert!(items.range(key(n)..).next().unwrap().is_ok());
+    }
+    works_off(&db);
+    assert_eq!(db.stats().bytes_merged, merged, "there is nothing to gain");
+}
+
+#[test]
+fn what_was_paid_is_spent_once() {
+    let (db, items) = in_runs(|run, n| n * RUNS + run);
+    (0..5_000).for_each(|n| assert!(items.range(key(n)..).next().is_some()));
+    works_off(&db);
+    assert_eq!(items.stats().runs, 1);
+    (0..ITEMS).for_each(|n| items.put(key(n), [9; 50]).unwrap());
+    db.flush().unwrap();
+    works_off(&db);
+    assert_eq!(items.stats().runs, 2);
+}
+
+#[test]
+fn keys_that_ascend_with_time_are_not_rewritten_for_scans() {
+    let (db, items) = in_runs(|run, n| run * ITEMS + n);
+    for _ in 0..5_000 {
+        assert!(items.range(key(0)..).next().unwrap().is_ok());
+    }
+    works_off(&db);
+    assert_eq!(items.stats().runs as usize, RUNS);
+    assert_eq!(db.stats().bytes_merged, 0);
+}
