@@ -213,6 +213,40 @@ fn what_was_recovered_is_recovered_again() {
     }
 }
 
+#[test]
+fn a_long_log_is_brought_in_as_it_was_written() {
+    let sim = Sim::new(1);
+    let options = options(&sim).memtable_bytes(64 << 20);
+    let db = options.open(PATH).unwrap();
+    let containers = ["a", "b"].map(|name| db.container(name).unwrap());
+    for n in 0..4_000u32 {
+        let c = &containers[n as usize % 2];
+        let key = |n: u32| (n % 700).to_be_bytes();
+        match n % 50 {
+            13 => c.delete(key(n / 3)).unwrap(),
+            14 => c.delete_range(key(n / 2)..key(n / 2 + 3)).unwrap(),
+            _ => c.put(key(n), n.to_be_bytes().repeat(250)).unwrap(),
+        }
+    }
+    let show = |c: &Container| -> Vec<_> {
+        let items = c.iter().map(|item| item.unwrap());
+        items
+            .map(|item| {
+                (
+                    item.key().to_vec(),
+                    item.value().to_vec(),
+                    item.written_at(),
+                )
+            })
+            .collect()
+    };
+    let before = containers.each_ref().map(show);
+    let killed = sim.kill();
+    let db = options.fs(Arc::new(killed)).open(PATH).unwrap();
+    let after = ["a", "b"].map(|name| show(&db.container(name).unwrap()));
+    assert!(before == after && before.iter().all(|items| items.len() > 300));
+}
+
 // The log may hold it still, for the sake of another container.
 #[test]
 fn what_is_flushed_is_not_brought_into_memory_again() {

@@ -26,6 +26,7 @@ mod reclaim;
 mod scrub;
 mod background;
 mod report;
+mod replay;
 mod open;
 mod checkpoint;
 mod repair;

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::batch::{KeyRange, Ops, Relogged, relogged};
 use crate::counters::Counters;
 use crate::engine::core::{Engine, Turn};
+use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
-use crate::engine::write::{insert, relog};
+use crate::engine::write::relog;
 use crate::env::{Fs, LockKind, SettledClock, create_folder, monotonic, sync_name};
 use crate::error::{Error, Result};
 use crate::mem::Pool;
@@ -31,9 +31,7 @@ use crate::version::{
     Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, expect_folders,
     load, unnamed_tables,
 };
-use crate::wal::{
-    Appender, FrameHead, FrameKind, Log, LogOptions, Replayed, remove_chain, salvage,
-};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, remove_chain};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
@@ -396,74 +394,6 @@ fn open_containers(
         );
     }
     Ok(states)
-}
-
-/// What to say of a sequence number above [`HIGHEST_NUMBER`].
-const MADE_UP: &str = "no database counts that many writes";
-
-/// Brings into memtables what the log holds and runs do not.
-fn replay_into(
-    fs: &dyn Fs,
-    wal_dir: &Path,
-    catalogue: &Catalogue,
-    states: &BTreeMap<ContainerId, Arc<ContainerState>>,
-) -> Result<(Replayed, Option<Error>)> {
-    let (first, closed) = (catalogue.log, catalogue.log_is_closed);
-    salvage(fs, wal_dir, first, closed, &mut |frame| {
-        let malformed = |what| frame.corruption(&what);
-        if frame.head.first_seq.0 > HIGHEST_NUMBER {
-            return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
-        }
-        match frame.head.kind {
-            FrameKind::Batch => {
-                let mut seq = frame.head.first_seq;
-                for op in Ops::new(frame.payload) {
-                    let op = op.map_err(malformed)?;
-                    if let Some(state) = states.get(&op.container())
-                        && seq > state.flushed()
-                    {
-                        insert(&state.picture().active, &op, seq, frame.head.written_at);
-                    }
-                    seq = seq.next();
-                }
-            }
-            FrameKind::Relog => {
-                for entry in relogged(frame.payload) {
-                    replay_relogged(&entry.map_err(malformed)?, states);
-                }
-            }
-            FrameKind::End => {}
-        }
-        Ok(())
-    })
-}
-
-fn replay_relogged(entry: &Relogged<'_>, states: &BTreeMap<ContainerId, Arc<ContainerState>>) {
-    let (container, seq) = match *entry {
-        Relogged::Record {
-            container, header, ..
-        } => (container, header.seq),
-        Relogged::Range { container, seq, .. } => (container, seq),
-    };
-    let Some(state) = states.get(&container).filter(|state| seq > state.flushed()) else {
-        return;
-    };
-    let memtable = &state.picture().active.memtable;
-    match *entry {
-        Relogged::Record {
-            header, key, value, ..
-        } => memtable.insert(header, key, value),
-        Relogged::Range { from, to, .. } => {
-            let to = (!to.is_empty()).then(|| to.to_vec());
-            memtable.delete_range(
-                KeyRange {
-                    from: from.to_vec(),
-                    to,
-                },
-                seq,
-            );
-        }
-    }
 }
 
 /// A chain of log segments, to be shared and to be written.

@@ -40,7 +40,7 @@ pub use frame::{
     Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
     SegmentHeader,
 };
-pub use replay::{Replayed, replay, salvage};
+pub use replay::{Frame, Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
 pub use writer::{Appender, Log, LogOptions};
 
