@@ -18,8 +18,8 @@ use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
 use crate::record::{Header, Kind};
-use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
+use crate::sync::{MutexGuard, lock_soon};
 use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::version::Change;
 use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
@@ -122,7 +122,7 @@ impl Engine {
                 weight: weight(&op),
                 states,
             };
-            let turn = self.turn.lock();
+            let turn = lock_soon(&self.turn);
             let reading = self.clock.read();
             self.commit(turn, reading, &prepared)
         })
@@ -157,7 +157,7 @@ impl Engine {
             weight,
             states: &writes.states,
         };
-        let turn = self.turn.lock();
+        let turn = lock_soon(&self.turn);
         let reading = self.clock.read();
         self.commit(turn, reading, &prepared)
     }
@@ -209,7 +209,7 @@ impl Engine {
                     weight: weight(&op),
                     states,
                 };
-                let turn = self.turn.lock();
+                let turn = lock_soon(&self.turn);
                 let reading = self.clock.read();
                 if self.has_changed(state, key, latest, seen.as_ref(), reading.now) {
                     return Ok(false);

@@ -5,7 +5,9 @@
 mod model;
 
 #[cfg(loom)]
-pub use model::{ArcSwap, Backoff, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic, spin_loop};
+pub use model::{
+    ArcSwap, Backoff, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic, lock_soon, spin_loop,
+};
 #[cfg(all(test, loom))]
 pub use model::{Elsewhere, check, spawn};
 
@@ -20,4 +22,20 @@ mod real {
     pub use arc_swap::{ArcSwap, Guard};
     pub use crossbeam_utils::Backoff;
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
+    /// Locks what is held for less time than it takes to go to sleep, and to be woken: looks a while whether it has become
+    /// free first.
+    #[inline]
+    pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        const LOOKS: usize = 100;
+        for _ in 0..LOOKS {
+            if !mutex.is_locked()
+                && let Some(guard) = mutex.try_lock()
+            {
+                return guard;
+            }
+            spin_loop();
+        }
+        mutex.lock()
+    }
 }

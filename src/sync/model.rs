@@ -104,6 +104,11 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
+/// Nobody is asleep in a model.
+pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
 #[derive(Debug, Default)]
 pub struct Condvar(checked::Condvar);
 
