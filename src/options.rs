@@ -192,7 +192,8 @@ impl Options {
         self
     }
 
-    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Default 20, from 2 to 1 000.
+    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Scans that walk several have them
+    /// merged before, when they have had about as much work with them as merging them is. Default 20, from 2 to 1 000.
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = runs;
         self
