@@ -131,6 +131,42 @@ impl Op<'_> {
         }
     }
 
+    /// What it wrote under this number at that time.
+    pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
+        let record = |container, kind, ttl, key, value| Relogged::Record {
+            container,
+            header: Header {
+                kind,
+                seq,
+                written_at,
+                ttl,
+            },
+            key,
+            value,
+        };
+        match *self {
+            Op::Put {
+                container,
+                ttl,
+                key,
+                value,
+            } => record(container, Kind::Put, ttl.resolve(written_at), key, value),
+            Op::Delete { container, key } => {
+                record(container, Kind::Tombstone, ItemTtl::Absent, key, &[])
+            }
+            Op::DeleteRange {
+                container,
+                from,
+                to,
+            } => Relogged::Range {
+                container,
+                seq,
+                from,
+                to,
+            },
+        }
+    }
+
     /// Appends the picture in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut start = |tag: u8, container: ContainerId| {
@@ -292,6 +328,13 @@ pub enum Relogged<'a> {
 }
 
 impl Relogged<'_> {
+    /// Where it was written.
+    pub fn container(&self) -> ContainerId {
+        match *self {
+            Relogged::Record { container, .. } | Relogged::Range { container, .. } => container,
+        }
+    }
+
     /// Appends the picture in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {

@@ -151,6 +151,11 @@ pub fn key_head(key: &[u8]) -> u64 {
     }
 }
 
+/// How many bytes two keys share at their front.
+pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// Key up, sequence number down.
 #[inline]
 pub fn order(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {

@@ -14,13 +14,14 @@ use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::hash::hash_key;
 use crate::item::Item;
+use crate::mem::Memtable;
 use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
-use crate::record::{Header, Kind};
+use crate::record::Header;
 use crate::sync::atomic::Ordering;
 use crate::sync::{MutexGuard, lock_soon};
-use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::types::{MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::version::Change;
 use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
 
@@ -305,7 +306,7 @@ impl Engine {
                 .find(|state| state.id() == id)
                 .expect("a batch names its containers");
             let picture = state.picture();
-            insert(&picture.active, &op, seq, head.written_at);
+            insert(&picture.active.memtable, &op.at(seq, head.written_at));
             picture.active.logged_in(segment);
             let grown = picture.active.count_growth();
             turn.active_bytes += grown;
@@ -478,35 +479,18 @@ impl Engine {
 }
 
 /// Inserts one write into a memtable.
-pub(super) fn insert(buffer: &Buffer, op: &Op<'_>, seq: Seq, written_at: Timestamp) {
-    let header = |kind, ttl| Header {
-        kind,
-        seq,
-        written_at,
-        ttl,
-    };
-    match *op {
-        Op::Put {
-            ttl, key, value, ..
-        } => {
-            buffer
-                .memtable
-                .insert(header(Kind::Put, ttl.resolve(written_at)), key, value);
-        }
-        Op::Delete { key, .. } => {
-            buffer
-                .memtable
-                .insert(header(Kind::Tombstone, ItemTtl::Absent), key, &[])
-        }
-        Op::DeleteRange { from, to, .. } => {
-            let to = (!to.is_empty()).then(|| to.to_vec());
-            buffer.memtable.delete_range(
-                KeyRange {
-                    from: from.to_vec(),
-                    to,
-                },
-                seq,
-            );
+#[inline]
+pub(super) fn insert(memtable: &Memtable, write: &Relogged<'_>) {
+    match *write {
+        Relogged::Record {
+            header, key, value, ..
+        } => memtable.insert(header, key, value),
+        Relogged::Range { seq, from, to, .. } => {
+            let range = KeyRange {
+                from: from.to_vec(),
+                to: (!to.is_empty()).then(|| to.to_vec()),
+            };
+            memtable.delete_range(range, seq);
         }
     }
 }

@@ -400,11 +400,15 @@ impl Fs for Disk {
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.read_into(path, vec![])
+    }
+
+    fn read_into(&self, path: &Path, mut spare: Vec<u8>) -> Result<Vec<u8>> {
+        spare.clear();
         let read = || -> io::Result<Vec<u8>> {
             let mut file = open_file(OpenOptions::new().read(true), path)?;
-            let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut file, &mut bytes)?;
-            Ok(bytes)
+            io::Read::read_to_end(&mut file, &mut spare)?;
+            Ok(spare)
         };
         read().map_err(|error| Error::io("read", path, error))
     }

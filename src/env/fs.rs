@@ -108,6 +108,11 @@ pub trait Fs: Send + Sync {
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
     /// A copy of a whole file, which may be changing.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
+    /// The same, in the memory of `spare`, whose bytes are of no use any more: fresh memory costs as much as reading.
+    fn read_into(&self, path: &Path, spare: Vec<u8>) -> Result<Vec<u8>> {
+        drop(spare);
+        self.read(path)
+    }
     /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>>;
     /// Gives a file another name, replacing what had it.

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use crate::coding::{Malformed, Reader};
 use crate::expiry::Census;
 use crate::merge::Seek;
-use crate::record::key_head;
+use crate::record::{key_head, shared_len};
 use crate::table::block::TRAILER_LEN;
 
 const CRC_LEN: usize = 4;
@@ -35,11 +35,6 @@ const TAIL_LEN: usize = 12;
 const HEADER_LEN: usize = 8;
 const PREFIX_LEN: usize = 8;
 const ROW_LEN: usize = 24;
-
-/// How many bytes two keys share at their front.
-fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
 
 #[derive(Clone, Copy)]
 struct Row {

@@ -6,10 +6,9 @@
 //! *witness*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
 //! one too.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-use bytes::Bytes;
 
 use crate::coding::Malformed;
 
@@ -107,7 +106,11 @@ pub fn salvage(
     let highest = numbers.iter().copied().chain(rings).max();
     let next_segment = highest.unwrap_or(0).max(first_segment) + 1;
     let mut walk = Walk {
-        folder: Folder { fs, dir },
+        folder: Folder {
+            fs,
+            dir,
+            spare: Cell::default(),
+        },
         ring: Ring::of_chain(fs, dir, &names, first_segment)?,
         closed,
         out: Replayed {
@@ -129,7 +132,10 @@ pub fn salvage(
         }
         let next = walk.folder.next(segment.header())?;
         match next {
-            Some(next) if next.header().start == end => segment = next,
+            Some(next) if next.header().start == end => {
+                let read = std::mem::replace(&mut segment, next);
+                walk.folder.spare.set(read.bytes);
+            }
             _ => {
                 let later = numbers.partition_point(|&number| number <= segment.header().number);
                 damage = walk.judge_end(&segment, end, &numbers[later..])?;
@@ -144,7 +150,7 @@ pub fn salvage(
 struct Loaded {
     frames: Decoder,
     path: PathBuf,
-    bytes: Bytes,
+    bytes: Vec<u8>,
 }
 
 impl Loaded {
@@ -166,6 +172,8 @@ impl Loaded {
 struct Folder<'a> {
     fs: &'a dyn Fs,
     dir: &'a Path,
+    /// Of a segment that was read, for one that will be.
+    spare: Cell<Vec<u8>>,
 }
 
 impl Folder<'_> {
@@ -174,11 +182,11 @@ impl Folder<'_> {
     }
 
     /// The bytes of a segment's file, when there is one.
-    fn bytes(&self, number: u64) -> Result<Option<Bytes>> {
+    fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
             // Not by a map: a device that fails while a database is opened is an error.
-            Some(_) => Ok(Some(self.fs.read(&path)?.into())),
+            Some(_) => Ok(Some(self.fs.read_into(&path, self.spare.take())?)),
             None => Ok(None),
         }
     }
@@ -252,7 +260,11 @@ impl Ring {
     fn of_chain(fs: &dyn Fs, dir: &Path, names: &[String], first_segment: u64) -> Result<Ring> {
         let rings = names.iter().filter_map(|name| parse_ring(name));
         let mut twice = match rings.filter(|&number| number <= first_segment).max() {
-            Some(number) => fs.read(&dir.join(ring_name(number)))?,
+            Some(number) => {
+                let path = dir.join(ring_name(number));
+                let len = fs.len(&path)?.unwrap_or_default();
+                fs.read_into(&path, Vec::with_capacity(2 * len as usize))?
+            }
             None => vec![],
         };
         let len = twice.len().saturating_sub(SYNCED_NOTE_LEN);
