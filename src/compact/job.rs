@@ -5,6 +5,7 @@
 //! mattering. A table is cut only between keys.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -152,8 +153,21 @@ struct Group {
     key: Vec<u8>,
     headers: Vec<Header>,
     /// Of the dead, empty: they are buried at most.
-    values: Vec<Bytes>,
+    values: Vec<Held>,
+    /// Values that are held as copies.
+    copies: Vec<u8>,
 }
+
+/// A value of the group, while its source has moved on.
+enum Held {
+    /// Where it lies in the copies.
+    Copy(Range<usize>),
+    /// Too long to be copied for nothing.
+    Source(Bytes),
+}
+
+/// Up to this length a value is copied, which costs less than to keep its source alive.
+const COPIED_LEN: usize = 1 << 10;
 
 impl Group {
     fn collect<C: Cursor>(
@@ -164,6 +178,7 @@ impl Group {
     ) -> Result<bool> {
         self.headers.clear();
         self.values.clear();
+        self.copies.clear();
         let Some(head) = sources.head() else {
             return Ok(false);
         };
@@ -188,13 +203,17 @@ impl Group {
                     .is_none_or(|snapshot| *snapshot >= newer.seq)
             });
             if !superseded {
-                let dead = job.judge.dead(&header);
                 let front = sources.front().expect("a head has a cursor");
-                self.values.push(if dead {
-                    Bytes::new()
+                let start = self.copies.len();
+                let held = if job.judge.dead(&header) {
+                    Held::Copy(0..0)
+                } else if head.value_len > COPIED_LEN {
+                    Held::Source(front.value_bytes()?)
                 } else {
-                    front.value_bytes()?
-                });
+                    self.copies.extend_from_slice(front.value()?);
+                    Held::Copy(start..self.copies.len())
+                };
+                self.values.push(held);
                 self.headers.push(header);
             }
             sources.advance(None)?;
@@ -219,7 +238,10 @@ impl Group {
                 Timestamp::MAX => slots.len() - 1,
                 stops => job.cuts.partition_point(|cut| *cut < stops),
             };
-            let value = &self.values[at];
+            let value = match &self.values[at] {
+                Held::Copy(range) => &self.copies[range.clone()],
+                Held::Source(bytes) => bytes,
+            };
             let head = Head {
                 header,
                 key: &self.key,

@@ -399,9 +399,7 @@ impl Window {
             self.next_leaf();
             return false;
         }
-        if let Some(Some(ahead)) = self.entries[..self.len].get(self.at + AHEAD) {
-            ahead.prefetch();
-        }
+        self.fetch(|steps| Some(self.at + steps));
         true
     }
 
@@ -418,13 +416,19 @@ impl Window {
             }
             (at, _) => {
                 self.at = at.wrapping_sub(1);
-                let ahead = at.checked_sub(1 + AHEAD).and_then(|at| self.entries[at]);
-                if let Some(ahead) = ahead {
-                    ahead.prefetch();
-                }
+                self.fetch(|steps| self.at.checked_sub(steps));
                 true
             }
         }
+    }
+
+    /// Brings into the cache the front of a record some steps on, and the value of one half as far: where that ends, its
+    /// front says.
+    #[inline(always)]
+    fn fetch(&self, place: impl Fn(usize) -> Option<usize>) {
+        let stored = |steps| place(steps).and_then(|place| self.stored_at(place));
+        stored(AHEAD).inspect(|stored| stored.prefetch());
+        stored(AHEAD / 2).inspect(|stored| stored.prefetch_value());
     }
 
     fn next_leaf(&mut self) {
