@@ -215,10 +215,6 @@ impl SettledClock {
     /// The time for reads and stamps.
     #[inline]
     pub fn now(&self) -> Timestamp {
-        let wall = self.clock.wall();
-        if wall == self.settled.load(Ordering::Acquire) && !self.unsettled.load(Ordering::Acquire) {
-            return Timestamp(wall);
-        }
         self.read().now
     }
 
@@ -238,9 +234,19 @@ impl SettledClock {
     }
 
     /// Both times at once.
+    #[inline]
     pub fn read(&self) -> Reading {
-        let mut state = self.state.lock();
-        self.read_locked(&mut state)
+        let wall = self.clock.wall();
+        // Mostly it reads what it read before, and nothing moves.
+        if wall == self.settled.load(Ordering::Acquire) && !self.unsettled.load(Ordering::Acquire) {
+            let now = Timestamp(wall);
+            return Reading {
+                now,
+                settled: now,
+                unsettled: false,
+            };
+        }
+        self.read_locked(&mut self.state.lock())
     }
 
     fn read_locked(&self, state: &mut State) -> Reading {
