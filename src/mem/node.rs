@@ -201,11 +201,13 @@ impl Node {
         self.skip.load(Ordering::Relaxed) as usize
     }
 
-    /// Brings all heads into the cache at once: a search asks for its three or four lines one after the other.
+    /// Brings all of it into the cache at once: a search asks for its three or four lines of heads one after the other, and
+    /// an insert moves half of the heads and entries.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&self.version);
         self.heads.iter().step_by(8).for_each(prefetch);
+        self.entries.iter().step_by(8).for_each(prefetch);
     }
 
     fn is_edge(&self) -> bool {

@@ -364,7 +364,13 @@ impl<'a> Block<'a> {
     fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
-            if self.key(index)? == key {
+            let (start, bytes) = self.bytes_of(index)?;
+            // The lines behind its first one too, and not when the value is looked at.
+            [bytes.get(64), bytes.get(128)]
+                .into_iter()
+                .flatten()
+                .for_each(prefetch);
+            if self.key_and_rest(start, bytes)?.0 == key {
                 return Ok(Some(index));
             }
             from = index + 1;
