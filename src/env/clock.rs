@@ -234,7 +234,6 @@ impl SettledClock {
     }
 
     /// Both times at once.
-    #[inline]
     pub fn read(&self) -> Reading {
         let wall = self.clock.wall();
         // Mostly it reads what it read before, and nothing moves.

@@ -169,8 +169,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Stands on entry `at` of the block in hand.
-    #[inline]
+    /// Stands on entry `at` of the block in hand: the step of most walks.
+    #[inline(always)]
     fn stand_on(&mut self, at: usize) -> Result<()> {
         match self.block().entry(at) {
             Ok(entry) => {
