@@ -34,7 +34,7 @@ use std::cmp::Ordering as Order;
 
 use super::arena::{Link, Slot, Stored};
 use crate::env::prefetch;
-use crate::record::key_head;
+use crate::record::{key_head, shared_len};
 use crate::sync::Backoff;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::types::Seq;
@@ -91,12 +91,6 @@ fn tail(key: &[u8], skip: usize) -> &[u8] {
 #[inline]
 fn head_of(key: &[u8], skip: usize) -> u64 {
     key_head(tail(key, skip))
-}
-
-/// How many bytes both keys begin with.
-fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    let differ = a.iter().zip(b).position(|(a, b)| a != b);
-    differ.unwrap_or(a.len().min(b.len()))
 }
 
 /// What was read may be half of a change.
