@@ -300,7 +300,7 @@ impl<'a> Iterator for Ops<'a> {
 /// Marks a range delete among relogged records; no header starts with it.
 const RELOGGED_RANGE: u8 = 0xff;
 
-/// A write that is logged again under the number it has.
+/// A write with its number and time: what an operation of a batch comes to, and what is logged again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relogged<'a> {
     /// A put or a tombstone.

@@ -1,4 +1,7 @@
 //! Bringing into memtables what the log holds and runs do not.
+//!
+//! In which order makes no difference to what is seen: a memtable orders records by key and number, and a range delete
+//! covers by number. So records wait until there are some thousand, and go in by key.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,7 +45,7 @@ pub(super) fn replay_into(
 }
 
 /// So many bytes of keys and values are gathered, about, and then inserted in the order of their keys: each record finds
-/// in the caches what the one before it looked at, and what is neighbours in the tree is neighbours in memory.
+/// in the caches what the one before it looked at, and neighbours in the tree are neighbours in memory.
 const GATHERED_BYTES: usize = 2 << 20;
 /// How many records ahead are fetched into the caches.
 const FETCHED_AHEAD: usize = 8;
