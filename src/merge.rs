@@ -82,11 +82,18 @@ pub trait Cursor {
     fn position(&self) -> Position<'_>;
     /// A record stands here: [`Cursor::position`] without the rest.
     fn is_on_record(&self) -> bool;
-    /// Asks the processor for what [`Cursor::seek`] will look at, if it is in memory: for who seeks in several sources.
-    fn come_near(&self, to: Seek<'_>);
-    /// Goes to the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
-    /// range is.
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
+    /// Sets out for the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
+    /// range is. Until [`Cursor::approach`] says that it is there, the cursor stands nowhere.
+    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
+    /// Makes a step of the way, and says whether the cursor is there. A step ends where memory has to be waited for, and
+    /// has asked for it: so who seeks in several sources waits for all of them at once.
+    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool>;
+    /// Goes to the first position, in the direction of `to`, that `to` admits.
+    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        self.set_out(to, judge)?;
+        while !self.approach(to, judge)? {}
+        Ok(())
+    }
     /// From a record to the next position; from a ghost over it.
     fn advance(&mut self, judge: Option<&Judge>) -> Result<()>;
     /// As [`Cursor::advance`], backwards.
@@ -141,11 +148,16 @@ impl<C: Cursor> Merge<C> {
         to: Seek<'_>,
         judge: Option<&Judge>,
     ) -> Result<Self> {
-        if cursors.len() > 1 {
-            cursors.iter().for_each(|cursor| cursor.come_near(to));
+        // Those in memory come first and arrive at once: meanwhile the others wait.
+        for cursor in cursors.iter_mut().rev() {
+            cursor.set_out(to, judge)?;
         }
-        for cursor in &mut cursors {
-            cursor.seek(to, judge)?;
+        let mut there = false;
+        while !there {
+            there = true;
+            for cursor in &mut cursors {
+                there &= cursor.approach(to, judge)?;
+            }
         }
         let mut merge = Merge {
             cursors,

@@ -107,8 +107,10 @@ pub fn block(data: &[u8]) {
                 assert_eq!((block.key(at), found.header.seq <= max), (Ok(key), true));
             }
         }
-        if let (Ok(below), Ok(up_to)) = (block.below(key), block.up_to(key)) {
-            assert!(below.max(up_to) <= layout.count());
+        for to in [Seek::AtOrAfter(key), Seek::After(key)] {
+            let mut search = block.search(to);
+            while search.found().is_none() && block.narrow(&mut search, to).is_ok() {}
+            assert!(search.found().is_none_or(|found| found <= layout.count()));
         }
     }
 }
@@ -141,6 +143,10 @@ pub fn index(data: &[u8]) {
             assert!(page.find(last).is_some_and(|found| found >= row));
             for to in [Seek::AtOrAfter(first), Seek::AtOrBefore(last)] {
                 assert!(page.row_for(to).is_some());
+            }
+            for to in [Seek::AtOrAfter(first), Seek::After(last)] {
+                let about = page.row_about(to).expect("forwards there is one");
+                assert!(page.row_for(to).is_none_or(|found| found - about <= 1));
             }
             for to in [Seek::After(last), Seek::Before(first)] {
                 assert!(page.row_for(to).is_none_or(|found| found < page.len()));

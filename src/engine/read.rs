@@ -212,12 +212,12 @@ impl Cursor for Source {
         each!(self, cursor => cursor.is_on_record())
     }
 
-    fn come_near(&self, to: Seek<'_>) {
-        each!(self, cursor => cursor.come_near(to))
+    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        each!(self, cursor => cursor.set_out(to, judge))
     }
 
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        each!(self, cursor => cursor.seek(to, judge))
+    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool> {
+        each!(self, cursor => cursor.approach(to, judge))
     }
 
     #[inline]

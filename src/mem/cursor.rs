@@ -221,9 +221,11 @@ impl Cursor for MemCursor {
         self.ghost.is_none() && self.window.place().is_some()
     }
 
-    fn come_near(&self, _: Seek<'_>) {}
+    fn approach(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<bool> {
+        Ok(true)
+    }
 
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         // Of one key, the newest version comes first and the oldest last.
         match to {
             Seek::First => self.window.first(),

@@ -10,19 +10,17 @@
 //! ```
 //!
 //! The hash byte is bits 32 to 39 of the key's hash, which the filter hardly uses. A get compares them, eight at a
-//! time, and looks only at the entries that match: about one, where a binary search would look at six.
+//! time, and looks only at the entries that match (search.rs): about one, where a binary search would look at six.
 
 use std::ops::Range;
 
 use crate::coding::{Malformed, Reader, put_varint};
-use crate::env::prefetch;
 use crate::expiry::Census;
-use crate::hash::hash_key;
-use crate::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN, order};
+use crate::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::codec::{Codec, Packer};
 use crate::table::format::{LARGE_VALUE_LEN, checksum};
 use crate::table::frame::{FRAME_LEN, Frame, Numbers, frame_around};
-use crate::types::{Compression, Seq};
+use crate::types::Compression;
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
@@ -31,8 +29,6 @@ const TAIL_LEN: usize = FRAME_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
-/// Into how many parts a block is cut at a time to find a key that it may not have.
-const PARTS: usize = 8;
 /// More than this, with forty bytes around each record, might not fit a u32.
 const MAX_PENDING_LEN: usize = u32::MAX as usize - (1 << 28);
 
@@ -173,9 +169,9 @@ pub struct Layout {
 /// A body, to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    bytes: &'a [u8],
-    layout: Layout,
-    frame: Frame<'a>,
+    pub(super) bytes: &'a [u8],
+    pub(super) layout: Layout,
+    pub(super) frame: Frame<'a>,
 }
 
 impl Layout {
@@ -223,7 +219,7 @@ impl Layout {
 impl<'a> Block<'a> {
     /// Where entry `index` starts; `count` is where the last one ends.
     #[inline]
-    fn offset(&self, index: usize) -> usize {
+    pub(super) fn offset(&self, index: usize) -> usize {
         let Layout {
             count,
             offsets_at,
@@ -257,7 +253,7 @@ impl<'a> Block<'a> {
 
     /// Where in the body entry `index` starts, and its bytes.
     #[inline(always)]
-    fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
+    pub(super) fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
         let (start, end) = self.span(index);
         match self.bytes.get(start..end) {
             Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
@@ -270,7 +266,7 @@ impl<'a> Block<'a> {
 
     /// The key of the entry that starts at `start`, and what stands behind it.
     #[inline(always)]
-    fn key_and_rest(
+    pub(super) fn key_and_rest(
         &self,
         start: usize,
         bytes: &'a [u8],
@@ -337,106 +333,8 @@ impl<'a> Block<'a> {
     }
 
     /// The bytes of the hash bytes.
-    fn hashes(&self) -> &'a [u8] {
+    pub(super) fn hashes(&self) -> &'a [u8] {
         &self.bytes[self.layout.hashes_at..][..self.layout.count]
-    }
-
-    /// The newest version of `key` at or below `max`, and which entry it is. `hash` is the key's.
-    #[inline]
-    pub fn find(
-        &self,
-        hash: u64,
-        key: &[u8],
-        max: Seq,
-    ) -> Result<Option<(usize, Entry)>, Malformed> {
-        let Some(index) = self.newest(hash, key)? else {
-            return Ok(None);
-        };
-        let entry = self.entry(index)?;
-        match entry.header.seq <= max {
-            true => Ok(Some((index, entry))),
-            false => self.find_older(index + 1, key, max),
-        }
-    }
-
-    /// Which entry is the newest version of `key`. `hash` is the key's.
-    #[inline]
-    fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
-        let mut from = 0;
-        while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
-            let (start, bytes) = self.bytes_of(index)?;
-            // The lines behind its first one too, and not when the value is looked at.
-            [bytes.get(64), bytes.get(128)]
-                .into_iter()
-                .flatten()
-                .for_each(prefetch);
-            if self.key_and_rest(start, bytes)?.0 == key {
-                return Ok(Some(index));
-            }
-            from = index + 1;
-        }
-        Ok(None)
-    }
-
-    #[cold]
-    fn find_older(
-        &self,
-        from: usize,
-        key: &[u8],
-        max: Seq,
-    ) -> Result<Option<(usize, Entry)>, Malformed> {
-        let index = self.partition_point(from, |index| {
-            let seq = self.entry(index)?.header.seq;
-            Ok(order(self.key(index)?, seq, key, max).is_lt())
-        })?;
-        if index == self.layout.count || self.key(index)? != key {
-            return Ok(None);
-        }
-        Ok(Some((index, self.entry(index)?)))
-    }
-
-    /// How many entries have a key below `key`.
-    pub fn below(&self, key: &[u8]) -> Result<usize, Malformed> {
-        // Mostly the key is there, and its hash leads to it past all others.
-        match self.newest(hash_key(key), key)? {
-            Some(index) => Ok(index),
-            None => self.partition_point(0, |index| Ok(self.key(index)? < key)),
-        }
-    }
-
-    /// How many entries have a key at or below `key`.
-    pub fn up_to(&self, key: &[u8]) -> Result<usize, Malformed> {
-        self.partition_point(0, |index| Ok(self.key(index)? <= key))
-    }
-
-    /// The first entry from `low` on for which `before` is false, where it is true up to some entry and false from there.
-    /// Eight parts at a time, so that the caches miss the entries between them all at once, and not one after the other.
-    #[inline]
-    fn partition_point(
-        &self,
-        mut low: usize,
-        before: impl Fn(usize) -> Result<bool, Malformed>,
-    ) -> Result<usize, Malformed> {
-        let mut high = self.layout.count;
-        while low < high {
-            let (from, len) = (low, high - low);
-            let between = |part| from + len * part / PARTS;
-            for part in 1..PARTS {
-                self.bytes
-                    .get(self.offset(between(part)))
-                    .inspect(|byte| prefetch(*byte));
-            }
-            let (mut first, mut last) = (1, PARTS);
-            while first < last && low < high {
-                let part = (first + last) / 2;
-                let middle = between(part);
-                match before(middle)? {
-                    true => (first, low) = (part + 1, middle + 1),
-                    false => (last, high) = (part, middle),
-                }
-            }
-        }
-        Ok(low)
     }
 
     /// The frame, the numbers and the hash bytes are just those of the entries, and the entries fill their room: what
@@ -459,29 +357,8 @@ impl<'a> Block<'a> {
 }
 
 #[inline]
-fn hash_byte(hash: u64) -> u8 {
+pub(super) fn hash_byte(hash: u64) -> u8 {
     (hash >> 32) as u8
-}
-
-/// The first place from `from` on that may hold `byte`: one that holds it is never passed over; one that follows such a
-/// place in its word may be named without holding it.
-#[inline]
-fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 0xff;
-    let matches = |word: [u8; 8]| {
-        let zeros = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
-        zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
-    };
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut wanted = u64::MAX << (from % 8 * 8);
-    for (number, word) in words.iter().enumerate().skip(from / 8) {
-        let found = matches(*word) & wanted;
-        if found != 0 {
-            return Some(number * 8 + found.trailing_zeros() as usize / 8);
-        }
-        wanted = u64::MAX;
-    }
-    (from.max(words.len() * 8)..bytes.len()).find(|&at| rest[at % 8] == byte)
 }
 
 /// The value of a record that is added.
@@ -580,7 +457,8 @@ impl BlockBuilder {
         self.census = Census::default();
     }
 
-    fn write_body(&mut self) {
+    /// Makes the body of what was added.
+    pub(super) fn write_body(&mut self) -> &[u8] {
         let frame_bytes = frame_around(self.pending.iter().map(|pending| pending.numbers));
         let frame = Frame::of(&frame_bytes);
         let body = &mut self.body;
@@ -612,74 +490,6 @@ impl BlockBuilder {
         body.extend_from_slice(&frame_bytes);
         body.extend_from_slice(&(count as u32).to_le_bytes());
         assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::{ItemTtl, Timestamp};
-
-    /// Goal: the search by parts finds where an answer changes, as a plain one does, with few questions. Method: blocks of
-    /// all small sizes, every place where it may change, every place to begin.
-    #[test]
-    fn a_search_by_parts_finds_what_a_plain_one_finds() {
-        for count in 1..=70usize {
-            let mut builder = BlockBuilder::default();
-            for seq in 0..count as u64 {
-                let head = Head {
-                    header: Header {
-                        kind: crate::record::Kind::Put,
-                        seq: Seq(seq),
-                        written_at: Timestamp(seq),
-                        ttl: ItemTtl::Absent,
-                    },
-                    key: &seq.to_be_bytes(),
-                    value_len: 0,
-                };
-                builder.push(&head, hash_key(head.key), &Addition::Inline(&[]));
-            }
-            builder.write_body();
-            let layout = Layout::of(&builder.body).unwrap();
-            let block = layout.block(&builder.body);
-            for (from, change) in
-                (0..=count).flat_map(|from| (from..=count).map(move |to| (from, to)))
-            {
-                let questions = std::cell::Cell::new(0);
-                let found = block.partition_point(from, |index| {
-                    assert!((from..count).contains(&index));
-                    questions.set(questions.get() + 1);
-                    Ok(index < change)
-                });
-                assert_eq!(found, Ok(change), "from {from} of {count}");
-                assert!(questions.get() <= 9, "{} of {count}", questions.get());
-            }
-            for seq in 0..=count as u64 {
-                assert_eq!(block.below(&seq.to_be_bytes()), Ok(seq as usize));
-                assert_eq!(
-                    block.up_to(&seq.to_be_bytes()),
-                    Ok(count.min(seq as usize + 1))
-                );
-                let between = [&seq.to_be_bytes()[..], b"+"].concat();
-                assert_eq!(block.below(&between), Ok(count.min(seq as usize + 1)));
-            }
-        }
-    }
-
-    #[test]
-    fn matches_are_those_of_a_plain_search() {
-        let bytes: Vec<u8> = (0..200u32).map(|i| (i * i / 7 % 5) as u8).collect();
-        for len in 0..bytes.len() {
-            for byte in 0..6 {
-                let (mut from, mut found) = (0, vec![]);
-                while let Some(at) = next_match(&bytes[..len], byte, from) {
-                    found.push(at);
-                    from = at + 1;
-                }
-                found.retain(|&at| bytes[at] == byte);
-                let plain = (0..len).filter(|&at| bytes[at] == byte);
-                assert!(plain.eq(found), "byte {byte} in {len}");
-            }
-        }
+        body
     }
 }

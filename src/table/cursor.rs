@@ -1,9 +1,12 @@
-//! Walking a table, or the tables of a run.
+//! Walking a table.
 //!
-//! A cursor holds the block it stands in; a step inside it decodes one entry and touches nothing else. With a judge, a
-//! cursor stops before what is dead as a whole, by its census or because range deletes cover it: a run's before a table,
-//! a table's before the blocks of a page of the index, what is left of them, or one block. A block that was read to be
-//! stood in is walked through record by record, whatever its census says.
+//! A cursor holds the block it stands in; a step inside it decodes one entry, asks for the one after the next, and touches
+//! nothing else. With a judge, a cursor stops before what is dead as a whole, by its census or because range deletes cover
+//! it: before the blocks of a page of the index, what is left of them, or one block. A block that was read to be stood in
+//! is walked through record by record, whatever its census says.
+//!
+//! The way to a place goes over the row of its block in the index, the block's end, and some of its keys, each of which is
+//! asked for before it is looked at: so who is on its way in several tables waits for memory in all of them at once.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
@@ -21,6 +24,7 @@ use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
+use crate::table::search::Search;
 use crate::types::Seq;
 
 impl Table {
@@ -54,8 +58,21 @@ enum State {
         to: usize,
         seq_max: Seq,
     },
+    /// On the way to a place in block `number`.
+    Bound(Way),
     /// On entry `at` of block `number`, which is in hand.
     Record(Entry),
+}
+
+/// What is looked at next on the way to a place in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its row in page `page` of the index.
+    Row,
+    /// Its end.
+    End { from: u64, end: u64 },
+    /// Some of its keys.
+    Keys(Search),
 }
 
 /// The block that a cursor holds.
@@ -71,7 +88,7 @@ pub struct TableCursor {
     /// What range deletes cover, for the one who walks with a judge.
     cover: Arc<Cover>,
     state: State,
-    /// Of the index; told by ghosts alone.
+    /// Of the index; told by ghosts, and on the way to a place.
     page: usize,
     /// A page in which nothing was dead when it was asked: none of its blocks is a ghost.
     lively: Option<usize>,
@@ -84,9 +101,28 @@ pub struct TableCursor {
     large: OnceLock<Bytes>,
 }
 
+/// How many entries ahead a walk asks for what it comes to.
+const FETCHED_AHEAD: usize = 2;
+
 const GHOSTS_ARE_KNOWN: &str = "the index was read to find the ghost";
 
 impl TableCursor {
+    /// The same; with a judge, records are dead too that `cover` says are gone.
+    pub(super) fn under(self, cover: Arc<Cover>) -> TableCursor {
+        TableCursor { cover, ..self }
+    }
+
+    /// Whether it is a cursor of this table.
+    pub(super) fn is_in(&self, table: &Arc<Table>) -> bool {
+        Arc::ptr_eq(&self.table, table)
+    }
+
+    /// Whether it is past the end, and not on its way.
+    #[inline]
+    pub(super) fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
     fn loaded(&self) -> &Loaded {
         self.loaded
             .as_ref()
@@ -149,17 +185,15 @@ impl TableCursor {
         self.table.block_fault(self.number, bad)
     }
 
-    /// Takes block `number` in hand.
-    fn load(&mut self, number: usize, keep: Keep) -> Result<()> {
+    /// Takes block `number` in hand, which lies at `place`.
+    fn load(&mut self, number: usize, place: &Range<u64>, keep: Keep) -> Result<()> {
         self.number = number;
-        if self
-            .loaded
-            .as_ref()
-            .is_some_and(|loaded| loaded.number == number)
-        {
+        let held = self.loaded.as_ref().map(|loaded| loaded.number);
+        if held == Some(number) {
             return Ok(());
         }
-        let body = self.table.body(number, keep, self.read_ahead.access())?;
+        let access = self.read_ahead.access();
+        let body = self.table.body(number, place, keep, access)?;
         let layout = Layout::of(&body).map_err(|bad| self.fault(bad))?;
         self.loaded = Some(Loaded {
             number,
@@ -169,10 +203,13 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Stands on entry `at` of the block in hand: the step of most walks.
+    /// Stands on entry `at` of the block in hand, having asked for the one to which the walk comes some steps later: the
+    /// step of most walks.
     #[inline(always)]
-    fn stand_on(&mut self, at: usize) -> Result<()> {
-        match self.block().entry(at) {
+    fn stand_on(&mut self, at: usize, side: Side) -> Result<()> {
+        let block = self.block();
+        block.fetch(side.ahead(at, FETCHED_AHEAD));
+        match block.entry(at) {
             Ok(entry) => {
                 self.state = State::Record(entry);
                 self.at = at;
@@ -184,6 +221,13 @@ impl TableCursor {
                 Err(self.fault(bad))
             }
         }
+    }
+
+    /// The same, where those between were not asked for yet.
+    fn arrive_at(&mut self, at: usize, side: Side) -> Result<()> {
+        let between = (1..FETCHED_AHEAD).map(|steps| side.ahead(at, steps));
+        between.for_each(|at| self.block().fetch(at));
+        self.stand_on(at, side)
     }
 
     /// Stands on block `number`, coming from its `side`: before it, or before all of its page, when that is a ghost; else
@@ -215,7 +259,7 @@ impl TableCursor {
                 return Ok(());
             }
         }
-        self.load(number, Keep::Passing)?;
+        self.load(number, &table.place(number)?, Keep::Passing)?;
         let (at, next) = match side {
             Side::Front => (0, Some(number + 1)),
             Side::Back => (self.loaded().layout.count() - 1, number.checked_sub(1)),
@@ -223,7 +267,7 @@ impl TableCursor {
         if let Some(next) = next.filter(|&next| next < table.statistics.blocks as usize) {
             table.come_near(next, side == Side::Front, &mut self.read_ahead);
         }
-        self.stand_on(at)
+        self.arrive_at(at, side)
     }
 
     /// What is said of the whole table leaves room for ghosts. Where nothing is dead no block is asked: each would be a miss
@@ -307,7 +351,8 @@ impl TableCursor {
         let table = self.table.clone();
         let start = self.blocks().start;
         if first == last {
-            return self.descend(start + first, to, judge);
+            self.set_out_for(self.page, start + first);
+            return Ok(());
         }
         let found = table.page(table.index()?, self.page)?.row_for(to);
         let row = if to.is_forward() {
@@ -326,13 +371,18 @@ impl TableCursor {
         }
     }
 
-    /// Stands on what `to` admits first among the blocks of a page, or beyond them.
+    /// Sets out for what `to` admits first among the blocks of a page, or beyond them.
     fn descend_page(&mut self, page: usize, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
         let index = table.index()?;
         let blocks = index.blocks_of(page);
-        let Some(row) = table.page(index, page)?.row_for(to) else {
+        let rows = table.page(index, page)?;
+        let row = match judge {
+            Some(_) => rows.row_for(to),
+            None => rows.row_about(to),
+        };
+        let Some(row) = row else {
             return if to.is_forward() {
                 self.step_to(Some(blocks.end), Side::Front, judge)
             } else {
@@ -344,29 +394,55 @@ impl TableCursor {
         {
             return Ok(());
         }
-        self.descend(blocks.start + row, to, judge)
+        rows.fetch(row);
+        self.set_out_for(page, blocks.start + row);
+        Ok(())
     }
 
-    /// Stands on the first record in block `number` that `to` admits, or beyond the block.
-    fn descend(&mut self, number: usize, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    /// Sets out for a place in block `number`, of page `page` of the index.
+    fn set_out_for(&mut self, page: usize, number: usize) {
+        (self.page, self.number) = (page, number);
+        self.state = State::Bound(Way::Row);
+    }
+
+    /// Makes a step of the way to the first record in block `self.number` that `to` admits, or beyond the block.
+    fn near(&mut self, way: Way, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
-        self.load(number, Keep::Cached)?;
-        let (block, count) = (self.block(), self.loaded().layout.count());
-        let found = match to {
-            Seek::First => Ok(Some(0)),
-            Seek::AtOrAfter(key) => block.below(key).map(Some),
-            Seek::After(key) => block.up_to(key).map(Some),
-            Seek::Last => Ok(Some(count - 1)),
-            Seek::AtOrBefore(key) => block.up_to(key).map(|after| after.checked_sub(1)),
-            Seek::Before(key) => block.below(key).map(|after| after.checked_sub(1)),
+        let number = self.number;
+        let search = match way {
+            Way::Row => {
+                let index = self.table.index()?;
+                let row = number - index.blocks_of(self.page).start;
+                let place = self.table.page(index, self.page)?.place(row);
+                self.table.fetch_end(&place);
+                let Range { start: from, end } = place;
+                self.state = State::Bound(Way::End { from, end });
+                return Ok(());
+            }
+            Way::End { from, end } => {
+                self.load(number, &(from..end), Keep::Cached)?;
+                self.block().search(to)
+            }
+            Way::Keys(mut search) => {
+                let narrowed = self.block().narrow(&mut search, to);
+                narrowed.map_err(|bad| self.fault(bad))?;
+                search
+            }
         };
-        match found
-            .map_err(|bad| self.fault(bad))?
-            .filter(|&at| at < count)
-        {
-            Some(at) => self.stand_on(at),
-            None if to.is_forward() => self.step_to(Some(number + 1), Side::Front, judge),
-            None => self.step_to(number.checked_sub(1), Side::Back, judge),
+        let Some(before) = search.found() else {
+            self.state = State::Bound(Way::Keys(search));
+            return Ok(());
+        };
+        if to.is_forward() {
+            match before < self.loaded().layout.count() {
+                true => self.arrive_at(before, Side::Front),
+                false => self.step_to(Some(number + 1), Side::Front, judge),
+            }
+        } else {
+            match before.checked_sub(1) {
+                Some(last) => self.arrive_at(last, Side::Back),
+                None => self.step_to(number.checked_sub(1), Side::Back, judge),
+            }
         }
     }
 }
@@ -378,6 +454,17 @@ enum Side {
     Back,
 }
 
+impl Side {
+    /// The entry so many steps behind entry `at`; a number that no entry has where there is none.
+    #[inline(always)]
+    fn ahead(self, at: usize, steps: usize) -> usize {
+        match self {
+            Side::Front => at + steps,
+            Side::Back => at.wrapping_sub(steps),
+        }
+    }
+}
+
 /// The highest number of what a row tells of, when that is dead as a whole.
 fn dead_row(page: &Page, row: usize, cover: &Cover, judge: &Judge) -> Option<Seq> {
     let census = page.census(row);
@@ -386,7 +473,7 @@ fn dead_row(page: &Page, row: usize, cover: &Cover, judge: &Judge) -> Option<Seq
 }
 
 /// All these records are dead, or range deletes cover all of their keys.
-fn is_dead<'a>(
+pub(super) fn is_dead<'a>(
     census: &Census,
     keys: impl FnOnce() -> (&'a [u8], &'a [u8]),
     cover: &Cover,
@@ -403,7 +490,7 @@ impl Cursor for TableCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
         match &self.state {
-            State::End => Position::End,
+            State::End | State::Bound(_) => Position::End,
             State::Record(entry) => Position::Record(Head {
                 header: entry.header,
                 key: &self.body()[entry.key()],
@@ -423,18 +510,25 @@ impl Cursor for TableCursor {
         matches!(self.state, State::Record(_))
     }
 
-    fn come_near(&self, to: Seek<'_>) {
-        self.table.come_near_to(to);
+    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool> {
+        if let State::Bound(way) = self.state {
+            self.near(way, to, judge)?;
+        }
+        Ok(!matches!(self.state, State::Bound(_)))
     }
 
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         self.state = State::End;
         self.read_ahead = ReadAhead::default();
         self.lively = None;
         let judge = judge.filter(|judge| self.may_have_ghosts(judge));
         let table = self.table.clone();
         let index = table.index()?;
-        let Some(page) = index.top().row_for(to) else {
+        let page = match judge {
+            Some(_) => index.top().row_for(to),
+            None => index.top().row_about(to),
+        };
+        let Some(page) = page else {
             return Ok(());
         };
         if judge.is_some_and(|judge| self.is_dead_page(index, page, judge)) {
@@ -446,9 +540,9 @@ impl Cursor for TableCursor {
     #[inline]
     fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
         match self.state {
-            State::End => Ok(()),
+            State::End | State::Bound(_) => Ok(()),
             State::Record(_) if self.at + 1 < self.loaded().layout.count() => {
-                self.stand_on(self.at + 1)
+                self.stand_on(self.at + 1, Side::Front)
             }
             State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, judge),
             State::Rows { to, .. } => {
@@ -461,8 +555,8 @@ impl Cursor for TableCursor {
     #[inline]
     fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
         match self.state {
-            State::End => Ok(()),
-            State::Record(_) if self.at > 0 => self.stand_on(self.at - 1),
+            State::End | State::Bound(_) => Ok(()),
+            State::Record(_) if self.at > 0 => self.stand_on(self.at - 1, Side::Back),
             State::Page { .. } => {
                 self.step_to(self.blocks().start.checked_sub(1), Side::Back, judge)
             }
@@ -477,14 +571,16 @@ impl Cursor for TableCursor {
 
     fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
         match self.state {
-            State::Page { .. } => self.descend_page(self.page, to, judge),
+            State::Page { .. } => self.descend_page(self.page, to, judge)?,
             State::Rows {
                 from,
                 to: last,
                 seq_max,
-            } => self.enter_rows((from, last, seq_max), to, judge),
-            State::End | State::Record(_) => panic!("only a ghost is entered"),
+            } => self.enter_rows((from, last, seq_max), to, judge)?,
+            State::End | State::Bound(_) | State::Record(_) => panic!("only a ghost is entered"),
         }
+        while !self.approach(to, judge)? {}
+        Ok(())
     }
 
     #[inline(always)]
@@ -515,205 +611,5 @@ impl Cursor for TableCursor {
             Some(range) => Ok(&self.body()[range]),
             None => self.large_value(),
         }
-    }
-}
-
-/// A place in a run: in tables that follow each other in key order without overlap.
-pub struct RunCursor {
-    tables: Arc<[Arc<Table>]>,
-    cover: Arc<Cover>,
-    state: RunState,
-    /// The table of the ghost, or the one that `inner` is in.
-    number: usize,
-    inner: Option<TableCursor>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RunState {
-    End,
-    /// Before a table.
-    Ghost,
-    /// Where the inner cursor stands, which is not past the end.
-    Inside,
-}
-
-impl RunCursor {
-    /// A place in the run, at first past its end.
-    pub fn new(tables: Arc<[Arc<Table>]>) -> RunCursor {
-        debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
-        RunCursor {
-            tables,
-            cover: Arc::default(),
-            state: RunState::End,
-            number: 0,
-            inner: None,
-        }
-    }
-
-    /// The same; with a judge, records are dead too that `cover` says are gone.
-    pub fn under(self, cover: Arc<Cover>) -> RunCursor {
-        RunCursor { cover, ..self }
-    }
-
-    fn inner(&self) -> &TableCursor {
-        self.inner.as_ref().expect("a cursor inside a table")
-    }
-
-    /// The first table, in the direction of `to`, part of whose range `to` admits.
-    fn table_for(&self, to: Seek<'_>) -> Option<usize> {
-        let (tables, before) = (&self.tables, |count: usize| count.checked_sub(1));
-        match to {
-            Seek::First => Some(0),
-            Seek::AtOrAfter(key) => Some(tables.partition_point(|table| table.last_key() < key)),
-            Seek::After(key) => Some(tables.partition_point(|table| table.last_key() <= key)),
-            Seek::Last => before(tables.len()),
-            Seek::AtOrBefore(key) => {
-                before(tables.partition_point(|table| table.first_key() <= key))
-            }
-            Seek::Before(key) => before(tables.partition_point(|table| table.first_key() < key)),
-        }
-    }
-
-    /// Stands on what `to` admits first in table `number`, before it when it is a ghost, or beyond it.
-    fn step_to(
-        &mut self,
-        number: Option<usize>,
-        to: Seek<'_>,
-        judge: Option<&Judge>,
-    ) -> Result<()> {
-        self.state = RunState::End;
-        let Some((number, table)) = number.and_then(|at| Some((at, self.tables.get(at)?))) else {
-            return Ok(());
-        };
-        self.number = number;
-        let keys = || (table.first_key(), table.last_key());
-        if judge.is_some_and(|judge| is_dead(table.census(), keys, &self.cover, judge)) {
-            self.state = RunState::Ghost;
-            return Ok(());
-        }
-        self.descend(to, judge)
-    }
-
-    /// Stands on what `to` admits first in table `self.number`, or beyond it.
-    fn descend(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        self.state = RunState::End;
-        let table = &self.tables[self.number];
-        let inner = match &mut self.inner {
-            Some(inner) if Arc::ptr_eq(&inner.table, table) => inner,
-            inner => inner.insert(TableCursor {
-                cover: self.cover.clone(),
-                ..table.cursor()
-            }),
-        };
-        inner.seek(to, judge)?;
-        self.settle(to.is_forward(), judge)
-    }
-
-    /// Stays with the inner cursor, or goes to the next table when that one has passed its end.
-    #[inline]
-    fn settle(&mut self, forward: bool, judge: Option<&Judge>) -> Result<()> {
-        if self.inner().state != State::End {
-            self.state = RunState::Inside;
-            return Ok(());
-        }
-        self.leave(forward, judge)
-    }
-
-    fn leave(&mut self, forward: bool, judge: Option<&Judge>) -> Result<()> {
-        if forward {
-            self.step_to(Some(self.number + 1), Seek::First, judge)
-        } else {
-            self.step_to(self.number.checked_sub(1), Seek::Last, judge)
-        }
-    }
-
-    /// Lets the inner cursor make a step, and follows it.
-    #[inline]
-    fn follow(
-        &mut self,
-        forward: bool,
-        judge: Option<&Judge>,
-        step: impl FnOnce(&mut TableCursor) -> Result<()>,
-    ) -> Result<()> {
-        let inner = self.inner.as_mut().expect("a cursor inside a table");
-        if let Err(error) = step(inner) {
-            self.state = RunState::End;
-            return Err(error);
-        }
-        self.settle(forward, judge)
-    }
-}
-
-impl Cursor for RunCursor {
-    #[inline(always)]
-    fn position(&self) -> Position<'_> {
-        match self.state {
-            RunState::End => Position::End,
-            RunState::Inside => self.inner().position(),
-            RunState::Ghost => {
-                let table = &self.tables[self.number];
-                Position::Ghost(Ghost {
-                    first: table.first_key(),
-                    last: table.last_key(),
-                    seq_max: table.census().seq_max,
-                })
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn is_on_record(&self) -> bool {
-        self.state == RunState::Inside && self.inner().is_on_record()
-    }
-
-    fn come_near(&self, to: Seek<'_>) {
-        let table = self.table_for(to).and_then(|at| self.tables.get(at));
-        table.inspect(|table| table.come_near_to(to));
-    }
-
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        self.step_to(self.table_for(to), to, judge)
-    }
-
-    #[inline]
-    fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
-        match self.state {
-            RunState::End => Ok(()),
-            RunState::Ghost => self.leave(true, judge),
-            RunState::Inside => self.follow(true, judge, |inner| inner.advance(judge)),
-        }
-    }
-
-    #[inline]
-    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
-        match self.state {
-            RunState::End => Ok(()),
-            RunState::Ghost => self.leave(false, judge),
-            RunState::Inside => self.follow(false, judge, |inner| inner.retreat(judge)),
-        }
-    }
-
-    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        match self.state {
-            RunState::End => panic!("only a ghost is entered"),
-            RunState::Ghost => self.descend(to, judge),
-            RunState::Inside => self.follow(to.is_forward(), judge, |inner| inner.enter(to, judge)),
-        }
-    }
-
-    #[inline(always)]
-    fn pair(&self) -> Result<Pair> {
-        assert_eq!(self.state, RunState::Inside, "a record has key and value");
-        self.inner().pair()
-    }
-
-    fn value_bytes(&self) -> Result<Bytes> {
-        assert_eq!(self.state, RunState::Inside, "a record has a value");
-        self.inner().value_bytes()
-    }
-
-    fn value(&self) -> Result<&[u8]> {
-        assert_eq!(self.state, RunState::Inside, "a record has a value");
-        self.inner().value()
     }
 }

@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 
 use crate::coding::{Malformed, Reader};
+use crate::env::prefetch;
 use crate::expiry::Census;
 use crate::merge::Seek;
 use crate::record::{key_head, shared_len};
@@ -464,6 +465,12 @@ impl Page {
         row.offset..row.offset + u64::from(row.len)
     }
 
+    /// Asks the processor for row `number`.
+    #[inline]
+    pub fn fetch(&self, number: usize) {
+        prefetch(&self.rows[number * ROW_LEN]);
+    }
+
     /// The first key of row `number`.
     pub fn first_key(&self, number: usize) -> &[u8] {
         let row = self.row(number);
@@ -560,6 +567,15 @@ impl Page {
             Seek::Before(key) => self.find_below(key),
         };
         found.filter(|&number| number < self.len())
+    }
+
+    /// That row, or forwards the one before it: without a look at last keys, which lie elsewhere.
+    #[inline]
+    pub fn row_about(&self, to: Seek<'_>) -> Option<usize> {
+        match to {
+            Seek::AtOrAfter(key) | Seek::After(key) => Some(self.find(key).unwrap_or(0)),
+            _ => self.row_for(to),
+        }
     }
 }
 

@@ -35,6 +35,7 @@ mod statistics;
 // records, and which block has them
 mod frame;
 mod block;
+mod search;
 mod index;
 // writing
 mod builder;
@@ -43,16 +44,17 @@ mod read_ahead;
 mod reader;
 // all of a table
 mod cursor;
+mod run;
 mod verify;
 
 pub use block::{Layout, Trailer};
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
 pub use cache::BlockCache;
-pub use cursor::RunCursor;
 pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
 pub use reader::{Expected, Found, Table, table_of};
+pub use run::RunCursor;
 pub use statistics::{Collector, Sampled, Statistics};
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use crate::coding::{Malformed, Reader};
 use crate::env::{memory_is_short, prefetch, will_need};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
-use crate::merge::Seek;
 use crate::record::Header;
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
@@ -336,11 +335,16 @@ impl Table {
     }
 
     /// The body of block `number`, checked.
-    pub(super) fn body(&self, number: usize, keep: Keep, access: Access) -> Result<Bytes> {
-        let place = self.place(number)?;
-        match self.raw_body(number, &place, access)? {
+    pub(super) fn body(
+        &self,
+        number: usize,
+        place: &Range<u64>,
+        keep: Keep,
+        access: Access,
+    ) -> Result<Bytes> {
+        match self.raw_body(number, place, access)? {
             Some((map, range)) => Ok(map.slice(range)),
-            None => self.own_body(number, &place, keep, access),
+            None => self.own_body(number, place, keep, access),
         }
     }
 
@@ -359,17 +363,14 @@ impl Table {
         }
     }
 
-    /// Somebody goes to `to` soon: if the block there is mapped, and known without reading, brings its end into the cache.
-    pub(super) fn come_near_to(&self, to: Seek<'_>) {
-        let Some(map) = self.stored.map(Access::Random) else {
-            return;
-        };
-        let place = self.index.get().and_then(|index| {
-            let page = index.page(index.top().row_for(to)?)?;
-            Some(page.place(page.row_for(to)?))
-        });
-        let block = place.and_then(|place| map.get(place.start as usize..place.end as usize));
-        block.inspect(|block| block.iter().rev().take(256).step_by(64).for_each(prefetch));
+    /// If the block at `place` is mapped, asks the processor for its end, where reading it begins.
+    #[inline]
+    pub(super) fn fetch_end(&self, place: &Range<u64>) {
+        if let Some(map) = self.stored.map(Access::Random)
+            && let Some(block) = map.get(place.start as usize..place.end as usize)
+        {
+            block.iter().rev().take(256).step_by(64).for_each(prefetch);
+        }
     }
 
     /// The map, and where in it the body of block `number` lies, checked; `None` when it is packed, or nothing is mapped.

@@ -1,0 +1,320 @@
+//! Finding entries in a block.
+//!
+//! A get looks for a key by its hash byte. A walk does so too, for mostly the key from which it goes is there; where it is
+//! not, the place is found by halving: eight parts at a time, so that what lies between them is fetched at once. Where a
+//! walk begins in several blocks, of several runs, it waits for memory in all of them at once: so that search is cut into
+//! steps, each of which ends by asking for what the next one looks at.
+
+use crate::coding::Malformed;
+use crate::env::prefetch;
+use crate::hash::hash_key;
+use crate::merge::Seek;
+use crate::record::order;
+use crate::table::block::{Block, Entry, hash_byte};
+use crate::types::Seq;
+
+/// Into how many parts a block is cut at a time to find a key that it may not have.
+const PARTS: usize = 8;
+
+/// A search for a place in a block, in steps that each end where memory has to be waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// The entries before this one are before the place ...
+    low: usize,
+    /// ... and this one and all behind it are not.
+    high: usize,
+    hash_byte: u8,
+    /// An entry with that hash byte, not looked at yet: mostly the key is there, and its hash leads to it past all others.
+    guess: Option<usize>,
+}
+
+impl Search {
+    /// How many entries are before the place, once that is known.
+    pub fn found(&self) -> Option<usize> {
+        (self.low == self.high).then_some(self.low)
+    }
+
+    /// Where a part of what is left ends.
+    fn between(&self, part: usize) -> usize {
+        self.low + (self.high - self.low) * part / PARTS
+    }
+}
+
+impl<'a> Block<'a> {
+    /// The newest version of `key` at or below `max`, and which entry it is. `hash` is the key's.
+    #[inline]
+    pub fn find(
+        &self,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
+        let Some(index) = self.newest(hash, key)? else {
+            return Ok(None);
+        };
+        let entry = self.entry(index)?;
+        match entry.header.seq <= max {
+            true => Ok(Some((index, entry))),
+            false => self.find_older(index + 1, key, max),
+        }
+    }
+
+    /// Which entry is the newest version of `key`. `hash` is the key's.
+    #[inline]
+    fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
+        let mut from = 0;
+        while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
+            let (start, bytes) = self.bytes_of(index)?;
+            // The lines behind its first one too, and not when the value is looked at.
+            [bytes.get(64), bytes.get(128)]
+                .into_iter()
+                .flatten()
+                .for_each(prefetch);
+            if self.key_and_rest(start, bytes)?.0 == key {
+                return Ok(Some(index));
+            }
+            from = index + 1;
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn find_older(
+        &self,
+        from: usize,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<(usize, Entry)>, Malformed> {
+        let before = |index| {
+            let seq = self.entry(index)?.header.seq;
+            Ok(order(self.key(index)?, seq, key, max).is_lt())
+        };
+        let index = self.partition_point(from, before)?;
+        if index == self.layout.count() || self.key(index)? != key {
+            return Ok(None);
+        }
+        Ok(Some((index, self.entry(index)?)))
+    }
+
+    /// The first entry from `from` on for which `before` is false, where it is true up to some entry and false from there.
+    fn partition_point(
+        &self,
+        from: usize,
+        before: impl Fn(usize) -> Result<bool, Malformed>,
+    ) -> Result<usize, Malformed> {
+        let mut search = Search {
+            low: from,
+            high: self.layout.count(),
+            ..Search::default()
+        };
+        loop {
+            if let Some(found) = search.found() {
+                return Ok(found);
+            }
+            self.fetch_for(&search);
+            self.narrow_by(&mut search, &before)?;
+        }
+    }
+
+    /// Begins to look for the first entry that a seek admits.
+    pub fn search(&self, to: Seek<'_>) -> Search {
+        let count = self.layout.count();
+        let (low, high) = match to {
+            Seek::First => (0, 0),
+            Seek::Last => (count, count),
+            _ => (0, count),
+        };
+        let mut search = Search {
+            low,
+            high,
+            hash_byte: 0,
+            guess: None,
+        };
+        if let Seek::AtOrAfter(key) | Seek::Before(key) = to {
+            search.hash_byte = hash_byte(hash_key(key));
+            search.guess = next_match(self.hashes(), search.hash_byte, 0);
+        }
+        self.fetch_for(&search);
+        search
+    }
+
+    /// Makes a step of a search.
+    pub fn narrow(&self, search: &mut Search, to: Seek<'_>) -> Result<(), Malformed> {
+        match to {
+            Seek::First | Seek::Last => (),
+            Seek::AtOrAfter(key) | Seek::Before(key) => {
+                if let Some(at) = search.guess {
+                    if self.key(at)? == key {
+                        (search.low, search.high) = (at, at);
+                        return Ok(());
+                    }
+                    search.guess = next_match(self.hashes(), search.hash_byte, at + 1);
+                } else {
+                    self.narrow_by(search, |at| Ok(self.key(at)? < key))?;
+                }
+            }
+            Seek::After(key) | Seek::AtOrBefore(key) => {
+                self.narrow_by(search, |at| Ok(self.key(at)? <= key))?;
+            }
+        }
+        self.fetch_for(search);
+        Ok(())
+    }
+
+    /// Asks for the entries that the next step looks at: all at once, so that one is not waited for after the other.
+    fn fetch_for(&self, search: &Search) {
+        match search.guess {
+            Some(at) => self.fetch(at),
+            None if search.low < search.high => {
+                (1..PARTS).for_each(|part| self.fetch_key(search.between(part)))
+            }
+            None => (),
+        }
+    }
+
+    /// Asks for the beginning of a key.
+    #[inline]
+    fn fetch_key(&self, index: usize) {
+        let start = self.offset(index);
+        let places = [start, start + self.frame.len() + 4];
+        let bytes = places.into_iter().filter_map(|at| self.bytes.get(at));
+        bytes.for_each(prefetch);
+    }
+
+    /// Asks for the first two lines of entry `index`, if there is such an entry.
+    #[inline(always)]
+    pub fn fetch(&self, index: usize) {
+        if index < self.layout.count() {
+            let start = self.offset(index);
+            let bytes = [start, start + 64]
+                .into_iter()
+                .filter_map(|at| self.bytes.get(at));
+            bytes.for_each(prefetch);
+        }
+    }
+
+    /// Of eight parts leaves that one in which entries cease to be `before` what is looked for.
+    fn narrow_by(
+        &self,
+        search: &mut Search,
+        before: impl Fn(usize) -> Result<bool, Malformed>,
+    ) -> Result<(), Malformed> {
+        let whole = *search;
+        let (mut first, mut last) = (1, PARTS);
+        while first < last && search.low < search.high {
+            let part = (first + last) / 2;
+            let middle = whole.between(part);
+            match before(middle)? {
+                true => (first, search.low) = (part + 1, middle + 1),
+                false => (last, search.high) = (part, middle),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first place from `from` on that may hold `byte`: one that holds it is never passed over; one that follows such a
+/// place in its word may be named without holding it.
+#[inline]
+fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xff;
+    let matches = |word: [u8; 8]| {
+        let zeros = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
+        zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut wanted = u64::MAX << (from % 8 * 8);
+    for (number, word) in words.iter().enumerate().skip(from / 8) {
+        let found = matches(*word) & wanted;
+        if found != 0 {
+            return Some(number * 8 + found.trailing_zeros() as usize / 8);
+        }
+        wanted = u64::MAX;
+    }
+    (from.max(words.len() * 8)..bytes.len()).find(|&at| rest[at % 8] == byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Head, Header, Kind};
+    use crate::table::block::{Addition, BlockBuilder, Layout};
+    use crate::types::{ItemTtl, Timestamp};
+
+    /// How many entries are before where a search leads.
+    fn place(block: &Block<'_>, to: Seek<'_>) -> usize {
+        let mut search = block.search(to);
+        loop {
+            if let Some(found) = search.found() {
+                return found;
+            }
+            block.narrow(&mut search, to).unwrap();
+        }
+    }
+
+    /// Goal: the search by parts finds where an answer changes, as a plain one does, with few questions. Method: blocks of
+    /// all small sizes, every place where it may change, every place to begin.
+    #[test]
+    fn a_search_by_parts_finds_what_a_plain_one_finds() {
+        for count in 1..=70usize {
+            let mut builder = BlockBuilder::default();
+            for seq in 0..count as u64 {
+                let head = Head {
+                    header: Header {
+                        kind: Kind::Put,
+                        seq: Seq(seq),
+                        written_at: Timestamp(seq),
+                        ttl: ItemTtl::Absent,
+                    },
+                    key: &seq.to_be_bytes(),
+                    value_len: 0,
+                };
+                builder.push(&head, hash_key(head.key), &Addition::Inline(&[]));
+            }
+            let body = builder.write_body();
+            let layout = Layout::of(body).unwrap();
+            let block = layout.block(body);
+            for (from, change) in
+                (0..=count).flat_map(|from| (from..=count).map(move |to| (from, to)))
+            {
+                let questions = std::cell::Cell::new(0);
+                let found = block.partition_point(from, |index| {
+                    assert!((from..count).contains(&index));
+                    questions.set(questions.get() + 1);
+                    Ok(index < change)
+                });
+                assert_eq!(found, Ok(change), "from {from} of {count}");
+                assert!(questions.get() <= 9, "{} of {count}", questions.get());
+            }
+            for seq in 0..=count as u64 {
+                let (at, behind) = (seq as usize, count.min(seq as usize + 1));
+                let key = &seq.to_be_bytes()[..];
+                assert_eq!(place(&block, Seek::AtOrAfter(key)), at);
+                assert_eq!(place(&block, Seek::Before(key)), at);
+                assert_eq!(place(&block, Seek::After(key)), behind);
+                assert_eq!(place(&block, Seek::AtOrBefore(key)), behind);
+                let between = [key, b"+"].concat();
+                for to in [Seek::AtOrAfter, Seek::After, Seek::AtOrBefore, Seek::Before] {
+                    assert_eq!(place(&block, to(&between)), behind);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn matches_are_those_of_a_plain_search() {
+        let bytes: Vec<u8> = (0..200u32).map(|i| (i * i / 7 % 5) as u8).collect();
+        for len in 0..bytes.len() {
+            for byte in 0..6 {
+                let (mut from, mut found) = (0, vec![]);
+                while let Some(at) = next_match(&bytes[..len], byte, from) {
+                    found.push(at);
+                    from = at + 1;
+                }
+                found.retain(|&at| bytes[at] == byte);
+                let plain = (0..len).filter(|&at| bytes[at] == byte);
+                assert!(plain.eq(found), "byte {byte} in {len}");
+            }
+        }
+    }
+}
