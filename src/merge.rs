@@ -196,11 +196,12 @@ impl<C: Cursor> Merge<C> {
     /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
-        if let [only] = self.order[..]
-            && self.forward
-        {
+        if let [only] = self.order[..] {
             let cursor = &mut self.cursors[only.at];
-            cursor.advance(judge)?;
+            match self.forward {
+                true => cursor.advance(judge)?,
+                false => cursor.retreat(judge)?,
+            }
             if cursor.is_on_record() {
                 return Ok(());
             }

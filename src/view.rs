@@ -123,7 +123,7 @@ impl<C: Cursor> Walk<C> {
             let covered_below = self.horizon.cover.below(head.key);
             let mut item = None;
             while let Some(head) = self.merge.head()
-                && head.key == decided
+                && is_same(head.key, decided)
             {
                 let header = head.header;
                 if header.seq <= max {

@@ -405,8 +405,10 @@ impl Scan {
                 },
             };
             let Left { range, front, back } = left;
+            // No bytes are not compared: with glibc on AVX-512 that costs 40 ns where they are nowhere.
             walk.next(glance, back, |key| {
-                key >= &range.from[..] && key > &front[..]
+                (range.from.is_empty() || key >= &range.from[..])
+                    && (front.is_empty() || key > &front[..])
             })
         })
     }
