@@ -343,8 +343,10 @@ impl Index {
         let place = self.sealed_page(number).place;
         let bytes = self.part.slice(place.clone());
         let count = self.blocks_of(number).len();
-        let page = Page::open(&bytes, count, &(0..data_end), TRAILER_LEN)
+        let mut page = Page::open(&bytes, count, &(0..data_end), TRAILER_LEN)
             .map_err(|bad| inside(place.start, bad))?;
+        let (first, last) = (page.prefix(0), page.prefix(count - 1));
+        page.span = Some((first, last - first));
         let keys = |page: &Page, from: usize, to: usize| {
             (page.first_key(from).to_vec(), page.last_key(to).to_vec())
         };
@@ -371,8 +373,8 @@ pub struct Page {
     /// an empty allocation costs 40 ns (measured with glibc on AVX-512: a masked load from a page that is not there).
     lowest: Box<[u8]>,
     shared_len: usize,
-    /// The first prefix, and how far from it the last one is.
-    span: (u64, u64),
+    /// The first prefix, and how far from it the last one is. Not of the top: nothing of that has to be asked for.
+    span: Option<(u64, u64)>,
     prefixes: Bytes,
     rows: Bytes,
     details: Bytes,
@@ -398,7 +400,7 @@ impl Page {
         let mut page = Page {
             lowest: Box::default(),
             shared_len: shared,
-            span: (0, 0),
+            span: None,
             prefixes,
             rows,
             details: bytes.slice(fixed..),
@@ -406,8 +408,6 @@ impl Page {
         page.check(shared, within, least)
             .map_err(|bad| inside(fixed, bad))?;
         page.lowest = page.first_key(0).into();
-        let (first, last) = (page.prefix(0), page.prefix(page.len() - 1));
-        page.span = (first, last - first);
         Ok(page)
     }
 
@@ -510,7 +510,9 @@ impl Page {
             };
         };
         let wanted = key_head(rest);
-        self.fetch_near(wanted);
+        if let Some(span) = self.span {
+            self.fetch_near(wanted, span);
+        }
         let below = self.below(wanted);
         if below == self.len() || self.prefix(below) != wanted {
             return below.checked_sub(1);
@@ -520,10 +522,9 @@ impl Page {
 
     /// Asks for all prefixes, and for the rows about where `wanted` would be if these lay evenly.
     #[inline]
-    fn fetch_near(&self, wanted: u64) {
+    fn fetch_near(&self, wanted: u64, (first, width): (u64, u64)) {
         let (prefixes, _) = self.prefixes.as_chunks::<PREFIX_LEN>();
         prefixes.iter().step_by(64 / PREFIX_LEN).for_each(prefetch);
-        let (first, width) = self.span;
         let far = wanted.saturating_sub(first).min(width) >> 32;
         // Both are below 2^32.
         let row = far * self.len() as u64 / ((width >> 32) + 1);
