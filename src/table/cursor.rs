@@ -155,6 +155,7 @@ impl TableCursor {
         &self.loaded().body
     }
 
+    #[inline(always)]
     fn block(&self) -> Block<'_> {
         self.loaded().layout.block(self.body())
     }

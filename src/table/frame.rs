@@ -192,8 +192,8 @@ impl<'a> Frame<'a> {
         Place::decode(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
     }
 
-    /// A number of the record that starts at `start`; the largest, when it is too large. A body goes on for eight bytes from any number on; where `bytes` do
-    /// not, it is the lowest.
+    /// A number of the record that starts at `start`; the largest, when it is too large. A body goes on for eight bytes from
+    /// any number on; where `bytes` do not, it is the lowest.
     #[inline(always)]
     fn read(&self, at: usize, bytes: &[u8], start: usize) -> u64 {
         let place = self.place(at);
