@@ -415,7 +415,8 @@ impl TableCursor {
                 let index = self.table.index()?;
                 let row = number - index.blocks_of(self.page).start;
                 let place = self.table.page(index, self.page)?.place(row);
-                self.table.fetch_end(&place);
+                let read_ahead = &mut self.read_ahead;
+                self.table.fetch_end(&place, to.is_forward(), read_ahead);
                 let Range { start: from, end } = place;
                 self.state = State::Bound(Way::End { from, end });
                 return Ok(());

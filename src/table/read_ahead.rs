@@ -30,6 +30,18 @@ impl ReadAhead {
         }
     }
 
+    /// What to ask for before a seek comes to the block at `place`, for who knows that memory is short: as much again in the
+    /// direction of the walk, which is one read still. Such a walk reads ahead from the block after these.
+    pub fn begin(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Range<u64> {
+        let len = place.end - place.start;
+        self.steps = Self::STEPS - 1;
+        self.asked = match forward {
+            true => place.start..end.min(place.end + len),
+            false => place.start.saturating_sub(len)..place.end,
+        };
+        self.asked.clone()
+    }
+
     /// What to ask for before the walk comes to `place`. Blocks end at `end`.
     pub fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
         if self.steps < Self::STEPS {
@@ -82,6 +94,23 @@ mod tests {
         let asked = vec![(14, 14..22), (22, 22..38), (38, 38..70)];
         assert_eq!(walk(10..70, true), (asked.clone(), Access::Random));
         assert_eq!(walk(10..1_000, true), (asked, Access::Sequential));
+    }
+
+    #[test]
+    fn where_memory_is_short_a_walk_asks_from_its_beginning() {
+        let (place, end) = (10 * BLOCK..11 * BLOCK, 1_000 * BLOCK);
+        let mut forwards = ReadAhead::default();
+        assert_eq!(forwards.begin(&place, true, end), place.start..12 * BLOCK);
+        let next = 11 * BLOCK..12 * BLOCK;
+        assert_eq!(forwards.step(&next, true, end), None);
+        let next = 12 * BLOCK..13 * BLOCK;
+        let asked = 12 * BLOCK..20 * BLOCK;
+        assert_eq!(forwards.step(&next, true, end), Some(asked));
+        let mut backwards = ReadAhead::default();
+        assert_eq!(backwards.begin(&place, false, end), 9 * BLOCK..place.end);
+        let first = 0..BLOCK;
+        assert_eq!(backwards.begin(&first, false, end), first);
+        assert_eq!(forwards.begin(&(999 * BLOCK..end), true, end).end, end);
     }
 
     #[test]

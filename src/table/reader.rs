@@ -363,12 +363,17 @@ impl Table {
         }
     }
 
-    /// If the block at `place` is mapped, asks the processor for its end, where reading it begins.
+    /// A seek comes to the block at `place` next: if it is mapped, asks the processor for its end, where reading it begins,
+    /// and, where memory is short, the system for all of it.
     #[inline]
-    pub(super) fn fetch_end(&self, place: &Range<u64>) {
+    pub(super) fn fetch_end(&self, place: &Range<u64>, forward: bool, read_ahead: &mut ReadAhead) {
         if let Some(map) = self.stored.map(Access::Random)
             && let Some(block) = map.get(place.start as usize..place.end as usize)
         {
+            if memory_is_short() {
+                let range = read_ahead.begin(place, forward, self.footer.filter_at);
+                will_need(&map[range.start as usize..range.end as usize]);
+            }
             block.iter().rev().take(256).step_by(64).for_each(prefetch);
         }
     }
