@@ -148,7 +148,7 @@ impl<C: Cursor> Merge<C> {
         to: Seek<'_>,
         judge: Option<&Judge>,
     ) -> Result<Self> {
-        // Those in memory come first and arrive at once: meanwhile the others wait.
+        // Those in memory stand first and arrive at once: by then the others have asked for what they wait for.
         for cursor in cursors.iter_mut().rev() {
             cursor.set_out(to, judge)?;
         }

@@ -416,7 +416,7 @@ impl TableCursor {
                 let row = number - index.blocks_of(self.page).start;
                 let place = self.table.page(index, self.page)?.place(row);
                 let read_ahead = &mut self.read_ahead;
-                self.table.fetch_end(&place, to.is_forward(), read_ahead);
+                self.table.come_near_to(&place, to.is_forward(), read_ahead);
                 let Range { start: from, end } = place;
                 self.state = State::Bound(Way::End { from, end });
                 return Ok(());

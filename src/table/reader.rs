@@ -366,7 +366,12 @@ impl Table {
     /// A seek comes to the block at `place` next: if it is mapped, asks the processor for its end, where reading it begins,
     /// and, where memory is short, the system for all of it.
     #[inline]
-    pub(super) fn fetch_end(&self, place: &Range<u64>, forward: bool, read_ahead: &mut ReadAhead) {
+    pub(super) fn come_near_to(
+        &self,
+        place: &Range<u64>,
+        forward: bool,
+        read_ahead: &mut ReadAhead,
+    ) {
         if let Some(map) = self.stored.map(Access::Random)
             && let Some(block) = map.get(place.start as usize..place.end as usize)
         {

@@ -127,8 +127,7 @@ impl<'a> Block<'a> {
         let mut search = Search {
             low,
             high,
-            hash_byte: 0,
-            guess: None,
+            ..Search::default()
         };
         if let Seek::AtOrAfter(key) | Seek::Before(key) = to {
             search.hash_byte = hash_byte(hash_key(key));
