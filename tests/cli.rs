@@ -5,12 +5,18 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+
+#[path = "support/patience.rs"]
+mod patience;
+
+use patience::wait_until;
 
 const ALLOWED_TTL: &str = "-1 (never), or whole seconds from 1 to 2147483647";
 
@@ -415,6 +421,205 @@ fn bad_lines_are_named_and_stop_an_import() {
 }
 
 #[test]
+fn of_many_bad_lines_the_first_twenty_are_named() {
+    let world = World::new();
+    for (bad, last) in [
+        (20, "ebbtide: line 20: "),
+        (21, "ebbtide: 1 more bad line left out"),
+        (3_000, "ebbtide: 2,980 more bad lines left out"),
+    ] {
+        world.write("in.jsonl", &("no json\n".repeat(bad) + "{\"id\":1}\n"));
+        let args = ["import", "db", "c", "in.jsonl", "--key", "id", "--skip-bad"];
+        let ran = world.run(&[&args[..], &["--json"]].concat());
+        assert_eq!(ran.status, 0);
+        let summary = json(std::str::from_utf8(&ran.out).unwrap());
+        assert_eq!(
+            (&summary["imported"], &summary["skipped"]),
+            (&1.into(), &bad.into())
+        );
+        let lines: Vec<_> = ran.err.lines().collect();
+        assert_eq!(lines.len(), bad.min(21), "{}", ran.err);
+        assert!(lines[19].starts_with("ebbtide: line 20: "), "{}", ran.err);
+        assert!(lines.last().unwrap().starts_with(last), "{}", ran.err);
+        world.write("t.csv", &"no trace\n".repeat(bad));
+        let ran = world.run(&["replay", "t.csv", "--skip-bad", "--json"]);
+        assert_eq!(ran.err.lines().count(), bad.min(21), "{}", ran.err);
+        assert!(ran.err.lines().last().unwrap().starts_with(last));
+        assert_eq!(json(std::str::from_utf8(&ran.out).unwrap())["skipped"], bad);
+    }
+}
+
+#[test]
+fn what_is_refused_at_once_leaves_nothing_behind() {
+    let world = World::new();
+    world.write("bad.jsonl", "{\"x\":1}\n{\"id\":2}\n");
+    let import = |db, file| world.fails(2, &["import", db, "new", file, "--key", "id"]);
+    assert!(import("none", "bad.jsonl").starts_with("line 1: "));
+    assert!(!world.path("none").exists());
+    world.ok(&["put", "db", "c", "k", "v"]);
+    import("db", "bad.jsonl");
+    world.fails(2, &["put", "db", "new", "", "v"]);
+    assert_eq!(world.ok(&["containers", "db"]), "c\n");
+    // But what was there stays, and so does what was stored before.
+    world.ok(&["ttl", "db", "empty", "60"]);
+    world.fails(2, &["put", "db", "empty", "", "v"]);
+    world.write("later.jsonl", "{\"id\":2}\n{\"x\":1}\n");
+    import("db", "later.jsonl");
+    assert_eq!(world.ok(&["containers", "db"]), "c\nempty\nnew\n");
+    world.write("empty.jsonl", "");
+    let args = ["import", "db", "nothing", "empty.jsonl"];
+    assert_eq!(world.ok(&args), "0 lines imported\n");
+    assert_eq!(world.ok(&["scan", "db", "nothing"]), "");
+}
+
+#[test]
+fn no_database_is_made_among_other_things() {
+    let world = World::new();
+    world.write("in.jsonl", "{\"id\":1}\n");
+    std::fs::create_dir_all(world.path("home/pictures")).unwrap();
+    for command in [
+        &["put", "home", "c", "k", "v"][..],
+        &["import", "home", "c", "in.jsonl", "--key", "id"],
+        &["ttl", "home", "c", "60"],
+    ] {
+        let why = world.fails(2, command);
+        assert_eq!(
+            why,
+            "home holds other things and no database: one is made in a folder that is missing or empty"
+        );
+        let left = std::fs::read_dir(world.path("home")).unwrap();
+        assert_eq!(left.count(), 1, "{command:?}");
+    }
+    std::fs::create_dir(world.path("empty")).unwrap();
+    std::fs::create_dir_all(world.path("disk/lost+found")).unwrap();
+    for dir in ["empty", "disk", "missing"] {
+        world.ok(&["put", dir, "c", "k", "v"]);
+        // A database is one with other things beside it, too.
+        std::fs::create_dir(world.path(dir).join("pictures")).unwrap();
+        world.ok(&["put", dir, "c", "k", "w"]);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_passed_over() {
+    let world = World::new();
+    let marked = |text: &str| [b"\xef\xbb\xbf", text.as_bytes()].concat();
+    let import = ["import", "db", "c", "-", "--key", "id"];
+    let ran = world.run_with_input(&import, &marked("{\"id\":1}\n{\"id\":2}\n"));
+    assert_eq!(ran.ok(), "2 lines imported\n");
+    assert_eq!(world.ok(&["get", "db", "c", "1"]), "{\"id\":1}");
+    let ran = world.run_with_input(&["replay", "-", "--json"], &marked(TRACE));
+    assert_eq!(replayed(&ran.ok())["played"], 13);
+    for short in ["", "\n", "{}"] {
+        let ran = world.run_with_input(&["import", "db", "c", "-", "--skip-bad"], short.as_bytes());
+        assert_eq!(ran.status, 0, "{short:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn what_is_not_text_is_refused_by_what_it_is() {
+    let world = World::new();
+    for (begin, what, tool) in [
+        (&b"\x1f\x8b\x08\x00"[..], "compressed by gzip", "gunzip -c"),
+        (b"\x28\xb5\x2f\xfd", "compressed by zstd", "zstd -dc"),
+        (b"\xff\xfe{\0", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    ] {
+        let bytes = [begin, b" and more\n"].concat();
+        std::fs::write(world.path("in"), &bytes).unwrap();
+        let expected = |name| {
+            format!(
+                "{name} is {what}: give the output of `{tool}` to standard input, with - for the file"
+            )
+        };
+        let (import, replay) = (["import", "db", "c"], ["replay"]);
+        let why = world.fails(2, &[&import[..], &["in"]].concat());
+        assert_eq!(why, expected("in"));
+        let why = world.fails(2, &[&replay[..], &["in", "kept"]].concat());
+        assert_eq!(why, expected("in"));
+        let ran = world.run_with_input(&[&import[..], &["-"]].concat(), &bytes);
+        assert_eq!(ran.failed(2), expected("-"));
+    }
+    assert!(!world.path("db").exists() && !world.path("kept").exists());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_one_line_and_an_error() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    world.write("t.csv", TRACE);
+    for command in [
+        &["get", "db", "c", "k"][..],
+        &["get", "db", "c", "k", "--json"],
+        &["scan", "db", "c"],
+        &["export", "db", "c"],
+        &["containers", "db"],
+        &["stats", "db"],
+        &["ttl", "db", "c"],
+        &["verify", "db"],
+        &["compact", "db"],
+        &["replay", "t.csv"],
+        &["help"],
+    ] {
+        let ran = Ran::of(world.command(command).stdout(full()).output().unwrap());
+        assert_eq!(
+            ran.failed(2),
+            "cannot write standard output: No space left on device (os error 28)",
+            "{command:?}"
+        );
+    }
+    // The status says it where the line cannot.
+    for (command, status) in [(&["get", "db", "c", "missing"][..], 1), (&["fetch"], 2)] {
+        let ran = Ran::of(world.command(command).stderr(full()).output().unwrap());
+        assert_eq!(ran.status, status, "{command:?}");
+    }
+}
+
+/// What a run of the demo or the replay makes in the temporary folder goes with it, also when it is told to end.
+#[test]
+fn a_signal_takes_the_temporary_folder_along() {
+    for (command, signal, number) in [
+        (&["demo"][..], "INT", 2),
+        (&["demo"], "TERM", 15),
+        (&["replay", "-"], "INT", 2),
+        (&["replay", "-"], "TERM", 15),
+    ] {
+        let world = World::new();
+        std::fs::create_dir(world.path("tmp")).unwrap();
+        let mut child = world
+            .command(command)
+            .env("TMPDIR", world.path("tmp"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A replay waits for more of its trace.
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(b"100,b,7,40,0,set,10\n").unwrap();
+        let made = || std::fs::read_dir(world.path("tmp")).unwrap().flatten();
+        wait_until("a database is made", || {
+            made().any(|folder| folder.path().join("wal").exists())
+        });
+        let sent = Command::new("kill")
+            .args(["-s", signal, &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(number), "{command:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+        assert_eq!(made().count(), 0, "{command:?} {signal}");
+        drop(stdin);
+    }
+}
+
+#[test]
 fn real_answers_of_name_servers_are_imported() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/dns-answers.jsonl.gz");
     let gzip = Command::new("gzip").arg("-dc").arg(&file).output();
@@ -450,7 +655,9 @@ fn real_answers_of_name_servers_are_imported() {
         .map(|(number, _)| format!("ebbtide: line {number}: ttl 0 is not allowed: {ALLOWED_TTL}"))
         .collect();
     assert_eq!(refused.len(), 2_155);
-    assert_eq!(ran.err.lines().collect::<Vec<_>>(), refused);
+    let (named, more) = ran.err.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(named.lines().collect::<Vec<_>>(), refused[..20]);
+    assert_eq!(more, "ebbtide: 2,135 more bad lines left out");
     let summary = json(std::str::from_utf8(&ran.out).unwrap());
     assert_eq!(
         (&summary["imported"], &summary["skipped"]),
@@ -620,13 +827,10 @@ fn verify_names_each_fault() {
     std::fs::write(&table, bytes).unwrap();
     let ran = world.run(&["verify", "copy", "--json"]);
     assert_eq!(ran.status, 2);
-    assert_eq!(ran.err.lines().count(), 1);
+    let advice =
+        "1 fault in copy: restore a checkpoint, or see what `ebbtide repair copy` can save";
+    assert_eq!(ran.err, format!("ebbtide: {advice}\n"));
     let name = table.file_name().unwrap().to_str().unwrap();
-    assert!(
-        ran.err.contains(name) && ran.err.contains("damaged at byte"),
-        "{}",
-        ran.err
-    );
     let report = json(std::str::from_utf8(&ran.out).unwrap());
     assert!(
         report["faults"][0]["path"]
@@ -636,6 +840,18 @@ fn verify_names_each_fault() {
         "{report}"
     );
     assert!(report["faults"][0]["offset"].is_u64(), "{report}");
+    let ran = world.run(&["verify", "copy"]);
+    assert_eq!(
+        (ran.status, ran.err),
+        (2, format!("ebbtide: {advice}\n")),
+        "the fault itself is on standard output"
+    );
+    let shown = String::from_utf8(ran.out).unwrap();
+    assert_eq!(shown.matches("is damaged at byte").count(), 1, "{shown}");
+    assert!(
+        shown.contains(name) && shown.contains("faults: 1"),
+        "{shown}"
+    );
     assert!(world.ok(&["verify", "db"]).contains("faults: 0"));
 }
 

@@ -22,7 +22,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Store an item; creates the database and the container where they are missing
+    /// Store an item; creates the database and the container where they are missing, but no database among other files
     Put(Put),
     /// Print the value of an item, byte for byte
     Get {
@@ -88,7 +88,7 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Read and check every byte; each fault is named by its file and offset
+    /// Read and check every byte; each fault is named by its file and offset, on standard output
     Verify {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
@@ -181,7 +181,7 @@ pub struct Import {
     /// The member that holds the key, a string or a number; a line without it may have the one that export writes
     #[arg(long, value_name = "FIELD", default_value = ebbtide::json::KEY)]
     pub key: String,
-    /// Name bad lines and go on
+    /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
 }
@@ -236,7 +236,7 @@ pub struct Replay {
     /// twice.
     #[arg(long)]
     pub fill_on_miss: bool,
-    /// Name bad lines and go on
+    /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
 }

@@ -1,6 +1,7 @@
 //! Why a command was not done, and how that is said.
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::error::ErrorKind;
@@ -24,12 +25,12 @@ impl From<ebbtide::Error> for Failure {
     }
 }
 
-/// For standard output and standard input; files say their names, see [`Failure::file`].
+/// For standard output; files say their names, see [`Failure::file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ReaderLeft,
-            _ => Failure::Refused(error.to_string()),
+            _ => Failure::Refused(format!("cannot write standard output: {error}")),
         }
     }
 }
@@ -38,6 +39,11 @@ impl Failure {
     pub fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
         Failure::Refused(format!("cannot {doing} {}: {error}", path.display()))
     }
+}
+
+/// Says why on standard error. Where that cannot be written either, the exit status must do.
+pub fn say(why: &dyn Display) {
+    let _ = writeln!(io::stderr(), "ebbtide: {why}");
 }
 
 /// Help and version go to standard output. Of anything else clap has to say, the first paragraph is kept, on one line.

@@ -1,10 +1,23 @@
 //! A folder of its own for a database that is only looked at while the command runs.
+//!
+//! A temporary one is removed at the end, whichever way the command ends: by the destructor, or, when a signal ends the
+//! process, by a thread that waits for signals. `ENDING` is held by the one that removes; the thread never lets go of it,
+//! so that the command, which may fail because its files vanish, says nothing before the signal has ended it.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::failure::{Failure, Outcome};
+
+static ENDING: Mutex<()> = Mutex::new(());
 
 /// Where the database lies; a temporary folder goes with this.
 pub struct Folder {
@@ -21,7 +34,8 @@ impl Folder {
                 .unwrap_or_default();
             let name = format!("ebbtide-{what}-{}-{}", std::process::id(), since.as_nanos());
             let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).map_err(|error| Failure::file("create", &path, &error))?;
+            let made = remove_on_signals(path.clone()).and_then(|()| fs::create_dir(&path));
+            made.map_err(|error| Failure::file("create", &path, &error))?;
             return Ok(Folder {
                 path,
                 temporary: true,
@@ -44,8 +58,37 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.temporary {
-            // What cannot be removed from the temporary folder is the system's to remove.
-            let _ = fs::remove_dir_all(&self.path);
+            let _ending = ENDING.lock();
+            remove(&self.path);
+        }
+    }
+}
+
+/// From now on a signal that asks the process to end removes the folder before it does.
+fn remove_on_signals(path: PathBuf) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let wait = move || {
+        for signal in signals.forever() {
+            let _ending = ENDING.lock();
+            remove(&path);
+            let _ = emulate_default_handler(signal);
+        }
+    };
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .map(|_| ())
+}
+
+/// What cannot be removed from the temporary folder is the system's to remove.
+fn remove(path: &Path) {
+    // A database at work may make a file in a folder that was just emptied; once the folder is gone, it cannot.
+    for _ in 0..100 {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            _ => return,
         }
     }
 }

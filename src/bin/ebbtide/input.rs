@@ -2,15 +2,30 @@
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
+use crate::show;
 
 /// The longest line of an item: each byte of a value of 64 MiB as an escape of six, and as much again for its key.
 const MAX_LINE: u64 = 512 << 20;
+
+/// How many bad lines are named; more would bury what else is said.
+const NAMED: u64 = 20;
+
+/// What editors put before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What input that is not text in UTF-8 begins with, what it is, and what makes text of it.
+const NOT_TEXT: [(&[u8], &str, &str); 4] = [
+    (b"\x1f\x8b", "compressed by gzip", "gunzip -c"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "zstd -dc"),
+    (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+];
 
 pub struct Lines {
     path: PathBuf,
@@ -18,12 +33,14 @@ pub struct Lines {
     pub bar: ProgressBar,
     line: Vec<u8>,
     number: u64,
+    /// Bad lines that were left out.
+    skipped: u64,
 }
 
 impl Lines {
-    /// `-` is standard input.
+    /// `-` is standard input. Refuses what does not begin like text, and passes over a byte order mark.
     pub fn open(path: &Path) -> Outcome<Lines> {
-        let (input, bar): (Box<dyn BufRead>, _) = if path == Path::new("-") {
+        let (mut input, bar): (Box<dyn BufRead>, _) = if path == Path::new("-") {
             let bar = ProgressBar::new_spinner()
                 .with_style(style("{spinner} {bytes} {bytes_per_sec} {msg}"));
             (Box::new(BufReader::new(bar.wrap_read(stdin()))), bar)
@@ -36,12 +53,27 @@ impl Lines {
             let input = BufReader::with_capacity(1 << 20, bar.wrap_read(file));
             (Box::new(input), bar)
         };
+        let mut start = vec![];
+        let read = (&mut input).take(4).read_to_end(&mut start);
+        read.map_err(|error| Failure::file("read", path, &error))?;
+        for (begin, what, tool) in NOT_TEXT {
+            if start.starts_with(begin) {
+                let path = path.display();
+                return Err(Failure::Refused(format!(
+                    "{path} is {what}: give the output of `{tool}` to standard input, with - for the file"
+                )));
+            }
+        }
+        if start.starts_with(BYTE_ORDER_MARK) {
+            start.drain(..BYTE_ORDER_MARK.len());
+        }
         Ok(Lines {
             path: path.to_owned(),
-            input,
+            input: Box::new(Cursor::new(start).chain(input)),
             bar,
             line: vec![],
             number: 0,
+            skipped: 0,
         })
     }
 
@@ -66,10 +98,23 @@ impl Lines {
         }
     }
 
-    /// Says on standard error why a line is left out.
-    pub fn name_bad(&self, number: u64, why: &dyn Display) {
-        self.bar
-            .suspend(|| eprintln!("ebbtide: line {number}: {why}"));
+    /// Leaves a line out, and says why on standard error if it is one of the first.
+    pub fn skip(&mut self, number: u64, why: &dyn Display) {
+        self.skipped += 1;
+        if self.skipped <= NAMED {
+            self.bar
+                .suspend(|| failure::say(&format_args!("line {number}: {why}")));
+        }
+    }
+
+    /// Takes the bar away and says how many bad lines were not named; how many were left out in all.
+    pub fn end(&self) -> u64 {
+        self.bar.finish_and_clear();
+        if self.skipped > NAMED {
+            let more = show::counted(self.skipped - NAMED, "more bad line");
+            failure::say(&format_args!("{more} left out"));
+        }
+        self.skipped
     }
 }
 

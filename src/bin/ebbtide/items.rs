@@ -15,9 +15,9 @@ pub fn put(put: &Put) -> Outcome {
         Some(text) => json::parse_ttl(text)?,
         None => Ttl::Inherit,
     };
-    let (db, container) = store::create(&put.place)?;
-    container.put_with_ttl(&put.key, &put.value, ttl)?;
-    Ok(db.close()?)
+    store::create(&put.place, |_, container| {
+        Ok(container.put_with_ttl(&put.key, &put.value, ttl)?)
+    })
 }
 
 pub fn get(place: &Place, key: &str, json: bool) -> Outcome {
@@ -94,9 +94,10 @@ fn chosen(container: &Container, scan: &Scan) -> Iter {
 pub fn ttl(place: &Place, default: Option<&str>, json: bool) -> Outcome {
     if let Some(text) = default {
         let default = json::parse_default_ttl(text)?;
-        let (db, container) = store::create(place)?;
-        container.set_default_ttl(default)?;
-        return Ok(db.close()?);
+        return store::create(
+            place,
+            |_, container| Ok(container.set_default_ttl(default)?),
+        );
     }
     let db = store::read(&place.dir)?;
     let default = store::container(&db, &place.container)?.default_ttl();

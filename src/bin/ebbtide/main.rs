@@ -35,11 +35,11 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
         Err(Failure::NotFound(what)) => {
-            eprintln!("ebbtide: {what}");
+            failure::say(&what);
             ExitCode::from(1)
         }
         Err(Failure::Refused(why)) => {
-            eprintln!("ebbtide: {why}");
+            failure::say(&why);
             ExitCode::from(2)
         }
     }

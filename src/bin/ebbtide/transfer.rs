@@ -19,16 +19,23 @@ const BATCH_ITEMS: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 
 pub fn import(import: &Import, json: bool) -> Outcome {
-    let mut lines = Lines::open(&import.file)?;
-    let (db, container) = store::create(&import.place)?;
-    let mut importer = Importer::new(&db, &container);
-    let done = importer.run(&mut lines, import);
-    // What was read before a bad line is stored all the same, and the line's message says so.
-    importer.write()?;
-    lines.bar.finish_and_clear();
-    db.close()?;
-    done?;
-    let (imported, skipped) = (importer.imported, importer.skipped);
+    let mut entries = Entries {
+        lines: Lines::open(&import.file)?,
+        import,
+        read: 0,
+    };
+    // A line that is refused at once creates nothing.
+    let imported = entries.next().and_then(|first| {
+        store::create(&import.place, |db, container| {
+            let mut importer = Importer::new(db, container);
+            let done = importer.run(first, &mut entries);
+            // What was read before a bad line is stored all the same, and the line's message says so.
+            importer.write()?;
+            done.map(|()| importer.imported)
+        })
+    });
+    let skipped = entries.lines.end();
+    let imported = imported?;
     let mut out = stdout().lock();
     if json {
         writeln!(
@@ -46,13 +53,40 @@ pub fn import(import: &Import, json: bool) -> Outcome {
     Ok(())
 }
 
+/// The items that the lines describe.
+struct Entries<'a> {
+    lines: Lines,
+    import: &'a Import,
+    read: u64,
+}
+
+impl Entries<'_> {
+    fn next(&mut self) -> Outcome<Option<json::Entry>> {
+        while let Some((number, line)) = self.lines.next()? {
+            match json::from_json(line, &self.import.key) {
+                Ok(entry) => {
+                    self.read += 1;
+                    return Ok(Some(entry));
+                }
+                Err(error) if self.import.skip_bad => self.lines.skip(number, &error),
+                Err(error) => {
+                    let before = show::counted(self.read, "line");
+                    return Err(Failure::Refused(format!(
+                        "line {number}: {error} (stored before it: {before})"
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
 struct Importer<'a> {
     db: &'a Database,
     container: &'a Container,
     batch: Batch,
     batch_bytes: usize,
     imported: u64,
-    skipped: u64,
 }
 
 impl<'a> Importer<'a> {
@@ -63,25 +97,14 @@ impl<'a> Importer<'a> {
             batch: Batch::new(),
             batch_bytes: 0,
             imported: 0,
-            skipped: 0,
         }
     }
 
-    fn run(&mut self, lines: &mut Lines, import: &Import) -> Outcome {
-        while let Some((number, line)) = lines.next()? {
-            match json::from_json(line, &import.key) {
-                Ok(entry) => self.push(entry)?,
-                Err(error) if import.skip_bad => {
-                    self.skipped += 1;
-                    lines.name_bad(number, &error);
-                }
-                Err(error) => {
-                    let before = show::counted(self.imported, "line");
-                    return Err(Failure::Refused(format!(
-                        "line {number}: {error} (stored before it: {before})"
-                    )));
-                }
-            }
+    fn run(&mut self, first: Option<json::Entry>, entries: &mut Entries<'_>) -> Outcome {
+        let mut next = first;
+        while let Some(entry) = next {
+            self.push(entry)?;
+            next = entries.next()?;
         }
         Ok(())
     }

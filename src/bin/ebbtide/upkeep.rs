@@ -273,7 +273,7 @@ pub fn verify(dir: &Path, json: bool) -> Outcome {
         writeln!(out, "{}", report_json(&report))?;
     } else {
         for fault in &report.faults {
-            writeln!(out, "{fault}")?;
+            writeln!(out, "{}", fault_text(fault))?;
         }
         writeln!(
             out,
@@ -285,13 +285,23 @@ pub fn verify(dir: &Path, json: bool) -> Outcome {
         )?;
     }
     out.flush()?;
-    match &report.faults[..] {
-        [] => Ok(()),
-        [fault] => Err(Failure::Refused(fault.to_string())),
-        [first, more @ ..] => Err(Failure::Refused(format!(
-            "{first} (and {} more)",
-            show::counted(more.len() as u64, "fault")
+    match report.faults.len() as u64 {
+        0 => Ok(()),
+        faults => Err(Failure::Refused(format!(
+            "{} in {dir}: restore a checkpoint, or see what `ebbtide repair {dir}` can save",
+            show::counted(faults, "fault"),
+            dir = dir.display()
         ))),
+    }
+}
+
+/// Without the advice that the error has for those who have yet to verify.
+fn fault_text(fault: &Error) -> String {
+    match fault {
+        Error::Corruption { path, offset, what } => {
+            format!("{} is damaged at byte {offset}: {what}", path.display())
+        }
+        other => other.to_string(),
     }
 }
 

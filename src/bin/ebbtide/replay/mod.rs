@@ -47,11 +47,10 @@ pub fn run(settings: &Replay, json: bool) -> Outcome {
         first: None,
         last: 0,
         latest: Duration::ZERO,
-        skipped: 0,
     };
     let done = replay.play(&mut lines, settings);
-    lines.bar.finish_and_clear();
-    let report = replay.end();
+    let skipped = lines.end();
+    let report = replay.end(skipped);
     db.close()?;
     done?;
     report.print(json)?;
@@ -73,7 +72,6 @@ struct Run<'a> {
     last: u64,
     /// How far behind its moment an operation was played, at most.
     latest: Duration,
-    skipped: u64,
 }
 
 impl Run<'_> {
@@ -89,10 +87,7 @@ impl Run<'_> {
                     let played = self.player.play(&step);
                     played.map_err(|error| Failure::Refused(format!("line {number}: {error}")))?;
                 }
-                Err(why) if settings.skip_bad => {
-                    self.skipped += 1;
-                    lines.name_bad(number, &why);
-                }
+                Err(why) if settings.skip_bad => lines.skip(number, &why),
                 Err(why) => {
                     let before = show::count(self.player.played);
                     return Err(Failure::Refused(format!(
@@ -153,7 +148,7 @@ impl Run<'_> {
         Duration::from_secs(self.last - first)
     }
 
-    fn end(mut self) -> Report {
+    fn end(mut self, skipped: u64) -> Report {
         let took = self
             .first
             .map_or(Duration::ZERO, |(_, begun)| begun.elapsed());
@@ -165,7 +160,7 @@ impl Run<'_> {
             samples: self.samples,
             took,
             latest: self.latest,
-            skipped: self.skipped,
+            skipped,
             stats,
         }
     }
