@@ -13,7 +13,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Of these ranges; no number stands twice.
+    /// Of these ranges; those of one number are apart.
     pub fn new(ranges: impl IntoIterator<Item = (KeyRange, Seq)>) -> Cover {
         // Of a key, where the range of a number begins, or ends.
         let mut turns: Vec<(Vec<u8>, Seq, bool)> = vec![];

@@ -1,6 +1,6 @@
 //! A job's result becomes what the container is: one edit of the catalogue, then the picture, then the files that went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::compact::{Job, Output, forecast};
@@ -9,7 +9,7 @@ use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
 use crate::table::FinishedTable;
-use crate::types::{Seq, TableId, Timestamp, file_name};
+use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
 use crate::version::{
     Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
 };
@@ -303,29 +303,36 @@ fn next_changes(
     added: &[Arc<Run>],
 ) -> Vec<Change> {
     let id = state.id();
-    let missing = |from: &Version, in_: &Version| -> Vec<RangeDelete> {
-        from.range_deletes
-            .iter()
-            .filter(|range| !in_.range_deletes.contains(range))
-            .cloned()
-            .collect()
-    };
     let mut changes: Vec<Change> = removed
         .iter()
         .map(|run| Change::RemoveRun(id, run.id))
         .collect();
     changes.extend(added.iter().map(|run| Change::AddRun(id, run.record())));
-    changes.extend(
-        missing(next, current)
-            .into_iter()
-            .map(|range| Change::AddRangeDelete(id, range)),
-    );
-    changes.extend(
-        missing(current, next)
-            .into_iter()
-            .map(|range| Change::RemoveRangeDelete(id, range.seq)),
-    );
+    changes.extend(range_delete_changes(
+        id,
+        &current.range_deletes,
+        &next.range_deletes,
+    ));
     changes
+}
+
+/// What of the range deletes goes, and what comes. A number goes with all that it has; of those that a repair has made,
+/// several may have one number, and what stays of them comes again.
+fn range_delete_changes(
+    id: ContainerId,
+    current: &[RangeDelete],
+    next: &[RangeDelete],
+) -> Vec<Change> {
+    let gone = current.iter().filter(|range| !next.contains(range));
+    let gone: BTreeSet<Seq> = gone.map(|range| range.seq).collect();
+    let comes = |range: &&RangeDelete| gone.contains(&range.seq) || !current.contains(range);
+    let goes = gone.iter().map(|seq| Change::RemoveRangeDelete(id, *seq));
+    goes.chain(
+        next.iter()
+            .filter(comes)
+            .map(|range| Change::AddRangeDelete(id, range.clone())),
+    )
+    .collect()
 }
 
 /// How far a rewrite has come.

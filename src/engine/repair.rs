@@ -310,15 +310,22 @@ fn may_cover(range: &RangeDelete, table: &Statistics) -> bool {
     table.census.seq_min < range.seq && range.range().overlaps(&table.first_key, &table.last_key)
 }
 
-/// Adds a range delete. Numbers tell range deletes apart, so two of one number become one that spans both.
-fn leave_out(ranges: &mut Vec<RangeDelete>, range: RangeDelete) {
-    match ranges.iter_mut().find(|there| there.seq == range.seq) {
-        Some(there) => {
-            there.to = there.to.take().zip(range.to).map(|(a, b)| a.max(b));
-            there.from = there.from.as_slice().min(&range.from).to_vec();
+/// Adds a range delete. Those of one number stay apart: two that overlap become one, which reaches no further than they.
+fn leave_out(ranges: &mut Vec<RangeDelete>, mut range: RangeDelete) {
+    let ends_behind =
+        |to: &Option<Vec<u8>>, key: &[u8]| to.as_ref().is_none_or(|to| key < to.as_slice());
+    ranges.retain(|there| {
+        let overlaps = there.seq == range.seq
+            && ends_behind(&there.to, &range.from)
+            && ends_behind(&range.to, &there.from);
+        if overlaps {
+            let (from, to) = (there.from.clone(), there.to.clone());
+            range.to = range.to.take().zip(to).map(|(a, b)| a.max(b));
+            range.from = std::mem::take(&mut range.from).min(from);
         }
-        None => ranges.push(range),
-    }
+        !overlaps
+    });
+    ranges.push(range);
 }
 
 /// The files that the new manifest will not name.

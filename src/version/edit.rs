@@ -48,7 +48,7 @@ pub enum Change {
     RemoveRun(ContainerId, RunId),
     /// A range delete that is no longer in the log.
     AddRangeDelete(ContainerId, RangeDelete),
-    /// A range delete that has nothing left to hide.
+    /// The range deletes of this number have nothing left to hide: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
     /// Where the log starts; older segments are not needed.
     Log(u64),
@@ -134,7 +134,7 @@ pub struct TableRecord {
 /// Records in a range that are older than this are gone for every reader at or above its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangeDelete {
-    /// Its number.
+    /// Its number. Of one number there is one; a repair may make several, which are apart.
     pub seq: Seq,
     /// The first key.
     #[serde(with = "hex")]
