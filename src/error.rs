@@ -161,12 +161,29 @@ impl Error {
         }
     }
 
+    /// The system is short of something: of room, descriptors, memory or rights. What was called for has not happened,
+    /// and nothing that happened before is in doubt; only a sync that fails so is as final as any.
+    pub(crate) fn is_shortage(&self) -> bool {
+        let Error::Io { source, .. } = self else {
+            return false;
+        };
+        self.is_full()
+            || matches!(
+                source.kind(),
+                io::ErrorKind::OutOfMemory
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::ReadOnlyFilesystem
+            )
+            || is_out_of_files(source)
+    }
+
     /// The same call may succeed later without anything being repaired.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Stalled | Error::Locked { .. } | Error::ClockUnsettled { .. } => true,
             Error::Io { source, .. } => {
-                self.is_full() || matches!(source.kind(), io::ErrorKind::Interrupted)
+                let passing = [io::ErrorKind::Interrupted, io::ErrorKind::OutOfMemory];
+                self.is_full() || passing.contains(&source.kind()) || is_out_of_files(source)
             }
             _ => false,
         }
@@ -176,6 +193,15 @@ impl Error {
     pub fn is_closed(&self) -> bool {
         matches!(self, Error::Closed | Error::ContainerDropped { .. })
     }
+}
+
+/// The process, or the system, has as many files open as it may.
+fn is_out_of_files(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
 }
 
 impl fmt::Display for Error {

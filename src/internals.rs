@@ -4,8 +4,8 @@ pub use crate::batch::{Op, Ops, Relogged, WriteTtl, relogged};
 pub use crate::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
 pub use crate::engine::repair as repair_with;
 pub use crate::env::{
-    Call, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim,
-    Survivors,
+    Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
+    Sim, Survivors,
 };
 pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
 pub use crate::hash::hash_key;

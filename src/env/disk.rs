@@ -23,7 +23,7 @@ use bytes::Bytes;
 use memmap2::{Advice, Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
-use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
+use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use super::words::{self, WORD};
 use crate::error::{Error, Result};
 use crate::sync::atomic::AtomicU64;
@@ -244,6 +244,18 @@ impl ReadAt for DiskFile {
     }
 }
 
+struct DiskDir {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl Dir for DiskDir {
+    fn sync(&self) -> Result<()> {
+        let done = self.file.sync_all();
+        done.map_err(|error| Error::io("sync", &self.path, error))
+    }
+}
+
 struct DiskRing {
     map: MmapRaw,
     len: usize,
@@ -446,10 +458,12 @@ impl Fs for Disk {
         fs::hard_link(from, to).map_err(|error| Error::io("link", from, error))
     }
 
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        fs::File::open(path)
-            .and_then(|dir| dir.sync_all())
-            .map_err(|error| Error::io("sync", path, error))
+    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
+        let file = fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+        Ok(Box::new(DiskDir {
+            file,
+            path: path.to_owned(),
+        }))
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {

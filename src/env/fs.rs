@@ -1,7 +1,7 @@
 //! What the engine asks of a file system. Two worlds provide it: [`disk`](super::disk) and [`sim`](super::sim).
 //!
 //! Durability as the engine relies on it: bytes of a file after [`File::sync`]; the names in a folder (created, renamed,
-//! removed, linked) after [`Fs::sync_dir`] of that folder. Everything else may be lost by a power cut, in any order and
+//! removed, linked) after [`Dir::sync`] of that folder. Everything else may be lost by a power cut, in any order and
 //! in part. Errors carry operation and path.
 
 use std::io;
@@ -41,6 +41,12 @@ pub trait File: Send + Sync {
 pub trait ReadAt: Send + Sync {
     /// `len` bytes at `offset`; that the file is shorter is corruption.
     fn read_at(&self, offset: u64, len: usize) -> Result<Bytes>;
+}
+
+/// A folder, held open: whoever has to make names in it durable later needs no descriptor then.
+pub trait Dir: Send + Sync {
+    /// Makes the names in the folder durable.
+    fn sync(&self) -> Result<()>;
 }
 
 /// A small file that is stored into through shared memory: what was stored survives a killed process, and nothing else
@@ -121,8 +127,13 @@ pub trait Fs: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Gives a file a second name.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
-    /// Makes the names in a folder durable.
-    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Opens a folder.
+    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>>;
+    /// Makes the names in a folder durable. Whether it fails to open it or to sync it cannot be told: where the one must
+    /// not pass for the other, hold a [`Dir`].
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.open_dir(path)?.sync()
+    }
     /// Takes the lock on a file, which is created when missing and `kind` is exclusive; `None` when the file is missing
     /// and `kind` is shared. Held elsewhere: [`Error::Locked`](crate::Error::Locked) naming the file's folder.
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;

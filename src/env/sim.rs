@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::fault::{Does, Filter};
 use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
-use super::fs::{File, Fs, Lock, LockKind, ReadAt, Ring, Room};
+use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use crate::error::{Error, Result};
 
 pub use self::fault::{Call, Fault, FaultPlan};
@@ -49,6 +49,7 @@ impl Sim {
             files: BTreeMap::new(),
             next_id: ROOT + 1,
             locks: BTreeMap::new(),
+            open_dirs: 0,
             operations: 0,
             fault: None,
             failed_sync: FailedSync::ALL[Random(seed).below(3) as usize],
@@ -68,6 +69,7 @@ impl Sim {
         let mut world = self.world.lock().clone();
         world.locks.clear();
         world.files.values_mut().for_each(|file| file.handles = 0);
+        world.open_dirs = 0;
         world.fault = None;
         then(&mut world);
         world.sweep();
@@ -135,12 +137,12 @@ impl Sim {
         *self.watcher.lock() = None;
     }
 
-    /// How many files and locks are open.
+    /// How many files, folders and locks are open.
     pub fn open_handles(&self) -> usize {
         let world = self.world.lock();
         let files = world.files.values().map(|file| file.handles);
         let locks = world.locks.values().map(|(_, holders)| holders);
-        files.sum::<usize>() + locks.sum::<usize>()
+        files.sum::<usize>() + locks.sum::<usize>() + world.open_dirs
     }
 
     /// How many bytes all files together may take; what goes beyond fails with
@@ -332,6 +334,31 @@ impl Ring for SimRing {
     }
 }
 
+struct SimDir {
+    sim: Sim,
+    path: PathBuf,
+}
+
+impl Dir for SimDir {
+    fn sync(&self) -> Result<()> {
+        self.sim.act("sync", &self.path, Does::SyncNames, |world| {
+            let id = world.folder_at(&self.path)?;
+            let folder = world.folders.get_mut(&id).expect("it was found");
+            for change in folder.changes.drain(..) {
+                change.carry_out(&mut folder.durable);
+            }
+            world.sweep();
+            Ok(())
+        })
+    }
+}
+
+impl Drop for SimDir {
+    fn drop(&mut self) {
+        self.sim.world.lock().open_dirs -= 1;
+    }
+}
+
 struct SimLock {
     sim: Sim,
     path: PathBuf,
@@ -513,15 +540,14 @@ impl Fs for Sim {
         })
     }
 
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.act("sync", path, Does::SyncNames, |world| {
-            let id = world.folder_at(path)?;
-            let folder = world.folders.get_mut(&id).expect("it was found");
-            for change in folder.changes.drain(..) {
-                change.carry_out(&mut folder.durable);
-            }
-            world.sweep();
-            Ok(())
+    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
+        self.act("open", path, Does::Open, |world| {
+            world.folder_at(path)?;
+            world.open_dirs += 1;
+            Ok(Box::new(SimDir {
+                sim: self.clone(),
+                path: path.to_owned(),
+            }) as Box<dyn Dir>)
         })
     }
 

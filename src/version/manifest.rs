@@ -9,7 +9,7 @@
 //! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
 //!
-//! A write that finds no room leaves no whole frame, so its edit never happened, and the next one takes its place. Some
+//! A write that finds no room, or no memory, leaves no whole frame, so its edit never happened, and the next one takes its place. Some
 //! room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk finds it.
 //!
 //! After another failure of a write, or of a sync, nobody knows what of the file is durable, and it is not written again:
@@ -325,7 +325,7 @@ impl Manifest {
         );
         let written = self.file.write_at(self.len, &frame);
         if let Err(error) = &written
-            && error.is_full()
+            && error.is_shortage()
         {
             // What part of it was written is overwritten next time, or is a torn tail.
             let _ = self.file.truncate(self.len);
@@ -450,11 +450,13 @@ fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Bo
     if fs.len(&temporary)?.is_some() {
         fs.remove(&temporary)?;
     }
+    // Before the name is given: once it is, a folder that cannot be opened would leave it in doubt.
+    let names = fs.open_dir(dir)?;
     let file = fs.create(&temporary)?;
     file.write_at(0, bytes)
         .and_then(|()| file.sync())
         .inspect_err(|_| drop(fs.remove(&temporary)))?;
     fs.rename(&temporary, &path)?;
-    fs.sync_dir(dir)?;
+    names.sync()?;
     Ok(file)
 }

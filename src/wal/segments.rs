@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::env::{File, Fs};
+use crate::env::{Dir, File, Fs};
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,6 +114,8 @@ struct Pool {
 pub struct Segments {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
+    /// The same, held open.
+    names: Box<dyn Dir>,
     segment_bytes: u64,
     first: u64,
     /// Copy of `pool.prepared.is_some()`, to look at without waiting.
@@ -136,8 +138,10 @@ impl Segments {
             next: first,
             prepared: None,
         };
+        let names = fs.open_dir(dir)?;
         Ok(Segments {
             fs,
+            names,
             dir: dir.to_owned(),
             segment_bytes,
             first,
@@ -267,7 +271,7 @@ impl Segments {
     /// The files of these segments are synced: now their names.
     fn sync_names(&self, segments: &[&Arc<Segment>]) -> Result<()> {
         if !segments.is_empty() {
-            self.fs.sync_dir(&self.dir)?;
+            self.names.sync()?;
         }
         for segment in segments {
             segment.durable.store(true, Ordering::Release);

@@ -4,8 +4,9 @@
 //! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
 //!
 //! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
-//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless there was no room. A
-//! segment that cannot be begun refuses one append.
+//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless the system was short of
+//! something. A segment that cannot be begun refuses one append. The folder is held open, so that a sync of its names
+//! needs nothing that may be short.
 //!
 //! Locks: `syncing` is let go before files are touched. A drain holds the ring's buffer, and takes the locks of
 //! `Segments` after it.
@@ -156,9 +157,9 @@ impl Log {
         error
     }
 
-    /// A full disk may have room later, and a frame that did not fit was not written whole; all else is final.
-    fn latch_unless_full(&self, error: Error) -> Error {
-        if error.is_full() {
+    /// What was short may be there later, and a frame that met want of it was not written whole; all else is final.
+    fn latch_unless_short(&self, error: Error) -> Error {
+        if error.is_shortage() {
             return error;
         }
         self.latch(error)
@@ -230,7 +231,7 @@ impl Log {
         self.check()?;
         self.store
             .drain(&self.segments)
-            .map_err(|error| self.latch_unless_full(error))
+            .map_err(|error| self.latch_unless_short(error))
     }
 
     /// Reserves the file of the next segment. For a thread in the background, when [`Log::wants_upkeep`] says so. When
@@ -338,7 +339,7 @@ impl Appender {
         let log = &*self.log;
         log.store
             .append(&log.segments, &self.segment, position, frame)
-            .map_err(|error| log.latch_unless_full(error))?;
+            .map_err(|error| log.latch_unless_short(error))?;
         self.end = position + frame_len(frame);
         self.segment.note(head.last_seq);
         log.end.store(self.end, Ordering::Release);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ebbtide::Result;
-use ebbtide::internals::{File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim};
+use ebbtide::internals::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim};
 
 type Hook = Box<dyn FnMut(&'static str, &Path) -> Result<()> + Send>;
 
@@ -98,6 +98,19 @@ impl File for WatchedFile {
     }
 }
 
+struct WatchedDir {
+    fs: Watched,
+    path: PathBuf,
+    dir: Box<dyn Dir>,
+}
+
+impl Dir for WatchedDir {
+    fn sync(&self) -> Result<()> {
+        self.fs.call("sync_dir", &self.path)?;
+        self.dir.sync()
+    }
+}
+
 impl Fs for Watched {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.call("create_dir_all", path)?;
@@ -167,9 +180,13 @@ impl Fs for Watched {
         self.sim.hard_link(from, to)
     }
 
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.call("sync_dir", path)?;
-        self.sim.sync_dir(path)
+    fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
+        self.call("open_dir", path)?;
+        Ok(Box::new(WatchedDir {
+            fs: self.clone(),
+            path: path.into(),
+            dir: self.sim.open_dir(path)?,
+        }))
     }
 
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {

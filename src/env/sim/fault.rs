@@ -39,7 +39,7 @@ pub(super) enum Does {
     Shrink,
     /// Makes the bytes of a file durable.
     Sync,
-    /// Makes the names in a folder durable, which is opened for that.
+    /// Makes the names in a folder durable.
     SyncNames,
     /// Stores into a ring: cannot fail.
     Store,
@@ -56,17 +56,20 @@ pub enum Fault {
     Short,
     /// There are too many open files (EMFILE): what opens one.
     TooManyFiles,
+    /// The system has no memory (ENOMEM): any call but a sync, whose failure is final whatever it says.
+    NoMemory,
     /// The file system has become read-only (EROFS): what changes something.
     ReadOnly,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 5] = [
+    pub const ALL: [Fault; 6] = [
         Fault::Io,
         Fault::Full,
         Fault::Short,
         Fault::TooManyFiles,
+        Fault::NoMemory,
         Fault::ReadOnly,
     ];
 
@@ -78,9 +81,8 @@ impl Fault {
                 Does::Create | Does::Write | Does::Grow | Does::Sync | Does::SyncNames
             ),
             Fault::Short => does == Does::Write,
-            Fault::TooManyFiles => {
-                matches!(does, Does::Open | Does::Create | Does::SyncNames)
-            }
+            Fault::TooManyFiles => matches!(does, Does::Open | Does::Create),
+            Fault::NoMemory => !matches!(does, Does::Sync | Does::SyncNames | Does::Store),
             Fault::ReadOnly => !matches!(does, Does::Look | Does::Open | Does::Store),
         }
     }
@@ -91,6 +93,7 @@ impl Fault {
             Fault::Full => io::ErrorKind::StorageFull.into(),
             Fault::Short => io::ErrorKind::WriteZero.into(),
             Fault::TooManyFiles => io::Error::from_raw_os_error(24),
+            Fault::NoMemory => io::Error::from_raw_os_error(12),
             Fault::ReadOnly => io::ErrorKind::ReadOnlyFilesystem.into(),
         }
     }

@@ -318,6 +318,7 @@ fn faults_meet_the_calls_that_they_are_of() {
     assert_eq!(fails(Fault::Full), [0, 0, 1, 1, 1, 1, 0]);
     assert_eq!(fails(Fault::Short), [0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(fails(Fault::TooManyFiles), [1, 0, 1, 0, 0, 1, 0]);
+    assert_eq!(fails(Fault::NoMemory), [1, 1, 1, 1, 0, 1, 1]);
     assert_eq!(fails(Fault::ReadOnly), [0, 0, 1, 1, 1, 1, 1]);
     let sim = world(1);
     let plan = FaultPlan {

@@ -334,6 +334,8 @@ pub(super) struct World {
     pub(super) next_id: u64,
     /// How each locked path is held: alone, or by how many.
     pub(super) locks: BTreeMap<PathBuf, (LockKind, usize)>,
+    /// Open handles of folders.
+    pub(super) open_dirs: usize,
     pub(super) operations: u64,
     pub(super) fault: Option<(FaultPlan, Option<Filter>)>,
     pub(super) failed_sync: FailedSync,
