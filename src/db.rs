@@ -105,8 +105,13 @@ impl Database {
         self.engine().compact()
     }
 
-    /// Makes a consistent copy that can be opened, in a folder that does not exist or is empty; by hard links where the
-    /// file system can.
+    /// Makes a consistent copy that can be opened, as of one moment of this call, durably; by hard links where the file
+    /// system can. All else goes on meanwhile; files that the copy needs are given back when it is done.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when the folder has anything in it, or lies in the
+    /// database's own; [`Error::Io`](crate::Error::Io) when it is a link, or where the system fails. After an error nothing
+    /// that the call made is left, and nothing else was touched.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.engine().checkpoint(path.as_ref())
     }

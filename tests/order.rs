@@ -321,7 +321,7 @@ fn a_checkpoint_holds_all_that_was_written_before_it_and_survives() {
     let fs = Watched::new(Sim::new(1));
     let (db, c) = open(&fs, Durability::Buffered);
     c.put("flushed", [1; 1_000]).unwrap();
-    fs.once("create_dir_all", "/copy", {
+    fs.once("create_dir", "/copy", {
         let c = c.clone();
         move || c.put("logged", [2; 1_000]).unwrap()
     });

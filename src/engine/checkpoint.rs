@@ -1,96 +1,264 @@
 //! Checkpoints: what the catalogue names, linked or copied into another folder, with the log behind it.
 //!
-//! The catalogue stands still meanwhile (no job installs anything), so its tables stay; the log is cut at one moment,
-//! for all containers the same. Opening the copy recovers exactly what was acknowledged by then.
+//! ```text
+//! turn, manifest held    the catalogue, where the log ends, its segments; tables and segments are pinned
+//! nothing held           tables linked or copied -> segments copied up to that end -> folders synced -> manifest
+//! ```
+//!
+//! Both are read in one turn, so catalogue and log are of one moment, for all containers the same. Opening the copy
+//! recovers exactly what was acknowledged by then. Pinned files keep their names, whatever is installed meanwhile; what
+//! could not be removed for that is removed afterwards. So copying may take its time: nobody waits for it.
+//!
+//! A copy is made in a folder that does not exist or has nothing in it. Each folder and file is made anew, never taken
+//! over and never through a link below the target; what was made is noted, and that alone is removed after a failure.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::engine::core::Engine;
-use crate::env::{Fs, create_folder};
+use crate::env::{Fs, sync_name};
 use crate::error::{Error, Result};
+use crate::options::Background;
+use crate::sync::atomic::Ordering;
 use crate::types::file_name;
-use crate::version::write_both;
-use crate::wal::SEGMENT_HEADER_LEN;
+use crate::version::{Catalogue, NamePin, copy_path, write_both};
+use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin};
 
 /// How much of a file is copied at a time.
-const COPY_BYTES: usize = 1 << 20;
+const COPY_BYTES: u64 = 1 << 20;
+
+/// The number of a copy's manifest.
+const MANIFEST: u64 = 1;
+
+/// One moment of a database, whose files stay.
+struct Moment {
+    catalogue: Catalogue,
+    /// Where the log ends.
+    end: Position,
+    /// Its segments.
+    segments: Vec<SegmentInfo>,
+    _tables: Vec<NamePin>,
+    _segments: SegmentPin,
+}
 
 impl Engine {
     /// Makes a consistent copy in a folder that does not exist or is empty. What fails leaves nothing behind.
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
+        // Without what would make a link at its end pass for a folder.
+        let to: PathBuf = to.components().collect();
+        self.refuse_target(&to)?;
         self.flush()?;
-        let fs = self.fs.as_ref();
-        let was_there = fs.is_dir(to);
-        if was_there && !fs.list(to)?.is_empty() {
-            return Err(Error::invalid(
-                "checkpoint folder",
-                to.display().to_string(),
-                "one that does not exist or is empty",
-            ));
+        let mut made = Made {
+            fs: self.fs.as_ref(),
+            paths: vec![],
+        };
+        let copied = made.folder_and_above(&to).and_then(|()| {
+            let moment = self.pin_moment()?;
+            self.copy_into(&to, &moment, &mut made)
+        });
+        if copied.is_err() {
+            made.remove();
         }
-        let (tables, wal) = (to.join(file_name::TABLES_DIR), to.join(file_name::WAL_DIR));
-        let made = create_folder(fs, to).and_then(|()| self.copy_into(to, &tables, &wal));
-        if made.is_err() {
-            for folder in [&tables, &wal, &to.join(file_name::COPY_DIR), to] {
-                for name in fs.list(folder).unwrap_or_default() {
-                    let _ = fs.remove(&folder.join(name));
-                }
-                if folder != to || !was_there {
-                    let _ = fs.remove_dir(folder);
-                }
-            }
+        if self.options.background == Background::Stepped {
+            self.remove_retired();
+        } else {
+            self.merge_signal.notify();
         }
-        made
+        match copied {
+            // Files go then that were pinned.
+            Err(_) if self.closing.load(Ordering::Acquire) => Err(Error::Closed),
+            copied => copied,
+        }
     }
 
-    fn copy_into(&self, to: &Path, tables: &Path, wal: &Path) -> Result<()> {
-        let (fs, log) = (self.fs.as_ref(), self.log()?);
-        fs.create_dir_all(tables)?;
-        fs.create_dir_all(wal)?;
+    /// Something stands there, or it lies in the database or around it.
+    fn refuse_target(&self, to: &Path) -> Result<()> {
+        let fs = self.fs.as_ref();
+        let refuse = |allowed| {
+            let given = to.display().to_string();
+            Err(Error::invalid("checkpoint folder", given, allowed))
+        };
+        if to.as_os_str().is_empty() {
+            return refuse("a path");
+        }
+        fs.expect_dir(to)?;
+        let (to, own) = (resolved(fs, to)?, resolved(fs, &self.path)?);
+        if to.starts_with(&own) || own.starts_with(&to) {
+            return refuse("one outside the database's own folder");
+        }
+        if fs.is_dir(&to) && !fs.is_empty_dir(&to)? {
+            return refuse("one that does not exist or is empty");
+        }
+        Ok(())
+    }
+
+    fn pin_moment(&self) -> Result<Moment> {
+        let log = self.log()?;
         let turn = self.turn.lock();
         let manifest = self.manifest.lock();
-        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
-        let end = log.end();
-        drop(turn);
-        log.sync_to(end)?;
-        for id in catalogue.tables() {
+        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue().clone();
+        let (end, mut segments) = (log.end(), log.segments());
+        segments.retain(|segment| segment.number >= catalogue.log);
+        let _segments = log.pin_from(catalogue.log);
+        let mut _tables = vec![];
+        for state in self.all_states() {
+            let picture = state.picture();
+            let files = picture.version.runs.iter().flat_map(|run| &run.files);
+            _tables.extend(files.map(|placed| placed.pin_name()));
+        }
+        drop((turn, manifest));
+        Ok(Moment {
+            catalogue,
+            end,
+            segments,
+            _tables,
+            _segments,
+        })
+    }
+
+    fn copy_into(&self, to: &Path, moment: &Moment, made: &mut Made<'_>) -> Result<()> {
+        self.log()?.sync_to(moment.end)?;
+        let fs = self.fs.as_ref();
+        let go_on = || match self.closing.load(Ordering::Acquire) {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        };
+        let folder = |name| to.join(name);
+        let (tables, wal) = (folder(file_name::TABLES_DIR), folder(file_name::WAL_DIR));
+        made.folder(&tables)?;
+        made.folder(&wal)?;
+        for id in moment.catalogue.tables() {
             let name = file_name::table(id);
-            link_or_copy(fs, &self.tables_dir().join(&name), &tables.join(&name))?;
+            let (from, to) = (self.tables_dir().join(&name), tables.join(&name));
+            made.file(&to, || link_or_copy(fs, &from, &to, &go_on))?;
         }
-        for segment in log.segments() {
-            if segment.number >= catalogue.log && segment.start <= end {
-                let name = file_name::segment(segment.number);
-                let frames = end.0 - segment.start.0;
-                // What is appended meanwhile, in part perhaps, is left out.
-                let most = usize::try_from(frames)
-                    .unwrap_or(usize::MAX)
-                    .saturating_add(SEGMENT_HEADER_LEN);
-                copy(fs, &self.wal_dir().join(&name), &wal.join(&name), most)?;
-            }
+        for segment in &moment.segments {
+            let name = file_name::segment(segment.number);
+            let (from, to) = (self.wal_dir().join(&name), wal.join(&name));
+            // What is appended meanwhile, in part perhaps, is left out.
+            let most = moment.end.0 - segment.start.0 + SEGMENT_HEADER_LEN as u64;
+            made.file(&to, || copy(fs, &from, &to, most, &go_on))?;
         }
-        fs.sync_dir(tables)?;
-        fs.sync_dir(wal)?;
-        write_both(fs, to, 1, catalogue).map(drop)
+        fs.sync_dir(&tables)?;
+        fs.sync_dir(&wal)?;
+        made.folder(&folder(file_name::COPY_DIR))?;
+        made.manifest(to, &moment.catalogue)?;
+        sync_name(fs, to)
     }
 }
 
-/// Tables never change, so two folders can share them.
-pub(super) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+/// Where a path leads that may not be there yet: links are followed as far as it is.
+fn resolved(fs: &dyn Fs, path: &Path) -> Result<PathBuf> {
+    let is_there = |path: &&Path| path.as_os_str().is_empty() || fs.is_dir(path);
+    let there = path.ancestors().find(is_there);
+    let there = there.unwrap_or(path);
+    let rest = path.strip_prefix(there).unwrap_or(path);
+    let there = match there.as_os_str().is_empty() {
+        true => fs.canonical(Path::new("."))?,
+        false => fs.canonical(there)?,
+    };
+    Ok(there.join(rest).components().collect())
+}
+
+/// Folders and files that were made, in this order.
+struct Made<'a> {
+    fs: &'a dyn Fs,
+    /// With whether it is a folder.
+    paths: Vec<(PathBuf, bool)>,
+}
+
+impl Made<'_> {
+    fn folder(&mut self, path: &Path) -> Result<()> {
+        self.fs.create_dir(path)?;
+        self.paths.push((path.into(), true));
+        Ok(())
+    }
+
+    /// The same, but one may be there; and so for those above it. The names are durable.
+    fn folder_and_above(&mut self, path: &Path) -> Result<()> {
+        if path.as_os_str().is_empty() || self.fs.is_dir(path) {
+            return Ok(());
+        }
+        if let Some(above) = path.parent() {
+            self.folder_and_above(above)?;
+        }
+        match self.folder(path) {
+            // Others make folders too.
+            Err(_) if self.fs.is_dir(path) => Ok(()),
+            made => made.and_then(|()| sync_name(self.fs, path)),
+        }
+    }
+
+    fn file(&mut self, path: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        make()?;
+        self.paths.push((path.into(), false));
+        Ok(())
+    }
+
+    /// The manifest and its copy, which take no file's place.
+    fn manifest(&mut self, to: &Path, catalogue: &Catalogue) -> Result<()> {
+        let both = [
+            to.join(file_name::manifest(MANIFEST)),
+            copy_path(to, MANIFEST),
+        ];
+        for path in &both {
+            if self.fs.len(path)?.is_some() {
+                let what = std::io::ErrorKind::AlreadyExists.into();
+                return Err(Error::io("create", path, what));
+            }
+            let mut temporary = path.clone().into_os_string();
+            temporary.push(file_name::TEMPORARY);
+            self.paths.push((temporary.into(), false));
+            self.paths.push((path.clone(), false));
+        }
+        write_both(self.fs, to, MANIFEST, catalogue).map(drop)
+    }
+
+    /// Removes all of it, as far as it is there and nobody else put something into it.
+    fn remove(self) {
+        for (path, is_folder) in self.paths.into_iter().rev() {
+            let _ = match is_folder {
+                true => self.fs.remove_dir(&path),
+                false => self.fs.remove(&path),
+            };
+        }
+    }
+}
+
+/// Tables never change, so two folders can share them. `go_on` ends a copy by an error.
+pub(super) fn link_or_copy(
+    fs: &dyn Fs,
+    from: &Path,
+    to: &Path,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    go_on()?;
     match fs.hard_link(from, to) {
         Ok(()) => Ok(()),
-        Err(_) => copy(fs, from, to, usize::MAX),
+        Err(_) => copy(fs, from, to, u64::MAX, go_on),
     }
 }
 
-/// Copies at most the first `most` bytes.
-fn copy(fs: &dyn Fs, from: &Path, to: &Path, most: usize) -> Result<()> {
-    let bytes = fs.read(from)?;
+/// Copies at most the first `most` bytes, durably but for the name. What fails leaves nothing behind.
+fn copy(
+    fs: &dyn Fs,
+    from: &Path,
+    to: &Path,
+    most: u64,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let source = fs.reader(from)?;
+    let len = fs.len(from)?.unwrap_or_default().min(most);
     let file = fs.create(to)?;
-    for (at, chunk) in bytes[..bytes.len().min(most)]
-        .chunks(COPY_BYTES)
-        .enumerate()
-    {
-        file.write_at((at * COPY_BYTES) as u64, chunk)?;
+    let mut at = 0;
+    let mut copied = Ok(());
+    while at < len && copied.is_ok() {
+        let part = (len - at).min(COPY_BYTES);
+        copied = go_on()
+            .and_then(|()| source.read_at(at, part as usize))
+            .and_then(|bytes| file.write_at(at, &bytes));
+        at += part;
     }
-    file.sync()
+    copied
+        .and_then(|()| file.sync())
+        .inspect_err(|_| drop(fs.remove(to)))
 }

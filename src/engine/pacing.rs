@@ -106,10 +106,10 @@ impl Engine {
             .filter(|placed| !kept.contains(&placed.record.id))
             .collect();
         gone.iter().for_each(|placed| placed.retire());
+        self.retired.lock().push(gone.into_iter().cloned());
         if self.options.background == Background::Stepped {
-            gone.into_iter().for_each(|placed| self.unlink(placed));
+            self.remove_retired();
         } else {
-            self.retired.lock().push(gone.into_iter().cloned());
             self.merge_signal.notify();
         }
     }

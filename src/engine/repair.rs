@@ -378,7 +378,7 @@ fn keep(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
             times += 1;
             kept = lost.join(format!("{name}.{times}"));
         }
-        link_or_copy(fs, file, &kept)?;
+        link_or_copy(fs, file, &kept, &|| Ok(()))?;
     }
     fs.sync_dir(&lost)?;
     fs.sync_dir(path)

@@ -7,7 +7,7 @@
 //! Unlinking a table and giving back its blocks costs the file system's journal milliseconds, which the log's syncs wait
 //! for; so tables that went in one edit go over some windows. The blocks go with the last who holds the file's map:
 //! therefore a table is held here until no reader has it, and no reader finds itself giving blocks back. Values in the
-//! hands of users are not waited for.
+//! hands of users are not waited for. A table whose name is pinned waits; what was never removed goes with the next open.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -56,18 +56,16 @@ impl Retired {
             left = left.saturating_sub(placed.record.len);
             goes
         };
-        let named = self
-            .waiting
-            .iter()
-            .take_while(|placed| goes(placed))
-            .count();
-        let named = self.waiting.drain(..named).collect();
+        let (named, waiting): (VecDeque<_>, _) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|placed| !placed.is_name_pinned() && goes(placed));
+        self.waiting = waiting;
         let unused = self
             .lingering
             .extract_if(.., |placed| !placed.is_in_use() && goes(placed));
         Leaving {
             unnamed: unused.collect(),
-            named,
+            named: named.into(),
         }
     }
 
@@ -76,10 +74,14 @@ impl Retired {
         self.lingering.extend(tables);
     }
 
-    /// All of them, whether somebody reads them or not.
+    /// All of them, whether somebody reads them or not; but for those whose names are pinned.
     pub fn take(&mut self) -> Leaving {
+        let (waiting, named): (_, VecDeque<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(Placed::is_name_pinned);
+        self.waiting = waiting;
         Leaving {
-            named: self.waiting.drain(..).collect(),
+            named: named.into(),
             unnamed: std::mem::take(&mut self.lingering),
         }
     }

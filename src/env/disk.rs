@@ -331,6 +331,13 @@ impl Fs for Disk {
             .map_err(|error| Error::io("create", path, error))
     }
 
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        DirBuilder::new()
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| Error::io("create", path, error))
+    }
+
     fn remove_dir(&self, path: &Path) -> Result<()> {
         fs::remove_dir(path).map_err(|error| Error::io("remove", path, error))
     }
@@ -363,6 +370,15 @@ impl Fs for Disk {
 
     fn is_dir(&self, path: &Path) -> bool {
         path.is_dir()
+    }
+
+    fn is_empty_dir(&self, dir: &Path) -> Result<bool> {
+        let mut entries = fs::read_dir(dir).map_err(|error| Error::io("list", dir, error))?;
+        Ok(entries.next().is_none())
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        fs::canonicalize(path).map_err(|error| Error::io("open", path, error))
     }
 
     fn expect_dir(&self, path: &Path) -> Result<()> {

@@ -5,7 +5,7 @@
 //! in part. Errors carry operation and path.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -83,6 +83,8 @@ pub trait Lock: Send + Sync {}
 pub trait Fs: Send + Sync {
     /// Creates a folder and those above it, mode 0700; nothing happens when it is there.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Creates one folder, mode 0700; that there is something of this name, a link included, is an error.
+    fn create_dir(&self, path: &Path) -> Result<()>;
     /// Removes an empty folder.
     fn remove_dir(&self, path: &Path) -> Result<()>;
     /// The names of the files in a folder, in no particular order; folders are left out.
@@ -91,6 +93,10 @@ pub trait Fs: Send + Sync {
     fn len(&self, path: &Path) -> Result<Option<u64>>;
     /// The folder exists.
     fn is_dir(&self, path: &Path) -> bool;
+    /// Nothing is in a folder: no file, folder, link or anything else.
+    fn is_empty_dir(&self, dir: &Path) -> Result<bool>;
+    /// The absolute path of what is there, by no link.
+    fn canonical(&self, path: &Path) -> Result<PathBuf>;
     /// An error when something stands there that is no folder, a link to one included: a folder of the database's own is
     /// not to lead elsewhere.
     fn expect_dir(&self, path: &Path) -> Result<()> {

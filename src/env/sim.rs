@@ -390,14 +390,22 @@ impl Fs for Sim {
                 if world.folders[&parent].now.contains_key(&name) {
                     return refused(io::ErrorKind::AlreadyExists);
                 }
-                let id = world.next_id;
-                world.next_id += 1;
-                world.folders.insert(id, FolderState::default());
-                world.change(parent, &name, Some(Node::Folder(id)));
+                world.new_folder(parent, &name);
                 Ok(())
             })?;
         }
         Ok(())
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        self.act("create", path, Does::Create, |world| {
+            let (parent, name) = world.place(path)?;
+            if world.folders[&parent].now.contains_key(&name) {
+                return refused(io::ErrorKind::AlreadyExists);
+            }
+            world.new_folder(parent, &name);
+            Ok(())
+        })
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
@@ -434,6 +442,16 @@ impl Fs for Sim {
 
     fn is_dir(&self, path: &Path) -> bool {
         self.world.lock().folder_at(path).is_ok()
+    }
+
+    fn is_empty_dir(&self, dir: &Path) -> Result<bool> {
+        self.act("list", dir, Does::Open, |world| {
+            Ok(world.folders[&world.folder_at(dir)?].now.is_empty())
+        })
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        Ok(Path::new("/").join(path).components().collect())
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {

@@ -13,13 +13,15 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
 pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use manifest::{Loaded, Manifest, Witness, expect_folders, load, parse, witnesses, write_both};
+pub use manifest::{
+    Loaded, Manifest, Witness, copy_path, expect_folders, load, parse, witnesses, write_both,
+};
 
 use crate::env::{Fs, ReadAt};
 use crate::error::{Error, Result};
@@ -50,6 +52,8 @@ struct Resident<T> {
 /// What a table takes on disk, until the last who holds its bytes lets go.
 struct Residence {
     removed: AtomicBool,
+    /// How many want it to keep its name.
+    named_for: AtomicUsize,
     len: u64,
     pins: Arc<Pins>,
 }
@@ -71,6 +75,15 @@ impl Drop for Residence {
         if self.removed.load(Ordering::Acquire) {
             self.pins.bytes.fetch_sub(self.len, Ordering::Relaxed);
         }
+    }
+}
+
+/// Keeps a table's name in the folder.
+pub struct NamePin(Arc<Residence>);
+
+impl Drop for NamePin {
+    fn drop(&mut self) {
+        self.0.named_for.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -115,6 +128,7 @@ impl Placed {
         };
         let residence = Arc::new(Residence {
             removed: AtomicBool::new(false),
+            named_for: AtomicUsize::new(0),
             len: record.len,
             pins: space.pins.clone(),
         });
@@ -173,6 +187,17 @@ impl Placed {
     /// A run, a cursor or a read holds it beside this one; values that are held do not count.
     pub fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.table) > 1
+    }
+
+    /// The file keeps its name as long as the pin lives. Only a table that the catalogue names can be pinned.
+    pub fn pin_name(&self) -> NamePin {
+        self.residence.named_for.fetch_add(1, Ordering::AcqRel);
+        NamePin(self.residence.clone())
+    }
+
+    /// Somebody wants it to keep its name.
+    pub fn is_name_pinned(&self) -> bool {
+        self.residence.named_for.load(Ordering::Acquire) > 0
     }
 
     /// Removes the file's name; the bytes stay readable to those who hold them.

@@ -37,12 +37,12 @@ mod writer;
 mod replay;
 
 pub use frame::{
-    Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
+    Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position,
     SegmentHeader,
 };
 pub use replay::{Frame, Replayed, replay, salvage};
 pub use segments::{SegmentInfo, remove_chain};
-pub use writer::{Appender, Log, LogOptions};
+pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]
 mod models;

@@ -12,7 +12,7 @@
 //! the moment at which the first of its frames is needed no more, while others still are.
 //!
 //! Locks: `older` is held to remove files, `pool` to reserve blocks, `live` only to look and to change the list, and
-//! last. An append that begins a segment waits for `pool`, never for `older`: removing takes its time.
+//! last, as is `pinned`. An append that begins a segment waits for `pool`, never for `older`: removing takes its time.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -110,6 +110,15 @@ struct Pool {
     prepared: Option<Prepared>,
 }
 
+/// What keeps segments that nobody needs.
+#[derive(Default)]
+struct Pinned {
+    /// Those from these numbers on stay.
+    from: Vec<u64>,
+    /// Those below this number are to be given up.
+    given_up: u64,
+}
+
 /// All segments of one chain.
 pub struct Segments {
     fs: Arc<dyn Fs>,
@@ -124,6 +133,7 @@ pub struct Segments {
     older: Mutex<Vec<String>>,
     pool: Mutex<Pool>,
     live: Mutex<VecDeque<Arc<Segment>>>,
+    pinned: Mutex<Pinned>,
 }
 
 impl Segments {
@@ -149,6 +159,7 @@ impl Segments {
             older: Mutex::new(older),
             pool: Mutex::new(pool),
             live: Mutex::new(VecDeque::new()),
+            pinned: Mutex::default(),
         })
     }
 
@@ -314,14 +325,33 @@ impl Segments {
         live.iter().map(info).collect()
     }
 
+    /// Segments from this number on stay, until as many calls of [`Segments::unpin_from`] say otherwise.
+    pub fn pin_from(&self, first: u64) {
+        self.pinned.lock().from.push(first);
+    }
+
+    /// Says below which number segments are to be given up meanwhile.
+    pub fn unpin_from(&self, first: u64) -> u64 {
+        let mut pinned = self.pinned.lock();
+        let at = pinned.from.iter().position(|from| *from == first);
+        pinned.from.swap_remove(at.expect("it was pinned"));
+        pinned.given_up
+    }
+
     /// Gives up all files from before this chain, which the manifest durably names.
     pub fn release_older(&self) -> Result<()> {
         self.release_before(self.first, 0)
     }
 
     /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of
-    /// this chain, all files from before it. Stops at the first failure; what it missed goes with the next call.
+    /// this chain, all files from before it; but none that is pinned. Stops at the first failure; what it missed goes with the next call.
     pub fn release_before(&self, number: u64, synced: u64) -> Result<()> {
+        let number = {
+            let mut pinned = self.pinned.lock();
+            pinned.given_up = pinned.given_up.max(number);
+            let stays = pinned.from.iter().min();
+            stays.map_or(number, |stays| number.min(*stays))
+        };
         let mut older = self.older.lock();
         while number >= self.first
             && let Some(name) = older.last()

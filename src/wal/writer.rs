@@ -264,6 +264,13 @@ impl Log {
         self.segments.release_before(number, self.synced().0)
     }
 
+    /// Keeps the segments from number `first` on, which the manifest durably names as the first one.
+    pub fn pin_from(self: &Arc<Self>, first: u64) -> SegmentPin {
+        self.segments.pin_from(first);
+        let log = Arc::clone(self);
+        SegmentPin { log, first }
+    }
+
     /// Gives up all files from before this log, which the manifest durably names.
     pub fn release_older(&self) -> Result<()> {
         self.segments.release_older()
@@ -280,6 +287,20 @@ impl Log {
     /// From `now` on, frames in these segments are needed no more.
     pub fn mark_stale(&self, numbers: RangeInclusive<u64>, now: Timestamp) {
         self.segments.mark_stale(numbers, now);
+    }
+}
+
+/// Segments of a log that stay, as long as it lives.
+pub struct SegmentPin {
+    log: Arc<Log>,
+    first: u64,
+}
+
+impl Drop for SegmentPin {
+    fn drop(&mut self) {
+        let given_up = self.log.segments.unpin_from(self.first);
+        // What it misses goes with a later release.
+        let _ = self.log.release_before(given_up);
     }
 }
 

@@ -117,6 +117,11 @@ impl Fs for Watched {
         self.sim.create_dir_all(path)
     }
 
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        self.call("create_dir", path)?;
+        self.sim.create_dir(path)
+    }
+
     fn remove_dir(&self, path: &Path) -> Result<()> {
         self.call("remove_dir", path)?;
         self.sim.remove_dir(path)
@@ -133,6 +138,15 @@ impl Fs for Watched {
 
     fn is_dir(&self, path: &Path) -> bool {
         self.sim.is_dir(path)
+    }
+
+    fn is_empty_dir(&self, dir: &Path) -> Result<bool> {
+        self.call("list", dir)?;
+        self.sim.is_empty_dir(dir)
+    }
+
+    fn canonical(&self, path: &Path) -> Result<PathBuf> {
+        self.sim.canonical(path)
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {

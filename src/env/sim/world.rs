@@ -415,6 +415,13 @@ impl World {
         folder.changes.last_mut().expect("just made").ends_rename = true;
     }
 
+    pub(super) fn new_folder(&mut self, folder: FolderId, name: &str) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.folders.insert(id, FolderState::default());
+        self.change(folder, name, Some(Node::Folder(id)));
+    }
+
     pub(super) fn new_file(&mut self, folder: FolderId, name: &str) -> FileId {
         let id = self.next_id;
         self.next_id += 1;

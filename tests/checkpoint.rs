@@ -1,0 +1,345 @@
+//! Goal: a checkpoint is one moment of a history, durable when it returns; it stops nobody, and touches nothing that it did
+//! not make.
+//!
+//! Method: on a simulated disk, copying is held up while all else goes on, files of others are put into its way, calls
+//! fail; links are tried on the real one.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "support/patience.rs"]
+mod patience;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
+use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options};
+use patience::wait_until;
+
+const START: u64 = 1_800_000_000_000;
+
+fn options(sim: &Sim) -> Options {
+    Options::new()
+        .memtable_bytes(64 << 10)
+        .max_runs(3)
+        .clock(ManualClock::new(START))
+        .fs(Arc::new(sim.clone()))
+        .sizes(512, 16 << 10, 32 << 10)
+}
+
+/// A batch over two containers.
+fn write(db: &Database, pair: &[Container; 2], n: u64) {
+    let mut batch = Batch::new();
+    for container in pair {
+        batch.put(container, n.to_be_bytes(), [n as u8; 200]);
+    }
+    db.write(&batch).unwrap();
+}
+
+/// Every link fails, as between two file systems.
+fn without_links(sim: &Sim) {
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind: Fault::Io,
+        lasting: true,
+    };
+    sim.fail_where(plan, |call| call.operation == "link");
+}
+
+/// The numbers in a container, which are all from 0 to the last one.
+fn numbers(container: &Container) -> u64 {
+    let items = container.iter().map(|item| {
+        let item = item.unwrap();
+        let n = u64::from_be_bytes(item.key().try_into().unwrap());
+        assert_eq!(item.value()[..], [n as u8; 200]);
+        n
+    });
+    let all: Vec<u64> = items.collect();
+    assert!(all.iter().copied().eq(0..all.len() as u64), "{all:?}");
+    all.len() as u64
+}
+
+fn pair(db: &Database) -> [Container; 2] {
+    ["left", "right"].map(|name| db.container(name).unwrap())
+}
+
+/// What the copy at `path` holds: so many batches, and the default of both containers.
+fn opened(sim: &Sim, path: &str) -> (u64, DefaultTtl) {
+    let db = options(sim).stepped().open(path).unwrap();
+    let pair = pair(&db);
+    let counts = [numbers(&pair[0]), numbers(&pair[1])];
+    assert_eq!(counts[0], counts[1], "a batch is halved");
+    (counts[0], pair[0].default_ttl())
+}
+
+fn names(sim: &Sim, dir: &str) -> BTreeSet<String> {
+    sim.list(Path::new(dir)).unwrap().into_iter().collect()
+}
+
+#[test]
+fn all_else_goes_on_while_a_checkpoint_copies() {
+    let sim = Sim::new(1);
+    let db = options(&sim).open("/db").unwrap();
+    let both = pair(&db);
+    (0..1_000).for_each(|n| write(&db, &both, n));
+    db.flush().unwrap();
+    let default = both[0].default_ttl();
+    without_links(&sim);
+    let (is_there, may_go) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    sim.watch({
+        let (is_there, may_go) = (is_there.clone(), may_go.clone());
+        move |_, call| {
+            if call.operation == "write" && call.path.starts_with("/copy/tables") {
+                is_there.store(true, Ordering::Release);
+                while !may_go.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    });
+    let copying = std::thread::spawn({
+        let db = db.clone();
+        move || db.checkpoint("/copy")
+    });
+    wait_until("a table is copied", || is_there.load(Ordering::Acquire));
+    let others = std::thread::spawn({
+        let (db, both) = (db.clone(), both.clone());
+        move || {
+            for n in 1_000..1_500 {
+                write(&db, &both, n);
+                assert!(both[0].contains(n.to_be_bytes()).unwrap());
+            }
+            db.flush().unwrap();
+            let changed = DefaultTtl::After(Duration::from_secs(1_000_000));
+            both[0].set_default_ttl(changed).unwrap();
+            assert_eq!(numbers(&both[0]), 1_500);
+            db.container("new").unwrap().put("k", "v").unwrap();
+            assert!(db.drop_container("new").unwrap());
+            // Every table that is being copied is replaced.
+            both.iter()
+                .for_each(|container| container.delete_range::<&[u8]>(..).unwrap());
+            db.compact().unwrap();
+            assert_eq!(numbers(&both[1]), 0);
+        }
+    });
+    let patience = std::time::Instant::now();
+    while !others.is_finished() && patience.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let went_on = others.is_finished();
+    may_go.store(true, Ordering::Release);
+    copying.join().unwrap().unwrap();
+    assert!(went_on, "all waits for the checkpoint");
+    others.join().unwrap();
+    let cut = sim.power_cut_with(Survivors::Nothing);
+    assert_eq!(opened(&cut, "/copy"), (1_000, default));
+    // What was kept for it goes.
+    wait_until("its tables go", || names(&sim, "/db/tables").is_empty());
+    wait_until("its segments go", || {
+        let names = names(&sim, "/db/wal");
+        names.iter().filter(|name| name.ends_with(".wal")).count() <= 3
+    });
+    db.close().unwrap();
+}
+
+#[test]
+fn a_checkpoint_is_one_moment_of_a_history() {
+    const CHANGES: u64 = 40;
+    let sim = Sim::new(1);
+    let db = options(&sim).open("/db").unwrap();
+    let both = pair(&db);
+    without_links(&sim);
+    let (stop, written) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let default = |n: u64| DefaultTtl::After(Duration::from_secs(1_000_000 + n / CHANGES));
+    let writer = std::thread::spawn({
+        let (db, both) = (db.clone(), both.clone());
+        let (stop, written) = (stop.clone(), written.clone());
+        move || {
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                if n % CHANGES == 0 {
+                    both[0].set_default_ttl(default(n)).unwrap();
+                }
+                write(&db, &both, n);
+                written.store(n + 1, Ordering::Release);
+            }
+        }
+    });
+    let merger = std::thread::spawn({
+        let (db, stop) = (db.clone(), stop.clone());
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                db.compact().unwrap();
+            }
+        }
+    });
+    for n in 0..12 {
+        let (path, before) = (format!("/copy-{n}"), written.load(Ordering::Acquire));
+        db.checkpoint(&path).unwrap();
+        let after = written.load(Ordering::Acquire);
+        let (count, ttl) = opened(&sim.power_cut_with(Survivors::Nothing), &path);
+        assert!(
+            (before..=after + 1).contains(&count),
+            "{count} of {before}..={after}"
+        );
+        // The change stands before the batch of its number.
+        let may_be = [default(count.saturating_sub(1)), default(count)];
+        assert!(count == 0 || may_be.contains(&ttl), "{ttl:?} after {count}");
+        wait_until("the writer writes", || {
+            written.load(Ordering::Acquire) > after + 30
+        });
+    }
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    merger.join().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_folder_with_anything_in_it_is_refused() {
+    let sim = Sim::new(1);
+    let db = options(&sim).stepped().open("/db").unwrap();
+    write(&db, &pair(&db), 0);
+    sim.create_dir_all(Path::new("/a/tables")).unwrap();
+    sim.create_dir_all(Path::new("/b")).unwrap();
+    sim.create(Path::new("/b/mine")).unwrap();
+    sim.create(Path::new("/c")).unwrap();
+    for to in ["/a", "/b", "/c", ""] {
+        assert!(db.checkpoint(to).is_err(), "{to:?}");
+    }
+    assert!(names(&sim, "/a").is_empty() && names(&sim, "/a/tables").is_empty());
+    assert!(sim.is_dir(Path::new("/a/tables")) && !sim.is_dir(Path::new("/a/wal")));
+    assert_eq!(names(&sim, "/b"), BTreeSet::from(["mine".to_owned()]));
+    // A copy within its original would be removed with it, or be taken for a part of it.
+    for to in [
+        "/db",
+        "/db/copies",
+        "/db/tables/copy",
+        "/db/./wal/copy/deep",
+        "/",
+    ] {
+        assert!(db.checkpoint(to).is_err(), "{to:?}");
+    }
+    assert!(!sim.is_dir(Path::new("/db/copies")) && !sim.is_dir(Path::new("/db/tables/copy")));
+    db.checkpoint("/db-copy").unwrap();
+    assert_eq!(opened(&sim, "/db-copy").0, 1);
+}
+
+#[test]
+fn no_link_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(at(to), at(name)).unwrap();
+    let db = Database::open(at("db")).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    for name in ["empty", "within", "tables"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    link("empty", "link");
+    link("missing", "dangling");
+    link("tables", "within/tables");
+    link("db", "database");
+    for to in [
+        "link",
+        "link/",
+        "link/.",
+        "dangling",
+        "within",
+        "database/copy",
+        "database",
+    ] {
+        let error = db.checkpoint(at(to)).unwrap_err();
+        assert!(!error.is_corruption(), "{to}: {error}");
+    }
+    for name in ["empty", "tables"] {
+        assert_eq!(std::fs::read_dir(at(name)).unwrap().count(), 0, "{name}");
+    }
+    assert!(!at("missing").exists() && !at("db/copy/tables").exists());
+    // A link on the way to it is the user's.
+    db.checkpoint(at("link/copy")).unwrap();
+    let copy = Database::open(at("empty/copy")).unwrap();
+    assert!(copy.container("c").unwrap().contains("k").unwrap());
+}
+
+#[test]
+fn what_others_made_stays_when_it_fails() {
+    let (sim, mut failed) = (Sim::new(1), 0);
+    let db = options(&sim).stepped().open("/db").unwrap();
+    let both = pair(&db);
+    (0..100).for_each(|n| write(&db, &both, n));
+    db.flush().unwrap();
+    let is_own = |path: &Path| path.starts_with("/above");
+    for at in 1.. {
+        assert!(at < 500, "it fails for ever");
+        let before = sim.operations();
+        let count = Arc::new(AtomicU64::new(0));
+        let plan = FaultPlan {
+            at: before,
+            kind: Fault::Io,
+            lasting: true,
+        };
+        sim.fail_where(plan, {
+            let count = count.clone();
+            move |call| {
+                (is_own(call.path) || call.operation == "link")
+                    && call.operation != "remove"
+                    && !call.path.ends_with("mine")
+                    && (count.fetch_add(1, Ordering::Relaxed) >= at)
+            }
+        });
+        let planted = Arc::new(AtomicU64::new(0));
+        sim.watch({
+            let planted = planted.clone();
+            move |sim, call| {
+                let ready = sim.is_dir(Path::new("/above/to/tables"));
+                if is_own(call.path) && ready && planted.swap(1, Ordering::Relaxed) == 0 {
+                    for name in ["mine", "tables/mine"] {
+                        sim.create(&Path::new("/above/to").join(name)).unwrap();
+                    }
+                }
+            }
+        });
+        let done = db.checkpoint("/above/to");
+        sim.unwatch();
+        sim.heal();
+        if planted.load(Ordering::Relaxed) == 0 && done.is_err() {
+            assert!(!sim.is_dir(Path::new("/above")), "failed at {at}");
+        }
+        failed += u64::from(done.is_err());
+        for name in ["/above/to/tables", "/above/to"] {
+            if done.is_err() && sim.is_dir(Path::new(name)) {
+                assert_eq!(
+                    names(&sim, name),
+                    BTreeSet::from(["mine".to_owned()]),
+                    "{at}"
+                );
+            }
+        }
+        if done.is_ok() {
+            break;
+        }
+        for name in ["tables", ""] {
+            let folder = Path::new("/above/to").join(name);
+            if sim.is_dir(&folder) {
+                sim.remove(&folder.join("mine")).unwrap();
+                sim.remove_dir(&folder).unwrap();
+            }
+        }
+        if sim.is_dir(Path::new("/above")) {
+            sim.remove_dir(Path::new("/above")).unwrap();
+        }
+    }
+    assert!(failed > 5, "{failed}");
+}
