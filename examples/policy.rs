@@ -179,10 +179,7 @@ impl Simulation {
     }
 
     fn judge(&self) -> Judge {
-        Judge {
-            settings: settings(),
-            now: self.now,
-        }
+        Judge::at(self.now, settings)
     }
 
     fn facts(&self) -> Facts {

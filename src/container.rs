@@ -139,24 +139,28 @@ impl Container {
         })
     }
 
-    /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between. The closure may be
-    /// called again when somebody did. True: the item was changed.
+    /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between, and the item neither
+    /// expires nor is there again by a clock that was put right. The closure is called again when that happened. True: the
+    /// item was changed.
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<&Item>) -> Update,
     ) -> Result<bool> {
         let mut refused = None;
-        let changed = self.conditionally(key.as_ref(), 0, |found| match decide(found) {
-            Update::Keep => Verdict::Keep,
-            Update::Delete => Verdict::Delete,
-            Update::Put(value, ttl) => {
-                let ttl = check_value(&value).and_then(|()| self.write_ttl(ttl));
-                match ttl {
-                    Ok(ttl) => Verdict::Put(value, ttl),
-                    Err(error) => {
-                        refused = Some(error);
-                        Verdict::Keep
+        let changed = self.conditionally(key.as_ref(), 0, |found| {
+            refused = None;
+            match decide(found) {
+                Update::Keep => Verdict::Keep,
+                Update::Delete => Verdict::Delete,
+                Update::Put(value, ttl) => {
+                    let ttl = check_value(&value).and_then(|()| self.write_ttl(ttl));
+                    match ttl {
+                        Ok(ttl) => Verdict::Put(value, ttl),
+                        Err(error) => {
+                            refused = Some(error);
+                            Verdict::Keep
+                        }
                     }
                 }
             }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::cover::Cover;
 use crate::error::Result;
-use crate::expiry::{Glance, Judge};
+use crate::expiry::{Glance, Judge, Judges};
 use crate::item::Item;
 use crate::merge::{Cursor, Merge, Seek};
 use crate::record::{Header, key_head};
-use crate::types::{Seq, Timestamp};
+use crate::types::Seq;
 
 /// Both keys are equal. Mostly they are not, and their heads tell.
 #[inline]
@@ -50,7 +50,7 @@ impl<C: Cursor> Walk<C> {
     /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
     /// was decided last, whether it is seen or not; what is left of that key is passed over.
     #[inline]
-    pub fn next<F: Fn() -> (Judge, Timestamp)>(
+    pub fn next<F: Fn() -> Judges>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
@@ -65,7 +65,7 @@ impl<C: Cursor> Walk<C> {
 
     // Not inlined: so the item is made where it is wanted, and not carried there.
     #[inline(never)]
-    fn forwards<F: Fn() -> (Judge, Timestamp)>(
+    fn forwards<F: Fn() -> Judges>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,
@@ -97,17 +97,13 @@ impl<C: Cursor> Walk<C> {
 
     /// What stands in front.
     #[inline(always)]
-    fn item<F: Fn() -> (Judge, Timestamp)>(
-        &self,
-        glance: &Glance<'_, F>,
-        header: Header,
-    ) -> Result<Item> {
+    fn item<F: Fn() -> Judges>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
         let pair = self.merge.front().expect("a head has a cursor").pair()?;
         Ok(Item::new(pair, &header, glance.expires_at(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
-    fn backwards<F: Fn() -> (Judge, Timestamp)>(
+    fn backwards<F: Fn() -> Judges>(
         &mut self,
         glance: &mut Glance<'_, F>,
         decided: &mut Vec<u8>,

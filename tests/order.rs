@@ -15,6 +15,7 @@ use std::time::Duration;
 use ebbtide::internals::{Fs, Sim, Survivors, replay};
 use ebbtide::{
     Batch, Clock, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Ttl,
+    Update,
 };
 
 use watched::Watched;
@@ -342,14 +343,40 @@ type Act = Box<dyn FnOnce() + Send>;
 struct Meddling {
     clock: ManualClock,
     act: Arc<Mutex<Option<Act>>>,
+    /// A look at the vague time counts.
+    also_vague: bool,
 }
 
-impl Clock for Meddling {
-    fn wall(&self) -> u64 {
+impl Meddling {
+    fn new(also_vague: bool) -> Meddling {
+        Meddling {
+            clock: ManualClock::new(START),
+            act: Arc::default(),
+            also_vague,
+        }
+    }
+
+    fn next(&self, act: impl FnOnce(&ManualClock) + Send + 'static) {
+        let clock = self.clock.clone();
+        *self.act.lock().unwrap() = Some(Box::new(move || act(&clock)));
+    }
+
+    fn act(&self) {
         let act = self.act.lock().unwrap().take();
         if let Some(act) = act {
             act();
         }
+    }
+
+    #[track_caller]
+    fn has_acted(&self) {
+        assert!(self.act.lock().unwrap().is_none());
+    }
+}
+
+impl Clock for Meddling {
+    fn wall(&self) -> u64 {
+        self.act();
         self.clock.wall()
     }
 
@@ -359,6 +386,9 @@ impl Clock for Meddling {
 
     /// So much later that what is read here has ended by then, and the clock itself is asked.
     fn wall_at_most(&self) -> Option<u64> {
+        if self.also_vague {
+            self.act();
+        }
         Some(self.clock.wall() + 10_000)
     }
 }
@@ -366,28 +396,173 @@ impl Clock for Meddling {
 // A read that had the settings first would judge by a default that was off long before the moment it judges.
 #[test]
 fn a_read_takes_the_clock_before_the_settings() {
-    let clock = Meddling {
-        clock: ManualClock::new(START),
-        act: Arc::default(),
-    };
-    let db = options(Sim::new(1))
-        .clock(clock.clone())
-        .open("/db")
-        .unwrap();
-    let c = db.container("c").unwrap();
+    let (clock, _db, c) = meddled_with(Meddling::new(false));
     c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
         .unwrap();
     c.put("k", "v").unwrap();
     clock.clock.advance(Duration::from_secs(55));
-    *clock.act.lock().unwrap() = Some(Box::new({
-        let (c, time) = (c.clone(), clock.clock.clone());
-        move || {
+    clock.next({
+        let c = c.clone();
+        move |time| {
             c.set_default_ttl(DefaultTtl::Off).unwrap();
             time.advance(Duration::from_secs(6));
         }
-    }));
+    });
     assert!(c.contains("k").unwrap());
-    assert!(clock.act.lock().unwrap().is_none());
+    clock.has_acted();
+}
+
+fn meddled_with(clock: Meddling) -> (Meddling, Database, Container) {
+    let db = options(Sim::new(1))
+        .memtable_bytes(64 << 10)
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    (clock, db, c)
+}
+
+const TEN_MILLIS: Ttl = Ttl::After(Duration::from_millis(10));
+
+// The number first, the clock last: in between the item is refreshed, and what the number shows of it ends.
+#[test]
+fn an_item_that_is_refreshed_during_a_call_is_found_by_it() {
+    type Call = fn(&Container) -> bool;
+    let calls: [(&str, Call); 6] = [
+        ("get", |c| c.get("k").unwrap().is_some()),
+        ("contains", |c| c.contains("k").unwrap()),
+        ("item", |c| c.item("k").unwrap().is_some()),
+        ("replace", |c| c.replace("k", "w", Ttl::Never).unwrap()),
+        ("touch", |c| c.touch("k").unwrap()),
+        ("update", |c| {
+            let mut found = false;
+            c.update("k", |item| {
+                found = item.is_some();
+                Update::Keep
+            })
+            .unwrap();
+            found
+        }),
+    ];
+    type Beside = fn(&Database);
+    let beside: [(&str, Beside); 3] = [
+        ("nothing", |_| {}),
+        ("a flush", |db| db.flush().unwrap()),
+        ("a merge", |db| db.compact().unwrap()),
+    ];
+    for (name, call) in calls {
+        for (what, beside) in beside {
+            let (clock, db, c) = meddled_with(Meddling::new(false));
+            c.put_with_ttl("k", "v", TEN_MILLIS).unwrap();
+            beside(&db);
+            clock.clock.advance(Duration::from_millis(8));
+            clock.next({
+                let (db, c) = (db.clone(), c.clone());
+                move |time| {
+                    assert!(c.touch("k").unwrap());
+                    beside(&db);
+                    time.advance(Duration::from_millis(4));
+                }
+            });
+            assert!(call(&c), "{name} beside {what}");
+            clock.has_acted();
+        }
+    }
+}
+
+// The same of what is not there any more: it is deleted during the call, and then time runs on.
+#[test]
+fn an_item_that_is_deleted_during_a_call_is_not_found_by_a_second_look() {
+    let (clock, _db, c) = meddled_with(Meddling::new(false));
+    c.put_with_ttl("k", "v", TEN_MILLIS).unwrap();
+    clock.next({
+        let c = c.clone();
+        move |time| {
+            c.delete("k").unwrap();
+            time.advance(Duration::from_millis(10));
+        }
+    });
+    assert!(!c.contains("k").unwrap());
+    clock.has_acted();
+}
+
+const DAY_MILLIS: u64 = 86_400_000;
+
+// The wall leaps ahead, and is put right before the stamp.
+#[test]
+fn what_only_a_wrong_clock_ended_is_not_overwritten() {
+    let (clock, _db, c) = meddled_with(Meddling::new(false));
+    c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
+        .unwrap();
+    let (mut shown, time) = (vec![], clock.clock.clone());
+    time.jump(START + DAY_MILLIS);
+    let changed = c.update("k", |item| {
+        shown.push(item.is_some());
+        time.jump(START);
+        match item {
+            Some(_) => Update::Keep,
+            None => Update::Put(b"w".to_vec(), Ttl::Never),
+        }
+    });
+    assert!(!changed.unwrap());
+    assert_eq!(shown, [false, true]);
+    assert_eq!(c.get("k").unwrap().unwrap(), "v");
+}
+
+// Nothing was found, and nothing is to be written: by then the clock is right, and the item is there.
+#[test]
+fn what_only_a_wrong_clock_ended_is_found_when_nothing_is_written() {
+    let (clock, _db, c) = meddled_with(Meddling::new(false));
+    c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
+        .unwrap();
+    let (mut shown, time) = (vec![], clock.clock.clone());
+    time.jump(START + DAY_MILLIS);
+    let changed = c.update("k", |item| {
+        shown.push(item.is_some());
+        time.jump(START);
+        Update::Keep
+    });
+    assert!(!changed.unwrap());
+    assert_eq!(shown, [false, true]);
+}
+
+// A refresh that was made under a wrong clock is the newest version, whatever the clock says later.
+#[test]
+fn a_read_beside_a_clock_that_goes_back_shows_no_older_version() {
+    let (clock, _db, c) = meddled_with(Meddling::new(true));
+    c.put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
+        .unwrap();
+    clock.next({
+        let c = c.clone();
+        move |time| {
+            time.jump(START + DAY_MILLIS);
+            assert!(c.create("k", "w", Ttl::Never).unwrap(), "v has ended");
+            time.jump(START);
+            assert_eq!(c.get("k").unwrap().unwrap(), "w");
+        }
+    });
+    assert_eq!(c.get("k").unwrap().unwrap(), "w");
+    clock.has_acted();
+}
+
+// A scan that had the settings first would take for dead for good what they would have ended, and do not.
+#[test]
+fn a_scan_takes_the_clock_before_the_settings() {
+    let (clock, _db, c) = meddled_with(Meddling::new(false));
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))
+        .unwrap();
+    c.put("k", "v").unwrap();
+    clock.clock.advance(Duration::from_secs(55));
+    clock.next({
+        let c = c.clone();
+        move |time| {
+            c.set_default_ttl(DefaultTtl::Off).unwrap();
+            time.advance(Duration::from_secs(6));
+        }
+    });
+    assert_eq!(c.iter().count(), 1);
+    clock.has_acted();
 }
 
 // Compacting leaves of a key the newest version alone: whoever had the number first, and then that picture, would miss it.

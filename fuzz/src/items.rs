@@ -47,10 +47,8 @@ pub fn header(data: &[u8]) {
 /// Census and spread: decoded from any bytes, and gathered from records.
 pub fn census(data: &[u8]) {
     let mut input = Input::new(data);
-    let judge = Judge {
-        settings: settings_of(&mut input),
-        now: Timestamp(input.any_size()),
-    };
+    let settings = settings_of(&mut input);
+    let judge = Judge::at(Timestamp(input.any_size()), || settings);
     match input.below(3) {
         0 => decoded_census(input.rest(), &judge),
         1 => decoded_spread(input.rest(), judge.now),

@@ -219,10 +219,8 @@ fn ask_anything(table: &Arc<Table>, records: &[Record]) {
             }
         }
     }
-    let judge = Judge {
-        settings: Settings::new(DefaultMillis::Millis(1)),
-        now: Timestamp(u64::MAX / 2),
-    };
+    let settings = || Settings::new(DefaultMillis::Millis(1));
+    let judge = Judge::at(Timestamp(u64::MAX / 2), settings);
     for judge in [None, Some(&judge)] {
         for to in [
             Seek::First,

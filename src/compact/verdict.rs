@@ -166,10 +166,7 @@ mod tests {
     }
 
     fn on(now: u64) -> Judge {
-        Judge {
-            settings: Settings::new(DefaultMillis::NoDefault),
-            now: Timestamp(now),
-        }
+        Judge::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault))
     }
 
     fn put(seq: u64, written_at: u64, millis: u64) -> Header {

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::counters::{Counters, ReclaimLag};
+use crate::engine::relied::Relied;
 use crate::engine::retired::Retired;
 use crate::engine::state::{ContainerState, Scrub, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
 use crate::error::{Error, Result};
-use crate::expiry::Judge;
+use crate::expiry::{Judge, Judges};
 use crate::mem::Pool;
 use crate::options::Options;
 use crate::pace::Budget;
@@ -57,6 +58,7 @@ pub struct Engine {
     pub(super) latest: AtomicU64,
     /// The last number that readers see.
     pub(super) published: AtomicU64,
+    pub(super) relied: Relied,
     /// Not there when the database is read-only, and not yet when there was no room for it.
     pub(super) log: OnceLock<Arc<Log>>,
     /// Why it was not begun when the database was opened, and where it is to begin.
@@ -260,39 +262,33 @@ impl Engine {
         self.merge_signal.notify();
     }
 
-    /// One judgement for one operation.
-    #[inline]
+    /// One judgement for one operation, of a time at which the clock did not go back.
+    pub(super) fn judges(&self, state: &ContainerState) -> Judges {
+        loop {
+            let leads = self.clock.leads();
+            let reading = self.clock.read();
+            let judges = Judges::at(reading.now, reading.settled, || state.settings());
+            if self.clock.leads() == leads {
+                return judges;
+            }
+        }
+    }
+
+    /// The same for who asks about now alone.
     pub(super) fn judge(&self, state: &ContainerState) -> Judge {
-        self.judge_at(state, SettledClock::now)
+        self.judges(state).now
     }
 
     /// The same at a moment that is no earlier, for less.
     #[inline]
     pub(super) fn judge_later(&self, state: &ContainerState) -> Judge {
-        self.judge_at(state, SettledClock::at_most)
-    }
-
-    /// The clock, then the settings.
-    #[inline]
-    fn judge_at(
-        &self,
-        state: &ContainerState,
-        read: impl FnOnce(&SettledClock) -> Timestamp,
-    ) -> Judge {
-        let now = read(&self.clock);
-        Judge {
-            settings: state.settings(),
-            now,
-        }
+        Judge::at(self.clock.at_most(), || state.settings())
     }
 
     /// The same in settled time, for jobs.
     pub(super) fn judge_settled(&self, state: &ContainerState) -> Judge {
         // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.
         let now = self.clock.purge_time().unwrap_or(Timestamp(0));
-        Judge {
-            settings: state.settings(),
-            now,
-        }
+        Judge::at(now, || state.settings())
     }
 }

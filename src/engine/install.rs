@@ -175,6 +175,7 @@ impl Engine {
             added,
             flushed,
         } = installation;
+        self.let_writes_pass();
         let mut manifest = self.manifest.lock();
         let known = manifest
             .as_ref()
@@ -231,6 +232,16 @@ impl Engine {
             let _ = self.log()?.release_before(first_segment);
         }
         Ok(true)
+    }
+
+    /// A write that was stamped before the job read the clock may rely on what the job found dead: it becomes visible
+    /// before that is gone, so that no reader misses both. One that fails never counted.
+    fn let_writes_pass(&self) {
+        let latest = {
+            let _turn = self.turn.lock();
+            self.latest()
+        };
+        let _ = self.make_visible(latest);
     }
 
     fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {

@@ -8,11 +8,13 @@
 //! 4. a container's `installing`: one change of its picture at a time;
 //! 5. `snapshots`, `busy`, `budget`, `retired`, `scrub`: held for a few instructions, nothing is taken inside.
 //!
-//! Readers take none of them: they load a picture, the published number, the clock and the settings, in that order.
+//! Readers take none of them, but for the turn where a write is under way that relies on a version just found dead (see
+//! read.rs): they load a picture, the published number, the clock and the settings, in that order.
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
 //! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
 mod state;
+mod relied;
 mod retired;
 mod core;
 mod pacing;

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::counters::Counters;
 use crate::engine::core::{Engine, Turn};
+use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
 use crate::engine::write::relog;
@@ -120,6 +121,7 @@ impl Engine {
             }),
             latest: AtomicU64::new(last_seq.0),
             published: AtomicU64::new(last_seq.0),
+            relied: Relied::new(),
             log,
             log_missing,
             in_doubt: AtomicBool::new(false),

@@ -1,4 +1,29 @@
 //! Reads. Every one takes, in this order: picture, published number, clock, settings (see this folder's head).
+//!
+//! An answer is of one moment between call and return, its newest write and its time included. Let V be the version that a
+//! read finds, the newest of its key in the picture up to the number.
+//!
+//! 1. At some moment between the loads of picture and number V was the newest version that was published: the picture
+//!    lacks nothing that was published before it, and what came to later memtables came after all that it holds.
+//! 2. Nothing found, or a tombstone: nothing was there at that moment, whatever the time.
+//! 3. V is live by the clock that is read next: then it was live at that moment, for what is gone stays gone. This is the
+//!    usual read, and it ends here. If the clock ever went back ([`SettledClock::leads`]), go on with 5.
+//! 4. V is dead by the clock: that says nothing about the moment of 1. A refresh and the end of V may both have come in
+//!    between, and the key was live throughout.
+//! 5. So V is judged by the exact clock, and the read looks again whether V is the newest version still. If it is, V was
+//!    the newest when it was judged, and the judgement is the answer. If not, the read begins anew; each time somebody has
+//!    written the key, or memtables or runs were exchanged. In the same picture every later write is in the memtables.
+//! 6. A conditional write judges V at its stamp and is published later. One that is in the turn ([`Relied`]), or under
+//!    [`Durability::Sync`] in a memtable and not synced yet, may have found V live before it died: the look waits for it.
+//!    Any other write takes effect when it is published, and nobody waits for it.
+//! 7. A snapshot's number is fixed: V stays the newest version, and is judged once.
+//!
+//! A job does not install what it judged before the writes that were stamped earlier are visible (install.rs), so that 2
+//! holds where V was purged.
+//!
+//! [`SettledClock::leads`]: crate::env::SettledClock::leads
+//! [`Relied`]: crate::engine::relied::Relied
+//! [`Durability::Sync`]: crate::options::Durability::Sync
 
 use std::sync::Arc;
 
@@ -9,16 +34,16 @@ use crate::cover::Cover;
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::error::Result;
-use crate::expiry::{Glance, Judge};
+use crate::expiry::{Glance, Judge, Judges};
 use crate::hash::hash_key;
 use crate::item::{Item, Pair};
 use crate::mem::MemCursor;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Header;
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, lock_soon};
 use crate::table::{self, RunCursor};
-use crate::types::{Seq, Timestamp};
+use crate::types::Seq;
 use crate::version::Run;
 use crate::view::{Horizon, Walk};
 
@@ -99,20 +124,63 @@ impl Engine {
         key: &[u8],
         take: impl FnOnce(Hit<'_>, &Judge) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.check_open(reader.state)?;
-        let picture = reader.state.picture();
-        let max = reader
-            .snapshot
-            .map_or_else(|| self.published(), |pin| pin.seq);
-        let later = self.judge_later(reader.state);
-        let Some(hit) = newest(&picture, key, max)? else {
-            return Ok(None);
-        };
-        let header = hit.header();
-        if later.dead(&header) && self.judge(reader.state).dead(&header) {
-            return Ok(None);
+        loop {
+            self.check_open(reader.state)?;
+            let picture = reader.state.picture();
+            let max = reader
+                .snapshot
+                .map_or_else(|| self.published(), |pin| pin.seq);
+            let later = self.judge_later(reader.state);
+            let Some(hit) = newest(&picture, key, max)? else {
+                return Ok(None);
+            };
+            let header = hit.header();
+            if !later.dead(&header) && self.clock.leads() == 0 {
+                return take(hit, &later).map(Some);
+            }
+            if header.is_tombstone() {
+                return Ok(None);
+            }
+            match self.judge_newest(reader, &picture, key, max, &header) {
+                Some(judge) if judge.dead(&header) => return Ok(None),
+                Some(judge) => return take(hit, &judge).map(Some),
+                None => {}
+            }
         }
-        take(hit, &later).map(Some)
+    }
+
+    /// The judge of a version that was found in `picture` up to `max`. None: it may not have been the newest one of its
+    /// key when it was judged.
+    #[cold]
+    fn judge_newest(
+        &self,
+        reader: &Reader<'_>,
+        picture: &Arc<Picture>,
+        key: &[u8],
+        max: Seq,
+        found: &Header,
+    ) -> Option<Judge> {
+        let judge = self.judge(reader.state);
+        if reader.snapshot.is_some() {
+            return Some(judge);
+        }
+        if self.wait_if_relied_on(found.seq) || !Arc::ptr_eq(picture, &reader.state.picture()) {
+            return None;
+        }
+        match picture.written_since(key, max) {
+            // A write that failed after it was stamped is never seen.
+            Some(seq) if self.make_visible(seq).is_ok() && self.published() >= seq => None,
+            _ => Some(judge),
+        }
+    }
+
+    /// After the clock was read: whether a write relies on this version, which has had its turn then.
+    pub(super) fn wait_if_relied_on(&self, seq: Seq) -> bool {
+        let is_relied_on = self.relied.is_on(seq);
+        if is_relied_on {
+            drop(lock_soon(&self.turn));
+        }
+        is_relied_on
     }
 
     /// The value of a live item.
@@ -130,20 +198,22 @@ impl Engine {
         self.read(reader, key, |hit, judge| item(hit, key, judge))
     }
 
-    /// The newest version of a key, visible already or not, when it is live; for a write that depends on it.
-    pub(super) fn newest_live(
+    /// The newest version of a key, visible already or not, and the item that it is when it is live; for a write that
+    /// depends on it.
+    pub(super) fn newest_judged(
         &self,
         picture: &Picture,
         key: &[u8],
         max: Seq,
         judge: &Judge,
-    ) -> Result<Option<(Header, Item)>> {
-        match newest(picture, key, max)? {
-            Some(hit) if !judge.dead(&hit.header()) => {
-                Ok(Some((hit.header(), item(hit, key, judge)?)))
-            }
-            _ => Ok(None),
-        }
+    ) -> Result<(Option<Header>, Option<Item>)> {
+        let Some(hit) = newest(picture, key, max)? else {
+            return Ok((None, None));
+        };
+        let header = hit.header();
+        let live = !judge.dead(&header);
+        let item = live.then(|| item(hit, key, judge)).transpose()?;
+        Ok((Some(header), item))
     }
 
     /// The live items in a range.
@@ -155,12 +225,7 @@ impl Engine {
         };
         let walks = Arc::new(Mutex::new(None));
         reader.state.watch(&walks);
-        // In this order: reading the clock moves settled time.
-        let now = engine.judge(reader.state);
-        let settled = Judge {
-            now: engine.clock.settled(),
-            ..now
-        };
+        let settled = engine.judges(reader.state).settled;
         Ok(Scan {
             engine: engine.clone(),
             state: reader.state.clone(),
@@ -350,7 +415,7 @@ impl Scan {
         step: impl FnOnce(
             &mut Walks,
             &mut Left,
-            &mut Glance<'_, &dyn Fn() -> (Judge, Timestamp)>,
+            &mut Glance<'_, &dyn Fn() -> Judges>,
         ) -> Option<Result<Item>>,
     ) -> Option<Result<Item>> {
         let (engine, state) = (&self.engine, &self.state);
@@ -364,8 +429,7 @@ impl Scan {
             back: None,
         });
         let later = engine.judge_later(state);
-        let read: &dyn Fn() -> (Judge, Timestamp) =
-            &|| (engine.judge(state), engine.clock.settled());
+        let read: &dyn Fn() -> Judges = &|| engine.judges(state);
         let mut glance = Glance::new(later, &mut self.settled, read);
         let item = step(walks, &mut self.left, &mut glance);
         self.items += 1;

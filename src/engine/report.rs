@@ -16,11 +16,12 @@ impl Engine {
     /// A container in numbers; all zero when it was dropped.
     pub fn container_stats(&self, state: &ContainerState) -> ContainerStats {
         let picture = state.pin();
-        let judge = self.judge(state);
+        let judges = self.judges(state);
+        let judge = judges.now;
         let estimate = estimate(&picture, &judge);
         let version = &picture.version;
         // A leap of the wall that is not settled holds up purges, and is no fault of the budget.
-        let (goals, settled) = (self.goals(), self.clock.settled().min(judge.now));
+        let (goals, settled) = (self.goals(), judges.settled.now.min(judge.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, floor_seen: Seq| {
             if let Some(expired) = oldest_dead(census, floor_seen, &judge) {

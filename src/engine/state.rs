@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
+use crate::hash::hash_key;
 use crate::mem::{Memtable, Pool};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{ArcSwap, Guard, Mutex, spin_loop};
@@ -110,6 +111,19 @@ impl Picture {
             Some(seq) => seq,
             None => self.version.covered_below(key, max),
         }
+    }
+
+    /// The number of the last write to the key, if it came after `seq`, as far as the memtables know.
+    pub fn written_since(&self, key: &[u8], seq: Seq) -> Option<Seq> {
+        let hash = hash_key(key);
+        let later = self
+            .buffers()
+            .filter(|buffer| buffer.memtable.seq_max() > seq);
+        let written = later.filter_map(|buffer| buffer.memtable.get(hash, key, Seq::MAX));
+        let newest = written.map(|entry| entry.header.seq).max();
+        newest
+            .max(Some(self.covered_below(key, Seq::MAX)))
+            .filter(|newest| *newest > seq)
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::engine::core::{Engine, Turn};
+use crate::engine::relied::Relying;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{Reading, sleep};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Judge};
-use crate::hash::hash_key;
 use crate::item::Item;
 use crate::mem::Memtable;
 use crate::merge::{Cursor, Position, Seek};
@@ -100,6 +100,50 @@ impl Writes {
     }
 }
 
+/// What a conditional write has seen of a key.
+struct Seen {
+    /// No later write was seen.
+    latest: Seq,
+    /// The newest version, live or dead; none where there is none, or a range delete covers it.
+    version: Option<Header>,
+    /// By what it was judged.
+    judge: Judge,
+}
+
+impl Seen {
+    /// What was seen to live waits for its sync, and may be dead when that is over: readers would never see it live.
+    fn ends_soon_after(&self, published: Seq) -> bool {
+        const LONGEST_SYNC_MILLIS: u64 = 1_000;
+        let Judge { settings, now, .. } = self.judge;
+        self.version.is_some_and(|header| {
+            let end = settings.expires_at(&header);
+            header.seq > published && end > now && end.since(now) < LONGEST_SYNC_MILLIS
+        })
+    }
+
+    /// It is seen the same by `judge`: live or dead as it was, and with the same end.
+    fn is_same_by(&self, judge: &Judge) -> bool {
+        let dead = |judge: &Judge| self.version.is_some_and(|header| judge.dead(&header));
+        judge.settings == self.judge.settings && dead(judge) == dead(&self.judge)
+    }
+}
+
+/// Whether a key is no longer as it was seen: by the clock, or because it was written since.
+fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, judge: &Judge) -> bool {
+    let picture = state.picture();
+    !seen.is_same_by(judge)
+        || state.flushed() > seen.latest
+        || picture.written_since(key, seen.latest).is_some()
+}
+
+/// A write that has its turn and its moment.
+struct Stamped<'a> {
+    reading: Reading,
+    /// Goes before the turn does, in which the next write will rely on something else.
+    _relying: Option<Relying<'a>>,
+    turn: MutexGuard<'a, Turn>,
+}
+
 /// Writes that are ready for their turn.
 struct Prepared<'a> {
     payload: &'a [u8],
@@ -123,9 +167,7 @@ impl Engine {
                 weight: weight(&op),
                 states,
             };
-            let turn = lock_soon(&self.turn);
-            let reading = self.clock.read();
-            self.commit(turn, reading, &prepared)
+            self.commit(self.stamp(None), &prepared)
         })
     }
 
@@ -158,13 +200,11 @@ impl Engine {
             weight,
             states: &writes.states,
         };
-        let turn = lock_soon(&self.turn);
-        let reading = self.clock.read();
-        self.commit(turn, reading, &prepared)
+        self.commit(self.stamp(None), &prepared)
     }
 
-    /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile: then again.
-    /// True: it was changed.
+    /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile, or died or
+    /// came back by the clock: then again. Where nothing becomes of it, it is looked at again as well. True: it was changed.
     pub fn update(
         &self,
         state: &Arc<ContainerState>,
@@ -178,12 +218,25 @@ impl Engine {
             let latest = self.latest();
             let picture = state.pin();
             let judge = self.judge(state);
-            let found = self.newest_live(&picture, key, latest, &judge)?;
-            let (seen, found) = found.unzip();
+            let (version, item) = self.newest_judged(&picture, key, latest, &judge)?;
+            let seen = Seen {
+                latest,
+                version,
+                judge,
+            };
+            if seen.ends_soon_after(self.published()) {
+                self.make_visible(latest)?;
+                continue;
+            }
             let (value, ttl);
-            let op = match decide(found) {
+            let op = match decide(item) {
                 Verdict::Keep => {
                     self.make_visible(latest)?;
+                    let judge = self.judge(state);
+                    let in_use = version.is_some_and(|header| self.wait_if_relied_on(header.seq));
+                    if in_use || has_changed(state, key, &seen, &judge) {
+                        continue;
+                    }
                     return Ok(false);
                 }
                 Verdict::Put(bytes, its_ttl) => {
@@ -210,12 +263,12 @@ impl Engine {
                     weight: weight(&op),
                     states,
                 };
-                let turn = lock_soon(&self.turn);
-                let reading = self.clock.read();
-                if self.has_changed(state, key, latest, seen.as_ref(), reading.now) {
+                let stamped = self.stamp(version.map(|header| header.seq));
+                let judge = Judge::at(stamped.reading.now, || state.settings());
+                if has_changed(state, key, &seen, &judge) {
                     return Ok(false);
                 }
-                self.commit(turn, reading, &prepared).map(|()| true)
+                self.commit(stamped, &prepared).map(|()| true)
             })?;
             if committed {
                 return Ok(true);
@@ -223,47 +276,28 @@ impl Engine {
         }
     }
 
-    /// In the turn: whether a key is no longer as it was seen: written since `latest`, or expired at `now`, the moment of
-    /// the stamp.
-    fn has_changed(
-        &self,
-        state: &ContainerState,
-        key: &[u8],
-        latest: Seq,
-        seen: Option<&Header>,
-        now: Timestamp,
-    ) -> bool {
-        let picture = state.picture();
-        let settings = state.settings();
-        let judge = Judge { settings, now };
-        if state.flushed() > latest || seen.is_some_and(|header| judge.dead(header)) {
-            return true;
+    /// Takes the turn, then reads the clock. `relies_on` is the version that will be judged by it.
+    fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
+        let turn = lock_soon(&self.turn);
+        let relying = relies_on.map(|seq| self.relied.rely(seq));
+        let reading = self.clock.read();
+        Stamped {
+            reading,
+            _relying: relying,
+            turn,
         }
-        picture.covered_below(key, Seq::MAX) > latest
-            || picture.buffers().any(|buffer| {
-                buffer.memtable.seq_max() > latest
-                    && buffer
-                        .memtable
-                        .get(hash_key(key), key, Seq::MAX)
-                        .is_some_and(|entry| entry.header.seq > latest)
-            })
     }
 
-    /// The turn: stamps with a reading taken in it, logs, inserts, publishes. Under [`Durability::Sync`] it ends before
-    /// the wait for the sync.
-    fn commit(
-        &self,
-        mut turn: MutexGuard<'_, Turn>,
-        reading: Reading,
-        writes: &Prepared<'_>,
-    ) -> Result<()> {
+    /// The turn: logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
+    fn commit(&self, mut stamped: Stamped<'_>, writes: &Prepared<'_>) -> Result<()> {
         self.check_writable()?;
         for state in writes.states {
             state.check()?;
         }
+        let Stamped { reading, turn, .. } = &mut stamped;
         let Turn {
             next_seq, appender, ..
-        } = &mut *turn;
+        } = &mut **turn;
         let head = FrameHead {
             kind: FrameKind::Batch,
             first_seq: *next_seq,
@@ -276,12 +310,12 @@ impl Engine {
         let position = appender.append(&head, writes.payload, writes.crc)?;
         let segment = appender.segment();
         let last = head.last_seq;
-        self.apply(&mut turn, &head, writes, segment);
+        self.apply(turn, &head, writes, segment);
         if self.options.durability == Durability::Buffered {
             self.publish(last);
         }
-        self.seal_when_full(&mut turn);
-        drop(turn);
+        self.seal_when_full(turn);
+        drop(stamped);
         self.counters.bytes_put.add(writes.weight);
         let log = self.log()?;
         if log.wants_upkeep() {
@@ -391,8 +425,13 @@ impl Engine {
 
     /// What was read to be relied on becomes visible and durable, as far as the durability asks.
     pub(super) fn make_visible(&self, seq: Seq) -> Result<()> {
-        if self.published() < seq {
-            self.sync()?;
+        if self.published() >= seq {
+            return Ok(());
+        }
+        match self.options.durability {
+            // It becomes visible before its turn ends.
+            Durability::Buffered => drop(lock_soon(&self.turn)),
+            Durability::Sync => self.sync()?,
         }
         Ok(())
     }

@@ -6,10 +6,11 @@
 //! it, and nothing is made final: no purge, no change of settings. It settles by [`SettledClock::confirm`] or after as
 //! much uptime as the skew; if the wall comes back first, it is forgotten.
 //!
-//! Invariants: settled time never decreases; outside an unsettled lead, now == settled time.
+//! Invariants: settled time never decreases; outside an unsettled lead, now == settled time. `now` goes back only where a
+//! lead ends or shrinks, and [`SettledClock::leads`] has changed before anybody is told the earlier time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,7 +18,8 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::types::Timestamp;
 
-/// Where the engine gets the time from.
+/// Where the engine gets the time from. It is asked in the midst of operations, and must not call the database that it is
+/// the clock of.
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch; may be set forwards and backwards by others.
     fn wall(&self) -> u64;
@@ -164,6 +166,8 @@ struct State {
     settled_uptime: u64,
     /// Uptime when an unsettled lead was first seen.
     lead_since: Option<u64>,
+    /// What the wall read when the lead was last looked at.
+    lead_wall: u64,
     /// Uptime until which nothing is purged.
     hold_until: Option<u64>,
 }
@@ -174,7 +178,8 @@ pub struct SettledClock {
     max_skew: u64,
     /// A copy of `state.settled` for the fast path: within one millisecond nothing needs to be decided twice.
     settled: AtomicU64,
-    unsettled: AtomicBool,
+    /// How often an unsettled lead has begun, shrunk (which counts twice) or ended; odd while there is one.
+    leads: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -201,13 +206,14 @@ impl SettledClock {
             settled,
             settled_uptime: uptime,
             lead_since: None,
+            lead_wall: 0,
             hold_until: leads.then(|| uptime.saturating_add(HOLD_AFTER_LEADING_OPEN)),
         };
         Ok(SettledClock {
             clock,
             max_skew,
             settled: AtomicU64::new(settled),
-            unsettled: AtomicBool::new(false),
+            leads: AtomicU64::new(0),
             state: Mutex::new(state),
         })
     }
@@ -227,18 +233,13 @@ impl SettledClock {
         }
     }
 
-    /// Settled time when the clock was last read.
-    #[inline]
-    pub fn settled(&self) -> Timestamp {
-        Timestamp(self.settled.load(Ordering::Acquire))
-    }
-
     /// Both times at once.
     pub fn read(&self) -> Reading {
         let wall = self.clock.wall();
-        // Mostly it reads what it read before, and nothing moves.
-        if wall == self.settled.load(Ordering::Acquire) && !self.unsettled.load(Ordering::Acquire) {
-            let now = Timestamp(wall);
+        let settled = self.settled.load(Ordering::Acquire);
+        // Mostly it reads what it read before, or has been set back behind settled time, and nothing moves.
+        if wall <= settled && self.leads().is_multiple_of(2) {
+            let now = Timestamp(settled);
             return Reading {
                 now,
                 settled: now,
@@ -246,6 +247,12 @@ impl SettledClock {
             };
         }
         self.read_locked(&mut self.state.lock())
+    }
+
+    /// While this stands still, `now` has not gone back; while it is 0, it never has.
+    #[inline]
+    pub fn leads(&self) -> u64 {
+        self.leads.load(Ordering::Acquire)
     }
 
     fn read_locked(&self, state: &mut State) -> Reading {
@@ -262,13 +269,25 @@ impl SettledClock {
         if !unsettled {
             self.settle(state, wall, uptime);
         }
-        self.unsettled.store(unsettled, Ordering::Release);
+        self.note_lead(state, wall, unsettled);
         let now = if unsettled { wall } else { state.settled };
         Reading {
             now: Timestamp(now),
             settled: Timestamp(state.settled),
             unsettled,
         }
+    }
+
+    /// Before anybody is told the time, which may have gone back.
+    fn note_lead(&self, state: &mut State, wall: u64, unsettled: bool) {
+        let leads = self.leads();
+        let led = !leads.is_multiple_of(2);
+        if led != unsettled {
+            self.leads.store(leads + 1, Ordering::Release);
+        } else if led && wall < state.lead_wall {
+            self.leads.store(leads + 2, Ordering::Release);
+        }
+        state.lead_wall = wall;
     }
 
     fn settle(&self, state: &mut State, wall: u64, uptime: u64) {
@@ -286,7 +305,7 @@ impl SettledClock {
         let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
         self.settle(&mut state, wall, uptime);
         state.hold_until = None;
-        self.unsettled.store(false, Ordering::Release);
+        self.note_lead(&mut state, wall, false);
     }
 
     /// Lets purging begin after an open that leads the mark; an unsettled lead still holds it.
@@ -375,6 +394,35 @@ mod tests {
         assert!(clock.read().unsettled);
         clock.confirm();
         assert_eq!(clock.purge_time(), Some(Timestamp(500 * HOUR)));
+    }
+
+    // Who judges between two looks at the number, judges by a clock that did not go back.
+    #[test]
+    fn whoever_is_told_an_earlier_time_could_know() {
+        let (manual, clock) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();
+        let mut last = (clock.now(), clock.leads());
+        let mut look = |what: &str, earlier: bool| {
+            let (before, now) = (last, clock.now());
+            last = (now, clock.leads());
+            assert_eq!(now < before.0, earlier, "{what}");
+            assert!(!earlier || last.1 != before.1, "{what}");
+            last.1
+        };
+        manual.advance(Duration::from_millis(HOUR));
+        assert_eq!(look("time passes", false), 0);
+        manual.jump(9 * HOUR);
+        assert_eq!(look("set back, it stands", false), 0);
+        manual.jump(100 * HOUR);
+        assert_eq!(look("it leaps", false), 1);
+        manual.jump(90 * HOUR);
+        assert_eq!(look("the lead shrinks", true), 3);
+        manual.jump(11 * HOUR);
+        assert_eq!(look("it is forgotten", true), 4);
+        manual.jump(100 * HOUR);
+        assert_eq!(look("it leaps again", false), 5);
+        manual.jump(90 * HOUR);
+        clock.confirm();
+        assert_eq!(look("a shrunken one settles", true), 6);
     }
 
     #[test]

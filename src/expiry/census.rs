@@ -349,14 +349,13 @@ mod tests {
             (1u64..12).prop_map(DefaultMillis::Millis)
         ];
         (default, 0u64..16, 0u64..24, 0u64..9, 0u64..24).prop_map(
-            |(default, inherit_floor, override_floor, floor_seq, now)| Judge {
-                settings: Settings {
+            |(default, inherit_floor, override_floor, floor_seq, now)| {
+                Judge::at(Timestamp(now), || Settings {
                     default,
                     inherit_floor: Timestamp(inherit_floor),
                     override_floor: Timestamp(override_floor),
                     floor_seq: Seq(floor_seq),
-                },
-                now: Timestamp(now),
+                })
             },
         )
     }
@@ -449,10 +448,7 @@ mod tests {
         ] {
             census.add(&head(seq, written_at, ttl));
         }
-        let judge = |default, now| Judge {
-            settings: Settings::new(default),
-            now: Timestamp(now),
-        };
+        let judge = |default, now| Judge::at(Timestamp(now), || Settings::new(default));
         assert!(!census.all_dead(&judge(DefaultMillis::Off, u64::MAX)));
         assert!(!census.all_dead(&judge(DefaultMillis::NoDefault, 10_000)));
         assert!(!census.all_dead(&judge(DefaultMillis::Millis(50), 599)));
@@ -464,10 +460,7 @@ mod tests {
             Timestamp(700),
             Seq(6),
         );
-        assert!(census.all_dead(&Judge {
-            settings: floors,
-            now: Timestamp(0)
-        }));
+        assert!(census.all_dead(&Judge::at(Timestamp(0), || floors)));
         assert_eq!(
             census.total(),
             Tally {

@@ -5,5 +5,5 @@ mod census;
 mod spread;
 
 pub use census::{Census, HEAVY_LEAST, Tally, is_heavy};
-pub use rule::{DefaultMillis, Glance, Judge, Settings, stored_ttl_until, ttl_millis};
+pub use rule::{DefaultMillis, Glance, Judge, Judges, Settings, stored_ttl_until, ttl_millis};
 pub use spread::{Spread, Spreads};

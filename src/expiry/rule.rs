@@ -170,19 +170,56 @@ impl Settings {
 }
 
 /// One reading of the clock and the settings that go with it: a job, or one step of an iterator, judges by one such pair.
+///
+/// The clock is read first, so that a pair never holds settings that were changed before its moment: nothing was ever
+/// judged by such a pair, and what it calls dead may live. What a pair calls dead is dead when its settings are read, and
+/// what it calls live was live when the clock was, if that did not go back in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judge {
     /// Settings and floors, read as one value.
     pub settings: Settings,
     /// The moment.
     pub now: Timestamp,
+    /// Nobody else makes one.
+    in_order: (),
 }
 
 impl Judge {
+    /// `settings` reads the settings, now that the clock has been read.
+    #[inline(always)]
+    pub fn at(now: Timestamp, settings: impl FnOnce() -> Settings) -> Judge {
+        Judge {
+            settings: settings(),
+            now,
+            in_order: (),
+        }
+    }
+
     /// The record shows nothing: a tombstone, or a put that is gone.
     #[inline(always)]
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
+    }
+}
+
+/// The judges of now and of settled time, by the same settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Judges {
+    /// What is shown.
+    pub now: Judge,
+    /// What is dead for good.
+    pub settled: Judge,
+}
+
+impl Judges {
+    /// `settings` reads the settings, now that both times have been read.
+    pub fn at(now: Timestamp, settled: Timestamp, settings: impl FnOnce() -> Settings) -> Judges {
+        let now = Judge::at(now, settings);
+        let settled = Judge {
+            now: settled,
+            ..now
+        };
+        Judges { now, settled }
     }
 }
 
@@ -195,9 +232,8 @@ pub struct Glance<'a, F> {
     read: F,
 }
 
-impl<'a, F: Fn() -> (Judge, Timestamp)> Glance<'a, F> {
-    /// `settled` is of settled time at an earlier moment, and becomes what `read` gives when that is called: the judge of
-    /// now, and settled time. `later` is of the settings of now, and of no earlier moment.
+impl<'a, F: Fn() -> Judges> Glance<'a, F> {
+    /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of the settings of now, and of no earlier moment.
     pub fn new(later: Judge, settled: &'a mut Judge, read: F) -> Self {
         Glance {
             later,
@@ -216,12 +252,9 @@ impl<'a, F: Fn() -> (Judge, Timestamp)> Glance<'a, F> {
     #[cold]
     fn dead_by_the_clock(&mut self, header: Header) -> bool {
         let now = self.now.get_or_insert_with(|| {
-            let (now, settled) = (self.read)();
-            *self.settled = Judge {
-                now: settled,
-                ..now
-            };
-            now
+            let judges = (self.read)();
+            *self.settled = judges.settled;
+            judges.now
         });
         now.dead(&header)
     }

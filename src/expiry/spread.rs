@@ -300,7 +300,7 @@ mod tests {
             settings = settings.change(to, Timestamp(at), Seq(at));
             for now in [at, at + 5, at + 90] {
                 let now = Timestamp(now);
-                let judge = Judge { settings, now };
+                let judge = Judge::at(now, || settings);
                 let gone = (0..100).filter(|&n| settings.gone(&header(n), now)).count();
                 assert_eq!(
                     spreads.gone(&judge, true).count,

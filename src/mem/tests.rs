@@ -9,7 +9,7 @@ use std::thread;
 use super::*;
 use crate::cover::Cover;
 use crate::expiry::Glance;
-use crate::expiry::{Census, DefaultMillis, Judge, Settings};
+use crate::expiry::{Census, DefaultMillis, Judge, Judges, Settings};
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::Kind;
 use crate::types::{ItemTtl, Timestamp};
@@ -552,10 +552,7 @@ fn a_second_writer_waits() {
 /// so that versions lie on both sides of the edges of leaves; readers at several numbers, both ways, against a plain list.
 #[test]
 fn ghosts_hide_what_they_should() {
-    let judge = Judge {
-        settings: Settings::new(DefaultMillis::NoDefault),
-        now: Timestamp(1_000),
-    };
+    let judge = Judge::at(Timestamp(1_000), || Settings::new(DefaultMillis::NoDefault));
     let kinds = [(1, 30, 14), (2, 900, 14), (3, 4_000, 15), (4, 400, 8)];
     // Each costs Miri minutes.
     let some = if cfg!(miri) { 1 } else { kinds.len() };
@@ -623,7 +620,10 @@ fn ghosts_hide_what_they_should() {
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
                 let (mut found, mut decided, mut settled) = (vec![], vec![], judge);
                 let mut next = || {
-                    let mut glance = Glance::new(judge, &mut settled, || (judge, judge.now));
+                    let mut glance = Glance::new(judge, &mut settled, || Judges {
+                        now: judge,
+                        settled: judge,
+                    });
                     walk.next(&mut glance, &mut decided, |_| true)
                 };
                 while let Some(item) = next() {
@@ -653,10 +653,7 @@ fn a_walk_among_the_dead_takes_few_steps() {
         let header = Header::tombstone(Seq(seq + 1), Timestamp(1));
         memtable.insert(header, &seq.to_be_bytes(), b"");
     }
-    let judge = Judge {
-        settings: Settings::default(),
-        now: Timestamp(2),
-    };
+    let judge = Judge::at(Timestamp(2), Settings::default);
     for to in [Seek::First, Seek::Last] {
         let mut cursor = memtable.cursor();
         cursor.seek(to, Some(&judge)).unwrap();

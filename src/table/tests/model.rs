@@ -73,10 +73,9 @@ fn record(random: &mut Random, key: &[u8], seq: u64, dead: bool) -> Record {
 
 /// Under it, exactly the records made as dead ones are dead.
 fn judge() -> Judge {
-    Judge {
-        settings: Settings::new(DefaultMillis::Millis(100)),
-        now: Timestamp(1_000),
-    }
+    Judge::at(Timestamp(1_000), || {
+        Settings::new(DefaultMillis::Millis(100))
+    })
 }
 
 /// A run, restated: all its records, and which of them make a block, which blocks a page of the index, and a table.
