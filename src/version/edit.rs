@@ -377,6 +377,7 @@ impl Catalogue {
             .map(Change::CreateContainer)
             .collect();
         changes.push(Change::Log(self.log));
+        changes.extend(self.log_is_closed.then_some(Change::LogClosed));
         changes.push(Change::Used {
             seq: self.used,
             table: self.next_table,
@@ -462,6 +463,7 @@ mod tests {
                     Change::Flushed(id, Seq(20)),
                     Change::AddRangeDelete(id, range),
                     Change::Log(5),
+                    Change::LogClosed,
                 ],
             ))
             .unwrap();
