@@ -10,6 +10,10 @@ use crate::types::Timestamp;
 /// What every operation returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Ends the description of damage that no repair can mend.
+pub(crate) const BEYOND_REPAIR: &str =
+    "what is live cannot be told from the rest, and nothing was changed: restore a checkpoint";
+
 /// Why an operation was not done. `Clone`, so that a failure in the background can be handed to every later writer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -218,11 +222,16 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Error::Corruption { path, offset, what } => write!(
-                f,
-                "{} is damaged at byte {offset}: {what}; run `ebbtide verify` on the folder; restore a checkpoint, or see what `ebbtide repair` can save",
-                path.display()
-            ),
+            Error::Corruption { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}", path.display())?;
+                if what.ends_with(BEYOND_REPAIR) {
+                    return Ok(());
+                }
+                write!(
+                    f,
+                    "; run `ebbtide verify` on the folder; restore a checkpoint, or see what `ebbtide repair` can save"
+                )
+            }
             Error::UnsupportedFormat {
                 path,
                 found,

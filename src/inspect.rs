@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::table::BlockCache;
 use crate::types::{ContainerId, Reads, file_name};
 use crate::version::{
-    Loaded, Pins, Placed, TableRecord, TableSpace, expect_folders, load, witnesses,
+    Judged, Loaded, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
 };
 use crate::wal::salvage;
 
@@ -18,8 +18,8 @@ use crate::wal::salvage;
 /// how many bytes are done, of how many. Writes nothing.
 ///
 /// # Errors
-/// When the database cannot be read at all: it is open elsewhere, or there is none, or its manifest is damaged. Damage of
-/// tables and log is in the report.
+/// When the database cannot be read at all: it is open elsewhere, or there is none, or neither its manifest nor the copy
+/// of it can be relied on. Other damage is in the report.
 pub fn verify(path: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     verify_in(Arc::new(Disk), path.as_ref(), progress)
 }
@@ -36,7 +36,7 @@ pub fn verify_in(
     }
     let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
     expect_folders(fs.as_ref(), path)?;
-    let loaded = load(fs.as_ref(), path)?.ok_or_else(not_found)?;
+    let judged = judge(fs.as_ref(), path)?.ok_or_else(not_found)?;
     let mut check = Check {
         fs: fs.as_ref(),
         path,
@@ -44,7 +44,7 @@ pub fn verify_in(
         total: 0,
         report: VerifyReport::default(),
     };
-    check.whole(&loaded)?;
+    check.whole(&judged)?;
     Ok(check.report)
 }
 
@@ -75,8 +75,9 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn whole(&mut self, loaded: &Loaded) -> Result<()> {
-        let manifest = self.path.join(file_name::manifest(loaded.number));
+    fn whole(&mut self, judged: &Judged) -> Result<()> {
+        let loaded = &judged.loaded;
+        self.report.faults.extend(judged.damage.clone());
         let tables: Vec<(ContainerId, TableRecord)> = loaded
             .catalogue
             .containers
@@ -86,7 +87,7 @@ impl Check<'_> {
             .collect();
         let wal_dir = self.path.join(file_name::WAL_DIR);
         let segments = self.segments(&wal_dir, loaded.catalogue.log)?;
-        let manifest_len = self.fs.len(&manifest)?.unwrap_or(0);
+        let manifest_len = self.fs.len(&loaded.path)?.unwrap_or(0);
         let log_len: u64 = segments.iter().map(|segment| segment.1).sum();
         self.total = manifest_len + log_len + tables.iter().map(|table| table.1.len).sum::<u64>();
         self.done(1, manifest_len);
@@ -95,7 +96,7 @@ impl Check<'_> {
         }
         let seen = self.log(&wal_dir, loaded)?;
         self.done(segments.len() as u64, log_len);
-        self.copies(loaded, seen)
+        self.copy(judged, seen)
     }
 
     fn done(&mut self, files: u64, bytes: u64) {
@@ -106,6 +107,9 @@ impl Check<'_> {
 
     fn segments(&self, wal_dir: &Path, first: u64) -> Result<Vec<(PathBuf, u64)>> {
         let mut segments = vec![];
+        if !self.fs.is_dir(wal_dir) {
+            return Ok(segments);
+        }
         for name in self.fs.list(wal_dir)? {
             if file_name::parse_segment(&name).is_some_and(|number| number >= first) {
                 let path = wal_dir.join(name);
@@ -132,24 +136,17 @@ impl Check<'_> {
         self.done(1, record.len);
     }
 
-    /// The copy of the manifest is whole and says the same. That there is none is no fault: want of room may have been.
-    fn copies(&mut self, loaded: &Loaded, seen: u64) -> Result<()> {
-        for copy in witnesses(self.fs, self.path)? {
-            if copy.is_copy && copy.number == loaded.number {
-                let judged = copy.loaded.and_then(|found| {
-                    found.reaches(self.fs, &copy.path, seen)?;
-                    let is_same = found.catalogue == loaded.catalogue;
-                    match is_same || found.catalogue.edit < loaded.catalogue.edit {
-                        true => Ok(()),
-                        false => Err(Error::corruption(
-                            &copy.path,
-                            0,
-                            "this is not what the manifest says",
-                        )),
-                    }
-                });
-                self.report.faults.extend(judged.err());
+    /// The copy of the manifest says the same, but for an edit that was not acknowledged. That there is none is no fault:
+    /// want of room may have been.
+    fn copy(&mut self, judged: &Judged, seen: u64) -> Result<()> {
+        match &judged.copy {
+            Some(Err(fault)) => self.report.faults.push(fault.clone()),
+            Some(Ok((path, edit))) if *edit < seen.min(judged.loaded.catalogue.edit) => {
+                let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
+                let len = self.fs.len(path)?.unwrap_or(0);
+                self.report.faults.push(Error::corruption(path, len, what));
             }
+            _ => {}
         }
         Ok(())
     }
@@ -176,8 +173,7 @@ impl Check<'_> {
         })?;
         self.report.records += records;
         self.report.faults.extend(damage);
-        let manifest = self.path.join(file_name::manifest(loaded.number));
-        let reached = loaded.reaches(self.fs, &manifest, replayed.edit);
+        let reached = loaded.reaches(self.fs, replayed.edit);
         self.report.faults.extend(reached.err());
         Ok(replayed.edit)
     }

@@ -266,6 +266,12 @@ pub mod file_name {
         number(name.strip_suffix(".table")?).map(TableId)
     }
 
+    /// A file that is named by a number, as all in the folders above are, whole or not.
+    pub fn is_numbered(name: &str) -> bool {
+        let digits = name.split_once('.').map_or("", |(digits, _)| digits);
+        digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// Only what the functions above print is read back: a file of another spelling is not ours.
     fn number(digits: &str) -> Option<u64> {
         let value: u64 = digits.parse().ok()?;

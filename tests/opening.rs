@@ -1,15 +1,17 @@
 //! Goal: what an open brings into memory, what it leaves behind, and what a close leaves to it. Method: what the simulated
 //! disk holds before and after.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ebbtide::internals::{
     Call, ContainerId, Fault, FaultPlan, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op,
-    PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, repair_with,
+    PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, repair_with, verify_in,
 };
-use ebbtide::{ClockBehind, Container, Error, ManualClock, Options};
+use ebbtide::{ClockBehind, Container, DefaultTtl, Error, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -56,8 +58,9 @@ fn an_open_removes_what_was_left_over() {
     let sim = sim.kill();
     let path = |name: &&str| Path::new(PATH).join(name);
     let left = [
+        "manifest-000000",
         "manifest-000007.tmp",
-        "copy/000007.manifest",
+        "copy/000000.manifest",
         "copy/000007.manifest.tmp",
         "tables/000099.table",
     ];
@@ -77,12 +80,20 @@ fn an_open_removes_what_was_left_over() {
     assert!(db.container("c").unwrap().contains("k").unwrap());
 }
 
-// Before there is a manifest, nothing says which segments count: none, and no file is used twice.
+// The first manifest names no log: of what is there none counts, and no file is used twice.
 #[test]
 fn a_first_open_that_was_cut_off_leaves_its_log_behind() {
     let sim = Sim::new(1);
+    fail(&sim, Fault::Io, makes_log);
+    options(&sim).open(PATH).unwrap_err();
+    let sim = sim.kill();
+    let db = options(&sim).read_only(true).open(PATH).unwrap();
+    assert!(db.containers().is_empty());
+    drop(db);
+    for (who, said) in looks(&sim).into_iter().skip(1) {
+        said.expect(who);
+    }
     let wal = Path::new("/db/wal");
-    sim.create_dir_all(wal).unwrap();
     drop(sim.create(&wal.join("000007.wal")).unwrap());
     let db = options(&sim).open(PATH).unwrap();
     let mut names = sim.list(wal).unwrap();
@@ -298,6 +309,212 @@ fn closing_flushes_what_would_take_long_to_replay() {
         assert_eq!(db.stats().table_bytes > 0, flushed);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), usize::from(items));
+    }
+}
+
+/// Every file of the database, the lock left out.
+fn files(sim: &Sim) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for folder in ["", "copy", "lost", "tables", "wal"] {
+        let folder = Path::new(PATH).join(folder);
+        let names = match sim.is_dir(&folder) {
+            true => sim.list(&folder).unwrap(),
+            false => vec![],
+        };
+        for name in names.iter().filter(|name| *name != "LOCK") {
+            let path = folder.join(name);
+            files.insert(path.clone(), sim.read(&path).unwrap());
+        }
+    }
+    files
+}
+
+/// A killed database with a table, a log, a manifest, its copy, and something that a repair put aside.
+fn with_all_files() -> Sim {
+    let sim = Sim::new(1);
+    let db = options(&sim).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    c.put("flushed", "v").unwrap();
+    db.flush().unwrap();
+    c.put("logged", "v").unwrap();
+    db.sync().unwrap();
+    let sim = sim.kill();
+    sim.create_dir_all(&Path::new(PATH).join("lost")).unwrap();
+    drop(sim.create(&Path::new(PATH).join("lost/kept")).unwrap());
+    sim
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let name = path.file_name().unwrap().to_string_lossy();
+    name.starts_with("manifest-")
+}
+
+fn is_copy(path: &Path) -> bool {
+    path.starts_with("/db/copy")
+}
+
+/// What each way to look at the folder says of it.
+fn looks(sim: &Sim) -> Vec<(&'static str, Result<(), Error>)> {
+    let fs = || -> Arc<dyn Fs> { Arc::new(sim.clone()) };
+    let verified = verify_in(fs(), Path::new(PATH), &mut |_, _| {});
+    let verified = verified.and_then(|report| report.faults.into_iter().next().map_or(Ok(()), Err));
+    let planned = repair_with(Path::new(PATH), &options(sim), false);
+    let planned = planned.and_then(|report| {
+        report
+            .losses
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |loss| Err(loss.fault))
+    });
+    vec![
+        ("open", options(sim).open(PATH).map(drop)),
+        (
+            "open to read",
+            options(sim).read_only(true).open(PATH).map(drop),
+        ),
+        ("verify", verified),
+        ("repair", planned),
+    ]
+}
+
+// What is live is known to the manifest and its copy alone: a folder without them is no new database, whatever is in it.
+#[test]
+fn a_folder_that_lost_its_manifest_is_damaged_and_never_new() {
+    for with_copy in [true, false] {
+        let sim = with_all_files();
+        for path in files(&sim).keys() {
+            if is_manifest(path) || is_copy(path) && !with_copy {
+                sim.remove(path).unwrap();
+            }
+        }
+        let before = files(&sim);
+        assert!(before.len() >= 4, "{:?}", before.keys());
+        for (who, said) in looks(&sim) {
+            let error = said.expect_err(who);
+            assert!(error.is_corruption(), "{who}: {error}");
+            let text = error.to_string();
+            assert_eq!(text.contains("ebbtide repair"), with_copy, "{who}: {text}");
+            assert!(text.contains("restore a checkpoint"), "{who}: {text}");
+            assert!(files(&sim) == before, "{who} changed something");
+        }
+        let repaired = repair_with(Path::new(PATH), &options(&sim), true);
+        assert_eq!(repaired.is_ok(), with_copy);
+        if with_copy {
+            let db = options(&sim).open(PATH).unwrap();
+            assert_eq!(db.container("c").unwrap().iter().count(), 2);
+        }
+    }
+}
+
+#[test]
+fn any_one_file_shows_that_there_was_a_database() {
+    let whole = files(&with_all_files());
+    let mut shown = 0;
+    for (path, bytes) in whole.iter().filter(|(path, _)| !is_manifest(path)) {
+        let sim = Sim::new(1);
+        sim.create_dir_all(path.parent().unwrap()).unwrap();
+        sim.create(path).unwrap().write_at(0, bytes).unwrap();
+        for (who, said) in looks(&sim) {
+            let error = said.expect_err(who);
+            assert!(error.is_corruption(), "{who}, {}: {error}", path.display());
+        }
+        assert_eq!(files(&sim).keys().collect::<Vec<_>>(), [path]);
+        shown += 1;
+    }
+    assert!(shown >= 5, "{:?}", whole.keys());
+}
+
+// The folders may be there before, on disks of their own, and what a first open leaves that is cut off, too.
+#[test]
+fn a_folder_in_which_no_database_ever_was_is_new() {
+    let sim = Sim::new(1);
+    for folder in ["tables", "wal", "copy", "lost"] {
+        sim.create_dir_all(&Path::new(PATH).join(folder)).unwrap();
+    }
+    for name in ["notes", "wal/notes", "manifest-000000.tmp", "LOCK"] {
+        drop(sim.create(&Path::new(PATH).join(name)).unwrap());
+    }
+    for (who, said) in looks(&sim).into_iter().skip(1) {
+        assert!(
+            !matches!(said, Err(Error::Corruption { .. })),
+            "{who}: {said:?}"
+        );
+    }
+    let db = options(&sim).open(PATH).unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    assert!(sim.len(Path::new("/db/wal/notes")).unwrap().is_some());
+}
+
+// The copy alone may go: the manifest says all.
+#[test]
+fn a_folder_of_a_database_that_is_missing_is_damage_that_can_be_repaired() {
+    for (gone, left) in [("wal", 1), ("tables", 1), ("copy", 2)] {
+        let sim = with_all_files();
+        let folder = Path::new(PATH).join(gone);
+        for name in sim.list(&folder).unwrap() {
+            sim.remove(&folder.join(name)).unwrap();
+        }
+        sim.remove_dir(&folder).unwrap();
+        let before = files(&sim);
+        for (who, said) in looks(&sim.kill()) {
+            match (gone, said) {
+                ("copy", said) => said.unwrap(),
+                (_, Err(Error::Corruption { path, .. })) => {
+                    assert!(path.starts_with(&folder), "{who}: {}", path.display())
+                }
+                (_, other) => panic!("{who}, {gone}: {other:?}"),
+            }
+        }
+        let sim = sim.kill();
+        if gone != "copy" {
+            assert!(options(&sim).open(PATH).is_err());
+            assert!(files(&sim) == before, "{gone}: something was removed");
+        }
+        repair_with(Path::new(PATH), &options(&sim), true).unwrap();
+        let db = options(&sim).open(PATH).unwrap();
+        assert_eq!(db.container("c").unwrap().iter().count(), left, "{gone}");
+    }
+}
+
+// What the edits of a manifest add up to is said again by the next one, all of it.
+#[test]
+fn a_manifest_that_is_written_anew_remembers_that_the_log_is_closed() {
+    let sim = Sim::new(1);
+    let db = options(&sim).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    for n in 0..20u8 {
+        c.put([n], [n; 1_000]).unwrap();
+        db.sync().unwrap();
+    }
+    let newest = || {
+        let names = files(&sim).into_keys();
+        let manifests = names.filter(|path| is_manifest(path));
+        manifests.max().unwrap()
+    };
+    let before = newest();
+    let mut n = 0;
+    while sim.len(&before).unwrap().unwrap() <= 1 << 20 {
+        let default = DefaultTtl::After(Duration::from_secs(1_000_000 + n % 9));
+        c.set_default_ttl(default).unwrap();
+        n += 1;
+    }
+    db.close().unwrap();
+    assert_ne!(newest(), before, "closing it has written it anew");
+    // Of the note in the ring, which also tells how far the log reached, a power cut may leave nothing.
+    let sim = sim.power_cut_with(Survivors::Nothing);
+    let wal = Path::new("/db/wal");
+    let mut segments = sim.list(wal).unwrap();
+    segments.retain(|name| name.ends_with(".wal"));
+    segments.sort();
+    assert!(segments.len() > 3, "{segments:?}");
+    for left in 1..segments.len() {
+        let sim = sim.kill();
+        for name in &segments[left..] {
+            sim.remove(&wal.join(name)).unwrap();
+        }
+        let opened = options(&sim).open(PATH).map(drop);
+        let error = opened.expect_err(&segments[left]);
+        assert!(error.is_corruption(), "{error}");
     }
 }
 

@@ -1,9 +1,13 @@
 //! Opening and closing.
 //!
-//! Opening: lock -> manifest -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
+//! Opening: lock -> manifest, held to its copy -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
 //! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
 //! effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A read-only open
 //! stops after the clock.
+//!
+//! A folder that never was a database gets a manifest before anything else, which names nothing, and is opened like any
+//! other then. So a folder with any other file of a database has had a manifest: without one it is damaged, and nothing
+//! in it is touched.
 //!
 //! On a full disk there is no room for a new chain: then the old one stays, and the old manifest is gone on with, in the
 //! room that is reserved behind it. Such a database is read, and reclaims; its log begins with the first write that
@@ -19,7 +23,7 @@ use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
 use crate::engine::write::relog;
-use crate::env::{Fs, LockKind, SettledClock, create_folder, monotonic, sync_name};
+use crate::env::{Fs, LockKind, SettledClock, create_folder, monotonic};
 use crate::error::{Error, Result};
 use crate::mem::Pool;
 use crate::options::{Background, Options};
@@ -29,8 +33,8 @@ use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{ContainerId, HIGHEST_NUMBER, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Change, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, expect_folders,
-    load, unnamed_tables,
+    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
+    expect_folders, judge, unnamed_tables,
 };
 use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, remove_chain};
 
@@ -67,7 +71,8 @@ impl Engine {
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let pins = Arc::new(Pins::default());
         let pool = Arc::new(Pool::new(options.memtable_bytes));
-        let mut found = recover(path, options, &cache, &pins, &pool)?;
+        let loaded = find(path, options)?;
+        let mut found = recover(path, options, &loaded, &cache, &pins, &pool)?;
         let first_segment = found.next_segment;
         let (mut begun, mut manifest) = (None, None);
         if !options.read_only {
@@ -226,52 +231,43 @@ impl Engine {
     }
 }
 
+/// What the manifest says. A folder that never was a database becomes one, unless it is only to be read.
+fn find(path: &Path, options: &Options) -> Result<Loaded> {
+    let fs = options.fs.as_ref();
+    expect_folders(fs, path)?;
+    match judge(fs, path)? {
+        Some(Judged {
+            damage: Some(damage),
+            ..
+        }) => Err(damage),
+        Some(judged) => Ok(judged.loaded),
+        None if options.read_only => Err(Error::NotFound { path: path.into() }),
+        None => Ok(Loaded {
+            catalogue: begin(fs, path)?,
+            path: path.join(file_name::manifest(0)),
+            number: 0,
+            torn: false,
+        }),
+    }
+}
+
 /// Reads what is on disk; writes nothing.
 fn recover(
     path: &Path,
     options: &Options,
+    loaded: &Loaded,
     cache: &Arc<BlockCache>,
     pins: &Arc<Pins>,
     pool: &Arc<Pool>,
 ) -> Result<Recovered> {
-    let fs = options.fs.as_ref();
-    let (tables_dir, wal_dir) = (
-        path.join(file_name::TABLES_DIR),
-        path.join(file_name::WAL_DIR),
-    );
-    expect_folders(fs, path)?;
-    let loaded = load(fs, path)?;
-    let Some(loaded) = loaded else {
-        refuse_without_manifest(fs, path, options, &tables_dir)?;
-        let next_segment = free_segment(fs, &wal_dir)?;
-        let clock = SettledClock::start(
-            options.clock.clone(),
-            options.max_clock_skew,
-            Timestamp(0),
-            options.clock_behind,
-        )?;
-        return Ok(Recovered {
-            catalogue: Catalogue {
-                next_run: 1,
-                next_container: 1,
-                ..Catalogue::default()
-            },
-            manifest_number: 0,
-            torn: false,
-            states: BTreeMap::new(),
-            last_seq: Seq(0),
-            next_segment,
-            clock,
-        });
-    };
     let space = TableSpace {
-        fs,
-        dir: &tables_dir,
+        fs: options.fs.as_ref(),
+        dir: &path.join(file_name::TABLES_DIR),
         cache,
         pins,
         reads: options.reads,
     };
-    match bring_in(path, options, &loaded, &space, pool)? {
+    match bring_in(path, options, loaded, &space, pool)? {
         (found, None) => Ok(found),
         (_, Some(damage)) => Err(damage),
     }
@@ -304,10 +300,7 @@ pub(super) fn bring_in(
     if last_seq.0 > HIGHEST_NUMBER {
         return Err(Error::corruption(path, 0, MADE_UP));
     }
-    if damage.is_none() {
-        let manifest = path.join(file_name::manifest(loaded.number));
-        loaded.reaches(space.fs, &manifest, replayed.edit)?;
-    }
+    loaded.reaches(space.fs, replayed.edit)?;
     catalogue.mark = catalogue.mark.max(replayed.mark);
     let clock = SettledClock::start(
         options.clock.clone(),
@@ -325,43 +318,6 @@ pub(super) fn bring_in(
         catalogue,
     };
     Ok((found, damage))
-}
-
-/// A folder without a manifest is a new database, or one whose first open was cut off: then nothing is in it yet.
-fn refuse_without_manifest(
-    fs: &dyn Fs,
-    path: &Path,
-    options: &Options,
-    tables_dir: &Path,
-) -> Result<()> {
-    if options.read_only {
-        return Err(Error::NotFound { path: path.into() });
-    }
-    if fs.is_dir(tables_dir)
-        && fs
-            .list(tables_dir)?
-            .iter()
-            .any(|name| file_name::parse_table(name).is_some())
-    {
-        return Err(Error::corruption(
-            path.join(file_name::manifest(1)),
-            0,
-            "there are tables, but no manifest",
-        ));
-    }
-    Ok(())
-}
-
-/// Above every segment in the folder: an open that was cut off may have left some.
-fn free_segment(fs: &dyn Fs, wal_dir: &Path) -> Result<u64> {
-    if !fs.is_dir(wal_dir) {
-        return Ok(1);
-    }
-    let names = fs.list(wal_dir)?;
-    let numbers = names
-        .iter()
-        .filter_map(|name| file_name::parse_segment(name));
-    Ok(numbers.max().map_or(1, |highest| highest + 1))
 }
 
 /// Above every table in the folder: those that a manifest with a torn tail does not name stay for one opening more.
@@ -423,10 +379,6 @@ pub(super) fn write_anew(
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
-    if found.manifest_number == 0 {
-        // An open that was cut off may have made the folder.
-        sync_name(fs.as_ref(), path)?;
-    }
     fs.create_dir_all(&tables_dir)?;
     fs.create_dir_all(&wal_dir)?;
     fs.sync_dir(path)?;
@@ -458,7 +410,8 @@ pub(super) fn write_anew(
         Err(error) => {
             remove_chain(fs.as_ref(), &wal_dir, first);
             let will_do = full_disk == FullDisk::WillDo && error.is_full();
-            if !will_do || found.manifest_number == 0 {
+            // There is nothing to go on with where there is no log yet.
+            if !will_do || found.catalogue.log == 0 {
                 return Err(error);
             }
             found.catalogue = before;
@@ -512,19 +465,20 @@ fn relog_all<'a>(
 }
 
 /// Removes what this manifest does not name, as far as that is possible: what stays goes with the next open. After a
-/// manifest with a torn tail nothing but other manifests goes: the next open, which reads a whole one, removes the rest.
+/// manifest with a torn tail nothing goes but what never had its name: the next open, which reads a whole one, removes the
+/// rest.
 fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
+    let is_old = |number: Option<u64>| !found.torn && number.is_some_and(|old| old != manifest);
     for name in fs.list(path).unwrap_or_default() {
-        let old = file_name::parse_manifest(&name).is_some_and(|number| number < manifest);
-        if old || (name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY)) {
+        let never_named = name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY);
+        if never_named || is_old(file_name::parse_manifest(&name)) {
             let _ = fs.remove(&path.join(name));
         }
     }
     let copy_dir = path.join(file_name::COPY_DIR);
     if fs.is_dir(&copy_dir) {
         for name in fs.list(&copy_dir).unwrap_or_default() {
-            let old = file_name::parse_copy(&name).is_some_and(|number| number != manifest);
-            if old || name.ends_with(file_name::TEMPORARY) {
+            if name.ends_with(file_name::TEMPORARY) || is_old(file_name::parse_copy(&name)) {
                 let _ = fs.remove(&copy_dir.join(name));
             }
         }

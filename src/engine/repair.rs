@@ -2,7 +2,7 @@
 //!
 //! What is live is known to the manifest and to its copy. From tables it cannot be told: a table that was replaced or
 //! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
-//! one of the two, and refuses when neither is sound.
+//! that of the two which counts (version/judge.rs), and refuses when there is none, or when the log has seen more.
 //!
 //! A damaged table may have hidden older versions of any key in its range: by a delete, or by a newer value. So
 //! everything in that range with a lower number than its highest is left out, by a range delete with that number; newer
@@ -29,10 +29,9 @@ use crate::options::Options;
 use crate::table::{BlockCache, Statistics};
 use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::version::{
-    Catalogue, ContainerRecord, Loaded, Pins, Placed, RangeDelete, TableRecord, TableSpace,
-    Witness, expect_folders, unnamed_tables, witnesses,
+    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
+    judge, unnamed_tables,
 };
-use crate::wal::salvage;
 
 /// What a repair did, or would do.
 #[derive(Clone, Debug, Default)]
@@ -114,11 +113,14 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     };
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_folders(fs, path)?;
-    let witnesses = witnesses(fs, path)?;
-    let (mut loaded, mut report) = choose(fs, path, &witnesses)?;
-    // The new manifest's number is above all of them.
-    let numbers = witnesses.iter().map(|witness| witness.number);
-    loaded.number = numbers.max().unwrap_or(loaded.number);
+    let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
+    let mut loaded = judged.loaded;
+    let mut report = RepairReport {
+        manifest: loaded.path.clone(),
+        losses: judged.damage.into_iter().map(Loss::of_all).collect(),
+        set_aside: vec![],
+    };
+    // What would otherwise stay for a while is linked into the folder `lost`.
     loaded.torn = false;
 
     let space = TableSpace {
@@ -145,63 +147,6 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         begun?;
     }
     Ok(report)
-}
-
-/// The manifest, or else the copy that knows most, as long as the log has seen no edit beyond it.
-fn choose(fs: &dyn Fs, path: &Path, witnesses: &[Witness]) -> Result<(Loaded, RepairReport)> {
-    let wal_dir = path.join(file_name::WAL_DIR);
-    // With whether its log is sound: a copy may be of a manifest that never came, and of a log that went again.
-    let judged = |witness: &Witness| -> Result<(bool, Loaded)> {
-        let loaded = witness.loaded.clone()?;
-        let (first, closed) = (loaded.catalogue.log, loaded.catalogue.log_is_closed);
-        let (replayed, damage) = salvage(fs, &wal_dir, first, closed, &mut |_| Ok(()))?;
-        loaded.reaches(fs, &witness.path, replayed.edit)?;
-        Ok((damage.is_none(), loaded))
-    };
-    let manifest = witnesses.first().filter(|witness| !witness.is_copy);
-    let fault = match manifest.map(|manifest| (manifest, judged(manifest))) {
-        Some((manifest, Ok((_, loaded)))) => {
-            let report = RepairReport {
-                manifest: manifest.path.clone(),
-                ..RepairReport::default()
-            };
-            return Ok((loaded, report));
-        }
-        Some((_, Err(fault @ Error::Corruption { .. }))) => fault,
-        Some((_, Err(error))) => return Err(error),
-        None if holds_tables(fs, path)? => {
-            let what = "the manifest is missing";
-            Error::corruption(path.join(file_name::manifest(1)), 0, what)
-        }
-        None => return Err(Error::NotFound { path: path.into() }),
-    };
-    let others = witnesses
-        .iter()
-        .filter(|witness| manifest.is_none_or(|manifest| manifest.path != witness.path));
-    let sound = others.filter_map(|witness| Some((witness, judged(witness).ok()?)));
-    match sound.max_by_key(|(_, (whole, loaded))| (*whole, loaded.catalogue.edit)) {
-        Some((witness, (_, loaded))) => {
-            let report = RepairReport {
-                manifest: witness.path.clone(),
-                losses: vec![Loss::of_all(fault)],
-                ..RepairReport::default()
-            };
-            Ok((loaded, report))
-        }
-        None => Err(match fault {
-            Error::Corruption { path, offset, what } => {
-                let also = "no copy of the manifest is sound either, and tables alone do not tell what was deleted";
-                Error::corruption(path, offset, format!("{what}; {also}"))
-            }
-            other => other,
-        }),
-    }
-}
-
-fn holds_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
-    let dir = path.join(file_name::TABLES_DIR);
-    let is_table = |name: &String| file_name::parse_table(name).is_some();
-    Ok(fs.is_dir(&dir) && fs.list(&dir)?.iter().any(is_table))
 }
 
 /// A table that was read from end to end.

@@ -50,7 +50,7 @@ pub enum Change {
     AddRangeDelete(ContainerId, RangeDelete),
     /// The range deletes of this number have nothing left to hide: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
-    /// Where the log starts; older segments are not needed.
+    /// Where the log starts; older segments are not needed. 0: there is none yet.
     Log(u64),
     /// The log has its end mark; nothing is appended to it any more.
     LogClosed,
@@ -234,7 +234,7 @@ pub struct Catalogue {
     pub mark: Timestamp,
     /// Every container.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
-    /// The first log segment that is needed.
+    /// The first log segment that is needed; 0: there is no log yet.
     pub log: u64,
     /// It was closed: without its end mark, some of it is missing.
     pub log_is_closed: bool,

@@ -7,7 +7,8 @@
 //!
 //! A manifest comes into being whole: written under a temporary name, synced, renamed, the folder synced; then older
 //! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
-//! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage.
+//! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage. So it is when the copy
+//! knows better.
 //!
 //! A write that finds no room, or no memory, leaves no whole frame, so its edit never happened, and the next one takes its place. Some
 //! room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk finds it.
@@ -18,15 +19,18 @@
 //! that it could break, until a new manifest without it is there. One that fails before it has its name is none.
 //!
 //! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
-//! same bytes lies in a folder of its own, for a repair to go by. It begins before its manifest does and takes each edit
-//! after it, before the edit is acknowledged: so it knows all that anything relied on. Opening never reads it. When it
-//! cannot be written it is removed, and a new one comes with the next manifest.
+//! same bytes lies in a folder of its own. It begins when its manifest is durable under its name, and takes each edit when
+//! that is durable in the manifest, but before it is acknowledged. So the copy knows all that anything relied on, and
+//! nothing that its manifest did not know before: what follows from that is told in judge.rs. When it cannot be written it
+//! is removed, and a new one comes with the next manifest.
+//!
+//! The first manifest of a database, of number 0, is there before any other file of it but the lock, and names no log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
-use crate::env::{File, Fs};
+use crate::env::{File, Fs, sync_name};
 use crate::error::{Error, Result};
 use crate::types::{Timestamp, file_name};
 use crate::version::edit::{Catalogue, Change, Edit};
@@ -42,96 +46,6 @@ const ROLL_BYTES: u64 = 1 << 20;
 /// Room behind the last edit, in bytes, in the manifest and in its copy: for some hundred edits that drop a table or let go of a piece of the log.
 const RESERVE_BYTES: u64 = 32 << 10;
 
-/// What a manifest on disk says.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The sum of its edits.
-    pub catalogue: Catalogue,
-    /// Its number; manifests count from 1.
-    pub number: u64,
-    /// It ends in bytes that are no edit: an append was cut off.
-    pub torn: bool,
-}
-
-impl Loaded {
-    /// The file at `path` says all, if the log has seen no edit beyond `seen`.
-    pub fn reaches(&self, fs: &dyn Fs, path: &Path, seen: u64) -> Result<()> {
-        let edit = self.catalogue.edit;
-        if seen <= edit {
-            return Ok(());
-        }
-        let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
-        Err(Error::corruption(path, fs.len(path)?.unwrap_or(0), what))
-    }
-}
-
-/// Reads the manifest that counts; `None` when the folder has none.
-pub fn load(fs: &dyn Fs, dir: &Path) -> Result<Option<Loaded>> {
-    let numbers = fs.list(dir)?;
-    let Some(number) = numbers
-        .iter()
-        .filter_map(|name| file_name::parse_manifest(name))
-        .max()
-    else {
-        return Ok(None);
-    };
-    let path = dir.join(file_name::manifest(number));
-    let (catalogue, torn) = parse(&path, &fs.read(&path)?)?;
-    Ok(Some(Loaded {
-        catalogue,
-        number,
-        torn,
-    }))
-}
-
-/// A manifest or a copy of one, whatever it is worth.
-pub struct Witness {
-    /// The file.
-    pub path: PathBuf,
-    /// The number in its name.
-    pub number: u64,
-    /// It is a copy.
-    pub is_copy: bool,
-    /// What it says.
-    pub loaded: Result<Loaded>,
-}
-
-/// All manifests and copies in a folder: manifests first, the highest number first.
-pub fn witnesses(fs: &dyn Fs, dir: &Path) -> Result<Vec<Witness>> {
-    let mut found = vec![];
-    let copy_dir = dir.join(file_name::COPY_DIR);
-    type Parse = fn(&str) -> Option<u64>;
-    for (folder, number_of) in [
-        (dir, file_name::parse_manifest as Parse),
-        (&copy_dir, file_name::parse_copy as Parse),
-    ] {
-        if !fs.is_dir(folder) {
-            continue;
-        }
-        let mut numbered: Vec<(u64, String)> = fs
-            .list(folder)?
-            .into_iter()
-            .filter_map(|name| Some((number_of(&name)?, name)))
-            .collect();
-        numbered.sort();
-        for (number, name) in numbered.into_iter().rev() {
-            let path = folder.join(name);
-            let parsed = fs.read(&path).and_then(|bytes| parse(&path, &bytes));
-            found.push(Witness {
-                number,
-                is_copy: folder != dir,
-                loaded: parsed.map(|(catalogue, torn)| Loaded {
-                    catalogue,
-                    number,
-                    torn,
-                }),
-                path,
-            });
-        }
-    }
-    Ok(found)
-}
-
 /// The sum of the edits in a manifest's bytes, and whether they end in a torn tail.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
     let (catalogue, end) = sum(path, bytes)?;
@@ -139,7 +53,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
 }
 
 /// The sum of the edits in a manifest's bytes, and where they end.
-fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
+pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     let damaged = |offset: usize, what: &str| Error::corruption(path, offset as u64, what);
     if bytes.len() < HEADER_LEN || &bytes[..8] != MAGIC {
         return Err(damaged(0, "not a manifest"));
@@ -166,7 +80,7 @@ fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
         let start = reader.offset();
         let payload = match read_frame(&mut reader) {
             Ok(payload) => payload,
-            Err(_) if edits > 0 && !holds_a_frame(&bytes[start + 1..]) => {
+            Err(_) if edits > 0 && whole_frames(&bytes[start + 1..]).next().is_none() => {
                 return Ok((catalogue, start));
             }
             Err(malformed) => return Err(damaged(start, malformed.what)),
@@ -184,13 +98,18 @@ fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     Ok((catalogue, bytes.len()))
 }
 
-/// Some frame in `bytes` is whole, wherever it starts.
-fn holds_a_frame(bytes: &[u8]) -> bool {
-    (0..bytes.len().saturating_sub(FRAME_HEADER_LEN)).any(|at| {
-        // An edit's payload is a JSON object, never empty.
-        bytes.get(at + FRAME_HEADER_LEN) == Some(&b'{')
-            && read_frame(&mut Reader::new(&bytes[at..])).is_ok()
-    })
+/// The payload of every frame in `bytes` that is whole, wherever it starts.
+fn whole_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let starts = 0..bytes.len().saturating_sub(FRAME_HEADER_LEN);
+    // An edit's payload is a JSON object, never empty.
+    let starts = starts.filter(|at| bytes[at + FRAME_HEADER_LEN] == b'{');
+    starts.filter_map(|at| read_frame(&mut Reader::new(&bytes[at..])).ok())
+}
+
+/// The highest edit in a manifest's bytes, whatever is damaged between.
+pub(super) fn highest_edit(bytes: &[u8]) -> u64 {
+    let edits = whole_frames(bytes).filter_map(|frame| serde_json::from_slice::<Edit>(frame).ok());
+    edits.map(|edit| edit.number).max().unwrap_or(0)
 }
 
 /// The manifest that is being written.
@@ -418,7 +337,23 @@ pub struct Written {
     len: u64,
 }
 
-/// Writes a whole manifest under its name, durably, and its copy first.
+/// Makes a folder a database without containers, durably: the folders in it, and a manifest.
+pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
+    // One that was cut off may have made the folder.
+    sync_name(fs, dir)?;
+    for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
+        fs.create_dir_all(&dir.join(name))?;
+    }
+    let catalogue = Catalogue {
+        next_run: 1,
+        next_container: 1,
+        ..Catalogue::default()
+    };
+    write_both(fs, dir, 0, &catalogue)?;
+    Ok(catalogue)
+}
+
+/// Writes a whole manifest under its name, durably, and then its copy.
 pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -> Result<Written> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -429,15 +364,15 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
     );
     let copy_dir = dir.join(file_name::COPY_DIR);
-    let copy = fs
-        .create_dir_all(&copy_dir)
-        .and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
-    let file = write_whole(fs, dir, file_name::manifest(number), &bytes);
-    if copy.is_err() || file.is_err() {
+    // Before the manifest: the folder's name becomes durable with the manifest's.
+    let made = fs.create_dir_all(&copy_dir);
+    let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
+    let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
+    if copy.is_err() {
         remove_copy(fs, dir, number);
     }
     Ok(Written {
-        file: file?,
+        file,
         copy: copy.ok(),
         len: bytes.len() as u64,
     })

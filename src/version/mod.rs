@@ -8,6 +8,7 @@
 mod edit;
 mod facts;
 mod manifest;
+mod judge;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -19,9 +20,8 @@ use bytes::Bytes;
 
 pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use manifest::{
-    Loaded, Manifest, Witness, copy_path, expect_folders, load, parse, witnesses, write_both,
-};
+pub use judge::{Judged, Loaded, judge};
+pub use manifest::{Manifest, begin, copy_path, expect_folders, parse, write_both};
 
 use crate::env::{Fs, ReadAt};
 use crate::error::{Error, Result};
@@ -387,7 +387,10 @@ pub fn unnamed_tables(
     tables_dir: &Path,
     named: &BTreeSet<TableId>,
 ) -> Result<Vec<String>> {
-    let mut names = fs.list(tables_dir)?;
+    let mut names = match fs.is_dir(tables_dir) {
+        true => fs.list(tables_dir)?,
+        false => vec![],
+    };
     names.retain(|name| match file_name::parse_table(name) {
         Some(id) => !named.contains(&id),
         None => name.ends_with(file_name::TEMPORARY),

@@ -88,7 +88,7 @@ pub fn replay(
 
 /// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
 /// Numbers and marks are those of whole frames behind it too, where they are higher. A log of which it is known that it
-/// was closed, `closed`, has an end mark.
+/// was closed, `closed`, has an end mark. From segment 0 on there is no log: none was begun yet.
 pub fn salvage(
     fs: &dyn Fs,
     dir: &Path,
@@ -96,7 +96,11 @@ pub fn salvage(
     closed: bool,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
-    let names = fs.list(dir)?;
+    // Without the folder the first segment is missing.
+    let names = match fs.is_dir(dir) {
+        true => fs.list(dir)?,
+        false => vec![],
+    };
     let mut numbers: Vec<u64> = names
         .iter()
         .filter_map(|name| file_name::parse_segment(name))
@@ -105,6 +109,13 @@ pub fn salvage(
     let rings = names.iter().filter_map(|name| parse_ring(name));
     let highest = numbers.iter().copied().chain(rings).max();
     let next_segment = highest.unwrap_or(0).max(first_segment) + 1;
+    if first_segment == 0 {
+        let nothing = Replayed {
+            next_segment,
+            ..Replayed::default()
+        };
+        return Ok((nothing, None));
+    }
     let mut walk = Walk {
         folder: Folder {
             fs,

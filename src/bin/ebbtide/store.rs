@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ebbtide::{Container, Database, Error, Options};
+use ebbtide::{Container, Database, Options};
 
 use crate::arguments::Place;
 use crate::failure::{Failure, Outcome};
@@ -14,10 +14,10 @@ pub fn read(dir: &Path) -> Outcome<Database> {
 
 /// To write into what is there.
 pub fn write(dir: &Path) -> Outcome<Database> {
-    // An open for writing would create a database in whatever folder was named by mistake.
-    if !holds_database(dir) {
-        let path = dir.to_owned();
-        return Err(Error::NotFound { path }.into());
+    // An open for writing would create a database in whatever folder was named by mistake. One to read does not, and says
+    // whether there never was one or its manifest is lost.
+    if !holds_manifest(dir) {
+        read(dir)?;
     }
     Ok(Database::open(dir)?)
 }
@@ -51,7 +51,7 @@ pub fn container(db: &Database, name: &str) -> Outcome<Container> {
     Err(Failure::NotFound(format!("there is no container {name:?}")))
 }
 
-fn holds_database(dir: &Path) -> bool {
+fn holds_manifest(dir: &Path) -> bool {
     names(dir).iter().any(|name| is_manifest(name))
 }
 
@@ -60,8 +60,9 @@ fn holds_database(dir: &Path) -> bool {
 fn refuse_foreign(dir: &Path) -> Outcome {
     let mut names = names(dir);
     names.retain(|name| name != "lost+found");
-    let is_own =
-        |name: &String| is_manifest(name) || ["copy", "tables", "wal"].contains(&name.as_str());
+    let is_own = |name: &String| {
+        is_manifest(name) || ["copy", "lost", "tables", "wal"].contains(&name.as_str())
+    };
     if names.is_empty() || names.iter().any(is_own) {
         return Ok(());
     }
