@@ -6,15 +6,22 @@
 
 #[path = "support/patience.rs"]
 mod patience;
+#[allow(dead_code)]
+#[path = "support/watched.rs"]
+mod watched;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::{current, scope, sleep};
 use std::time::{Duration, SystemTime};
 
+use ebbtide::internals::Sim;
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 
 use patience::wait_until;
+use watched::Watched;
 
 const NOW: u64 = 1_767_225_600_000;
 
@@ -37,6 +44,15 @@ fn half_to_expire(db: &Database) -> Container {
     }
     db.flush().unwrap();
     c
+}
+
+/// The thread that merges, at the lowest priority.
+const MERGE: &str = "ebbtide-merge";
+/// The one that takes over when a deadline nears.
+const HURRY: &str = "ebbtide-hurry";
+
+fn thread_name() -> String {
+    current().name().unwrap_or_default().to_owned()
 }
 
 /// Two runs of four MiB over the same keys: one merge.
@@ -146,6 +162,82 @@ fn a_database_with_a_starving_budget_closes() {
     let db = options.open(folder.path()).unwrap();
     let c = db.container("runs").unwrap();
     assert_eq!((c.iter().count(), c.stats().runs), (4, 2));
+}
+
+/// A merge thread that never gets the processor stands still in the midst of a call.
+#[test]
+fn what_is_due_does_not_wait_for_a_merge_thread_that_stands_still() {
+    let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
+    let db = Options::new()
+        .fs(Arc::new(fs.clone()))
+        .clock(clock.clone())
+        .reclaim_within(Duration::from_secs(1))
+        .reclaim_strict(true)
+        .open("/db")
+        .unwrap();
+    let c = half_to_expire(&db);
+    let first = db.container("first").unwrap();
+    first.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    first
+        .put_with_ttl("k", "v", Ttl::After(Duration::from_secs(5)))
+        .unwrap();
+    db.flush().unwrap();
+    let ((stands, stood), (go, gone_on)) = (channel(), channel::<()>());
+    fs.before(move |call, path| {
+        if call == "remove" && path.starts_with("/db/tables") && thread_name() == MERGE {
+            stands.send(()).unwrap();
+            // Until the test is over.
+            let _ = gone_on.recv();
+        }
+        Ok(())
+    });
+    clock.advance(Duration::from_secs(6));
+    wait_until("the file of what was dropped is removed", || {
+        stood.try_recv().is_ok()
+    });
+    clock.advance(Duration::from_secs(60));
+    wait_until("what has expired is reclaimed", || {
+        c.stats().oldest_unreclaimed.is_none()
+    });
+    assert_eq!(c.iter().count(), 1_000);
+    drop(go);
+}
+
+/// The merge is at the tables that fall due, and so slow that it never ends.
+#[test]
+fn what_is_due_is_taken_from_a_merge_that_is_too_slow() {
+    let (fs, clock) = (Watched::new(Sim::new(1)), ManualClock::new(NOW));
+    let db = Options::new()
+        .fs(Arc::new(fs.clone()))
+        .clock(clock.clone())
+        .background_rate(1)
+        .max_runs(2)
+        .reclaim_within(Duration::from_secs(1))
+        .reclaim_strict(true)
+        .open("/db")
+        .unwrap();
+    let at_work = Arc::new(Mutex::new(vec![]));
+    let seen = at_work.clone();
+    fs.before(move |_, path| {
+        if path.starts_with("/db/tables") {
+            seen.lock().unwrap().push(thread_name());
+        }
+        Ok(())
+    });
+    let is_at_work = |name: &str| at_work.lock().unwrap().iter().any(|other| other == name);
+    let mut c = half_to_expire(&db);
+    for _ in 0..2 {
+        c = half_to_expire(&db);
+    }
+    wait_until("the runs are merged", || is_at_work(MERGE));
+    assert!(!is_at_work(HURRY), "nothing is due yet");
+    clock.advance(Duration::from_secs(60));
+    wait_until("another thread takes over", || is_at_work(HURRY));
+    db.set_background_rate(1 << 40);
+    wait_until("what has expired is reclaimed", || {
+        c.stats().oldest_unreclaimed.is_none()
+    });
+    assert_eq!(c.iter().count(), 1_000);
 }
 
 /// So many tables that expire together, and what is held of them: a value, a scan.

@@ -17,6 +17,6 @@ pub use estimate::{Estimate, Estimator, heavy, oldest_dead};
 pub use explain::explain;
 pub use job::{Host, Job, Output, forecast, run};
 pub use parts::{guards, parts};
-pub use pick::{deadline, ended, pick, pick_all, start_by};
+pub use pick::{deadline, ended, pick, pick_all, pressure, start_by};
 pub use slot::plan;
 pub use verdict::{Elsewhere, Fate, Sentence, judge};

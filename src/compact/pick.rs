@@ -242,16 +242,8 @@ fn on_time(
     judge: &Judge,
     goals: &Goals,
 ) -> Option<Rewrite> {
-    let tables = free_runs(facts, busy).flat_map(|run| run.tables.iter().map(move |t| (run, t)));
-    let mut dead: Vec<(Timestamp, Timestamp, &TableFacts)> = tables
-        .filter_map(|(run, table)| {
-            let expired = oldest_dead_in_table(&table.statistics, judge)?;
-            let deadline = deadline(expired, &table.statistics.census, judge, goals);
-            // A run that ends before its deadline is dropped for nothing then.
-            let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
-            (!waits).then_some((deadline, expired, table))
-        })
-        .collect();
+    let mut dead: Vec<(Timestamp, Timestamp, &TableFacts)> =
+        with_deadlines(free_runs(facts, busy), judge, goals).collect();
     dead.sort_by_key(|&(deadline, _, table)| (deadline, table.id));
     let &(deadline, expired, _) = dead.first()?;
     let span = deadline.since(expired);
@@ -277,6 +269,37 @@ fn on_time(
         urgency: Urgency::Due,
         why: Why::OnTime { expired, deadline },
     })
+}
+
+/// The tables that must be rewritten for what has expired in them: by when, and when the oldest of it expired.
+fn with_deadlines<'a>(
+    runs: impl Iterator<Item = &'a RunFacts>,
+    judge: &Judge,
+    goals: &Goals,
+) -> impl Iterator<Item = (Timestamp, Timestamp, &'a TableFacts)> {
+    let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
+    tables.filter_map(|(run, table)| {
+        let expired = oldest_dead_in_table(&table.statistics, judge)?;
+        let deadline = deadline(expired, &table.statistics.census, judge, goals);
+        // A run that ends before its deadline is dropped for nothing then.
+        let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
+        (!waits).then_some((deadline, expired, table))
+    })
+}
+
+/// How near the nearest deadline is: 0 before it is time to begin, and then, up to 1, how much of the time to it is over.
+/// Tables that a job has taken count like the others: what holds them presses as their deadline does.
+pub fn pressure(facts: &Facts, judge: &Judge, goals: &Goals) -> f64 {
+    let runs = facts.runs.iter().map(|run| run.as_ref());
+    let tables = with_deadlines(runs, judge, goals);
+    let Some((deadline, expired, _)) = tables.min_by_key(|&(deadline, ..)| deadline) else {
+        return 0.0;
+    };
+    if begin_by(expired, deadline) > judge.now {
+        return 0.0;
+    }
+    let span = deadline.since(expired).max(1);
+    (judge.now.since(expired) as f64 / span as f64).min(1.0)
 }
 
 /// When tables are rewritten for their deadline: in the last quarter of the time to it, so that it can take as long, and

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compact::{oldest_dead, start_by};
-use crate::engine::core::{Engine, FLUSH, LOG, MERGE};
-use crate::engine::state::ContainerState;
+use crate::engine::core::{Engine, FLUSH, HURRY, LOG, MERGE};
+use crate::engine::state::{Buffer, ContainerState};
 use crate::env::{JoinHandle, Priority, Signal, monotonic, set_priority, spawn};
 use crate::error::{Error, Result};
+use crate::expiry::Judge;
 use crate::options::Durability;
 use crate::sync::atomic::Ordering;
 use crate::types::Seq;
@@ -49,6 +50,13 @@ impl Engine {
             &engine.sync_signal,
             Priority::Usual,
             Engine::log_round,
+        )?);
+        threads.push(Engine::start_loop(
+            engine,
+            HURRY,
+            &engine.hurry_signal,
+            Priority::Low,
+            Engine::hurry_round,
         )?);
         Ok(threads)
     }
@@ -122,6 +130,13 @@ impl Engine {
         Ok(merge.min(removal).min(scrub).min(TICK))
     }
 
+    /// Looks whether a deadline is near more often than it takes to miss one, but not so often that it costs anything.
+    fn hurry_round(&self) -> Result<Duration> {
+        self.hurry()?;
+        let look = self.options.reclaim_within / 32;
+        Ok(look.clamp(TICK / 4, Duration::from_secs(1)))
+    }
+
     /// Syncs the log once an interval; when writers ask for it, drains the log and prepares its next segment.
     fn log_round(&self) -> Result<Duration> {
         let log = self.log()?;
@@ -183,10 +198,14 @@ impl Engine {
         if picture.active.memtable.is_empty() {
             return false;
         }
-        let judge = self.judge_settled(state);
-        let census = picture.active.memtable.census();
-        oldest_dead(&census, Seq(0), &judge)
-            .is_some_and(|expiry| start_by(expiry, &census, &judge, &self.goals()) <= judge.now)
+        self.is_due(&picture.active, &self.judge_settled(state))
+    }
+
+    /// The same of any memtable.
+    pub(super) fn is_due(&self, buffer: &Buffer, judge: &Judge) -> bool {
+        let census = buffer.memtable.census();
+        oldest_dead(&census, Seq(0), judge)
+            .is_some_and(|expiry| start_by(expiry, &census, judge, &self.goals()) <= judge.now)
     }
 
     pub(super) fn seal_one(&self, state: &ContainerState) {

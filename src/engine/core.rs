@@ -27,6 +27,7 @@ use crate::wal::{Appender, FrameHead, FrameKind, Log};
 pub(super) const FLUSH: &str = "ebbtide-flush";
 pub(super) const MERGE: &str = "ebbtide-merge";
 pub(super) const LOG: &str = "ebbtide-log";
+pub(super) const HURRY: &str = "ebbtide-hurry";
 
 /// What the commit turn guards.
 pub struct Turn {
@@ -83,6 +84,8 @@ pub struct Engine {
     pub(super) scrub: Mutex<Scrub>,
     pub(super) flushing: Mutex<()>,
     pub(super) merging: Mutex<()>,
+    /// A deadline is too near for the merge thread: what it is at, it gives up.
+    pub(super) hurrying: AtomicBool,
     /// Tables that a rewrite is reading or will read.
     pub(super) busy: Mutex<BTreeSet<TableId>>,
     /// Whose turn it is to be merged, modulo the number of containers.
@@ -97,6 +100,7 @@ pub struct Engine {
     pub(super) flush_signal: Arc<Signal>,
     pub(super) merge_signal: Arc<Signal>,
     pub(super) sync_signal: Arc<Signal>,
+    pub(super) hurry_signal: Arc<Signal>,
     pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -48,7 +48,9 @@ impl Engine {
             judge,
             range_deletes: ranges,
             cuts: vec![Timestamp::MAX],
-            purpose: Purpose::Flush,
+            purpose: Purpose::Flush {
+                is_due: picture.buffers().any(|buffer| self.is_due(buffer, &judge)),
+            },
         };
         let job = self.job(state, &picture, &BTreeSet::new(), &spec);
         let sources = Merge::seek(
@@ -56,7 +58,7 @@ impl Engine {
             Seek::First,
             None,
         )?;
-        let (outputs, lag) = self.run_job(&job, sources, Purpose::Flush)?;
+        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
         self.install_flush(state, &job, (buffer, own), &outputs)?;
         self.note_lag(&lag, &judge);
         self.counters.flushes.add(1);
@@ -182,7 +184,10 @@ const LEAST_TABLE: u64 = 32;
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Purpose {
     /// Room in memory.
-    Flush,
+    Flush {
+        /// A deadline waits for it.
+        is_due: bool,
+    },
     /// Few runs, little garbage, on time.
     Rewrite {
         /// What it gives way to.
@@ -217,14 +222,20 @@ impl Host for Writer<'_> {
 
     fn spend(&mut self, bytes: u64) -> Result<()> {
         let engine = self.engine;
-        let Purpose::Rewrite { urgency, pressure } = self.purpose else {
-            engine.counters.bytes_flushed.add(bytes);
-            engine.flush_calmly();
-            return Ok(());
-        };
-        engine.counters.bytes_merged.add(bytes);
-        engine.pace(bytes, pressure)?;
-        engine.give_way(urgency)
+        match self.purpose {
+            Purpose::Flush { is_due } => {
+                engine.counters.bytes_flushed.add(bytes);
+                if !is_due {
+                    engine.flush_calmly();
+                }
+                Ok(())
+            }
+            Purpose::Rewrite { urgency, pressure } => {
+                engine.counters.bytes_merged.add(bytes);
+                engine.pace(bytes, pressure)?;
+                engine.give_way(urgency)
+            }
+        }
     }
 }
 

@@ -141,6 +141,7 @@ impl Engine {
             scrub: Mutex::default(),
             flushing: Mutex::new(()),
             merging: Mutex::new(()),
+            hurrying: AtomicBool::new(false),
             busy: Mutex::default(),
             merge_turn: AtomicUsize::new(0),
             rest: Mutex::new((last_seq, monotonic())),
@@ -150,6 +151,7 @@ impl Engine {
             flush_signal: Arc::default(),
             merge_signal: Arc::default(),
             sync_signal: Arc::default(),
+            hurry_signal: Arc::default(),
             threads: Mutex::new(vec![]),
         });
         if !options.read_only {
@@ -204,7 +206,12 @@ impl Engine {
         if self.closing.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        for signal in [&self.flush_signal, &self.merge_signal, &self.sync_signal] {
+        for signal in [
+            &self.flush_signal,
+            &self.merge_signal,
+            &self.sync_signal,
+            &self.hurry_signal,
+        ] {
             signal.notify();
         }
         for thread in self.threads.lock().drain(..) {

@@ -19,13 +19,14 @@ const NAP: Duration = Duration::from_millis(20);
 impl Engine {
     /// To be called by merging and reclaiming, after every 64 KiB that they wrote and every few thousand records that
     /// they read: waits as long as the budget says. `pressure`, from 0 to 1, says how near the deadline is for which
-    /// the work is done. Ends the job with [`Error::Closed`] when the database closes.
+    /// the work is done. Ends the job with [`Error::Closed`] when the database closes, or when another thread waits to do
+    /// what is due.
     pub(super) fn pace(&self, mut bytes: u64, pressure: f64) -> Result<()> {
         if self.options.background == Background::Stepped {
             return Ok(());
         }
         loop {
-            if self.closing.load(Ordering::Acquire) {
+            if self.closing.load(Ordering::Acquire) || self.gives_up() {
                 return Err(Error::Closed);
             }
             let next = self.budget.lock().take(bytes, pressure, monotonic());

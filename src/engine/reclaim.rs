@@ -3,7 +3,9 @@
 //! One rewrite is under way at a time, part by part of the key range. Each part is a job of its own, with its own picture
 //! and judgement, and is installed when it is done: the tables that it read leave the disk then, and stay done if the
 //! rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on the
-//! same thread. Two jobs at once are safe because they share no table: each asks the other's inputs about older versions
+//! same thread. The merge thread's priority is the lowest, and a thread cannot take back what it gave up: when a deadline
+//! comes so near that it may be missed, the merge thread gives up the part that it is at, and another thread, which has
+//! kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they share no table: each asks the other's inputs about older versions
 //! as they were when it was pinned, and since then these can only have lost what is gone, or hidden by what stays.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compact::{
-    Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan,
+    Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan, pressure,
 };
 use crate::engine::core::{Engine, MERGE};
 use crate::engine::install::Progress;
 use crate::engine::jobs::{JobSpec, Purpose};
 use crate::engine::state::{ContainerState, Picture};
+use crate::env::{Priority, priority};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
 use crate::options::Background;
@@ -29,6 +32,10 @@ const MOST_BESIDE: u64 = 1 << 30;
 
 /// The slots into which dated records can be cut are at least so small a share of the container.
 const SLOTS: u64 = 24;
+
+/// When so much of the time to a deadline is over, the merge thread is too slow for it: a quarter of the time that it has
+/// for a rewrite, and enough of it is left.
+const HURRY: f64 = 0.8125;
 
 /// Without a write for so long, there is nothing better to do than to reclaim.
 const IDLE: Duration = Duration::from_secs(5);
@@ -80,10 +87,50 @@ impl Engine {
         pick(facts, &snapshots, &busy, judge, &self.goals_of(state))
     }
 
-    /// One piece of merging or reclaiming; false when there is nothing to do in any container.
+    /// One piece of merging or reclaiming; false when there is nothing to do in any container, or when it is left to the
+    /// thread that hurries.
     pub(super) fn merge_step(&self) -> Result<bool> {
         let _merging = self.merging.lock();
-        self.most_urgent(None)
+        if self.gives_up() {
+            return Ok(false);
+        }
+        match self.most_urgent(None) {
+            Err(error) if error.is_closed() && self.gives_up() => Ok(false),
+            done => done,
+        }
+    }
+
+    /// As long as a deadline is so near that it may be missed at the merge thread's priority, takes its place; what it is
+    /// at, it gives up at the next wait for the budget.
+    pub(super) fn hurry(&self) -> Result<()> {
+        let _hurry = Hurry { engine: self };
+        while self.deadline_pressure() >= HURRY {
+            self.hurrying.store(true, Ordering::Release);
+            let _merging = self.merging.lock();
+            if !self.most_urgent(None)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The calling thread is too slow for what is due, and another waits to take its place.
+    pub(super) fn gives_up(&self) -> bool {
+        self.hurrying.load(Ordering::Acquire) && priority() == Priority::Lowest
+    }
+
+    /// From 0 to 1, how near the nearest deadline of all containers is; see [`pressure`].
+    fn deadline_pressure(&self) -> f64 {
+        let goals = self.goals();
+        let states = self.all_states();
+        let pressures = states.iter().map(|state| {
+            pressure(
+                &state.pin().version.facts(),
+                &self.judge_settled(state),
+                &goals,
+            )
+        });
+        pressures.fold(0.0, f64::max)
     }
 
     /// Lets what is more urgent than `than` go first, if there is anything of that kind.
@@ -250,7 +297,7 @@ impl Engine {
             cuts: progress.cuts.clone(),
             purpose: Purpose::Rewrite {
                 urgency: rewrite.urgency,
-                pressure: pressure(&rewrite.why, judge.now),
+                pressure: self.deadline_pressure(),
             },
         };
         self.rewrite_tables(state, &picture, &part, spec, progress)
@@ -266,14 +313,16 @@ impl Engine {
     }
 }
 
-/// From 0 to 1, how much of the time to the deadline is over.
-fn pressure(why: &Why, now: Timestamp) -> f64 {
-    match why {
-        Why::OnTime { expired, deadline } => {
-            let span = deadline.since(*expired).max(1);
-            (now.since(*expired) as f64 / span as f64).min(1.0)
+/// While it lasts, the merge thread may have to give up its work; then it goes on.
+struct Hurry<'a> {
+    engine: &'a Engine,
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        if self.engine.hurrying.swap(false, Ordering::AcqRel) {
+            self.engine.merge_signal.notify();
         }
-        _ => 0.0,
     }
 }
 

@@ -85,6 +85,8 @@ impl Engine {
             Ok(())
         });
         match checked {
+            // The table's turn comes again.
+            Err(error) if error.is_closed() && self.gives_up() => Ok(Some(pause)),
             // It stands in the stats.
             Err(error) if !self.scrub.lock().damage.contains_key(&next.record.id) => Err(error),
             _ => Ok(Some(pause)),

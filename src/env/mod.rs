@@ -13,6 +13,6 @@ pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemCl
 pub use disk::Disk;
 pub use fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, sync_name};
 pub use memory::{fault_in, memory_is_short, prefetch, will_need};
-pub use process::{DeviceReads, Priority, set_priority};
+pub use process::{DeviceReads, Priority, priority, set_priority};
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

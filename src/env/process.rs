@@ -1,10 +1,11 @@
 //! What the process and its threads are to the system: how much the device read for them, how urgent they are.
 
+use std::cell::Cell;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
 /// How a background thread stands to those of the user. A thread may not take back what it gave up when its work becomes
-/// urgent, so it does not give up more (DESIGN.md, "Pacing").
+/// urgent, so it does not give up more, and work with a deadline changes threads (DESIGN.md, "Pacing").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// As they do.
@@ -63,8 +64,18 @@ fn read_bytes(text: &str) -> Option<u64> {
     number.trim().parse().ok()
 }
 
+thread_local! {
+    static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Usual) };
+}
+
+/// What the calling thread was given.
+pub fn priority() -> Priority {
+    PRIORITY.get()
+}
+
 /// Gives the calling thread its priority. Where that cannot be, it stays as it is.
 pub fn set_priority(priority: Priority) {
+    PRIORITY.set(priority);
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};
