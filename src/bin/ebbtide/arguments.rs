@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done, 1 not found, 2 wrong use or an error."
+    after_help = "Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it."
 )]
 pub struct Arguments {
     /// Print JSON, one object a line
@@ -112,6 +112,9 @@ pub enum Command {
         to: PathBuf,
     },
     /// Run a session store under load, then watch the disk fall to nothing without a write
+    ///
+    /// Exit status 2: a promise was broken. 3: it was kept late, but no later than by what the machine did not let the
+    /// database's threads run, as Linux accounts for it.
     Demo(Demo),
     /// Play a trace of a real cache against a database, and check every answer
     ///

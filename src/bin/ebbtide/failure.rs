@@ -15,6 +15,8 @@ pub enum Failure {
     NotFound(String),
     /// Exit status 2.
     Refused(String),
+    /// Exit status 3: the demo kept its promises as far as the machine let it run.
+    Late(String),
     /// Nobody reads standard output any more. Not an error.
     ReaderLeft,
 }

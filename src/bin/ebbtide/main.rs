@@ -1,6 +1,6 @@
 //! The command line: a database from a shell, on the library's public interface alone.
 //!
-//! Exit status: 0 done, 1 not found, 2 wrong use or an error. What went wrong is one line on standard error; standard
+//! Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it. What went wrong is one line on standard error; standard
 //! output carries results and nothing else. A reader that goes away early (`ebbtide scan ... | head`) is no error.
 
 mod arguments;
@@ -37,6 +37,10 @@ fn main() -> ExitCode {
         Err(Failure::NotFound(what)) => {
             failure::say(&what);
             ExitCode::from(1)
+        }
+        Err(Failure::Late(why)) => {
+            failure::say(&why);
+            ExitCode::from(3)
         }
         Err(Failure::Refused(why)) => {
             failure::say(&why);

@@ -1,10 +1,12 @@
 //! `ebbtide demo`: a session store under a live load, and what becomes of its disk when the load ends. Every answer is
-//! judged by what the demo itself wrote and when; it fails when a promise is broken.
+//! judged by what the demo itself wrote and when; it fails when a promise is broken, and says so when one was kept late
+//! because the machine did not run the threads that keep it.
 
 mod load;
 mod meter;
 mod report;
 mod session;
+mod starved;
 mod watch;
 
 use std::path::Path;
@@ -23,6 +25,7 @@ use crate::tally::Tally;
 use load::{Left, Lifetimes, Stage, Worker};
 use meter::Meter;
 use report::{Report, Reporter, Second};
+use starved::Starved;
 use watch::Watch;
 
 const WORKERS: u64 = 2;
@@ -58,6 +61,7 @@ pub fn run(settings: &Demo, json: bool) -> Outcome {
         db: &db,
         stage: &stage,
         watch: Watch::default(),
+        starved: Starved::default(),
         reporter: Reporter::new(json),
         highest_ratio: 0.0,
     };
@@ -67,9 +71,10 @@ pub fn run(settings: &Demo, json: bool) -> Outcome {
     let in_folder = bytes_below(&folder.path);
     db.close()?;
     show.reporter.closing(&report, in_folder)?;
-    match report.broken().as_slice() {
-        [] => Ok(()),
-        broken => Err(Failure::Refused(format!("broken: {}", broken.join("; ")))),
+    match (report.broken().as_slice(), report.late()) {
+        ([], None) => Ok(()),
+        ([], Some(late)) => Err(Failure::Late(late)),
+        (broken, _) => Err(Failure::Refused(format!("broken: {}", broken.join("; ")))),
     }
 }
 
@@ -105,6 +110,7 @@ struct Show<'a> {
     db: &'a Database,
     stage: &'a Stage,
     watch: Watch,
+    starved: Starved,
     reporter: Reporter,
     /// Of bytes in tables to bytes live, once the first sessions have expired.
     highest_ratio: f64,
@@ -192,7 +198,7 @@ impl Show<'_> {
             let stats = self.look();
             let emptied =
                 now >= last && stats.table_bytes == 0 && stats.oldest_unreclaimed.is_none();
-            if emptied || now > deadline {
+            if emptied || now > deadline + self.starved.since(last) {
                 break (stats, emptied);
             }
             if time.elapsed() >= next_line {
@@ -217,6 +223,7 @@ impl Show<'_> {
             removed: self.watch.removed(),
             removal_p50: self.watch.quantile(0.5),
             removal_longest: self.watch.longest(),
+            removal_longest_let_run: self.watch.longest_let_run(),
             removed_within: scale.removed_within(),
             emptied: emptied.then(|| time.elapsed() - began),
             at_end,
@@ -243,7 +250,10 @@ impl Show<'_> {
         let asked = self.stage.time.wall();
         let stats = self.db.stats();
         let oldest = stats.oldest_unreclaimed.map(millis);
-        self.watch.look(oldest, asked, self.stage.time.wall());
+        let answered = self.stage.time.wall();
+        self.starved.look(answered);
+        let starved = |moment| self.starved.since(moment);
+        self.watch.look(oldest, (asked, answered), starved);
         stats
     }
 }

@@ -3,6 +3,9 @@
 //! The database says when the item expired that has been expired for longest and is still in a live file. So an item is
 //! off the disk when everything that expired up to its own expiry is; it is noticed at the next look, and the time up to
 //! that look is what counts.
+//!
+//! Beside it stands the same without the time in which the machine did not run the threads that reclaim
+//! (crate::demo::starved).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,6 +19,8 @@ pub struct Watch {
     lags: Vec<u64>,
     /// The longest of all that are still waiting, at the last look.
     pending: u64,
+    /// The longest of all but for what the threads waited meanwhile.
+    let_run: u64,
 }
 
 impl Watch {
@@ -23,13 +28,20 @@ impl Watch {
         self.waiting.push(Reverse(moment));
     }
 
-    /// `oldest` is what the database said between the readings `asked` and `answered` of the clock.
-    pub fn look(&mut self, oldest: Option<u64>, asked: u64, answered: u64) {
+    /// `oldest` is what the database said between the readings `asked` and `answered` of the clock, and `starved` tells for
+    /// how long threads have waited for a processor since a moment.
+    pub fn look(
+        &mut self,
+        oldest: Option<u64>,
+        (asked, answered): (u64, u64),
+        starved: impl Fn(u64) -> u64,
+    ) {
         let removed_before = oldest.unwrap_or(u64::MAX).min(asked + 1);
         while let Some(&Reverse(moment)) = self.waiting.peek()
             && moment < removed_before
         {
             self.waiting.pop();
+            self.note(answered - moment, starved(moment));
             self.lags.push(answered - moment);
         }
         let first = self
@@ -37,6 +49,11 @@ impl Watch {
             .peek()
             .map_or(u64::MAX, |&Reverse(moment)| moment);
         self.pending = asked.saturating_sub(first);
+        self.note(self.pending, starved(first));
+    }
+
+    fn note(&mut self, lag: u64, starved: u64) {
+        self.let_run = self.let_run.max(lag.saturating_sub(starved));
     }
 
     pub fn removed(&self) -> usize {
@@ -56,6 +73,11 @@ impl Watch {
         let removed = self.lags.iter().copied().max().unwrap_or(0);
         Duration::from_millis(removed.max(self.pending))
     }
+
+    /// The same but for the time in which the threads were not let run.
+    pub fn longest_let_run(&self) -> Duration {
+        Duration::from_millis(self.let_run)
+    }
 }
 
 #[cfg(test)]
@@ -68,24 +90,41 @@ mod tests {
         for moment in [100, 200, 300] {
             watch.expires(moment);
         }
-        watch.look(Some(100), 150, 151);
+        let never = |_| 0;
+        watch.look(Some(100), (150, 151), never);
         assert_eq!(
             (watch.removed(), watch.longest()),
             (0, Duration::from_millis(50))
         );
-        watch.look(Some(200), 250, 252);
+        watch.look(Some(200), (250, 252), never);
         assert_eq!(
             (watch.removed(), watch.longest()),
             (1, Duration::from_millis(152))
         );
-        watch.look(None, 260, 260);
+        watch.look(None, (260, 260), never);
         assert_eq!(
             (watch.removed(), watch.pending),
             (2, 0),
             "300 is yet to come"
         );
-        watch.look(None, 300, 301);
+        watch.look(None, (300, 301), never);
         assert_eq!(watch.quantile(0.5), Some(Duration::from_millis(60)));
         assert_eq!(watch.quantile(1.0), Some(Duration::from_millis(152)));
+        assert_eq!(watch.longest_let_run(), Duration::from_millis(152));
+    }
+
+    #[test]
+    fn waits_for_the_processor_are_taken_off_item_by_item() {
+        let mut watch = Watch::default();
+        watch.expires(100);
+        watch.expires(200);
+        // From 100 to 150 nobody was let run.
+        let starved = |moment: u64| 150u64.saturating_sub(moment).min(50);
+        watch.look(Some(100), (190, 190), starved);
+        assert_eq!(watch.longest(), Duration::from_millis(90));
+        assert_eq!(watch.longest_let_run(), Duration::from_millis(40));
+        watch.look(None, (270, 270), starved);
+        assert_eq!(watch.longest(), Duration::from_millis(170));
+        assert_eq!(watch.longest_let_run(), Duration::from_millis(120));
     }
 }
