@@ -1,6 +1,6 @@
 //! The figures of DESIGN.md that are not benchmarks of one call.
 //!
-//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|mixed|retention [ITEMS]`
+//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|mixed|retention|containers|memory [ITEMS]`
 //!
 //! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order; `pread` is the same with
 //!   `Reads::Pread`
@@ -13,9 +13,15 @@
 //! * `mixed`: items of 1 000 bytes, half of which never expire and half live one or two minutes, 10 GB as a rule; what is
 //!   written, and what is on disk, until all that expired is gone
 //! * `retention`: thirty days of items, a retention of 30 days that becomes one of a day, then one of 60
+//! * `containers`: so many containers with an item each: made, written to, flushed, closed, opened; what they take of
+//!   memory, and of the processor while nothing happens
+//! * `memory`: items that live for ten seconds, with memtables of 64 MiB; the most memory that the process takes while
+//!   they are written, what it takes once they are reclaimed, and a minute later
 
 #[path = "support/keys.rs"]
 mod keys;
+#[path = "support/process.rs"]
+mod process;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -380,6 +386,80 @@ fn retention(folder: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
+fn containers(folder: &Path, count: u64) -> Result<()> {
+    let name = |n: u64| format!("container-{n:06}");
+    println!("at first: {}", process::memory());
+    let db = Options::new().open(folder)?;
+    let mut made: Vec<Container> = vec![];
+    for part in 0..10 {
+        let names = (part * count / 10..(part + 1) * count / 10).map(name);
+        made.extend(timed("a tenth made", count / 10, || {
+            let made = names.map(|name| db.container(name));
+            made.collect::<Result<Vec<_>>>()
+        })?);
+    }
+    println!("made: {}", process::memory());
+    timed("an item put into each", count, || {
+        made.iter()
+            .try_for_each(|container| fill(container, 1, &[7; 100]))
+    })?;
+    println!("written: {}", process::memory());
+    timed("flushed", count, || db.flush())?;
+    println!("flushed: {}", process::memory());
+    drop(made);
+    timed("closed", 1, || db.close())?;
+    drop(db);
+    let db = timed("opened", 1, || Options::new().open(folder))?;
+    println!("opened: {}", process::memory());
+    std::thread::sleep(Duration::from_secs(6));
+    let (before, rest) = (process::processor_time(), Duration::from_secs(10));
+    std::thread::sleep(rest);
+    let used = process::processor_time() - before;
+    println!(
+        "at rest: {:.1} % of a processor",
+        100.0 * used.as_secs_f64() / rest.as_secs_f64()
+    );
+    let found = (0..count).filter(|n| {
+        let item = db.container(name(*n)).and_then(|found| found.get(key(0)));
+        item.is_ok_and(|item| item.is_some())
+    });
+    println!("{} items of {count}", found.count());
+    timed("dropped", count, || {
+        (0..count).try_for_each(|n| db.drop_container(name(n)).map(drop))
+    })
+}
+
+fn memory(folder: &Path, items: u64) -> Result<()> {
+    let db = Options::new()
+        .memtable_bytes(64 << 20)
+        .reclaim_within(Duration::from_secs(5))
+        .open(folder)?;
+    let container = db.container("items")?;
+    container.set_default_ttl(DefaultTtl::NoDefault)?;
+    println!("at first: {}", process::memory());
+    let watch = process::Watch::start();
+    let life = Ttl::After(Duration::from_secs(10));
+    timed("fill", items, || {
+        (0..items).try_for_each(|n| container.put_with_ttl(key(n), [7; 100], life))
+    })?;
+    println!("filled: {}; at most {}", process::memory(), watch.most());
+    let start = Instant::now();
+    while db.stats().stored_bytes > 0 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!(
+        "reclaimed {:?} later: {}",
+        start.elapsed(),
+        process::memory()
+    );
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_secs(10));
+        println!("ten seconds later: {}", process::memory());
+    }
+    println!("at most {}", watch.most());
+    Ok(())
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let items = |usual: u64| arguments.get(1).map_or(Ok(usual), |text| text.parse());
@@ -394,8 +474,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         Some("stats") => stats(folder.path(), items(8_000_000)?)?,
         Some("mixed") => mixed_lives(folder.path(), items(10_000_000)?)?,
         Some("retention") => retention(folder.path(), items(10_000_000)?)?,
+        Some("containers") => containers(folder.path(), items(10_000)?)?,
+        Some("memory") => memory(folder.path(), items(1_000_000)?)?,
         _ => {
-            let known = "basic, pread, ttl, default, open, dead, stats, mixed or retention";
+            let known = "basic, pread, ttl, default, open, dead, stats, mixed, retention, containers \
+                         or memory";
             return Err(format!("say {known}").into());
         }
     }

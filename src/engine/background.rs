@@ -171,16 +171,21 @@ impl Engine {
         if done { Ok(true) } else { flushed }
     }
 
-    /// Flushes one memtable that is full or holds what is long dead, or trims the log. What fails does not keep the rest
-    /// waiting.
+    /// Flushes a memtable that is full or holds what is long dead, or some small ones, or trims the log. What fails does
+    /// not keep the rest waiting.
     fn flush_step(&self) -> Result<bool> {
         self.begin_log()?;
+        let states = self.all_states();
+        let is_due = |state: &&Arc<ContainerState>| {
+            state.picture().sealed.is_empty() && self.memory_is_due(state)
+        };
+        states
+            .iter()
+            .filter(is_due)
+            .for_each(|state| self.seal_one(state));
         let mut done = Ok(false);
-        for state in self.all_states() {
-            if state.picture().sealed.is_empty() && self.memory_is_due(&state) {
-                self.seal_one(&state);
-            }
-            match self.flush_one(&state) {
+        for group in self.flush_groups(&states) {
+            match self.flush_group(&group) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
                 failed => done = failed,
@@ -223,9 +228,9 @@ impl Engine {
             states.iter().for_each(|state| self.seal(&mut turn, state));
         }
         let mut done = Ok(());
-        for state in &states {
+        for group in self.flush_groups(&states) {
             let flushed = loop {
-                match self.flush_one(state) {
+                match self.flush_group(&group) {
                     Ok(true) => {}
                     Ok(false) => break Ok(()),
                     Err(error) => break Err(error),

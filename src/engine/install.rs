@@ -74,24 +74,31 @@ impl Engine {
         Ok(())
     }
 
-    /// Installs what a flush wrote.
-    pub(super) fn install_flush(
-        &self,
-        state: &Arc<ContainerState>,
-        job: &Job,
-        flushed: (Arc<Buffer>, Vec<RangeDelete>),
-        outputs: &[Output],
-    ) -> Result<()> {
-        let done = self.open_outputs(job, outputs).and_then(|added| {
-            self.install(Installation {
-                state,
-                judged_at: job.judge.now,
-                removed: vec![],
-                added,
-                flushed: Some(flushed),
-            })
-        });
-        self.clear_away(&done, outputs);
+    /// Installs what flushes wrote, by one edit. One whose tables do not open is left out, unless it is alone; it is tried
+    /// again.
+    pub(super) fn install_flushes(&self, flushes: &[Flushed<'_>]) -> Result<()> {
+        let (mut installations, mut failure) = (vec![], None);
+        for flush in flushes {
+            match self.open_outputs(&flush.job, &flush.outputs) {
+                Ok(added) => installations.push(Installation {
+                    state: flush.state,
+                    judged_at: flush.job.judge.now,
+                    removed: vec![],
+                    added,
+                    flushed: Some((&flush.buffer, &flush.ranges)),
+                }),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let done = match failure {
+            Some(error) if installations.is_empty() => Err(error),
+            _ => self.install(installations),
+        };
+        for flush in flushes {
+            let id = flush.state.id();
+            let installed = done.as_ref().is_ok_and(|installed| installed.contains(&id));
+            self.clear_away(installed, &flush.outputs);
+        }
         done.map(drop)
     }
 
@@ -128,14 +135,14 @@ impl Engine {
             }
             self.replace_runs(state, removed, added, job.judge.now)
         });
-        self.clear_away(&done, outputs);
+        self.clear_away(matches!(done, Ok(true)), outputs);
         progress.written = written;
         done
     }
 
     /// What was not installed goes again: at once, or when it is certain that no edit has named it.
-    fn clear_away(&self, installed: &Result<bool>, outputs: &[Output]) {
-        if matches!(installed, Ok(true)) {
+    fn clear_away(&self, installed: bool, outputs: &[Output]) {
+        if installed {
             return;
         }
         let tables = outputs.iter().flat_map(|output| &output.tables);
@@ -156,82 +163,95 @@ impl Engine {
         added: Vec<Arc<Run>>,
         judged_at: Timestamp,
     ) -> Result<bool> {
-        self.install(Installation {
+        let installed = self.install(vec![Installation {
             state,
             judged_at,
             removed,
             added,
             flushed: None,
-        })
+        }])?;
+        Ok(!installed.is_empty())
     }
 
-    /// Makes a job's result what the container is: one edit, then the picture, then the files that went. False: the
-    /// container was dropped meanwhile.
-    fn install(&self, installation: Installation<'_>) -> Result<bool> {
-        let Installation {
-            state,
-            judged_at,
-            removed,
-            added,
-            flushed,
-        } = installation;
+    /// Makes the results of jobs, each in another container, what these are: one edit, then the pictures, then the files
+    /// that went. Says which of the containers are still there; the others were dropped meanwhile.
+    fn install(&self, mut installations: Vec<Installation<'_>>) -> Result<Vec<ContainerId>> {
         self.let_writes_pass();
         let mut manifest = self.manifest.lock();
-        let known = manifest
+        let known = &manifest
             .as_ref()
             .ok_or(Error::Closed)?
             .catalogue()
-            .containers
-            .contains_key(&state.id());
-        if !known {
-            return Ok(false);
+            .containers;
+        installations.retain(|installation| known.contains_key(&installation.state.id()));
+        let installed = installations.iter().map(|one| one.state.id()).collect();
+        let (mut changes, mut versions) = (vec![], vec![]);
+        for one in &installations {
+            let current = one.state.pin();
+            let ranges = one.flushed.map(|(_, own)| own);
+            let next = next_version(&current.version, &one.removed, &one.added, ranges);
+            changes.extend(next_changes(
+                one.state,
+                &current.version,
+                &next,
+                &one.removed,
+                &one.added,
+            ));
+            if let Some((buffer, _)) = one.flushed {
+                changes.push(Change::Flushed(one.state.id(), buffer.memtable.seq_max()));
+            }
+            versions.push(Arc::new(next));
         }
-        let current = state.pin();
-        let next = next_version(
-            &current.version,
-            &removed,
-            &added,
-            flushed.as_ref().map(|(_, own)| own.as_slice()),
-        );
-        let mut changes = next_changes(state, &current.version, &next, &removed, &added);
-        let mut first_segment = 0;
-        if let Some((buffer, _)) = &flushed {
-            first_segment = self.first_needed_segment(Some(buffer))?;
-            changes.push(Change::Flushed(state.id(), buffer.memtable.seq_max()));
-            changes.push(Change::Log(first_segment));
+        let flushed: Vec<&Arc<Buffer>> = installations
+            .iter()
+            .filter_map(|one| Some(one.flushed?.0))
+            .collect();
+        let mut first_segment = None;
+        if !flushed.is_empty() {
+            let first = self.first_needed_segment(&flushed)?;
+            changes.push(Change::Log(first));
+            first_segment = Some(first);
         }
+        let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
+            return Ok(installed);
+        };
         self.edit_locked(&mut manifest, changes, judged_at)?;
-        let next = Arc::new(next);
-        if let Some((buffer, _)) = &flushed {
-            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
-            state.set_flushed(buffer.memtable.seq_max());
-        }
-        state.install(|picture| {
-            let mut sealed = picture.sealed.clone();
-            if let Some((buffer, _)) = &flushed {
-                sealed.retain(|other| !Arc::ptr_eq(other, buffer));
+        for (one, version) in installations.iter().zip(&versions) {
+            if let Some((buffer, _)) = one.flushed {
+                // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+                one.state.set_flushed(buffer.memtable.seq_max());
             }
-            Picture {
-                active: picture.active.clone(),
-                sealed,
-                version: next.clone(),
+            one.state.install(|picture| {
+                let mut sealed = picture.sealed.clone();
+                if let Some((buffer, _)) = one.flushed {
+                    sealed.retain(|other| !Arc::ptr_eq(other, buffer));
+                }
+                Picture {
+                    active: picture.active.clone(),
+                    sealed,
+                    version: version.clone(),
+                }
+            });
+            if let Some((buffer, _)) = one.flushed {
+                self.unflushed
+                    .fetch_sub(buffer.counted(), Ordering::Relaxed);
             }
-        });
-        if let Some((buffer, _)) = &flushed {
-            self.unflushed
-                .fetch_sub(buffer.counted(), Ordering::Relaxed);
         }
         drop(manifest);
-        if !removed.is_empty() {
-            state.release_pictures();
+        for one in &installations {
+            if !one.removed.is_empty() {
+                one.state.release_pictures();
+            }
+            self.remove_runs_but(&one.removed, &one.added);
+            if let Some((buffer, _)) = one.flushed {
+                self.mark_stale(buffer);
+            }
         }
-        self.remove_runs_but(&removed, &added);
-        if let Some((buffer, _)) = &flushed {
-            self.mark_stale(buffer);
+        if let Some(first) = first_segment {
             // Installed it is in any case; what stays of the log goes with the next release.
-            let _ = self.log()?.release_before(first_segment);
+            let _ = self.log()?.release_before(first);
         }
-        Ok(true)
+        Ok(installed)
     }
 
     /// A write that was stamped before the job read the clock may rely on what the job found dead: it becomes visible
@@ -361,7 +381,17 @@ struct Installation<'a> {
     judged_at: Timestamp,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
-    flushed: Option<(Arc<Buffer>, Vec<RangeDelete>)>,
+    flushed: Option<(&'a Arc<Buffer>, &'a [RangeDelete])>,
+}
+
+/// A memtable, and what a flush wrote of it.
+pub(super) struct Flushed<'a> {
+    pub state: &'a Arc<ContainerState>,
+    pub buffer: Arc<Buffer>,
+    /// Its range deletes.
+    pub ranges: Vec<RangeDelete>,
+    pub job: Job,
+    pub outputs: Vec<Output>,
 }
 
 /// Every range delete up to this number is applied in a job's output: those of which no open snapshot needs what they

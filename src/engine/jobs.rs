@@ -10,9 +10,9 @@ use std::sync::Arc;
 use crate::compact::{Host, Job, Output, Urgency, guards, heavy, run};
 use crate::counters::ReclaimLag;
 use crate::engine::core::Engine;
-use crate::engine::install::Progress;
+use crate::engine::install::{Flushed, Progress};
 use crate::engine::read::Source;
-use crate::engine::state::{ContainerState, Picture};
+use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{File, monotonic};
 use crate::error::Result;
 use crate::expiry::Judge;
@@ -22,31 +22,97 @@ use crate::types::{TableId, Timestamp, file_name};
 use crate::version::{Placed, RangeDelete, Run};
 
 impl Engine {
-    /// Flushes the oldest sealed memtable of a container; false when there is none. Memtables are flushed and installed
-    /// in the order in which they were sealed, so that no older version can appear after a newer one was judged.
+    /// Flushes the oldest sealed memtable of a container; false when there is none.
     pub(super) fn flush_one(&self, state: &Arc<ContainerState>) -> Result<bool> {
-        if state.picture().sealed.is_empty() {
+        self.flush_group(std::slice::from_ref(state))
+    }
+
+    /// The containers with a sealed memtable, in groups that are flushed together.
+    pub(super) fn flush_groups(
+        &self,
+        states: &[Arc<ContainerState>],
+    ) -> Vec<Vec<Arc<ContainerState>>> {
+        let most_bytes = self.options.memtable_bytes / GROUP_SHARE;
+        let (mut groups, mut bytes) = (vec![], 0);
+        for state in states {
+            let Some(size) = state.picture().sealed.last().map(|buffer| buffer.counted()) else {
+                continue;
+            };
+            match groups.last_mut() {
+                Some(group) if bytes + size <= most_bytes && Vec::len(group) < GROUP_MOST => {
+                    group.push(state.clone());
+                    bytes += size;
+                }
+                _ => {
+                    groups.push(vec![state.clone()]);
+                    bytes = size;
+                }
+            }
+        }
+        groups
+    }
+
+    /// Flushes the oldest sealed memtable of each of these containers, and installs them by one edit; false when there is
+    /// none. Those of a container are flushed and installed in the order in which they were sealed, so that no older
+    /// version can appear after a newer one was judged. One that fails does not keep the others: it fails alone when it is
+    /// tried again.
+    pub(super) fn flush_group(&self, states: &[Arc<ContainerState>]) -> Result<bool> {
+        let has_sealed = |state: &Arc<ContainerState>| !state.picture().sealed.is_empty();
+        if !states.iter().any(has_sealed) {
             return Ok(false);
         }
         let _flushing = self.flushing.lock();
-        let Some(buffer) = state.picture().sealed.last().cloned() else {
-            return Ok(false);
+        let oldest = |state| -> Option<(&Arc<ContainerState>, Arc<Buffer>)> {
+            let state: &Arc<ContainerState> = state;
+            Some((state, state.picture().sealed.last()?.clone()))
         };
+        let sealed: Vec<_> = states.iter().filter_map(oldest).collect();
+        if sealed.is_empty() {
+            return Ok(false);
+        }
         // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
         // judged is published, so no snapshot can come that is older than it.
         self.sync_and_publish()?;
+        let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
+        for (state, buffer) in sealed {
+            match self.write_flush(state, buffer) {
+                Ok((flush, lag)) => {
+                    lags.push((lag, flush.job.judge));
+                    flushed.push(flush);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let (true, Some(error)) = (flushed.is_empty(), failure) {
+            return Err(error);
+        }
+        self.sync_tables(&flushed)?;
+        self.install_flushes(&flushed)?;
+        lags.iter()
+            .for_each(|(lag, judge)| self.note_lag(lag, judge));
+        self.counters.flushes.add(flushed.len() as u64);
+        self.merge_signal.notify();
+        Ok(true)
+    }
+
+    /// Writes what is left of a memtable; the tables' names are not durable yet.
+    fn write_flush<'a>(
+        &self,
+        state: &'a Arc<ContainerState>,
+        buffer: Arc<Buffer>,
+    ) -> Result<(Flushed<'a>, ReclaimLag)> {
         let picture = state.pin();
         let judge = self.judge_settled(state);
-        let mut ranges = picture.version.range_deletes.to_vec();
-        let own: Vec<RangeDelete> = buffer
+        let mut range_deletes = picture.version.range_deletes.to_vec();
+        let ranges: Vec<RangeDelete> = buffer
             .memtable
             .range_deletes()
             .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq))
             .collect();
-        ranges.extend(own.iter().cloned());
+        range_deletes.extend(ranges.iter().cloned());
         let spec = JobSpec {
             judge,
-            range_deletes: ranges,
+            range_deletes,
             cuts: vec![Timestamp::MAX],
             purpose: Purpose::Flush {
                 is_due: picture.buffers().any(|buffer| self.is_due(buffer, &judge)),
@@ -59,11 +125,26 @@ impl Engine {
             None,
         )?;
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
-        self.install_flush(state, &job, (buffer, own), &outputs)?;
-        self.note_lag(&lag, &judge);
-        self.counters.flushes.add(1);
-        self.merge_signal.notify();
-        Ok(true)
+        let flush = Flushed {
+            state,
+            buffer,
+            ranges,
+            job,
+            outputs,
+        };
+        Ok((flush, lag))
+    }
+
+    /// Makes the names of what flushes wrote durable, or removes it.
+    fn sync_tables(&self, flushed: &[Flushed<'_>]) -> Result<()> {
+        let outputs = flushed.iter().flat_map(|flush| &flush.outputs);
+        let tables = outputs.flat_map(|output| &output.tables);
+        let tables: Vec<TableId> = tables.map(|table| table.id).collect();
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let synced = self.fs.sync_dir(&self.tables_dir());
+        synced.inspect_err(|_| self.remove_tables(&tables))
     }
 
     /// Writes some tables of a picture anew, and installs the result beside what the rewrite has written so far. False:
@@ -157,7 +238,8 @@ impl Engine {
             lag: ReclaimLag::default(),
         };
         let done = run(job, sources, &mut host).and_then(|outputs| {
-            if !host.created.is_empty() {
+            // Flushes sync the names of several jobs together.
+            if !host.created.is_empty() && !matches!(purpose, Purpose::Flush { .. }) {
                 self.fs.sync_dir(&self.tables_dir())?;
             }
             Ok(outputs)
@@ -176,6 +258,12 @@ pub(super) struct JobSpec {
     pub cuts: Vec<Timestamp>,
     pub purpose: Purpose,
 }
+
+/// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush is
+/// small, and its syncs are what it takes.
+const GROUP_SHARE: usize = 8;
+/// ... and up to so many, for an edit of some hundred KiB.
+const GROUP_MOST: usize = 256;
 
 /// Tables are not cut at a guard before they have this share of a memtable.
 const LEAST_TABLE: u64 = 32;

@@ -15,6 +15,7 @@
 //! needless from then on at the latest, and gone when three quarters are over. One that expires later than its flush has
 //! no frame left by then, or one that goes a quarter later. Each leaves time for what fails once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::engine::core::{Engine, Turn};
@@ -32,9 +33,11 @@ const RELOG_BYTES: usize = 512 << 10;
 const STALE_SHARE: u64 = 4;
 
 impl Engine {
-    /// The first log segment that is needed once `flushed` is in a table. The segment that is being written is read
+    /// The first log segment that is needed once `flushed` are in tables. The segment that is being written is read
     /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
-    pub(super) fn first_needed_segment(&self, flushed: Option<&Arc<Buffer>>) -> Result<u64> {
+    pub(super) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
+        let flushed: HashSet<*const Buffer> =
+            flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
         let segments = self.log()?.segments();
         let current = segments.last().expect("a log has a segment").number;
         let states = self.all_states();
@@ -42,7 +45,7 @@ impl Engine {
             let picture = state.pin();
             let others = picture
                 .buffers()
-                .filter(|buffer| flushed.is_none_or(|gone| !Arc::ptr_eq(buffer, gone)));
+                .filter(|buffer| !flushed.contains(&Arc::as_ptr(buffer)));
             others.filter_map(|buffer| buffer.segment()).min()
         });
         let needed = needed.min().map_or(current, |oldest| oldest.min(current));
@@ -129,7 +132,7 @@ impl Engine {
     fn advance_log(&self, oldest: u64) -> Result<bool> {
         self.sync_and_publish()?;
         let mut manifest = self.manifest.lock();
-        let first = self.first_needed_segment(None)?;
+        let first = self.first_needed_segment(&[])?;
         if first == oldest {
             return Ok(false);
         }

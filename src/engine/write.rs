@@ -358,7 +358,7 @@ impl Engine {
             return;
         }
         let mut states = self.all_states();
-        states.sort_by_key(|state| state.picture().active.memtable.bytes());
+        states.sort_by_cached_key(|state| state.picture().active.memtable.bytes());
         while turn.active_bytes > self.options.memtable_bytes / 2
             && let Some(state) = states.pop()
         {

@@ -8,6 +8,7 @@
 //! in one run; numbers (edit, table, run, container) never repeat; `flushed` never falls.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,21 @@ impl Change {
             table: 0,
             run: 0,
             container: 0,
+        }
+    }
+
+    /// The one that it changes, creates or drops, if any.
+    fn container(&self) -> Option<ContainerId> {
+        match self {
+            Change::CreateContainer(record) => Some(record.id),
+            Change::DropContainer(id)
+            | Change::Settings(id, _)
+            | Change::Flushed(id, _)
+            | Change::AddRun(id, _)
+            | Change::RemoveRun(id, _)
+            | Change::AddRangeDelete(id, _)
+            | Change::RemoveRangeDelete(id, _) => Some(*id),
+            Change::Log(_) | Change::LogClosed | Change::Used { .. } => None,
         }
     }
 }
@@ -234,6 +250,8 @@ pub struct Catalogue {
     pub mark: Timestamp,
     /// Every container.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
+    /// Which one has each name: who creates another one does not look at all of them.
+    names: BTreeMap<String, ContainerId>,
     /// The first log segment that is needed; 0: there is no log yet.
     pub log: u64,
     /// It was closed: without its end mark, some of it is missing.
@@ -248,7 +266,70 @@ pub struct Catalogue {
     pub next_container: u32,
 }
 
+/// What an edit makes of a catalogue: only that part of it which the edit concerns, so that an edit costs the same however
+/// many other containers there are.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The containers of the part, as many of them as were there before the edit.
+    before: Vec<ContainerId>,
+    /// What becomes of them, and of all that is no container.
+    after: Catalogue,
+}
+
 impl Catalogue {
+    /// Of a new database.
+    pub fn of_nothing() -> Catalogue {
+        Catalogue {
+            next_run: 1,
+            next_container: 1,
+            ..Catalogue::default()
+        }
+    }
+
+    /// What an edit would make of this, which stays as it is; says what does not fit.
+    pub fn step(&self, edit: &Edit) -> Result<Step, String> {
+        let mut part = Catalogue {
+            containers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            ..*self
+        };
+        let concerned = edit.changes.iter().flat_map(|change| match change {
+            Change::CreateContainer(record) => {
+                [Some(record.id), self.names.get(&record.name).copied()]
+            }
+            change => [change.container(), None],
+        });
+        for id in concerned.flatten() {
+            if let Some(record) = self.containers.get(&id) {
+                part.names.insert(record.name.clone(), id);
+                part.containers.entry(id).or_insert_with(|| record.clone());
+            }
+        }
+        let before = part.containers.keys().copied().collect();
+        part.apply(edit)?;
+        Ok(Step {
+            before,
+            after: part,
+        })
+    }
+
+    /// Makes a step, which was made of this catalogue as it is.
+    pub fn take(&mut self, step: Step) {
+        for id in &step.before {
+            if let Some(record) = self.containers.remove(id) {
+                self.names.remove(&record.name);
+            }
+        }
+        let (mut containers, mut names) = (take(&mut self.containers), take(&mut self.names));
+        containers.extend(step.after.containers);
+        names.extend(step.after.names);
+        *self = Catalogue {
+            containers,
+            names,
+            ..step.after
+        };
+    }
+
     /// Applies an edit; says what does not fit. After an error the catalogue is not to be used.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         if self.edit != 0 && edit.number != self.edit + 1 {
@@ -280,7 +361,8 @@ impl Catalogue {
         match change {
             Change::CreateContainer(record) => self.create(record)?,
             Change::DropContainer(id) => {
-                self.containers.remove(id).ok_or_else(|| unknown(*id))?;
+                let gone = self.containers.remove(id).ok_or_else(|| unknown(*id))?;
+                self.names.remove(&gone.name);
             }
             Change::Settings(id, settings) => {
                 self.used = self.used.max(settings.floor_seq);
@@ -339,11 +421,7 @@ impl Catalogue {
     }
 
     fn create(&mut self, record: &ContainerRecord) -> Result<(), String> {
-        if self
-            .containers
-            .values()
-            .any(|there| there.name == record.name || there.id == record.id)
-        {
+        if self.names.contains_key(&record.name) || self.containers.contains_key(&record.id) {
             return Err(format!("container {:?} is created twice", record.name));
         }
         record.runs.iter().for_each(|run| self.note_run(run));
@@ -353,6 +431,7 @@ impl Catalogue {
             .max(record.created)
             .max(record.settings.floor_seq)
             .max(record.flushed);
+        self.names.insert(record.name.clone(), record.id);
         self.containers.insert(record.id, record.clone());
         Ok(())
     }
@@ -499,7 +578,46 @@ mod tests {
             edit(2, vec![Change::CreateContainer(container(4, "a"))]),
             edit(2, vec![Change::RemoveRun(ContainerId(3), RunId(1))]),
         ] {
+            assert!(catalogue.step(&bad).is_err(), "{bad:?}");
             assert!(catalogue.clone().apply(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    /// Goal: a step leads to what applying leads to, though it looks at a part alone. Method: containers come, change,
+    /// lose their names to others and go, some of it in one edit.
+    #[test]
+    fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
+        let create = |id, name| Change::CreateContainer(container(id, name));
+        let range = |seq| RangeDelete {
+            seq: Seq(seq),
+            from: b"a".to_vec(),
+            to: None,
+        };
+        let (one, two) = (ContainerId(1), ContainerId(2));
+        let edits = [
+            vec![create(1, "a"), create(2, "b")],
+            vec![Change::Flushed(two, Seq(9)), Change::Log(4)],
+            vec![Change::DropContainer(one), create(3, "a")],
+            vec![Change::AddRangeDelete(two, range(11)), Change::LogClosed],
+            vec![create(4, "c"), Change::DropContainer(ContainerId(4))],
+            vec![
+                Change::RemoveRangeDelete(two, Seq(11)),
+                Change::used(Seq(20)),
+            ],
+            vec![Change::DropContainer(two), create(5, "b")],
+        ];
+        let (mut stepped, mut applied) = (Catalogue::default(), Catalogue::default());
+        for (number, changes) in (1..).zip(edits) {
+            let edit = edit(number, changes);
+            applied.apply(&edit).unwrap();
+            let step = stepped.step(&edit).unwrap();
+            stepped.take(step);
+            assert_eq!(stepped, applied, "{edit:?}");
+        }
+        let names: Vec<&str> = stepped.names.keys().map(String::as_str).collect();
+        assert_eq!(names, ["a", "b"]);
+        for bad in [create(9, "a"), create(3, "z")] {
+            assert!(stepped.step(&edit(8, vec![bad])).is_err());
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
 use crate::env::{File, Fs, sync_name};
 use crate::error::{Error, Result};
 use crate::types::{Timestamp, file_name};
-use crate::version::edit::{Catalogue, Change, Edit};
+use crate::version::edit::{Catalogue, Change, Edit, Step};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
 const FORMAT_VERSION: u32 = 2;
@@ -212,20 +212,28 @@ impl Manifest {
             mark: mark.max(self.catalogue.mark),
             changes,
         };
-        let mut next = self.catalogue.clone();
-        next.apply(&edit)
+        let step = self
+            .catalogue
+            .step(&edit)
             .expect("the engine's edits fit its catalogue");
         if self.in_doubt {
-            return self.roll(next);
+            return self.roll(self.after(step));
         }
         if self.len > ROLL_BYTES.max(4 * self.first_len) {
-            match self.roll(next.clone()) {
+            match self.roll(self.after(step.clone())) {
                 // It may as well be longer: an edit that gives back room takes little.
                 Err(_) if !self.in_doubt => {}
                 done => return done,
             }
         }
-        self.append(&edit, next)
+        self.append(&edit, step)
+    }
+
+    /// The whole catalogue after a step, for a new manifest.
+    fn after(&self, step: Step) -> Catalogue {
+        let mut next = self.catalogue.clone();
+        next.take(step);
+        next
     }
 
     /// Makes sure that no edit has happened of which that is not known.
@@ -236,7 +244,7 @@ impl Manifest {
         Ok(())
     }
 
-    fn append(&mut self, edit: &Edit, next: Catalogue) -> Result<()> {
+    fn append(&mut self, edit: &Edit, step: Step) -> Result<()> {
         let mut frame = vec![];
         put_frame(
             &mut frame,
@@ -253,7 +261,7 @@ impl Manifest {
         }
         if written.and_then(|()| self.file.sync()).is_err() {
             self.in_doubt = true;
-            return self.roll(next);
+            return self.roll(self.after(step));
         }
         let append = |copy: &dyn File| copy.write_at(self.len, &frame).and_then(|()| copy.sync());
         if self
@@ -265,7 +273,7 @@ impl Manifest {
             remove_copy(self.fs.as_ref(), &self.dir, self.number);
         }
         self.len += frame.len() as u64;
-        self.catalogue = next;
+        self.catalogue.take(step);
         self.reserve();
         Ok(())
     }
@@ -344,11 +352,7 @@ pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
     for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
         fs.create_dir_all(&dir.join(name))?;
     }
-    let catalogue = Catalogue {
-        next_run: 1,
-        next_container: 1,
-        ..Catalogue::default()
-    };
+    let catalogue = Catalogue::of_nothing();
     write_both(fs, dir, 0, &catalogue)?;
     Ok(catalogue)
 }

@@ -1,0 +1,91 @@
+//! What this process takes, as Linux counts it; nothing elsewhere.
+
+use std::fmt;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Resident memory, in bytes. The system takes back what is of files whenever it needs it; what is anonymous stays.
+#[derive(Clone, Copy, Default)]
+pub struct Memory {
+    /// Heap, memtables, stacks.
+    pub anonymous: u64,
+    /// Pages of mapped files: tables, the log's ring, the program. A page in two maps counts twice.
+    pub of_files: u64,
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (anonymous, of_files) = (mib(self.anonymous), mib(self.of_files));
+        write!(
+            f,
+            "{anonymous:.1} MiB anonymous, {of_files:.1} MiB of files"
+        )
+    }
+}
+
+/// What is resident now.
+pub fn memory() -> Memory {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    Memory {
+        anonymous: field("RssAnon:"),
+        of_files: field("RssFile:") + field("RssShmem:"),
+    }
+}
+
+/// The processor time of all threads so far.
+pub fn processor_time() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the program's name, which may hold anything, in hundredths of a second.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(10 * ticks)
+}
+
+/// Looks every two milliseconds at what is resident.
+pub struct Watch {
+    most: Arc<Mutex<Memory>>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn start() -> Watch {
+        let watch = Watch {
+            most: Arc::default(),
+            ends: Arc::default(),
+        };
+        let (most, ends) = (watch.most.clone(), watch.ends.clone());
+        thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                let now = memory();
+                let mut most = most.lock().unwrap();
+                most.anonymous = most.anonymous.max(now.anonymous);
+                most.of_files = most.of_files.max(now.of_files);
+                drop(most);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        watch
+    }
+
+    /// The most of either kind so far, not of one moment.
+    pub fn most(&self) -> Memory {
+        *self.most.lock().unwrap()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+}
