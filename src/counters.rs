@@ -182,6 +182,9 @@ pub struct Stats {
     pub pinned_bytes: u64,
     /// Memory of writes that are not yet in a table.
     pub memtable_bytes: u64,
+    /// Memory of writes that are in a table, or whose container was dropped, and that a value, an iterator or a job still
+    /// holds.
+    pub pinned_memtable_bytes: u64,
     /// The expiry of the item that has been expired for longest and is still in a memtable or a live file.
     pub oldest_unreclaimed: Option<SystemTime>,
     /// By how much the bytes that are furthest behind `Options::reclaim_within`, or behind an eighth of the longest

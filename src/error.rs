@@ -87,6 +87,11 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The system gave no memory; nothing was stored or changed by the call.
+    OutOfMemory {
+        /// How much was asked for at once.
+        bytes: u64,
+    },
     /// Flushing cannot follow, and `on_stall(Stall::Fail)` was chosen.
     Stalled,
     /// An earlier sync of the log, or a write to it, failed: what the disk holds is no longer known, so no further write
@@ -119,6 +124,12 @@ impl Error {
             path: path.into(),
             offset,
             what: what.into(),
+        }
+    }
+
+    pub(crate) fn out_of_memory(bytes: usize) -> Error {
+        Error::OutOfMemory {
+            bytes: bytes as u64,
         }
     }
 
@@ -169,7 +180,7 @@ impl Error {
     /// and nothing that happened before is in doubt; only a sync that fails so is as final as any.
     pub(crate) fn is_shortage(&self) -> bool {
         let Error::Io { source, .. } = self else {
-            return false;
+            return matches!(self, Error::OutOfMemory { .. });
         };
         self.is_full()
             || matches!(
@@ -184,7 +195,10 @@ impl Error {
     /// The same call may succeed later without anything being repaired.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Error::Stalled | Error::Locked { .. } | Error::ClockUnsettled { .. } => true,
+            Error::Stalled
+            | Error::OutOfMemory { .. }
+            | Error::Locked { .. }
+            | Error::ClockUnsettled { .. } => true,
             Error::Io { source, .. } => {
                 let passing = [io::ErrorKind::Interrupted, io::ErrorKind::OutOfMemory];
                 self.is_full() || passing.contains(&source.kind()) || is_out_of_files(source)
@@ -285,6 +299,12 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "container {name:?} was dropped; ask the database for it again to create it anew"
+                )
+            }
+            Error::OutOfMemory { bytes } => {
+                write!(
+                    f,
+                    "the system gave no memory ({bytes} bytes); try again when there is some"
                 )
             }
             Error::Stalled => {

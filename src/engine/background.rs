@@ -174,6 +174,7 @@ impl Engine {
     /// Flushes a memtable that is full or holds what is long dead, or some small ones, or trims the log. What fails does
     /// not keep the rest waiting.
     fn flush_step(&self) -> Result<bool> {
+        self.pool.trim(monotonic());
         self.begin_log()?;
         let states = self.all_states();
         let is_due = |state: &&Arc<ContainerState>| {
@@ -199,7 +200,7 @@ impl Engine {
 
     /// The active memtable holds something that has been dead for so long that it is time to let it go.
     fn memory_is_due(&self, state: &ContainerState) -> bool {
-        let picture = state.pin();
+        let picture = state.picture();
         if picture.active.memtable.is_empty() {
             return false;
         }

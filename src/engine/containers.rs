@@ -107,7 +107,10 @@ impl Engine {
             sealed: vec![],
             version: Arc::default(),
         });
-        picture.buffers().for_each(|buffer| self.mark_stale(buffer));
+        for buffer in picture.buffers() {
+            self.mark_stale(buffer);
+            buffer.memtable.retire();
+        }
         drop(turn);
         state.release_pictures();
         self.remove_runs_but(&picture.version.runs, &[]);

@@ -245,6 +245,7 @@ impl Engine {
             self.remove_runs_but(&one.removed, &one.added);
             if let Some((buffer, _)) = one.flushed {
                 self.mark_stale(buffer);
+                buffer.memtable.retire();
             }
         }
         if let Some(first) = first_segment {

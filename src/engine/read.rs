@@ -71,7 +71,7 @@ impl Hit<'_> {
 
     fn value(self) -> Result<Bytes> {
         match self {
-            Hit::Memory(entry) => Ok(entry.value_bytes()),
+            Hit::Memory(entry) => entry.value_bytes(),
             Hit::Disk(found) => found.value(),
         }
     }

@@ -36,6 +36,9 @@ const SLOTS: u64 = 24;
 /// When so much of the time to a deadline is over, the merge thread is too slow for it: a quarter of the time that it has
 /// for a rewrite, and enough of it is left.
 const HURRY: f64 = 0.8125;
+/// Of so many containers each is looked at whenever somebody looks for work; of more than that, those that have changed or
+/// are due, and so many of the others in turn.
+const LOOKED_AT: usize = 512;
 
 /// Without a write for so long, there is nothing better to do than to reclaim.
 const IDLE: Duration = Duration::from_secs(5);
@@ -153,16 +156,24 @@ impl Engine {
     /// does not keep the others waiting.
     fn most_urgent(&self, than: Option<Urgency>) -> Result<bool> {
         let mut states = self.all_states();
-        let turn = self.merge_turn.fetch_add(1, Ordering::Relaxed);
         let len = states.len().max(1);
+        let others = if len > LOOKED_AT { LOOKED_AT } else { 1 };
+        let turn = self.merge_turn.fetch_add(others, Ordering::Relaxed);
         states.rotate_left(turn % len);
         let mut done = Ok(false);
         let mut rewrites = vec![];
-        for state in states {
+        let now = self.clock.read().settled;
+        for (at, state) in states.into_iter().enumerate() {
+            if at >= LOOKED_AT && state.rests_until().is_some_and(|until| now < until) {
+                continue;
+            }
             let picture = state.pin();
             let judge = self.judge_settled(&state);
             let free = match self.choose(&state, &picture.version.facts(), &judge) {
-                Choice::Rest { .. } => continue,
+                Choice::Rest { until } => {
+                    state.note_rest(&picture.version, judge.settings, until);
+                    continue;
+                }
                 Choice::Merge(rewrite) => {
                     if than.is_none_or(|than| rewrite.urgency < than) {
                         rewrites.push((state, rewrite));
@@ -305,6 +316,9 @@ impl Engine {
 
     /// When a container has something to do if nobody writes.
     pub(super) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
+        if let Some(until) = state.rests_until() {
+            return Some(until);
+        }
         let picture: Arc<Picture> = state.pin();
         match self.choose(state, &picture.version.facts(), &self.judge_settled(state)) {
             Choice::Rest { until } => until,

@@ -40,7 +40,7 @@ pub(super) fn replay_into(
     let found = salvage(fs, wal_dir, first, closed, &mut |frame| {
         gathered.take_frame(frame)
     })?;
-    gathered.insert();
+    gathered.insert()?;
     Ok(found)
 }
 
@@ -76,26 +76,26 @@ impl Gathered<'_> {
             FrameKind::Batch => {
                 let mut seq = first;
                 for op in Ops::new(frame.payload) {
-                    self.take(&op.map_err(malformed)?.at(seq, written_at));
+                    self.take(&op.map_err(malformed)?.at(seq, written_at))?;
                     seq = seq.next();
                 }
             }
             FrameKind::Relog => {
                 for entry in relogged(frame.payload) {
-                    self.take(&entry.map_err(malformed)?);
+                    self.take(&entry.map_err(malformed)?)?;
                 }
             }
             FrameKind::End => {}
         }
         if self.bytes.len() >= GATHERED_BYTES {
-            self.insert();
+            self.insert()?;
         }
         Ok(())
     }
 
-    fn take(&mut self, write: &Relogged<'_>) {
+    fn take(&mut self, write: &Relogged<'_>) -> Result<()> {
         let Some(state) = self.states.get(&write.container()) else {
-            return;
+            return Ok(());
         };
         match *write {
             Relogged::Record {
@@ -116,28 +116,30 @@ impl Gathered<'_> {
                 });
             }
             Relogged::Range { seq, .. } if seq > state.flushed() => {
-                insert(&state.picture().active.memtable, write);
+                insert(&state.picture().active.memtable, write)?;
             }
             _ => {}
         }
+        Ok(())
     }
 
     /// Brings in what was gathered.
-    fn insert(&mut self) {
+    fn insert(&mut self) -> Result<()> {
         // Stable, and mostly all are of one container.
         self.records.sort_by_key(|record| record.container);
         let same = |a: &Record, b: &Record| a.container == b.container;
         for records in self.records.chunk_by(same) {
             let picture = self.states[&records[0].container].picture();
-            insert_sorted(&picture.active.memtable, records, &self.bytes);
+            insert_sorted(&picture.active.memtable, records, &self.bytes)?;
         }
         self.records.clear();
         self.bytes.clear();
+        Ok(())
     }
 }
 
 /// Inserts records of one container, at least one, in the order of their keys, as far as eight bytes of these tell.
-fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) {
+fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) -> Result<()> {
     let key = |record: &Record| &bytes[record.key.clone()];
     let with_first = |record| shared_len(key(&records[0]), key(record));
     let shared = records.iter().map(with_first).min().unwrap_or(0);
@@ -154,6 +156,7 @@ fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) {
         }
         let record = &records[number];
         let value = &bytes[record.key.end..record.value_end];
-        memtable.insert(record.header, key(record), value);
+        memtable.insert(record.header, key(record), value)?;
     }
+    Ok(())
 }

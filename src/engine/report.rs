@@ -105,6 +105,7 @@ impl Engine {
             table_bytes,
             pinned_bytes: self.pins.bytes(),
             memtable_bytes: sum(|container| container.memtable_bytes),
+            pinned_memtable_bytes: self.pool.pinned() as u64,
             oldest_unreclaimed: containers
                 .iter()
                 .filter_map(|container| container.oldest_unreclaimed)

@@ -147,6 +147,15 @@ pub struct ContainerState {
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since runs were merged last, in bytes rewritten.
     pub(super) paid_by_scans: AtomicU64,
+    rest: Mutex<Option<Rest>>,
+}
+
+/// There was nothing to merge in a container and nothing to reclaim, as it was then.
+struct Rest {
+    version: Weak<Version>,
+    settings: Settings,
+    paid_by_scans: u64,
+    until: Timestamp,
 }
 
 /// Something that holds a picture and can do without it.
@@ -187,6 +196,7 @@ impl ContainerState {
             flushed: AtomicU64::new(record.flushed.0),
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
+            rest: Mutex::new(None),
         }
     }
 
@@ -256,6 +266,32 @@ impl ContainerState {
                 true
             })
         });
+    }
+
+    /// Remembers that there was nothing to do with this version under these settings, as far as could be told before a
+    /// moment; `None`: for good.
+    pub(super) fn note_rest(
+        &self,
+        version: &Arc<Version>,
+        settings: Settings,
+        until: Option<Timestamp>,
+    ) {
+        *self.rest.lock() = Some(Rest {
+            version: Arc::downgrade(version),
+            settings,
+            paid_by_scans: self.paid_by_scans.load(Ordering::Relaxed),
+            until: until.unwrap_or(Timestamp::MAX),
+        });
+    }
+
+    /// Until when there was nothing to do when it was looked at last, if it is as it was then.
+    pub(super) fn rests_until(&self) -> Option<Timestamp> {
+        let rest = self.rest.lock();
+        let rest = rest.as_ref()?;
+        let is_same = std::ptr::eq(rest.version.as_ptr(), Arc::as_ptr(&self.picture().version))
+            && rest.settings == self.settings()
+            && rest.paid_by_scans == self.paid_by_scans.load(Ordering::Relaxed);
+        is_same.then_some(rest.until)
     }
 
     pub(super) fn flushed(&self) -> Seq {

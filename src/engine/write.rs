@@ -14,7 +14,7 @@ use crate::env::{Reading, sleep};
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::item::Item;
-use crate::mem::Memtable;
+use crate::mem::{Memtable, room_for};
 use crate::merge::{Cursor, Position, Seek};
 use crate::options::{Background, Durability, Stall};
 use crate::pace::{Brake, brake};
@@ -69,6 +69,7 @@ impl Writes {
             ));
         }
         let before = self.bytes.len();
+        make_room(&mut self.bytes, weight(&op))?;
         op.encode(&mut self.bytes);
         if self.bytes.len() > MAX_BATCH_BYTES {
             self.bytes.truncate(before);
@@ -307,10 +308,16 @@ impl Engine {
             edit: self.durable_edit(),
         };
         let appender = appender.as_mut().ok_or(Error::Closed)?;
+        // What is in the log has to get into memory.
+        let room = room_for(writes.len as usize, writes.weight as usize);
+        self.pool.prepare(room)?;
         let position = appender.append(&head, writes.payload, writes.crc)?;
         let segment = appender.segment();
         let last = head.last_seq;
-        self.apply(turn, &head, writes, segment);
+        self.apply(turn, &head, writes, segment).map_err(|error| {
+            self.log()
+                .map_or_else(|closed| closed, |log| log.end_with(error))
+        })?;
         if self.options.durability == Durability::Buffered {
             self.publish(last);
         }
@@ -329,7 +336,13 @@ impl Engine {
     }
 
     /// Inserts what was logged.
-    fn apply(&self, turn: &mut Turn, head: &FrameHead, writes: &Prepared<'_>, segment: u64) {
+    fn apply(
+        &self,
+        turn: &mut Turn,
+        head: &FrameHead,
+        writes: &Prepared<'_>,
+        segment: u64,
+    ) -> Result<()> {
         let mut seq = head.first_seq;
         for op in Ops::new(writes.payload) {
             let op = op.expect("a batch was encoded by this program");
@@ -340,7 +353,7 @@ impl Engine {
                 .find(|state| state.id() == id)
                 .expect("a batch names its containers");
             let picture = state.picture();
-            insert(&picture.active.memtable, &op.at(seq, head.written_at));
+            insert(&picture.active.memtable, &op.at(seq, head.written_at))?;
             picture.active.logged_in(segment);
             let grown = picture.active.count_growth();
             turn.active_bytes += grown;
@@ -350,6 +363,7 @@ impl Engine {
         debug_assert_eq!(seq, head.last_seq.next());
         turn.next_seq = seq;
         self.latest.store(head.last_seq.0, Ordering::Release);
+        Ok(())
     }
 
     /// Seals the largest memtables until the active ones fit their budget again.
@@ -519,7 +533,7 @@ impl Engine {
 
 /// Inserts one write into a memtable.
 #[inline]
-pub(super) fn insert(memtable: &Memtable, write: &Relogged<'_>) {
+pub(super) fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
     match *write {
         Relogged::Record {
             header, key, value, ..
@@ -530,6 +544,7 @@ pub(super) fn insert(memtable: &Memtable, write: &Relogged<'_>) {
                 to: (!to.is_empty()).then(|| to.to_vec()),
             };
             memtable.delete_range(range, seq);
+            Ok(())
         }
     }
 }
@@ -542,13 +557,25 @@ fn weight(op: &Op<'_>) -> u64 {
     }
 }
 
+/// Room in a payload for one more write of this weight.
+#[inline]
+fn make_room(payload: &mut Vec<u8>, weight: u64) -> Result<()> {
+    /// What is said of a write besides its key and its value takes less.
+    const HEAD_MOST: usize = 64;
+    let bytes = weight as usize + HEAD_MOST;
+    payload
+        .try_reserve(bytes)
+        .map_err(|_| Error::out_of_memory(bytes))
+}
+
 /// Encodes one write into a buffer that the thread keeps.
-fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> T) -> T {
+fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     /// A buffer that grew beyond this is not kept.
     const KEPT_BYTES: usize = 64 << 10;
     thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });
     let mut payload = PAYLOAD.take();
     payload.clear();
+    make_room(&mut payload, weight(op))?;
     op.encode(&mut payload);
     let result = use_it(&payload);
     if payload.capacity() <= KEPT_BYTES {
@@ -601,6 +628,7 @@ pub(super) fn relog(
             key: record.key,
             value: cursor.value()?,
         };
+        make_room(&mut payload, (record.key.len() + record.value_len) as u64)?;
         entry.encode(&mut payload);
         write(&mut payload, RELOG_FRAME_BYTES)?;
         cursor.advance(None)?;

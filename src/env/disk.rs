@@ -24,6 +24,7 @@ use memmap2::{Advice, Mmap, MmapOptions, MmapRaw};
 use rustix::fs::OFlags;
 
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
+use super::memory::zeros;
 use super::words::{self, WORD};
 use crate::error::{Error, Result};
 use crate::sync::atomic::AtomicU64;
@@ -231,7 +232,7 @@ impl File for DiskFile {
 
 impl ReadAt for DiskFile {
     fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
-        let mut bytes = vec![0; len];
+        let mut bytes = zeros(len)?;
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => Ok(bytes.into()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Error::corruption(

@@ -1,13 +1,47 @@
-//! Where bytes are that are read soon: in the processor's cache, and of maps in memory at all.
+//! Memory: pages of the program's own, and where bytes are that are read soon: in the processor's cache, and of maps in
+//! memory at all.
 
 #![allow(unsafe_code)]
 
 #[cfg(all(target_os = "linux", not(miri)))]
 use std::cell::Cell;
 use std::io;
+use std::ptr::NonNull;
 
+use memmap2::MmapMut;
+
+use crate::error::{self, Error};
 #[cfg(all(target_os = "linux", not(miri)))]
 use rustix::{io::Errno, mm::Advice};
+
+/// Memory of its own, from a page's start on. It takes none before it is touched, and goes back to the system when it is
+/// dropped, not to the allocator, which would keep what is below something that is still in use.
+#[derive(Debug)]
+pub struct Pages {
+    map: MmapMut,
+}
+
+impl Pages {
+    /// `len` bytes, more than none; nothing when the system does not give them.
+    pub fn new(len: usize) -> Option<Pages> {
+        MmapMut::map_anon(len).ok().map(|map| Pages { map })
+    }
+
+    /// The first byte.
+    pub fn start(&mut self) -> NonNull<u8> {
+        NonNull::new(self.map.as_mut_ptr()).expect("nothing is mapped at address 0")
+    }
+}
+
+/// So many zeros, or the error that there is no memory for them: for lengths that come from outside.
+pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| Error::out_of_memory(len))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
 
 /// Brings what lies there into the cache, where the processor knows how to be asked. What is not in memory stays where it
 /// is.

@@ -14,7 +14,7 @@
 //! Nothing is aligned: padding would cost more bytes than it spares instructions.
 //!
 //! Invariants:
-//! * A chunk is given back only when its [`Arena`] drops, and never moves. So whoever borrows something that lies in an
+//! * A chunk is given back only when the [`Arena`]s that have something in it drop, and never moves. So whoever borrows something that lies in an
 //!   arena may follow its pointers into the same arena for as long as the borrow.
 //! * A [`Stored`] is written before its address is, and never again. Its address travels through [`Slot`]s, whose stores
 //!   release and whose loads acquire: who has the address sees the bytes. [`Link`]s do the same for whatever else lies in
@@ -25,16 +25,18 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::env::prefetch;
+use crate::env::{Pages, prefetch};
+use crate::error::{self, Error};
 use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::types::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
 
 /// The smallest chunk: what an almost empty memtable costs.
@@ -45,20 +47,69 @@ const CHUNK_MAX: usize = 1 << 20;
 /// Chunks start on a cache line, so that nodes can.
 const CHUNK_ALIGN: usize = 64;
 
-/// Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
-/// much as an insert.
+/// The system did not give so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub usize);
+
+impl Refused {
+    /// As the engine says it.
+    pub fn error(self) -> Error {
+        Error::out_of_memory(self.0)
+    }
+}
+
+/// A writer that fills a memtable in this time takes every chunk again.
+const TRIM_AFTER: Duration = Duration::from_secs(5);
+
+/// The least room of a spare: for any write of the usual size.
+const SPARE_MIN: usize = 256 << 10;
+
+/// Memory that the arenas of a database share.
+///
+/// * Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
+///   much as an insert. What nobody took for a while goes back to the system.
+/// * The *spare*: room that has been asked for and not been touched, so that it takes no memory yet. Who has logged a write
+///   must be able to insert it; so there is room for it in the spare before it is logged. A spare is used only where the
+///   system gives nothing else.
 #[derive(Debug)]
 pub struct Pool {
-    chunks: Mutex<Vec<Chunk>>,
+    kept: Mutex<Kept>,
     bytes_max: usize,
+    /// Copy of the room in the spare, to look at without waiting.
+    spare_room: AtomicUsize,
+    /// Bytes of retired arenas that somebody holds.
+    pinned: AtomicUsize,
+    /// The system seems to give nothing.
+    #[cfg(test)]
+    pub refuses: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    chunks: Vec<Chunk>,
+    /// The fewest of them since the last [`Pool::trim`].
+    least: usize,
+    trimmed: Duration,
+    spare: Option<Spare>,
+}
+
+#[derive(Debug)]
+struct Spare {
+    chunk: Arc<Chunk>,
+    /// Up to here it is used.
+    used: usize,
 }
 
 impl Pool {
     /// An empty pool that keeps up to `bytes_max`.
     pub fn new(bytes_max: usize) -> Pool {
         Pool {
-            chunks: Mutex::default(),
+            kept: Mutex::default(),
             bytes_max,
+            spare_room: AtomicUsize::new(0),
+            pinned: AtomicUsize::new(0),
+            #[cfg(test)]
+            refuses: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
@@ -67,31 +118,120 @@ impl Pool {
         self.bytes_max
     }
 
-    /// Bytes that it keeps now.
+    /// Bytes of arenas that were given up and that somebody holds.
+    pub fn pinned(&self) -> usize {
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it keeps now, but for the spare.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        self.chunks.lock().len() * CHUNK_MAX
+        self.kept.lock().chunks.len() * CHUNK_MAX
+    }
+
+    /// Makes sure that what takes `room` bytes at the most can be put into arenas whatever the system says. The caller is
+    /// the one who does so.
+    #[inline]
+    pub fn prepare(&self, room: usize) -> error::Result<()> {
+        if self.spare_room.load(Ordering::Relaxed) >= room {
+            return Ok(());
+        }
+        self.renew_spare(room.max(SPARE_MIN))
+            .map_err(Refused::error)
+    }
+
+    #[cold]
+    fn renew_spare(&self, room: usize) -> Result<(), Refused> {
+        let chunk = Arc::new(self.ask(room)?);
+        self.kept.lock().spare = Some(Spare { chunk, used: 0 });
+        self.spare_room.store(room, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Room for `len` bytes in the spare.
+    fn take_spare(&self, len: usize) -> Result<(Arc<Chunk>, NonNull<u8>), Refused> {
+        let mut kept = self.kept.lock();
+        let spare = kept.spare.as_mut().ok_or(Refused(len))?;
+        let at = spare.used;
+        let used = (at + len).next_multiple_of(CHUNK_ALIGN);
+        let size = spare.chunk.layout.size();
+        if used > size {
+            return Err(Refused(len));
+        }
+        spare.used = used;
+        self.spare_room.store(size - used, Ordering::Relaxed);
+        // SAFETY: `at` lies in the chunk, for what was taken of it before ends there.
+        let start = unsafe { spare.chunk.start.add(at) };
+        Ok((spare.chunk.clone(), start))
+    }
+
+    /// Gives back to the system what nobody took for [`TRIM_AFTER`], and a spare that is larger than usual.
+    pub fn trim(&self, now: Duration) {
+        let mut kept = self.kept.lock();
+        if now < kept.trimmed + TRIM_AFTER {
+            return;
+        }
+        kept.trimmed = now;
+        let needless = std::mem::take(&mut kept.least);
+        let stay = kept.chunks.len() - needless;
+        let gone = kept.chunks.split_off(stay);
+        kept.least = stay;
+        let is_large = |spare: &mut Spare| spare.chunk.layout.size() > SPARE_MIN;
+        let spare = kept.spare.take_if(is_large);
+        if spare.is_some() {
+            self.spare_room.store(0, Ordering::Relaxed);
+        }
+        drop(kept);
+        drop((gone, spare));
     }
 
     fn give(&self, returned: &mut Vec<Chunk>) {
-        let mut chunks = self.chunks.lock();
-        let room = (self.bytes_max / CHUNK_MAX).saturating_sub(chunks.len());
+        let mut kept = self.kept.lock();
+        let room = (self.bytes_max / CHUNK_MAX).saturating_sub(kept.chunks.len());
         let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
-        chunks.extend(full_sized.take(room));
+        kept.chunks.extend(full_sized.take(room));
+    }
+
+    fn take(&self) -> Option<Chunk> {
+        let mut kept = self.kept.lock();
+        let chunk = kept.chunks.pop();
+        kept.least = kept.least.min(kept.chunks.len());
+        chunk
+    }
+
+    /// A chunk from the system.
+    fn ask(&self, len: usize) -> Result<Chunk, Refused> {
+        #[cfg(test)]
+        if self.refuses.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Refused(len));
+        }
+        Chunk::new(len)
     }
 }
 
 /// Owns the chunks.
 #[derive(Debug)]
 pub struct Arena {
-    chunks: Mutex<Vec<Chunk>>,
+    chunks: Mutex<Chunks>,
     bytes: AtomicUsize,
+    /// It counts as pinned.
+    retired: AtomicBool,
     pool: Arc<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Chunks {
+    own: Vec<Chunk>,
+    /// Spares of which a part is taken.
+    shared: Vec<Arc<Chunk>>,
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.pool.give(self.chunks.get_mut());
+        if self.retired.load(Ordering::Relaxed) {
+            self.pool.pinned.fetch_sub(self.bytes(), Ordering::Relaxed);
+        }
+        self.pool.give(&mut self.chunks.get_mut().own);
     }
 }
 
@@ -99,28 +239,42 @@ impl Drop for Arena {
 struct Chunk {
     start: NonNull<u8>,
     layout: Layout,
+    /// Of a small one nothing: it is the allocator's.
+    pages: Option<Pages>,
 }
 
 // SAFETY: a chunk is memory without a thread of its own; this type only frees it.
 unsafe impl Send for Chunk {}
+// SAFETY: who shares one reads where it lies, and nothing else of it.
+unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    fn new(len: usize) -> Chunk {
+    fn new(len: usize) -> Result<Chunk, Refused> {
         assert!(len > 0);
         let layout =
             Layout::from_size_align(len, CHUNK_ALIGN).expect("a record is far below isize::MAX");
-        // SAFETY: the layout's size is not zero.
-        match NonNull::new(unsafe { alloc(layout) }) {
-            Some(start) => Chunk { start, layout },
-            None => handle_alloc_error(layout),
-        }
+        let mut pages = None;
+        let start = if len >= CHUNK_MAX && !cfg!(miri) {
+            let mapped = Pages::new(len).ok_or(Refused(len))?;
+            pages.insert(mapped).start()
+        } else {
+            // SAFETY: the layout's size is not zero.
+            NonNull::new(unsafe { alloc(layout) }).ok_or(Refused(len))?
+        };
+        Ok(Chunk {
+            start,
+            layout,
+            pages,
+        })
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `Chunk::new`, and freed only here.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if self.pages.is_none() {
+            // SAFETY: allocated with this layout in `Chunk::new`, and freed only here.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
     }
 }
 
@@ -130,6 +284,7 @@ impl Arena {
         Arena {
             chunks: Mutex::default(),
             bytes: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
             pool,
         }
     }
@@ -140,22 +295,46 @@ impl Arena {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// What is full of this size goes to the pool, or comes from there.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Nothing is put there any more, and it is not needed but by those who hold it: until they let go it is pinned.
+    pub fn retire(&self) {
+        if !self.retired.swap(true, Ordering::Relaxed) {
+            self.pool.pinned.fetch_add(self.bytes(), Ordering::Relaxed);
+        }
+    }
+
     /// Only the one writer calls it.
     fn count(&self, bytes: usize) {
         self.bytes.store(self.bytes() + bytes, Ordering::Relaxed);
     }
 
     /// A chunk of `len` bytes.
-    fn chunk(&self, len: usize) -> NonNull<u8> {
+    fn chunk(&self, len: usize) -> Result<NonNull<u8>, Refused> {
         let recycled = if len == CHUNK_MAX {
-            self.pool.chunks.lock().pop()
+            self.pool.take()
         } else {
             None
         };
-        let chunk = recycled.unwrap_or_else(|| Chunk::new(len));
+        let chunk = match recycled {
+            Some(chunk) => chunk,
+            None => self.pool.ask(len)?,
+        };
         let start = chunk.start;
-        self.chunks.lock().push(chunk);
-        start
+        self.chunks.lock().own.push(chunk);
+        Ok(start)
+    }
+
+    /// `len` bytes from the pool's spare.
+    #[cold]
+    fn spare(&self, len: usize) -> Result<NonNull<u8>, Refused> {
+        let (chunk, start) = self.pool.take_spare(len)?;
+        self.count(len);
+        self.chunks.lock().shared.push(chunk);
+        Ok(start)
     }
 }
 
@@ -182,18 +361,24 @@ impl Brk {
     ///
     /// # Safety
     /// Every call on one `Brk` names the same arena.
-    unsafe fn take(&self, arena: &Arena, layout: Layout) -> NonNull<u8> {
+    unsafe fn take(&self, arena: &Arena, layout: Layout) -> Result<NonNull<u8>, Refused> {
         assert!(layout.align() <= CHUNK_ALIGN);
         let (mut next, mut room) = (self.next.get(), self.room.get());
         let mut pad = next.as_ptr().align_offset(layout.align());
         if room < pad + layout.size() {
             let len = (arena.bytes() / 4).clamp(CHUNK_MIN, CHUNK_MAX) & !(CHUNK_MIN - 1);
             if layout.size() > len / 4 {
+                let Ok(start) = arena.chunk(layout.size()) else {
+                    return arena.spare(layout.size());
+                };
                 arena.count(layout.size());
-                return arena.chunk(layout.size());
+                return Ok(start);
             }
+            let Ok(start) = arena.chunk(len) else {
+                return arena.spare(layout.size());
+            };
             arena.count(room);
-            (next, room, pad) = (arena.chunk(len), len, 0);
+            (next, room, pad) = (start, len, 0);
         }
         let taken = pad + layout.size();
         arena.count(taken);
@@ -201,7 +386,7 @@ impl Brk {
         // SAFETY: at least `taken` bytes of the chunk are left, and its end is still an address of it.
         unsafe {
             self.next.set(next.add(taken));
-            next.add(pad)
+            Ok(next.add(pad))
         }
     }
 
@@ -209,14 +394,14 @@ impl Brk {
     ///
     /// # Safety
     /// Every call on one `Brk` names the same arena.
-    pub unsafe fn place<'a, T>(&self, arena: &'a Arena, value: T) -> &'a T {
+    pub unsafe fn place<'a, T>(&self, arena: &'a Arena, value: T) -> Result<&'a T, Refused> {
         const { assert!(!std::mem::needs_drop::<T>()) };
         // SAFETY: the caller's promise.
-        let at = unsafe { self.take(arena, Layout::new::<T>()) }.cast::<T>();
+        let at = unsafe { self.take(arena, Layout::new::<T>()) }?.cast::<T>();
         // SAFETY: `take` gave room and alignment for a T that nothing else uses, for as long as the arena lives.
         unsafe {
             at.write(value);
-            at.as_ref()
+            Ok(at.as_ref())
         }
     }
 
@@ -230,7 +415,7 @@ impl Brk {
         header: &Header,
         key: &[u8],
         value: &[u8],
-    ) -> Stored<'a> {
+    ) -> Result<Stored<'a>, Refused> {
         assert!(
             (1..=MAX_KEY_LEN).contains(&key.len()),
             "a key has 1 to 65535 bytes"
@@ -264,7 +449,7 @@ impl Brk {
         // SAFETY: the caller's promise; then every write stays inside the `len` bytes taken, and none asks for an
         // alignment.
         unsafe {
-            let at = self.take(arena, layout).add(front).cast::<Fixed>();
+            let at = self.take(arena, layout)?.add(front).cast::<Fixed>();
             let millis = millis.unwrap_or(0);
             if is_wide {
                 at.cast::<Wide>().sub(1).write(Wide { millis, written_at });
@@ -275,13 +460,16 @@ impl Brk {
             let bytes = at.add(1).cast::<u8>().as_ptr();
             ptr::copy_nonoverlapping(key.as_ptr(), bytes, key.len());
             ptr::copy_nonoverlapping(value.as_ptr(), bytes.add(key.len()), value.len());
-            Stored {
+            Ok(Stored {
                 at,
                 arena: PhantomData,
-            }
+            })
         }
     }
 }
+
+/// The most that a record takes besides its key and its value, in a chunk of its own.
+pub const RECORD_MOST: usize = size_of::<Wide>() + size_of::<Fixed>() + CHUNK_ALIGN;
 
 const TAG_BITS: u32 = 4;
 const PUT: u64 = 1;
@@ -549,7 +737,7 @@ mod tests {
         let check = |header: Header, front: usize| {
             let (arena, brk) = (Arena::new(Arc::new(Pool::new(0))), Brk::new());
             // SAFETY: one arena, one `brk`.
-            let store = |key, value| unsafe { brk.store(&arena, &header, key, value) };
+            let store = |key, value| unsafe { brk.store(&arena, &header, key, value).unwrap() };
             store(b"first", b"");
             let before = brk.room.get();
             let stored = store(b"key", b"value");

@@ -272,11 +272,11 @@ impl Cursor for MemCursor {
     }
 
     fn pair(&self) -> Result<Pair> {
-        Ok(self.window.pair().expect(NO_RECORD))
+        self.window.pair().expect(NO_RECORD)
     }
 
     fn value_bytes(&self) -> Result<Bytes> {
-        Ok(self.window.value_bytes().expect(NO_RECORD))
+        self.window.value_bytes().expect(NO_RECORD)
     }
 
     fn value(&self) -> Result<&[u8]> {

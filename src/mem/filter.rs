@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use crate::env::prefetch;
 
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A memtable of the size that it was made for has five or six of them at the most. The last one takes whatever comes, and
 /// says "maybe" more often then.
@@ -64,6 +64,8 @@ pub struct Filter {
     stages: [OnceLock<Box<[Block]>>; STAGES],
     /// Keys that set bits in the last stage.
     taken: AtomicUsize,
+    /// There was no memory for a first stage.
+    admits_all: AtomicBool,
 }
 
 impl Filter {
@@ -78,6 +80,7 @@ impl Filter {
     pub fn may_contain(&self, hash: u64) -> bool {
         self.stages()
             .any(|blocks| block(blocks, hash).may_contain(hash))
+            || self.admits_all.load(Ordering::Relaxed)
     }
 
     /// Brings into the cache what a question or an addition needs.
@@ -94,25 +97,31 @@ impl Filter {
         let taken = self.taken.load(Ordering::Relaxed);
         let last = self.stages().last();
         let last_len = last.map_or(0, <[Block]>::len);
-        let last = last.filter(|_| taken < last_len * KEYS_PER_BLOCK);
-        let blocks = match last {
-            Some(blocks) => blocks,
-            None => self.next_stage(last_len, expected()),
+        let is_full = taken >= last_len * KEYS_PER_BLOCK;
+        let next = if is_full {
+            self.next_stage(last_len, expected())
+        } else {
+            None
         };
-        block(blocks, hash).add(hash);
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        match next.or(last) {
+            Some(blocks) => block(blocks, hash).add(hash),
+            None => self.admits_all.store(true, Ordering::Relaxed),
+        }
+        let taken = if next.is_some() { 0 } else { taken };
+        self.taken.store(taken + 1, Ordering::Relaxed);
     }
 
-    fn next_stage(&self, last_len: usize, expected: usize) -> &[Block] {
-        let number = self.stages().count().min(STAGES - 1);
-        self.taken.store(0, Ordering::Relaxed);
-        self.stages[number].get_or_init(|| {
-            let blocks = expected
-                .div_ceil(KEYS_PER_BLOCK)
-                .clamp(last_len * GROWTH_MIN, last_len * GROWTH_MAX)
-                .max(FIRST_BLOCKS);
-            (0..blocks).map(|_| Block::default()).collect()
-        })
+    /// Nothing when all stages are there, or memory is short: then the last one takes more than it should.
+    fn next_stage(&self, last_len: usize, expected: usize) -> Option<&[Block]> {
+        let stage = self.stages.iter().find(|stage| stage.get().is_none())?;
+        let len = expected
+            .div_ceil(KEYS_PER_BLOCK)
+            .clamp(last_len * GROWTH_MIN, last_len * GROWTH_MAX)
+            .max(FIRST_BLOCKS);
+        let mut blocks = vec![];
+        blocks.try_reserve_exact(len).ok()?;
+        blocks.extend((0..len).map(|_| Block::default()));
+        Some(stage.get_or_init(|| blocks.into_boxed_slice()))
     }
 
     /// Memory it takes.

@@ -33,6 +33,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::batch::KeyRange;
+use crate::error::Result;
 use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, Header};
@@ -44,8 +45,9 @@ pub use arena::Pool;
 pub use cursor::MemCursor;
 pub use ranges::RangeDelete;
 pub use summary::{Newest, Summary};
-pub use tree::Entry;
+pub use tree::{Entry, room_for};
 
+use arena::Refused;
 use filter::Filter;
 use ranges::RangeDeletes;
 use tree::{Tree, Writer};
@@ -103,14 +105,16 @@ impl Memtable {
         }
     }
 
-    /// Adds a record. One that is there already, by key and number, is ignored: a log may be replayed twice.
-    pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) {
+    /// Adds a record. One that is there already, by key and number, is ignored: a log may be replayed twice. After an error
+    /// it is not there; where the pool is prepared for it ([`Pool::prepare`], [`room_for`]) there is none.
+    pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
         self.filter.add(hash, || self.expected());
-        let Some(inserted) = writing.tree.insert(&header, key, value) else {
-            return;
+        let inserted = writing.tree.insert(&header, key, value);
+        let Some(inserted) = inserted.map_err(Refused::error)? else {
+            return Ok(());
         };
         let head = Head {
             header,
@@ -120,6 +124,12 @@ impl Memtable {
         writing.summary.add(&head, hash, inserted);
         self.count(header.seq);
         self.len.store(self.len() + 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// No writer and no reader is sent there any more: what holds its memory from now on pins it ([`Pool::pinned`]).
+    pub fn retire(&self) {
+        self.tree.retire();
     }
 
     /// How many records there is room for yet, if they are like those that are there.

@@ -18,14 +18,15 @@ fn put(memtable: &Memtable, key: &str, seq: u64) {
         written_at: Timestamp(seq),
         ttl: ItemTtl::Absent,
     };
-    memtable.insert(header, key.as_bytes(), &seq.to_le_bytes());
+    let inserted = memtable.insert(header, key.as_bytes(), &seq.to_le_bytes());
+    inserted.unwrap();
 }
 
 /// The number of the newest version up to `max`.
 fn get(memtable: &Memtable, key: &str, max: u64) -> Option<u64> {
     let entry = memtable.get(hash_key(key.as_bytes()), key.as_bytes(), Seq(max))?;
     let seq = entry.header.seq.0;
-    assert_eq!(*entry.value_bytes(), seq.to_le_bytes());
+    assert_eq!(*entry.value_bytes().unwrap(), seq.to_le_bytes());
     Some(seq)
 }
 

@@ -68,7 +68,7 @@ fn value_of(header: &Header, dice: &mut Dice) -> Vec<u8> {
 
 fn get(memtable: &Memtable, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
     let entry = memtable.get(hash_key(key), key, Seq(max))?;
-    Some((entry.header, entry.value_bytes().to_vec()))
+    Some((entry.header, entry.value_bytes().unwrap().to_vec()))
 }
 
 fn model_get(model: &Model, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
@@ -178,7 +178,7 @@ fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) ->
         };
         let header = header_of(&mut dice, seq);
         let value = value_of(&header, &mut dice);
-        memtable.insert(header, &key, &value);
+        memtable.insert(header, &key, &value).unwrap();
         let at = (key.clone(), std::cmp::Reverse(seq));
         model.entry(at).or_insert_with(|| {
             census.add(&Head {
@@ -303,7 +303,9 @@ fn keys_and_values_of_the_largest_size() {
             kind: Kind::Put,
             ..header_of(&mut dice, seq as u64)
         };
-        memtable.insert(header, key, if seq == 3 { &value } else { b"small" });
+        memtable
+            .insert(header, key, if seq == 3 { &value } else { b"small" })
+            .unwrap();
     }
     assert!(get(&memtable, &keys[3], 9).unwrap().1 == value);
     assert_eq!(get(&memtable, &keys[4], 9).unwrap().1, b"small");
@@ -329,7 +331,9 @@ fn an_empty_one_is_small_and_knows_it() {
     assert_eq!(get(&memtable, b"k", u64::MAX), None);
     let mut cursor = memtable.cursor();
     check_seeks(&Model::new(), &mut cursor, b"k", &mut Dice(0));
-    memtable.insert(Header::tombstone(Seq(5), Timestamp(1)), b"k", b"");
+    memtable
+        .insert(Header::tombstone(Seq(5), Timestamp(1)), b"k", b"")
+        .unwrap();
     assert!(memtable.bytes() < 8 << 10 && !memtable.is_empty());
 }
 
@@ -343,11 +347,8 @@ fn a_pool_hands_memory_on() {
         let memtable = Memtable::with_pool(pool.clone());
         for seq in 0..60_000 {
             let key = Dice(seq ^ salt).next().to_be_bytes();
-            memtable.insert(
-                Header::tombstone(Seq(seq), Timestamp(salt)),
-                &key,
-                &[salt as u8; 60],
-            );
+            let header = Header::tombstone(Seq(seq), Timestamp(salt));
+            memtable.insert(header, &key, &[salt as u8; 60]).unwrap();
         }
         assert!(memtable.bytes() > 6 << 20);
         memtable
@@ -369,6 +370,123 @@ fn a_pool_hands_memory_on() {
     assert_eq!(pool.bytes(), 2 << 20);
 }
 
+/// Goal: what nobody takes from the pool goes back to the system, and what somebody does take stays. Method: after two
+/// memtables were dropped, a small one is filled and dropped, again and again, between two looks.
+#[test]
+#[cfg_attr(miri, ignore = "takes megabytes")]
+fn a_pool_keeps_what_is_taken_again_and_no_more() {
+    let pool = Arc::new(Pool::new(64 << 20));
+    let fill = |count: u64| {
+        let memtable = Memtable::with_pool(pool.clone());
+        for seq in 0..count {
+            let key = Dice(seq).next().to_be_bytes();
+            let header = Header::tombstone(Seq(seq), Timestamp(1));
+            memtable.insert(header, &key, &[1; 60]).unwrap();
+        }
+        memtable
+    };
+    drop((fill(60_000), fill(60_000)));
+    let all = pool.bytes();
+    assert!(all > 4 << 20, "{all}");
+    let at = |seconds| std::time::Duration::from_secs(seconds);
+    pool.trim(at(10));
+    assert_eq!(pool.bytes(), all, "a moment ago it was in use");
+    drop(fill(60_000));
+    pool.trim(at(11));
+    assert_eq!(pool.bytes(), all, "too early to tell");
+    pool.trim(at(20));
+    let half = pool.bytes();
+    assert!((all / 3..all * 2 / 3).contains(&half), "{half} of {all}");
+    drop(fill(60_000));
+    pool.trim(at(30));
+    assert_eq!(pool.bytes(), half, "all of it was taken");
+    pool.trim(at(40));
+    assert_eq!(pool.bytes(), 0);
+}
+
+/// Goal: what was prepared for is inserted though the system gives no memory, what was not is refused, and neither loses
+/// what was there. Method: the system refuses in the middle of filling, for records of many sizes, as long as the spare
+/// lasts; then it gives again.
+#[test]
+fn memory_that_was_prepared_suffices_and_more_is_refused() {
+    let pool = Arc::new(Pool::new(4 << 20));
+    let memtable = Memtable::with_pool(pool.clone());
+    let refuses = |refuses| {
+        pool.refuses
+            .store(refuses, std::sync::atomic::Ordering::Relaxed)
+    };
+    let count = if cfg!(miri) { 300 } else { 5_000 };
+    let (mut model, mut dice, mut refused) = (Model::new(), Dice(3), 0);
+    for seq in 1..=count {
+        let key = dice.next().to_be_bytes();
+        let value =
+            vec![seq as u8; dice.next() as usize % if seq % 100 == 0 { 70_000 } else { 300 }];
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(seq),
+            ttl: ItemTtl::Absent,
+        };
+        refuses(seq % 1_000 >= 300);
+        let is_prepared = pool.prepare(room_for(1, key.len() + value.len())).is_ok();
+        let inserted = memtable.insert(header, &key, &value);
+        assert!(inserted.is_ok() || !is_prepared);
+        match inserted {
+            Ok(()) => {
+                model.insert((key.to_vec(), std::cmp::Reverse(seq)), (header, value));
+            }
+            Err(error) => {
+                assert!(matches!(error, crate::Error::OutOfMemory { .. }), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 || cfg!(miri), "the spare lasted too long");
+    let mut cursor = memtable.cursor();
+    cursor.seek(Seek::First, None).unwrap();
+    for ((key, _), (header, value)) in &model {
+        assert_eq!(here(&cursor), Some((key.clone(), *header, value.clone())));
+        assert!(memtable.may_contain(hash_key(key)));
+        cursor.advance(None).unwrap();
+    }
+    assert_eq!((here(&cursor), memtable.len()), (None, model.len()));
+}
+
+/// Goal: bytes are copied where they would keep much more alive than they are, and what is kept counts as long as it is
+/// held. Method: values on both sides of the share, held while their memtable is retired and dropped.
+#[test]
+#[cfg_attr(miri, ignore = "takes megabytes")]
+fn a_small_value_keeps_no_memtable() {
+    let pool = Arc::new(Pool::new(4 << 20));
+    let memtable = Memtable::with_pool(pool.clone());
+    let lens = [513, 64 << 10, (64 << 10) + 1];
+    for (seq, len) in (1..).zip(lens) {
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(seq),
+            ttl: ItemTtl::Absent,
+        };
+        memtable
+            .insert(header, &[seq as u8], &vec![seq as u8; len])
+            .unwrap();
+    }
+    let value = |key: u8| {
+        let entry = memtable.get(hash_key(&[key]), &[key], Seq::MAX).unwrap();
+        entry.value_bytes().unwrap()
+    };
+    let (copies, kept) = ([value(1), value(2)], value(3));
+    let bytes = memtable.tree.bytes();
+    memtable.retire();
+    assert_eq!(pool.pinned(), bytes);
+    drop(memtable);
+    assert_eq!(pool.pinned(), bytes, "a good part of it is held");
+    assert_eq!(kept[..], vec![3; lens[2]]);
+    drop(kept);
+    assert_eq!(pool.pinned(), 0);
+    assert_eq!(copies.each_ref().map(|copy| copy.len()), [lens[0], lens[1]]);
+}
+
 /// Goal: a full memtable takes little more than what was put into it. Method: records of a usual size in random order, as
 /// many as fill one of 4 MiB and one of 64 MiB.
 #[test]
@@ -384,7 +502,7 @@ fn a_record_takes_little_more_than_its_bytes() {
                 written_at: Timestamp(1_772_366_400_000 + seq),
                 ttl: ItemTtl::Millis(3_600_000),
             };
-            memtable.insert(header, &key, &[7; 100]);
+            memtable.insert(header, &key, &[7; 100]).unwrap();
         }
         let of_each = |bytes: usize| bytes as f64 / count as f64;
         let (all, filter) = (of_each(memtable.bytes()), of_each(memtable.filter.bytes()));
@@ -465,7 +583,9 @@ fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
                 written_at: Timestamp(seq),
                 ttl: ItemTtl::Never,
             };
-            memtable.insert(header, &key_of(seq), &seq.to_le_bytes());
+            memtable
+                .insert(header, &key_of(seq), &seq.to_le_bytes())
+                .unwrap();
             published.store(seq, Ordering::Release);
         }
         done.store(true, Ordering::Release);
@@ -534,11 +654,13 @@ fn a_second_writer_waits() {
             scope.spawn(move || {
                 for number in 0..count {
                     let seq = 2 * number + writer;
-                    memtable.insert(
-                        Header::tombstone(Seq(seq), Timestamp(0)),
-                        &seq.to_be_bytes(),
-                        b"",
-                    );
+                    memtable
+                        .insert(
+                            Header::tombstone(Seq(seq), Timestamp(0)),
+                            &seq.to_be_bytes(),
+                            b"",
+                        )
+                        .unwrap();
                 }
             });
         }
@@ -588,7 +710,8 @@ fn ghosts_hide_what_they_should() {
                 Kind::Put => seq.to_be_bytes().to_vec(),
                 Kind::Tombstone => vec![],
             };
-            memtables[usize::from(newer)].insert(header, &key, &value);
+            let inserted = memtables[usize::from(newer)].insert(header, &key, &value);
+            inserted.unwrap();
             records.push((key, header));
         }
         for max in [2 * count, count + count / 2, count, count / 3] {
@@ -651,7 +774,7 @@ fn a_walk_among_the_dead_takes_few_steps() {
     let memtable = Memtable::new();
     for seq in 0..10_000u64 {
         let header = Header::tombstone(Seq(seq + 1), Timestamp(1));
-        memtable.insert(header, &seq.to_be_bytes(), b"");
+        memtable.insert(header, &seq.to_be_bytes(), b"").unwrap();
     }
     let judge = Judge::at(Timestamp(2), Settings::default);
     for to in [Seek::First, Seek::Last] {

@@ -33,8 +33,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::arena::{Arena, Brk, Link, Pool, Slot, Stored};
-use super::node::{Gap, Node, SLOTS, Torn};
+use super::arena::{Arena, Brk, Link, Pool, RECORD_MOST, Refused, Slot, Stored};
+use super::node::{Children, Gap, Node, SLOTS, Torn};
+use crate::error::{Error, Result as Answer};
 use crate::item::Pair;
 use crate::record::Header;
 use crate::sync::Backoff;
@@ -59,6 +60,11 @@ impl Tree {
     /// Memory it takes.
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
+    }
+
+    /// It is not needed but by those who hold it.
+    pub fn retire(&self) {
+        self.arena.retire();
     }
 
     /// The newest version of `key` that is not above `max`.
@@ -151,14 +157,20 @@ impl Writer {
         )
     }
 
-    /// Inserts a record, and says beside what; nothing when it is there already, by key and number, and stays.
-    pub fn insert(&mut self, header: &Header, key: &[u8], value: &[u8]) -> Option<Inserted> {
+    /// Inserts a record, and says beside what; nothing when it is there already, by key and number, and stays. Refused, it
+    /// is not there, and the tree is as it was to readers.
+    pub fn insert(
+        &mut self,
+        header: &Header,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Inserted>, Refused> {
         let gap = Gap::before(key, header.seq);
-        let (parent, leaf) = self.leaf_of(&gap);
+        let (parent, leaf) = self.leaf_of(&gap)?;
         let rank = leaf.rank_of(&gap);
         let behind = leaf.version_behind(rank, key);
         if behind.is_some_and(|there| there.seq() == header.seq) {
-            return None;
+            return Ok(None);
         }
         let inserted = if leaf.has_version_before(rank, key) {
             Inserted::Under
@@ -168,11 +180,11 @@ impl Writer {
             })
         };
         // SAFETY: `brk` is used with this tree's arena only.
-        let stored = unsafe { self.brk.store(&self.tree.arena, header, key, value) };
+        let stored = unsafe { self.brk.store(&self.tree.arena, header, key, value) }?;
         leaf.prepare_for(key, rank);
         if !leaf.is_full() {
             put(leaf, rank, stored);
-            return Some(inserted);
+            return Ok(Some(inserted));
         }
         // Keys that come in order leave full leaves behind.
         let cut = if rank == SLOTS { SLOTS } else { SLOTS / 2 };
@@ -181,23 +193,23 @@ impl Writer {
         } else {
             leaf.entry_at(cut)
         };
-        let right = self.half(leaf, cut, separator);
+        let right = self.half(leaf, cut, separator)?;
         if rank > cut || rank == SLOTS {
             put(right, rank - cut, stored);
-            self.hang(parent, leaf, cut, separator, right);
+            self.hang(parent, leaf, cut, separator, right)?;
         } else {
-            self.hang(parent, leaf, cut, separator, right);
+            self.hang(parent, leaf, cut, separator, right)?;
             put(leaf, rank, stored);
         }
-        Some(inserted)
+        Ok(Some(inserted))
     }
 
     /// The leaf of a gap and its parent, which is not full.
-    fn leaf_of(&self, gap: &Gap<'_>) -> (Option<&Node>, &Node) {
+    fn leaf_of(&self, gap: &Gap<'_>) -> Result<(Option<&Node>, &Node), Refused> {
         let mut parent = None;
         let mut node = match self.tree.root.load() {
             Some(root) => root,
-            None => self.plant(None),
+            None => self.plant(None)?,
         };
         while node.is_inner() {
             let mut rank = node.rank_of(gap);
@@ -205,8 +217,8 @@ impl Writer {
                 // Separators that come in order leave full nodes behind too.
                 let cut = if rank == SLOTS { SLOTS - 1 } else { SLOTS / 2 };
                 let separator = node.entry_at(cut);
-                let right = self.half(node, cut + 1, separator);
-                self.hang(parent, node, cut, separator, right);
+                let right = self.half(node, cut + 1, separator)?;
+                self.hang(parent, node, cut, separator, right)?;
                 if rank > cut {
                     (node, rank) = (right, rank - cut - 1);
                 }
@@ -215,12 +227,12 @@ impl Writer {
             node = node.child_at(rank);
             node.prefetch();
         }
-        (parent, node)
+        Ok((parent, node))
     }
 
     /// A root: a leaf, or an inner node above the old root, which readers may go on using until that is split.
-    fn plant(&self, below: Option<&Node>) -> &Node {
-        let root = self.node(below.is_some());
+    fn plant(&self, below: Option<&Node>) -> Result<&Node, Refused> {
+        let root = self.node(below.is_some())?;
         // SAFETY: all of them lie in this tree's arena.
         unsafe {
             if let (Some(children), Some(below)) = (root.children.load(), below) {
@@ -228,29 +240,29 @@ impl Writer {
             }
             self.tree.root.store(root);
         }
-        root
+        Ok(root)
     }
 
     /// An empty node that nobody knows.
-    fn node(&self, is_inner: bool) -> &Node {
+    fn node(&self, is_inner: bool) -> Result<&Node, Refused> {
         let arena = &self.tree.arena;
         // SAFETY: `brk` is used with this tree's arena only, and what lies there may point there.
         unsafe {
-            let node = self.brk.place(arena, Node::empty());
+            let node = self.brk.place(arena, Node::empty())?;
             if is_inner {
-                node.children
-                    .store(self.brk.place(arena, array::from_fn(|_| Link::empty())));
+                let children = self.brk.place(arena, array::from_fn(|_| Link::empty()))?;
+                node.children.store(children);
             }
-            node
+            Ok(node)
         }
     }
 
     /// A node, unknown to readers yet, with what `left` has from `from` on, starting at `separator`.
-    fn half(&self, left: &Node, from: usize, separator: Stored<'_>) -> &Node {
-        let right = self.node(left.is_inner());
+    fn half(&self, left: &Node, from: usize, separator: Stored<'_>) -> Result<&Node, Refused> {
+        let right = self.node(left.is_inner())?;
         // SAFETY: all of them lie in this tree's arena.
         unsafe { right.fill(left, from, separator) };
-        right
+        Ok(right)
     }
 
     /// Ends a split: leaves the first `cut` entries in `left`, and `right`, with the rest, becomes its neighbour.
@@ -261,10 +273,10 @@ impl Writer {
         cut: usize,
         separator: Stored<'_>,
         right: &Node,
-    ) {
+    ) -> Result<(), Refused> {
         let parent = match parent {
             Some(parent) => parent,
-            None => self.plant(Some(left)),
+            None => self.plant(Some(left))?,
         };
         let rank = parent.rank_of(&Gap::before(separator.key(), separator.seq()));
         parent.prepare_for(separator.key(), rank);
@@ -276,7 +288,22 @@ impl Writer {
             left.cut(cut, separator);
             parent.insert(rank, separator, Some(right));
         }
+        Ok(())
     }
+}
+
+/// More levels than any tree of records that fit into memory has.
+const LEVELS: usize = 8;
+/// What a node takes at the most.
+const NODE_MOST: usize = (size_of::<Node>() + size_of::<Children>()).next_multiple_of(64) + 64;
+/// So few records split every node on each of their ways, at the worst.
+const FEW: usize = 64;
+
+/// What records take at the most that have so many bytes of keys and values together. Of many, only an order that was made
+/// for it splits more nodes than this.
+pub fn room_for(records: usize, bytes: usize) -> usize {
+    let nodes = 1 + records.min(FEW) * LEVELS + records / 8;
+    bytes + records * RECORD_MOST + nodes * NODE_MOST
 }
 
 /// Inserts a record of the leaf's arena into a leaf that has room and is prepared for it.
@@ -480,14 +507,14 @@ impl Window {
     }
 
     /// Key and value here; nothing nowhere.
-    pub fn pair(&self) -> Option<Pair> {
+    pub fn pair(&self) -> Option<Answer<Pair>> {
         let stored = self.stored()?;
         let piece = keep(&self.tree, stored, |stored| stored.piece());
-        Some(Pair::of_piece(piece, stored.key_len()))
+        Some(piece.map(|piece| Pair::of_piece(piece, stored.key_len())))
     }
 
     /// The value here; nothing nowhere.
-    pub fn value_bytes(&self) -> Option<Bytes> {
+    pub fn value_bytes(&self) -> Option<Answer<Bytes>> {
         self.stored()
             .map(|stored| keep(&self.tree, stored, |stored| stored.value()))
     }
@@ -503,28 +530,35 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The value for longer than the borrow, without a copy when it is long.
-    pub fn value_bytes(&self) -> Bytes {
+    /// The value for longer than the borrow, without a copy when it is a good part of the memtable.
+    pub fn value_bytes(&self) -> Answer<Bytes> {
         keep(self.tree, self.stored, |stored| stored.value())
     }
 }
 
-/// Up to here a copy costs less than keeping the tree, in time and in memory.
-const COPY_MAX: usize = 512;
+/// Up to here a copy costs less time than keeping the tree.
+const COPY_LEAST: usize = 512;
+/// Keeping the tree keeps all of its memory. So up to this share of what a tree grows to, bytes are copied: then the memory
+/// that is held is never many times what is asked for.
+const COPY_SHARE: usize = 64;
 
 /// Bytes of a record that lies in `tree`: private, for it relies on that.
-fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Bytes {
+fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Answer<Bytes> {
     let bytes = part(stored);
-    if bytes.len() <= COPY_MAX {
-        return Bytes::copy_from_slice(bytes);
+    if bytes.len() <= COPY_LEAST.max(tree.arena.pool().bytes_max() / COPY_SHARE) {
+        let mut copy = vec![];
+        copy.try_reserve_exact(bytes.len())
+            .map_err(|_| Error::out_of_memory(bytes.len()))?;
+        copy.extend_from_slice(bytes);
+        return Ok(copy.into());
     }
     // SAFETY: `Kept` holds the tree as long as the record, and lends it no longer than itself.
     let stored = unsafe { stored.detach() };
-    Bytes::from_owner(Kept {
+    Ok(Bytes::from_owner(Kept {
         stored,
         part,
         _tree: tree.clone(),
-    })
+    }))
 }
 
 type Part = for<'a> fn(Stored<'a>) -> &'a [u8];

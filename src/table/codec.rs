@@ -5,6 +5,8 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 
+use crate::env::zeros;
+use crate::error::Result as Answer;
 use crate::types::Compression;
 
 /// Longer bytes are never packed, and nothing longer is unpacked: the longest value, 64 MiB.
@@ -45,16 +47,16 @@ impl Codec {
     }
 }
 
-/// The `len` bytes that were packed by LZ4.
-pub fn unpack(stored: &[u8], len: usize) -> Result<Bytes, &'static str> {
+/// The `len` bytes that were packed by LZ4, or what is wrong with them; an error when there is no memory for them.
+pub fn unpack(stored: &[u8], len: usize) -> Answer<Result<Bytes, &'static str>> {
     if !Codec::Lz4.can_hold(stored.len(), len) {
-        return Err("an unpacked length that cannot be");
+        return Ok(Err("an unpacked length that cannot be"));
     }
-    let mut out = vec![0; len];
-    match decompress_into(stored, &mut out) {
+    let mut out = zeros(len)?;
+    Ok(match decompress_into(stored, &mut out) {
         Ok(found) if found == len => Ok(Bytes::from(out)),
         _ => Err("packed bytes cannot be unpacked"),
-    }
+    })
 }
 
 /// Packs, and keeps the memory that takes.
@@ -96,10 +98,10 @@ mod tests {
             let loose = vec![7; len];
             let (codec, packed) = packer.pack(Compression::Lz4, &loose);
             assert_eq!(codec, Codec::Lz4);
-            assert_eq!(unpack(packed, len).as_deref(), Ok(&loose[..]));
-            assert!(unpack(packed, len - 1).is_err());
-            assert!(unpack(packed, len + 1).is_err());
-            assert!(unpack(packed, usize::MAX).is_err());
+            assert_eq!(unpack(packed, len).unwrap().as_deref(), Ok(&loose[..]));
+            assert!(unpack(packed, len - 1).unwrap().is_err());
+            assert!(unpack(packed, len + 1).unwrap().is_err());
+            assert!(unpack(packed, usize::MAX).unwrap().is_err());
             assert_eq!(packer.pack(Compression::None, &loose).0, Codec::Raw);
         }
     }

@@ -481,9 +481,8 @@ impl Table {
         let body = block.slice(..block.len() - TRAILER_LEN);
         match trailer.codec {
             Codec::Raw => Ok(body),
-            Codec::Lz4 => {
-                unpack(&body, trailer.body_len).map_err(|what| self.stored.fault(place.start, what))
-            }
+            Codec::Lz4 => unpack(&body, trailer.body_len)?
+                .map_err(|what| self.stored.fault(place.start, what)),
         }
     }
 
@@ -526,7 +525,7 @@ impl Table {
         match extent.codec {
             Codec::Raw => Ok(stored),
             Codec::Lz4 => {
-                unpack(&stored, len).map_err(|what| self.stored.fault(extent.offset, what))
+                unpack(&stored, len)?.map_err(|what| self.stored.fault(extent.offset, what))
             }
         }
     }

@@ -215,7 +215,7 @@ impl Walk<'_> {
             .view(&(extent.offset..end), Access::Sequential)?;
         self.table.check_value(extent, &stored)?;
         if extent.codec == Codec::Lz4 {
-            unpack(&stored, len).map_err(|what| self.fault(extent.offset, what))?;
+            unpack(&stored, len)?.map_err(|what| self.fault(extent.offset, what))?;
         }
         self.collector.add_large_value();
         self.large_values += 1;

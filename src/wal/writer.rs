@@ -157,6 +157,13 @@ impl Log {
         error
     }
 
+    /// A write is in the log that memory did not take: no other one follows it before the log was read again. Returns what
+    /// every later one is answered.
+    pub fn end_with(&self, error: Error) -> Error {
+        let first = self.latch(error);
+        self.failure().unwrap_or(first)
+    }
+
     /// What was short may be there later, and a frame that met want of it was not written whole; all else is final.
     fn latch_unless_short(&self, error: Error) -> Error {
         if error.is_shortage() {

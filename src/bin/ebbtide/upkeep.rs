@@ -158,6 +158,7 @@ pub fn stats_json(stats: &Stats) -> Value {
         "log_bytes": stats.log_bytes,
         "table_bytes": stats.table_bytes,
         "pinned_bytes": stats.pinned_bytes,
+        "pinned_memtable_bytes": stats.pinned_memtable_bytes,
         "memtable_bytes": stats.memtable_bytes,
         "oldest_unreclaimed_ms": show::moment_json(stats.oldest_unreclaimed),
         "overdue_seconds": show::seconds_json(stats.overdue),
