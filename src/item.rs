@@ -13,7 +13,9 @@ use crate::record::{Header, MAX_KEY_LEN};
 use crate::types::{ItemTtl, Timestamp, Ttl};
 
 /// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
-/// file stays readable as long as the value is held.
+/// file stays readable as long as the value is held. Of a write that is not in a table yet they are copied, unless they are
+/// more than a 64th of `Options::memtable_bytes`: then the memory of the writes beside it stays as long as the value is held
+/// (`Stats::pinned_memtable_bytes`).
 #[derive(Clone, Default)]
 pub struct Value {
     bytes: Bytes,

@@ -128,7 +128,8 @@ impl Options {
     }
 
     /// Bytes of memory for writes of all containers together before they are flushed to a run. Default 64 MiB, at least
-    /// 4 KiB. Up to three times as much is used while flushing catches up; then writers meet [`Options::on_stall`].
+    /// 4 KiB. Up to three times as much is used while flushing catches up; then writers meet [`Options::on_stall`]. What is
+    /// not used for some seconds goes back to the system.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self

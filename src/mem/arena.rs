@@ -53,6 +53,7 @@ pub struct Refused(pub usize);
 
 impl Refused {
     /// As the engine says it.
+    #[cold]
     pub fn error(self) -> Error {
         Error::out_of_memory(self.0)
     }
@@ -67,7 +68,8 @@ const SPARE_MIN: usize = 256 << 10;
 /// Memory that the arenas of a database share.
 ///
 /// * Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
-///   much as an insert. What nobody took for a while goes back to the system.
+///   much as an insert. What nobody took for a while goes back to the system, and so does what would be, with those in
+///   use, more than one memtable that is full and one that fills.
 /// * The *spare*: room that has been asked for and not been touched, so that it takes no memory yet. Who has logged a write
 ///   must be able to insert it; so there is room for it in the spare before it is logged. A spare is used only where the
 ///   system gives nothing else.
@@ -87,6 +89,8 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Kept {
     chunks: Vec<Chunk>,
+    /// Full-sized chunks that arenas have.
+    in_use: usize,
     /// The fewest of them since the last [`Pool::trim`].
     least: usize,
     trimmed: Duration,
@@ -186,17 +190,32 @@ impl Pool {
     }
 
     fn give(&self, returned: &mut Vec<Chunk>) {
-        let mut kept = self.kept.lock();
-        let room = (self.bytes_max / CHUNK_MAX).saturating_sub(kept.chunks.len());
         let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
-        kept.chunks.extend(full_sized.take(room));
+        let mut full_sized: Vec<Chunk> = full_sized.collect();
+        let mut kept = self.kept.lock();
+        kept.in_use -= full_sized.len();
+        let most = self.bytes_max / CHUNK_MAX;
+        let beside = (2 * most).saturating_sub(kept.in_use).min(most);
+        let room = beside.saturating_sub(kept.chunks.len());
+        let stay = full_sized.len().min(room);
+        kept.chunks.extend(full_sized.drain(..stay));
+        // The rest takes time to give back: after the lock.
+        drop(kept);
     }
 
-    fn take(&self) -> Option<Chunk> {
+    /// A full-sized chunk.
+    fn take(&self) -> Result<Chunk, Refused> {
         let mut kept = self.kept.lock();
         let chunk = kept.chunks.pop();
         kept.least = kept.least.min(kept.chunks.len());
-        chunk
+        kept.in_use += 1;
+        drop(kept);
+        match chunk {
+            Some(chunk) => Ok(chunk),
+            None => self
+                .ask(CHUNK_MAX)
+                .inspect_err(|_| self.kept.lock().in_use -= 1),
+        }
     }
 
     /// A chunk from the system.
@@ -314,14 +333,10 @@ impl Arena {
 
     /// A chunk of `len` bytes.
     fn chunk(&self, len: usize) -> Result<NonNull<u8>, Refused> {
-        let recycled = if len == CHUNK_MAX {
-            self.pool.take()
+        let chunk = if len == CHUNK_MAX {
+            self.pool.take()?
         } else {
-            None
-        };
-        let chunk = match recycled {
-            Some(chunk) => chunk,
-            None => self.pool.ask(len)?,
+            self.pool.ask(len)?
         };
         let start = chunk.start;
         self.chunks.lock().own.push(chunk);

@@ -112,6 +112,7 @@ impl Filter {
     }
 
     /// Nothing when all stages are there, or memory is short: then the last one takes more than it should.
+    #[cold]
     fn next_stage(&self, last_len: usize, expected: usize) -> Option<&[Block]> {
         let stage = self.stages.iter().find(|stage| stage.get().is_none())?;
         let len = expected

@@ -47,7 +47,6 @@ pub use ranges::RangeDelete;
 pub use summary::{Newest, Summary};
 pub use tree::{Entry, room_for};
 
-use arena::Refused;
 use filter::Filter;
 use ranges::RangeDeletes;
 use tree::{Tree, Writer};
@@ -112,9 +111,10 @@ impl Memtable {
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
         self.filter.add(hash, || self.expected());
-        let inserted = writing.tree.insert(&header, key, value);
-        let Some(inserted) = inserted.map_err(Refused::error)? else {
-            return Ok(());
+        let inserted = match writing.tree.insert(&header, key, value) {
+            Ok(Some(inserted)) => inserted,
+            Ok(None) => return Ok(()),
+            Err(refused) => return Err(refused.error()),
         };
         let head = Head {
             header,

@@ -545,7 +545,10 @@ const COPY_SHARE: usize = 64;
 /// Bytes of a record that lies in `tree`: private, for it relies on that.
 fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Answer<Bytes> {
     let bytes = part(stored);
-    if bytes.len() <= COPY_LEAST.max(tree.arena.pool().bytes_max() / COPY_SHARE) {
+    if bytes.len() <= COPY_LEAST {
+        return Ok(Bytes::copy_from_slice(bytes));
+    }
+    if bytes.len() <= tree.arena.pool().bytes_max() / COPY_SHARE {
         let mut copy = vec![];
         copy.try_reserve_exact(bytes.len())
             .map_err(|_| Error::out_of_memory(bytes.len()))?;

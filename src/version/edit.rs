@@ -604,7 +604,8 @@ mod tests {
                 Change::RemoveRangeDelete(two, Seq(11)),
                 Change::used(Seq(20)),
             ],
-            vec![Change::DropContainer(two), create(5, "b")],
+            vec![Change::DropContainer(two), create(5, "b"), create(6, "d")],
+            vec![Change::DropContainer(ContainerId(6))],
         ];
         let (mut stepped, mut applied) = (Catalogue::default(), Catalogue::default());
         for (number, changes) in (1..).zip(edits) {
@@ -617,7 +618,7 @@ mod tests {
         let names: Vec<&str> = stepped.names.keys().map(String::as_str).collect();
         assert_eq!(names, ["a", "b"]);
         for bad in [create(9, "a"), create(3, "z")] {
-            assert!(stepped.step(&edit(8, vec![bad])).is_err());
+            assert!(stepped.step(&edit(9, vec![bad])).is_err());
         }
     }
 }
