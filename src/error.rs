@@ -153,7 +153,7 @@ impl Error {
         )
     }
 
-    /// Stored bytes are damaged: restore a checkpoint, or see what `ebbtide verify` says of the folder.
+    /// Stored bytes are damaged: see what `ebbtide repair` says that it can save, or restore a checkpoint.
     pub fn is_corruption(&self) -> bool {
         match self {
             Error::Corruption { .. } | Error::UnsupportedFormat { .. } => true,
@@ -243,7 +243,7 @@ impl fmt::Display for Error {
                 }
                 write!(
                     f,
-                    "; run `ebbtide verify` on the folder; restore a checkpoint, or see what `ebbtide repair` can save"
+                    "; see what `ebbtide repair` can save, or restore a checkpoint"
                 )
             }
             Error::UnsupportedFormat {

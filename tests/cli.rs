@@ -921,6 +921,51 @@ fn repair_says_what_is_lost_and_changes_nothing_unasked() {
 }
 
 #[test]
+fn every_command_says_the_same_of_a_lost_manifest() {
+    for with_copy in [true, false] {
+        let world = World::new();
+        world.ok(&["put", "db", "c", "k", "v"]);
+        for folder in ["db", "db/copy"] {
+            let files = std::fs::read_dir(world.path(folder)).unwrap();
+            for path in files.map(|entry| entry.unwrap().path()) {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                if name.starts_with("manifest-") || !with_copy && name.ends_with(".manifest") {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+        }
+        let way_on = match with_copy {
+            true => "see what `ebbtide repair` can save, or restore a checkpoint",
+            false => "nothing was changed: restore a checkpoint",
+        };
+        for command in [
+            &["get", "db", "c", "k"][..],
+            &["put", "db", "c", "k", "w"],
+            &["delete", "db", "c", "k"],
+            &["containers", "db"],
+            &["compact", "db"],
+            &["verify", "db"],
+        ] {
+            let ran = world.run(command);
+            let why = ran.err;
+            assert_eq!(ran.status, 2, "{command:?}");
+            assert!(why.contains("manifest"), "{command:?}: {why}");
+            assert!(why.trim_end().ends_with(way_on), "{command:?}: {why}");
+        }
+        let refused = world.run(&["repair", "db"]);
+        assert_eq!(refused.status, 2);
+        if with_copy {
+            world.ok(&["repair", "db", "--yes"]);
+            assert_eq!(world.ok(&["get", "db", "c", "k"]), "v");
+            assert!(world.ok(&["verify", "db"]).contains("faults: 0"));
+        } else {
+            let why = world.fails(2, &["repair", "db", "--yes"]);
+            assert!(why.trim_end().ends_with(way_on), "{why}");
+        }
+    }
+}
+
+#[test]
 fn a_database_in_use_is_refused() {
     let world = World::new();
     let db = ebbtide::Database::open(world.path("db")).unwrap();

@@ -471,6 +471,34 @@ fn removed_files() {
 }
 
 #[test]
+fn removed_folders() {
+    for original in [closed_cleanly(), killed()] {
+        let damages = vec!["tables", "wal", "copy"];
+        try_all(&original, damages, |folder, name: &&str| {
+            fs::remove_dir_all(folder.join(name)).unwrap()
+        });
+    }
+}
+
+/// One file is left: it was a database.
+#[test]
+fn all_files_removed_but_one() {
+    let original = killed();
+    let mut tried = 0;
+    for name in files(&original, "/") {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join(&name);
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::copy(original.folder.path().join(&name), &path).unwrap();
+        let error = read(folder.path()).unwrap_err();
+        names_the_damage(&error, folder.path()).unwrap();
+        assert!(path.exists(), "{}", name.display());
+        tried += 1;
+    }
+    assert!(tried >= 5, "{tried}");
+}
+
+#[test]
 fn swapped_files() {
     let original = closed_cleanly();
     let mut pairs = vec![];

@@ -3,7 +3,7 @@
 #[path = "support/patience.rs"]
 mod patience;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -314,11 +314,20 @@ fn a_flush_does_not_meet_a_table_that_was_left_behind() {
     let file = sim.open(Path::new(&manifest)).unwrap();
     file.write_at(file.len().unwrap(), b"torn").unwrap();
     drop(file);
+    let copy = newest(&sim, "/db/copy", "0");
+    let left = [&next, &manifest, &copy].map(PathBuf::from);
     let db = options(&sim, &clock).stepped().open(PATH).unwrap();
-    let left = sim.len(Path::new(&next)).unwrap();
-    assert!(left.is_some(), "the lost edit may have named it");
+    for path in &left {
+        let left = sim.len(path).unwrap();
+        assert!(left.is_some(), "the lost edit may be known to {path:?}");
+    }
     db.container("c").unwrap().put("k", "w").unwrap();
     db.flush().unwrap();
+    drop(db);
+    options(&sim, &clock).stepped().open(PATH).unwrap();
+    for path in &left[1..] {
+        assert_eq!(sim.len(path).unwrap(), None, "{path:?} stays too long");
+    }
 }
 
 // Damage within the manifest, and a manifest that is too short, are told from a torn tail: each would undo what was
@@ -334,7 +343,14 @@ fn a_manifest_does_not_lose_its_end_unnoticed() {
     c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     let within = before + (len() - before) / 2;
     c.set_default_ttl(DefaultTtl::Off).unwrap();
-    let damaged = sim.kill();
+    // Each is told without the copy, which may not have been written.
+    let copy = newest(&sim, "/db/copy", "0");
+    let alone = || {
+        let sim = sim.kill();
+        sim.remove(Path::new(&copy)).unwrap();
+        sim
+    };
+    let damaged = alone();
     let file = damaged.open(Path::new(&path)).unwrap();
     file.write_at(within, &[0xaa; 4]).unwrap();
     let error = options(&damaged, &clock).open(PATH).err().unwrap();
@@ -343,7 +359,7 @@ fn a_manifest_does_not_lose_its_end_unnoticed() {
         "no frame of the log knows of the edits behind it: {error}"
     );
     c.put("k", "v").unwrap();
-    let cut = sim.kill();
+    let cut = alone();
     cut.open(Path::new(&path))
         .unwrap()
         .truncate(before)

@@ -23,7 +23,7 @@ use crate::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::open::{FullDisk, bring_in, write_anew};
 use crate::env::{Fs, LockKind};
-use crate::error::{Error, Result};
+use crate::error::{BEYOND_REPAIR, Error, Result};
 use crate::mem::Pool;
 use crate::options::Options;
 use crate::table::{BlockCache, Statistics};
@@ -114,6 +114,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_folders(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
+    let is_whole = judged.is_whole();
     let mut loaded = judged.loaded;
     let mut report = RepairReport {
         manifest: loaded.path.clone(),
@@ -137,6 +138,9 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     let (mut found, log_damage) = bring_in(path, options, &loaded, &space, &pool)?;
     let log_is_damaged = log_damage.is_some();
     report.losses.extend(log_damage.map(Loss::of_all));
+    if !is_whole {
+        refuse_what_went(fs, &loaded.path, &report.losses)?;
+    }
     if report.losses.is_empty() {
         return Ok(report);
     }
@@ -147,6 +151,22 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         begun?;
     }
     Ok(report)
+}
+
+/// The manifest may have lost its last edit. Where a file is gone that it names, that edit gave it up, and what took its
+/// place only that edit names: going on from before it would lose all in it.
+fn refuse_what_went(fs: &dyn Fs, manifest: &Path, losses: &[Loss]) -> Result<()> {
+    for loss in losses {
+        if let Error::Corruption { path, .. } = &loss.fault
+            && fs.len(path)?.is_none()
+        {
+            let gone = path.display();
+            let what = format!("its last edit is not whole, and {gone} is gone; {BEYOND_REPAIR}");
+            let len = fs.len(manifest)?.unwrap_or(0);
+            return Err(Error::corruption(manifest, len, what));
+        }
+    }
+    Ok(())
 }
 
 /// A table that was read from end to end.

@@ -70,6 +70,15 @@ pub struct Judged {
     pub copy: Option<Result<(PathBuf, u64)>>,
 }
 
+impl Judged {
+    /// No edit that was acknowledged is missing, by all that is known without the log: where a torn tail may have been one,
+    /// the copy says that it was none.
+    pub fn is_whole(&self) -> bool {
+        let edit = self.loaded.catalogue.edit;
+        !self.loaded.torn || matches!(&self.copy, Some(Ok((_, copied))) if *copied == edit)
+    }
+}
+
 /// Reads manifest and copy; `None` when the folder never was a database.
 ///
 /// # Errors
@@ -85,7 +94,7 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         return match trace(fs, dir)? {
             None => Ok(None),
             Some(trace) => {
-                let what = format!("there is no manifest, but {}", trace.display());
+                let what = format!("{} is there, but no manifest", trace.display());
                 Err(beyond_repair(Error::corruption(dir, 0, what)))
             }
         };
