@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, repair_with};
-use ebbtide::{Container, Database, Loss, ManualClock, Options, RepairReport, Ttl};
+use ebbtide::{Compression, Container, Database, Loss, ManualClock, Options, RepairReport, Ttl};
+use support::random::Random;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -164,4 +165,195 @@ fn a_range_that_is_hidden_outlives_another_of_its_number() {
             break;
         }
     }
+}
+
+// A table of many blocks loses those that are damaged, and nothing by its filter, its index or its statistics.
+#[test]
+fn sixteen_bytes_cost_a_block() {
+    const ITEMS: usize = 20_000;
+    for compression in [Compression::None, Compression::Lz4] {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+        let options = options(&sim, &clock).sizes(512, 1 << 30, 64 << 10);
+        let db = options.compression(compression).open(PATH).unwrap();
+        let c = db.container("c").unwrap();
+        let mut model = Model::new();
+        for n in 0..ITEMS {
+            c.put(key(n), format!("value {n}")).unwrap();
+            model.insert(key(n), format!("value {n}").into_bytes());
+        }
+        db.flush().unwrap();
+        let path = tables(&sim).remove(0);
+        let len = sim.len(&path).unwrap().unwrap() as usize;
+        // Where the parts begin: format.rs.
+        let footer = sim.read(&path).unwrap().split_off(len - 72);
+        let part = |at: usize| u64::from_le_bytes(footer[at..at + 8].try_into().unwrap()) as usize;
+        let (filter, index, statistics) = (part(16), part(24), part(32));
+        let top = statistics - 40;
+        for (at, may_lose) in [
+            (&[filter / 3][..], 40),
+            (&[filter + 5], 0),
+            (&[index + 5], 0),
+            (&[top], 0),
+            (&[statistics + 5], 0),
+            (&[filter + 5, index + 500, statistics + 5], 0),
+            (&[filter + 5, top, statistics + 5], 0),
+            (
+                &[filter / 2, top, statistics + 5],
+                if compression == Compression::None {
+                    40
+                } else {
+                    ITEMS / 2 + 40
+                },
+            ),
+            (&[len - 72], ITEMS),
+        ] {
+            let sim = sim.kill();
+            for at in at.iter().flat_map(|at| *at..at + 16) {
+                flip(&sim, &path, at);
+            }
+            let report = repair(&sim, &clock);
+            let (_db, c) = open(&sim, &clock);
+            let missing = compare(&c, &model, &report, ITEMS);
+            assert!(missing <= may_lose, "{compression:?} {at:?}: {missing}");
+            assert!(missing > 0 || may_lose == 0, "{compression:?} {at:?}");
+            println!(
+                "FIGURE 16 bytes at {at:?} of {len}, {compression:?}: {missing} of {ITEMS} lost"
+            );
+        }
+    }
+}
+
+/// A database of several runs, with overwrites, deletes, range deletes and large values; all of it flushed.
+struct Built {
+    sim: Sim,
+    clock: ManualClock,
+    model: Model,
+}
+
+const KEYS: usize = 400;
+
+fn build(seed: u64) -> Built {
+    let (sim, clock) = (Sim::new(seed), ManualClock::new(START));
+    let mut random = Random(seed);
+    let mut options = options(&sim, &clock).max_runs(8);
+    if random.one_in(3) {
+        options = options.compression(Compression::Lz4);
+    }
+    let db = options.open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    let mut model = Model::new();
+    let (large, flushes) = (random.one_in(2), 2 + random.below(5));
+    for flush in 0..flushes {
+        let one_in = 1 + random.below(4);
+        for n in 0..KEYS {
+            if flush > 0 && !random.one_in(one_in) {
+                continue;
+            }
+            let len = match random.below(40) {
+                0 if large => 17_000 + random.below(2_000),
+                1..4 => 300,
+                _ => 20,
+            };
+            if random.one_in(6) {
+                c.delete(key(n)).unwrap();
+                model.remove(&key(n));
+                continue;
+            }
+            let text = format!("{flush} {n} {} ", random.next()).into_bytes();
+            let value: Vec<u8> = text.iter().copied().cycle().take(len).collect();
+            c.put(key(n), &value).unwrap();
+            model.insert(key(n), value);
+        }
+        if random.one_in(4) {
+            let from = random.below(KEYS);
+            let (from, to) = (key(from), key(from + random.below(40)));
+            c.delete_range(from.clone()..to.clone()).unwrap();
+            model.retain(|key, _| !(&from..&to).contains(&key));
+        }
+        db.flush().unwrap();
+        if random.one_in(3) {
+            db.step().unwrap();
+        }
+    }
+    let sim = sim.kill();
+    Built { sim, clock, model }
+}
+
+/// Noise of up to so many bytes, anywhere in a table, or at its end, where what tells of its blocks is.
+fn damage(sim: &Sim, random: &mut Random) {
+    let path = random.pick(&tables(sim));
+    let bytes = sim.read(&path).unwrap();
+    let most = random.pick(&[1, 16, 16, 600]);
+    let len = 1 + random.below(most);
+    let at = match random.below(4) {
+        0 => bytes.len() - 1 - random.below(bytes.len().min(600)),
+        1 => bytes.len() - 1 - random.below(bytes.len().min(3_000)),
+        _ => random.below(bytes.len()),
+    };
+    let file = sim.open(&path).unwrap();
+    for at in at..(at + len).min(bytes.len()) {
+        let noise = bytes[at] ^ (1 + random.below(255) as u8);
+        file.write_at(at as u64, &[noise]).unwrap();
+    }
+    file.sync().unwrap();
+}
+
+/// All of a container, by gets and by a scan, which must agree.
+fn all(c: &Container, model: &Model, report: &RepairReport) -> usize {
+    let missing = compare(c, model, report, KEYS);
+    let scanned: Model = c
+        .iter()
+        .map(|item| item.unwrap())
+        .map(|item| (item.key().to_vec(), item.value().to_vec()))
+        .collect();
+    let got = (0..KEYS).map(key).filter_map(|key| {
+        let value = c.get(&key).unwrap()?;
+        Some((key, value.to_vec()))
+    });
+    assert!(got.eq(scanned), "a scan differs from gets");
+    missing
+}
+
+#[test]
+fn what_is_missing_was_reported_and_all_else_is_right() {
+    let (mut lost, mut whole, mut repaired) = (0, 0, 0);
+    for seed in 0..support::env("EBBTIDE_SEEDS", 25) {
+        let built = build(seed);
+        let mut random = Random(seed ^ 0x5eed);
+        for _ in 0..12 {
+            let sim = built.sim.kill();
+            for _ in 0..1 + random.below(3) {
+                damage(&sim, &mut random);
+            }
+            let report = repair(&sim, &built.clock);
+            if report.losses.is_empty() {
+                continue;
+            }
+            repaired += 1;
+            let (db, c) = open(&sim, &built.clock);
+            let missing = all(&c, &built.model, &report);
+            let bound: Option<u64> = report.losses.iter().map(|loss| loss.records).sum();
+            assert!(
+                bound.is_none_or(|bound| missing as u64 <= bound),
+                "{report:?}"
+            );
+            whole += usize::from(missing == 0);
+            lost += missing;
+            db.compact().unwrap();
+            assert_eq!(
+                all(&c, &built.model, &report),
+                missing,
+                "after a compaction"
+            );
+            db.close().unwrap();
+            let (db, c) = open(&sim, &built.clock);
+            assert_eq!(all(&c, &built.model, &report), missing, "after a reopen");
+            assert!(db.verify().unwrap().faults.is_empty());
+            // There is nothing more to be done.
+            db.close().unwrap();
+            assert!(repair(&sim, &built.clock).losses.is_empty());
+        }
+    }
+    println!("FIGURE repairs: {repaired}, {whole} without a loss, {lost} keys lost of {KEYS} each");
+    assert!(repaired > 0 && whole > 0 && lost > 0);
 }

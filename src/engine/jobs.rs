@@ -328,6 +328,6 @@ impl Host for Writer<'_> {
 }
 
 /// A number that no other file has.
-fn identity() -> u64 {
+pub(super) fn identity() -> u64 {
     RandomState::new().hash_one(monotonic())
 }

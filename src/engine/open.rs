@@ -328,7 +328,7 @@ pub(super) fn bring_in(
 }
 
 /// Above every table in the folder: those that a manifest with a torn tail does not name stay for one opening more.
-fn free_table(fs: &Arc<dyn Fs>, tables_dir: &Path) -> Result<u64> {
+pub(super) fn free_table(fs: &dyn Fs, tables_dir: &Path) -> Result<u64> {
     let names = fs.list(tables_dir)?;
     let tables = names.iter().filter_map(|name| file_name::parse_table(name));
     Ok(tables.max().map_or(1, |highest| highest.0 + 1))
@@ -389,7 +389,7 @@ pub(super) fn write_anew(
     fs.create_dir_all(&tables_dir)?;
     fs.create_dir_all(&wal_dir)?;
     fs.sync_dir(path)?;
-    let free_table = free_table(fs, &tables_dir)?;
+    let free_table = free_table(fs.as_ref(), &tables_dir)?;
     found.catalogue.next_table = found.catalogue.next_table.max(free_table);
     let before = found.catalogue.clone();
     let (first, number) = (found.next_segment, found.manifest_number + 1);

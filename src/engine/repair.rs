@@ -4,15 +4,22 @@
 //! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
 //! that of the two which counts (version/judge.rs), and refuses when there is none, or when the log has seen more.
 //!
-//! A damaged table may have hidden older versions of any key in its range: by a delete, or by a newer value. So
-//! everything in that range with a lower number than its highest is left out, by a range delete with that number; newer
-//! records stay. When its statistics cannot be read, the range goes from its neighbours in the run, or from the first key
-//! to the last, and the number is the highest that was flushed.
+//! Of a damaged table what is sound stays: it is written to a new table, which takes its place in the run
+//! (table/salvage.rs says what is sound). What is not may have hidden older versions of its keys: by a delete, or by a
+//! newer value. So for each gap there is a range delete over its keys, with a number no lower than that of any record that
+//! was there: the highest of the damaged blocks where the index says it, else of the table, else the highest that was
+//! flushed. Whatever a lost record hid has a lower number and its key, and goes with it; newer records stay. Where a gap's
+//! ends cannot be told, it goes from the neighbours in the run, or from the first key to the last. Nothing that is sound
+//! in the same table is hidden, since all versions of a key lie in one block. A lost large value is a gap of one key.
+//!
+//! A run of which a part is missing is still what its record says: that bounds when the last of its records stops
+//! mattering. Only which range deletes were applied to it starts anew.
 //!
 //! A damaged log counts up to the damage. What follows is lost, deletes too; the database is as it was at that moment,
 //! but for what had reached tables.
 //!
-//! The result takes effect as an opening does, by one new manifest. Before that, every file that is damaged or named no
+//! The result takes effect as an opening does, by one new manifest; new tables are durable before it, and go again if it
+//! does not come. A repair that only looks does the same but for writing, so it says the same. Before the manifest, every file that is damaged or named no
 //! more is linked into the folder `lost`, where nothing is ever removed: it may hold expired and deleted bytes.
 
 use std::fmt;
@@ -21,12 +28,16 @@ use std::sync::Arc;
 
 use crate::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::open::{FullDisk, bring_in, write_anew};
+use crate::engine::jobs::identity;
+use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
 use crate::env::{Fs, LockKind};
 use crate::error::{BEYOND_REPAIR, Error, Result};
 use crate::mem::Pool;
 use crate::options::Options;
-use crate::table::{BlockCache, Statistics};
+use crate::table::{
+    BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
+    TableMeta, TableOptions, behind, is_damage,
+};
 use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::version::{
     Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
@@ -58,7 +69,8 @@ pub struct Loss {
     pub from: Vec<u8>,
     /// The first key behind these; `None`: to the last one.
     pub to: Option<Vec<u8>>,
-    /// Records that are lost at most, those included that the damaged ones may have hidden; `None`: it cannot be told.
+    /// Records that are lost at most, those included that the damaged ones may have hidden; `None`: it cannot be told. 0:
+    /// all can be made anew, and the range is empty.
     pub records: Option<u64>,
 }
 
@@ -86,6 +98,7 @@ impl fmt::Display for Loss {
             return Ok(());
         };
         match self.records {
+            Some(0) => return write!(f, "; nothing of container {container:?} is lost by it"),
             Some(1) => write!(f, "; lost: at most 1 record")?,
             Some(records) => write!(f, "; lost: at most {records} records")?,
             None => write!(f, "; lost: an unknown number of records")?,
@@ -131,8 +144,18 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         pins: &Arc::new(Pins::default()),
         reads: Reads::Pread,
     };
+    let mut rescue = Rescue {
+        space: &space,
+        options,
+        next: loaded.catalogue.next_table,
+        written: vec![],
+    };
+    if fs.is_dir(space.dir) {
+        rescue.next = rescue.next.max(free_table(fs, space.dir)?);
+    }
     for record in loaded.catalogue.containers.values_mut() {
-        report.losses.extend(mend(record, &space)?);
+        let rescue = apply.then_some(&mut rescue);
+        report.losses.extend(mend(record, &space, rescue)?);
     }
     let pool = Arc::new(Pool::new(options.memtable_bytes));
     let (mut found, log_damage) = bring_in(path, options, &loaded, &space, &pool)?;
@@ -146,9 +169,16 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     }
     report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
     if apply {
+        if !rescue.written.is_empty() {
+            fs.sync_dir(space.dir)?;
+        }
         keep(fs, path, &report.set_aside)?;
-        let (begun, _) = write_anew(path, options, &mut found, FullDisk::Fails)?;
-        begun?;
+        let manifest = path.join(file_name::manifest(found.manifest_number + 1));
+        let written = write_anew(path, options, &mut found, FullDisk::Fails);
+        if !matches!(fs.len(&manifest), Ok(None)) {
+            rescue.written.clear();
+        }
+        written?.0?;
     }
     Ok(report)
 }
@@ -171,108 +201,228 @@ fn refuse_what_went(fs: &dyn Fs, manifest: &Path, losses: &[Loss]) -> Result<()>
 
 /// A table that was read from end to end.
 struct Checked {
-    id: TableId,
-    /// Where it can say so itself.
-    statistics: Option<Arc<Statistics>>,
-    fault: Option<Error>,
+    record: TableRecord,
+    state: State,
 }
 
-fn check(space: &TableSpace<'_>, container: ContainerId, table: TableRecord) -> Result<Checked> {
-    let mut checked = Checked {
-        id: table.id,
-        statistics: None,
-        fault: None,
-    };
-    let read = Placed::open(space, container, table).and_then(|placed| {
-        checked.statistics = Some(placed.table.statistics().clone());
-        placed.table.verify()
-    });
-    match read {
-        Ok(_) => {}
-        Err(
-            fault @ (Error::Corruption { .. }
-            | Error::Io {
-                operation: "read", ..
-            }),
-        ) => checked.fault = Some(fault),
-        Err(error) => return Err(error),
-    }
-    Ok(checked)
+enum State {
+    Sound(Arc<Table>),
+    /// By this, but something of it is sound.
+    Damaged(Error, Salvage),
+    /// With what it said of itself, where that can be read.
+    Lost(Error, Option<Arc<Statistics>>),
 }
 
-/// The smallest key behind this one.
-fn behind(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
-/// Leaves the damaged tables out of a container, and what they may have hidden.
-fn mend(record: &mut ContainerRecord, space: &TableSpace<'_>) -> Result<Vec<Loss>> {
-    let (mut losses, mut hidden, mut sound) = (vec![], vec![], vec![]);
-    for run in &mut record.runs {
-        let tables = run.tables.iter();
-        let checked: Vec<Checked> = tables
-            .map(|table| check(space, record.id, *table))
-            .collect::<Result<_>>()?;
-        for (at, table) in checked.iter().enumerate() {
-            let Some(fault) = &table.fault else {
-                sound.extend(table.statistics.clone());
-                continue;
-            };
-            let own = table.statistics.as_deref();
-            let before = checked[..at]
-                .iter()
-                .rev()
-                .find_map(|table| table.statistics.as_deref());
-            let after = checked[at + 1..]
-                .iter()
-                .find_map(|table| table.statistics.as_deref());
-            let range = match own {
-                Some(own) => KeyRange {
-                    from: own.first_key.to_vec(),
-                    to: Some(behind(&own.last_key)),
-                },
-                None => KeyRange {
-                    from: before.map_or(vec![], |table| behind(&table.last_key)),
-                    to: after.map(|table| table.first_key.to_vec()),
-                },
-            };
-            losses.push(Loss {
-                fault: fault.clone(),
-                container: Some(record.name.clone()),
-                from: range.from.clone(),
-                to: range.to.clone(),
-                records: own.map(|own| own.records),
-            });
-            let seq = own.map_or(record.flushed, |own| own.census.seq_max);
-            hidden.push(RangeDelete::new(range, seq));
-        }
-        let is_sound = |id: TableId| {
-            checked
-                .iter()
-                .any(|table| table.id == id && table.fault.is_none())
+impl Checked {
+    fn of(space: &TableSpace<'_>, container: ContainerId, record: TableRecord) -> Result<Checked> {
+        let (mut statistics, mut table) = (None, None);
+        let read = Placed::open(space, container, record).and_then(|placed| {
+            statistics = Some(placed.table.statistics().clone());
+            placed.table.verify()?;
+            table = Some(placed.table);
+            Ok(())
+        });
+        let state = match (read, table) {
+            (Ok(()), Some(table)) => State::Sound(table),
+            (Err(fault), _) if is_damage(&fault) => match sound_parts(space, container, record)? {
+                Some(salvage) => State::Damaged(fault, salvage),
+                None => State::Lost(fault, statistics),
+            },
+            (read, _) => return Err(read.expect_err("else there is a table")),
         };
-        run.tables.retain(|table| is_sound(table.id));
+        Ok(Checked { record, state })
     }
-    if losses.is_empty() {
-        return Ok(losses);
+
+    /// Its first and its last key, or keys in it; `None` when it cannot be told.
+    fn keys(&self) -> Option<(&[u8], &[u8])> {
+        match &self.state {
+            State::Sound(table) => Some((table.first_key(), table.last_key())),
+            State::Damaged(_, salvage) => Some(salvage.keys()),
+            State::Lost(_, own) => own.as_ref().map(|own| (&*own.first_key, &*own.last_key)),
+        }
     }
-    for (loss, range) in losses.iter_mut().zip(&hidden) {
-        let covered = sound.iter().filter(|table| may_cover(range, table));
-        loss.records = loss
-            .records
-            .map(|own| own + covered.map(|table| table.records).sum::<u64>());
+
+    /// What is lost; nothing of a sound one.
+    fn gaps(&self) -> Vec<Gap> {
+        match &self.state {
+            State::Sound(_) => vec![],
+            State::Damaged(_, salvage) => salvage.gaps.clone(),
+            State::Lost(fault, own) => vec![Gap {
+                fault: fault.clone(),
+                from: own.as_ref().map(|own| own.first_key.to_vec()),
+                to: own.as_ref().map(|own| behind(&own.last_key)),
+                seq: own.as_ref().map(|own| own.census.seq_max),
+                records: own.as_ref().map(|own| own.records),
+            }],
+        }
     }
-    record.runs.retain(|run| !run.tables.is_empty());
-    // None of the new range deletes has been applied to what is left, whatever their numbers.
-    record.runs.iter_mut().for_each(|run| run.applied = Seq(0));
-    hidden
-        .into_iter()
-        .for_each(|range| leave_out(&mut record.range_deletes, range));
-    Ok(losses)
+
+    /// Damage by which nothing is lost.
+    fn harmless(&self) -> Vec<Error> {
+        let State::Damaged(fault, salvage) = &self.state else {
+            return vec![];
+        };
+        let said = |fault: &Error| {
+            let mut gaps = salvage.gaps.iter();
+            gaps.any(|gap| gap.fault.to_string() == fault.to_string())
+        };
+        let faults = match (salvage.faults.is_empty(), salvage.gaps.is_empty()) {
+            (true, true) => vec![fault.clone()],
+            _ => salvage.faults.clone(),
+        };
+        faults.into_iter().filter(|fault| !said(fault)).collect()
+    }
+
+    /// At most so many records stay that lie in a range and have a number below this.
+    fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
+        match &self.state {
+            State::Sound(table) => table.records_in(range, below),
+            State::Damaged(_, salvage) => Ok(salvage.records_in(range, below)),
+            State::Lost(..) => Ok(0),
+        }
+    }
 }
 
-fn may_cover(range: &RangeDelete, table: &Statistics) -> bool {
-    table.census.seq_min < range.seq && range.range().overlaps(&table.first_key, &table.last_key)
+fn sound_parts(
+    space: &TableSpace<'_>,
+    container: ContainerId,
+    record: TableRecord,
+) -> Result<Option<Salvage>> {
+    let path = space.dir.join(file_name::table(record.id));
+    let Some(len) = space.fs.len(&path)? else {
+        return Ok(None);
+    };
+    let source = Source::File(space.fs.reader(&path)?, len);
+    let expected = Expected {
+        id: record.id,
+        container,
+        len: record.len,
+        crc: record.crc,
+    };
+    Salvage::of(source, path, expected)
+}
+
+/// Writes what is sound of damaged tables to new ones.
+struct Rescue<'a> {
+    space: &'a TableSpace<'a>,
+    options: &'a Options,
+    /// Above every table in the folder.
+    next: u64,
+    /// These go again, until a manifest has its name that names them.
+    written: Vec<PathBuf>,
+}
+
+impl Rescue<'_> {
+    /// The new table, durable but for its name.
+    fn write(
+        &mut self,
+        container: &ContainerRecord,
+        old: TableId,
+        salvage: &Salvage,
+    ) -> Result<TableRecord> {
+        let id = TableId(self.next);
+        self.next += 1;
+        let path = self.space.dir.join(file_name::table(id));
+        let file = self.space.fs.create(&path)?;
+        self.written.push(path);
+        let own = salvage.statistics();
+        let meta = TableMeta {
+            id,
+            container: container.id,
+            identity: identity(),
+            settings: own.map_or(container.settings, |own| own.settings),
+            inputs: vec![old],
+        };
+        let options = TableOptions {
+            block_bytes: self.options.block_bytes,
+            compression: container.compression,
+        };
+        let mut builder = TableBuilder::new(file, options, meta);
+        if let Some(own) = own {
+            builder = builder.wanting(Arc::new(own.wanted()));
+        }
+        salvage.copy_into(&mut builder)?;
+        let FinishedTable { id, len, crc, .. } = builder.finish()?;
+        Ok(TableRecord { id, len, crc })
+    }
+}
+
+impl Drop for Rescue<'_> {
+    fn drop(&mut self) {
+        for path in &self.written {
+            let _ = self.space.fs.remove(path);
+        }
+    }
+}
+
+/// Takes the damaged tables out of a container, puts what is sound of them in their place if there is a `rescue`, and hides
+/// what they may have hidden.
+fn mend(
+    container: &mut ContainerRecord,
+    space: &TableSpace<'_>,
+    mut rescue: Option<&mut Rescue<'_>>,
+) -> Result<Vec<Loss>> {
+    let (mut losses, mut hidden, mut tables) = (vec![], vec![], vec![]);
+    let mut runs = std::mem::take(&mut container.runs);
+    for run in &mut runs {
+        let checked = run.tables.iter();
+        let checked: Vec<Checked> = checked
+            .map(|table| Checked::of(space, container.id, *table))
+            .collect::<Result<_>>()?;
+        run.tables.clear();
+        for (at, table) in checked.iter().enumerate() {
+            losses.extend(table.harmless().into_iter().map(|fault| Loss {
+                container: Some(container.name.clone()),
+                to: Some(vec![]),
+                records: Some(0),
+                ..Loss::of_all(fault)
+            }));
+            let before = checked[..at].iter().rev().find_map(Checked::keys);
+            let after = checked[at + 1..].iter().find_map(Checked::keys);
+            for gap in table.gaps() {
+                let from = gap.from.or(before.map(|(_, last)| behind(last)));
+                let range = KeyRange {
+                    from: from.unwrap_or_default(),
+                    to: gap.to.or(after.map(|(first, _)| first.to_vec())),
+                };
+                let seq = gap.seq.unwrap_or(container.flushed);
+                hidden.push((losses.len(), range.clone(), seq));
+                losses.push(Loss {
+                    fault: gap.fault,
+                    container: Some(container.name.clone()),
+                    from: range.from,
+                    to: range.to,
+                    records: gap.records,
+                });
+            }
+            match (&table.state, rescue.as_deref_mut()) {
+                (State::Sound(_), _) => run.tables.push(table.record),
+                (State::Damaged(_, salvage), Some(rescue)) => {
+                    let written = rescue.write(container, table.record.id, salvage)?;
+                    run.tables.push(written);
+                }
+                _ => {}
+            }
+        }
+        tables.extend(checked);
+    }
+    for (loss, range, seq) in &hidden {
+        for table in &tables {
+            let records = table.records_in(range, *seq)?;
+            let loss = &mut losses[*loss].records;
+            *loss = loss.map(|own| own + records);
+        }
+    }
+    if !hidden.is_empty() {
+        // None of the new range deletes has been applied to what is left, whatever their numbers.
+        runs.iter_mut().for_each(|run| run.applied = Seq(0));
+    }
+    for (_, range, seq) in hidden {
+        leave_out(&mut container.range_deletes, RangeDelete::new(range, seq));
+    }
+    runs.retain(|run| !run.tables.is_empty());
+    container.runs = runs;
+    Ok(losses)
 }
 
 /// Adds a range delete. Those of one number stay apart: two that overlap become one, which reaches no further than they.
@@ -302,11 +452,14 @@ fn set_aside(
     log_is_damaged: bool,
 ) -> Result<Vec<PathBuf>> {
     let tables_dir = path.join(file_name::TABLES_DIR);
-    let mut names: Vec<PathBuf> = unnamed_tables(fs, &tables_dir, &catalogue.tables())?
-        .into_iter()
-        .filter(|name| file_name::parse_table(name).is_some())
-        .map(|name| tables_dir.join(name))
-        .collect();
+    let mut names: Vec<PathBuf> = vec![];
+    if fs.is_dir(&tables_dir) {
+        let unnamed = unnamed_tables(fs, &tables_dir, &catalogue.tables())?;
+        let tables = unnamed
+            .iter()
+            .filter(|name| file_name::parse_table(name).is_some());
+        names.extend(tables.map(|name| tables_dir.join(name)));
+    }
     for loss in &report.losses {
         if let Error::Corruption { path, .. } | Error::Io { path, .. } = &loss.fault {
             names.push(path.clone());

@@ -58,7 +58,8 @@ impl Trailer {
     }
 
     #[inline]
-    fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
+    /// What the last bytes of a block say, whether or not that fits it.
+    pub(super) fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
         let [a, b, c, d, codec, crc @ ..] = *bytes;
         Some(Trailer {
             body_len: u32::from_le_bytes([a, b, c, d]) as usize,

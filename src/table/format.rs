@@ -36,15 +36,21 @@ const _: () = assert!(CRC_AT + 4 + MAGIC.len() == FOOTER_LEN);
 
 /// The checksum of a part: of the table's identity, the part's offset, and its bytes.
 pub fn checksum(identity: u64, offset: u64, parts: &[&[u8]]) -> u32 {
+    let mut crc = hasher(identity, offset);
+    for part in parts {
+        crc.update(part);
+    }
+    crc.finalize()
+}
+
+/// The same, before the bytes.
+pub fn hasher(identity: u64, offset: u64) -> crc32fast::Hasher {
     let mut crc = crc32fast::Hasher::new();
     let mut place = [0; 16];
     place[..8].copy_from_slice(&identity.to_le_bytes());
     place[8..].copy_from_slice(&offset.to_le_bytes());
     crc.update(&place);
-    for part in parts {
-        crc.update(part);
-    }
-    crc.finalize()
+    crc
 }
 
 /// Who a table is, and where it came from.

@@ -46,6 +46,7 @@ mod reader;
 mod cursor;
 mod run;
 mod verify;
+mod salvage;
 
 pub use block::{Layout, Trailer};
 pub use builder::{FinishedTable, TableBuilder, TableOptions};
@@ -55,6 +56,7 @@ pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
 pub use reader::{Expected, Found, Table, table_of};
 pub use run::RunCursor;
+pub use salvage::{Gap, Salvage, behind, is_damage};
 pub use statistics::{Collector, Sampled, Statistics};
 
 #[cfg(test)]

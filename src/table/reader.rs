@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::batch::KeyRange;
 use crate::coding::{Malformed, Reader};
 use crate::env::{memory_is_short, prefetch, will_need};
 use crate::error::{Error, Result};
@@ -70,29 +71,7 @@ impl Table {
         expected: Expected,
         cache: Option<Arc<BlockCache>>,
     ) -> Result<Table> {
-        let mut stored = Stored {
-            source: source.into(),
-            path,
-            identity: 0,
-        };
-        let end = stored.source.len();
-        let (footer, crc) = stored.footer()?;
-        stored.identity = footer.identity;
-        let found = Expected {
-            id: footer.id,
-            container: footer.container,
-            len: end,
-            crc,
-        };
-        let footer_at = end - FOOTER_LEN as u64;
-        if found != expected {
-            let what = format!("this is {found:?}, not {expected:?}");
-            return Err(stored.fault(footer_at, what));
-        }
-        let filter_len = footer.index_at - footer.filter_at;
-        if !filter_len.is_multiple_of(filter::FILTER_BLOCK_LEN as u64) {
-            return Err(stored.fault(footer_at, "the filter has part of a block"));
-        }
+        let (stored, footer) = open_stored(source.into(), path, expected)?;
         let statistics = read_statistics(&stored, &footer)?;
         let touchable = (statistics.blocks + statistics.large_values).div_ceil(64);
         Ok(Table {
@@ -211,6 +190,21 @@ impl Table {
         self.stored
             .check(filter_at, &filter, filter_crc, "the filter")?;
         Ok(self.filter.get_or_init(|| filter))
+    }
+
+    /// At most so many records lie in a range and have a number below this: as far as blocks tell.
+    pub fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
+        let (index, mut records) = (self.index()?, 0);
+        let may = |page: &Page, row: usize| {
+            let overlaps = range.overlaps(page.first_key(row), page.last_key(row));
+            overlaps && page.census(row).seq_min < below
+        };
+        for number in (0..index.top().len()).filter(|number| may(index.top(), *number)) {
+            let page = self.page(index, number)?;
+            let rows = (0..page.len()).filter(|row| may(page, *row));
+            records += rows.map(|row| page.census(row).total().count).sum::<u64>();
+        }
+        Ok(records)
     }
 
     /// The newest version of `key` with a number of `max` at most. `hash` is the key's.
@@ -410,7 +404,7 @@ impl Table {
 
     #[inline]
     fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
-        Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
+        self.stored.trailer(place, block)
     }
 
     /// The body of block `number`, which is packed or not mapped.
@@ -463,12 +457,7 @@ impl Table {
         place: &Range<u64>,
         access: Access,
     ) -> Result<(Bytes, Trailer)> {
-        let block = self.stored.part(place, access)?;
-        let trailer = self.trailer(place, &block)?;
-        let covered = &block[..block.len() - 4];
-        self.stored
-            .check(place.start, covered, trailer.crc, "a block")?;
-        Ok((block, trailer))
+        self.stored.block(place, access)
     }
 
     /// The body of a block.
@@ -478,12 +467,7 @@ impl Table {
         block: &Bytes,
         trailer: &Trailer,
     ) -> Result<Bytes> {
-        let body = block.slice(..block.len() - TRAILER_LEN);
-        match trailer.codec {
-            Codec::Raw => Ok(body),
-            Codec::Lz4 => unpack(&body, trailer.body_len)?
-                .map_err(|what| self.stored.fault(place.start, what)),
-        }
+        self.stored.unpacked(place, block, trailer)
     }
 
     /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
@@ -514,9 +498,7 @@ impl Table {
     }
 
     pub(super) fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
-        self.stored.touch(stored)?;
-        self.stored
-            .check(extent.offset, stored, extent.crc, "a large value")
+        self.stored.check_value(extent, stored)
     }
 
     /// A large value of `len` bytes.
@@ -543,15 +525,49 @@ impl Table {
     #[cold]
     pub(super) fn block_fault(&self, number: usize, bad: Malformed) -> Error {
         match self.place(number) {
-            Ok(place) => self.fault_in(&place, bad),
+            Ok(place) => self.stored.fault_in(&place, bad),
             Err(error) => error,
         }
     }
+}
 
+impl Stored {
+    /// The block at `place`, read and checked now.
+    pub fn block(&self, place: &Range<u64>, access: Access) -> Result<(Bytes, Trailer)> {
+        let block = self.part(place, access)?;
+        let trailer = self.trailer(place, &block)?;
+        let covered = &block[..block.len() - 4];
+        self.check(place.start, covered, trailer.crc, "a block")?;
+        Ok((block, trailer))
+    }
+
+    /// The trailer of the block at `place`.
+    #[inline]
+    pub fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
+        Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
+    }
+
+    /// What was wrong in the block at `place`.
     #[cold]
-    fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
-        self.stored
-            .fault(place.start, format!("{bad} of the block there"))
+    pub fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
+        self.fault(place.start, format!("{bad} of the block there"))
+    }
+
+    /// The body of a block.
+    pub fn unpacked(&self, place: &Range<u64>, block: &Bytes, trailer: &Trailer) -> Result<Bytes> {
+        let body = block.slice(..block.len() - TRAILER_LEN);
+        match trailer.codec {
+            Codec::Raw => Ok(body),
+            Codec::Lz4 => {
+                unpack(&body, trailer.body_len)?.map_err(|what| self.fault(place.start, what))
+            }
+        }
+    }
+
+    /// The stored bytes of a large value must have its checksum.
+    pub fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
+        self.touch(stored)?;
+        self.check(extent.offset, stored, extent.crc, "a large value")
     }
 }
 
@@ -567,7 +583,39 @@ fn touch_end(block: &[u8]) {
     }
 }
 
-fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
+/// The bytes of a table, whose footer is sound and of the table that is expected.
+pub(super) fn open_stored(
+    source: Source,
+    path: PathBuf,
+    expected: Expected,
+) -> Result<(Stored, Footer)> {
+    let mut stored = Stored {
+        source,
+        path,
+        identity: 0,
+    };
+    let end = stored.source.len();
+    let (footer, crc) = stored.footer()?;
+    stored.identity = footer.identity;
+    let found = Expected {
+        id: footer.id,
+        container: footer.container,
+        len: end,
+        crc,
+    };
+    let footer_at = end - FOOTER_LEN as u64;
+    if found != expected {
+        let what = format!("this is {found:?}, not {expected:?}");
+        return Err(stored.fault(footer_at, what));
+    }
+    let filter_len = footer.index_at - footer.filter_at;
+    if !filter_len.is_multiple_of(filter::FILTER_BLOCK_LEN as u64) {
+        return Err(stored.fault(footer_at, "the filter has part of a block"));
+    }
+    Ok((stored, footer))
+}
+
+pub(super) fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
     let at = footer.statistics_at;
     let part = stored.part(
         &(at..stored.source.len() - FOOTER_LEN as u64),

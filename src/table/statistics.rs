@@ -200,6 +200,18 @@ impl Statistics {
         records.map(|&at| &self.sample.records[at as usize])
     }
 
+    /// Of which keys the sample states records that it would have neither by their hash nor by their weight.
+    pub fn wanted(&self) -> HashSet<u64> {
+        let bytes = self.census.total().bytes;
+        let records = self.sample.records.iter();
+        records
+            .filter(|record| {
+                record.hash >= self.sample.threshold && !is_heavy(record.weight, bytes)
+            })
+            .map(|record| record.hash)
+            .collect()
+    }
+
     /// The sampled records below a hash, and heavy ones at or above it.
     pub fn sampled(&self, below: u64) -> impl Iterator<Item = &Sampled> {
         let records = &self.sample.records;

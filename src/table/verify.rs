@@ -4,13 +4,12 @@
 //! known of them. Large values and blocks must follow each other from the first byte to the filter, so nothing lies
 //! between them unseen.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::coding::Malformed;
 use crate::error::{Error, Result};
-use crate::expiry::{Census, is_heavy};
+use crate::expiry::Census;
 use crate::hash::hash_key;
 use crate::record::{Head, order};
 use crate::table::block::{Block, Extent, Layout};
@@ -72,7 +71,7 @@ impl Table {
                 .stored
                 .part(&(filter_at..index_at), Access::Sequential)?,
             at: 0,
-            collector: Collector::wanting(Arc::new(self.wanted())),
+            collector: Collector::wanting(Arc::new(self.statistics.wanted())),
             last_seq: Seq(0),
             large_values: 0,
             page_census: Census::default(),
@@ -83,19 +82,6 @@ impl Table {
             spend(walk.at - before)?;
         }
         walk.finish()
-    }
-}
-
-impl Table {
-    /// Of which keys the sample states records that it would have neither by their hash nor by their weight.
-    fn wanted(&self) -> HashSet<u64> {
-        let sample = self.sample();
-        let bytes = self.census().total().bytes;
-        let records = sample.records.iter();
-        records
-            .filter(|record| record.hash >= sample.threshold && !is_heavy(record.weight, bytes))
-            .map(|record| record.hash)
-            .collect()
     }
 }
 

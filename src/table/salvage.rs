@@ -1,0 +1,605 @@
+//! What is sound of a damaged table.
+//!
+//! ```text
+//! index sound        its rows say where blocks lie, and of those that are damaged which keys and numbers they had
+//! a page damaged     its blocks are looked for between those of its neighbours
+//! the top damaged    all blocks are looked for
+//! filter, statistics damaged    nothing: both follow from the records
+//! footer damaged     all: where parts lie, and from where checksums start, stands nowhere else
+//! ```
+//!
+//! A block that is looked for is found by its trailer: every checksum starts from the table's identity and the place of
+//! what it covers, so a block that fits lies where it was written, and is whole. A packed block does not say how long it is;
+//! it is found only where the block before it ends, so behind damage or large values no more before the next that is not
+//! packed.
+//!
+//! Invariants:
+//! * A sound block has its checksum, its records are in order, and come after those of the sound block before. Where a row
+//!   of a sound page tells of it, it is as the row says. What has its checksum and contradicts that was made so: then
+//!   nothing of the table is taken for sound.
+//! * Between two sound blocks nothing is lost when the bytes of one begin where those of the other end; a block's bytes
+//!   begin with its large values. Else there is a [`Gap`]. All versions of a key lie in one block, so no key of a gap is a
+//!   key of a sound block; its keys lie between theirs, or are as the rows say when all rows there are known.
+//! * A gap's number is no lower than that of any record that was in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::batch::KeyRange;
+use crate::coding::{Malformed, Reader};
+use crate::error::{Error, Result};
+use crate::expiry::Census;
+use crate::record::{Head, order};
+use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::builder::TableBuilder;
+use crate::table::codec::{Codec, unpack};
+use crate::table::format::{Access, FILTER_ALIGN, Footer, Source, Stored, checksum, hasher};
+use crate::table::index::{Index, Sealed};
+use crate::table::reader::{Expected, open_stored, read_statistics};
+use crate::table::statistics::Statistics;
+use crate::types::Seq;
+
+/// How often a byte is looked at, on average, before blocks behind large values or damage are not looked for any more.
+const LOOKS: u64 = 64;
+
+/// Keys that may be lost.
+#[derive(Clone)]
+pub struct Gap {
+    /// The damage.
+    pub fault: Error,
+    /// The first key; `None`: from the table's first one on, which is not known.
+    pub from: Option<Vec<u8>>,
+    /// The first key behind these; `None`: to the table's last one, which is not known.
+    pub to: Option<Vec<u8>>,
+    /// No record there had a higher number; `None`: that is not known.
+    pub seq: Option<Seq>,
+    /// So many records at most were there; `None`: that is not known.
+    pub records: Option<u64>,
+}
+
+/// A table of which something is sound.
+pub struct Salvage {
+    stored: Stored,
+    footer: Footer,
+    statistics: Option<Arc<Statistics>>,
+    /// In the order of keys, at least one.
+    blocks: Vec<SoundBlock>,
+    /// By block, as they stand there, and entry: these have lost their values.
+    without_value: BTreeSet<(usize, usize)>,
+    /// What is damaged and follows from what is sound: nothing is lost by it.
+    pub faults: Vec<Error>,
+    /// What is lost, in the order of keys.
+    pub gaps: Vec<Gap>,
+}
+
+struct SoundBlock {
+    place: Range<u64>,
+    /// With the large values before it.
+    begins: u64,
+    /// How many blocks stand before it, if the index says so.
+    number: Option<usize>,
+    first: Box<[u8]>,
+    last: Box<[u8]>,
+    census: Census,
+}
+
+/// What the index says of a block.
+struct Row {
+    place: Range<u64>,
+    first: Box<[u8]>,
+    last: Box<[u8]>,
+    census: Census,
+}
+
+/// The smallest key behind this one.
+pub fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+/// Bytes that are not, or not as they were written.
+pub fn is_damage(error: &Error) -> bool {
+    let is_read = |operation: &str| operation == "read";
+    match error {
+        Error::Corruption { .. } => true,
+        Error::Io { operation, .. } => is_read(operation),
+        _ => false,
+    }
+}
+
+/// Damage as what it is, all else as an error.
+fn damage<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
+    match result {
+        Err(error) if !is_damage(&error) => Err(error),
+        result => Ok(result),
+    }
+}
+
+impl Salvage {
+    /// Reads all of a table and finds what is sound; `None` when nothing is, or nothing can be told.
+    pub fn of(source: Source, path: PathBuf, expected: Expected) -> Result<Option<Salvage>> {
+        let Ok((stored, footer)) = damage(open_stored(source, path, expected))? else {
+            return Ok(None);
+        };
+        let mut survey = Survey {
+            stored,
+            footer,
+            rows: BTreeMap::new(),
+            blocks: vec![],
+            faults: vec![],
+            damaged: BTreeMap::new(),
+            bad_values: vec![],
+            contradicts: false,
+        };
+        survey.parts()?;
+        let statistics = damage(read_statistics(&survey.stored, &footer))?;
+        let statistics = statistics.map_err(|fault| survey.faults.push(fault)).ok();
+        let blocks = survey.index(statistics.as_ref())?;
+        survey.known_blocks()?;
+        survey.look_for_others()?;
+        Ok(survey.finish(statistics.map(Arc::new), blocks))
+    }
+
+    /// Its first and its last key, or keys in it that were found first and last.
+    pub fn keys(&self) -> (&[u8], &[u8]) {
+        match (&self.statistics, &self.blocks[..]) {
+            (Some(statistics), _) => (&statistics.first_key, &statistics.last_key),
+            (None, [first, .., last]) => (&first.first, &last.last),
+            (None, [one]) => (&one.first, &one.last),
+            (None, []) => unreachable!("there is a sound block"),
+        }
+    }
+
+    /// All that it said of its records, if that is sound.
+    pub fn statistics(&self) -> Option<&Arc<Statistics>> {
+        self.statistics.as_ref()
+    }
+
+    /// At most so many sound records lie in a range and have a number below this.
+    pub fn records_in(&self, range: &KeyRange, below: Seq) -> u64 {
+        let blocks = self.blocks.iter().filter(|block| {
+            block.census.seq_min < below && range.overlaps(&block.first, &block.last)
+        });
+        blocks.map(|block| block.census.total().count).sum()
+    }
+
+    /// Adds all sound records to a table.
+    pub fn copy_into(&self, builder: &mut TableBuilder) -> Result<()> {
+        for (at, block) in self.blocks.iter().enumerate() {
+            let (stored, trailer) = self.stored.block(&block.place, Access::Sequential)?;
+            let body = self.stored.unpacked(&block.place, &stored, &trailer)?;
+            let bad = |bad: Malformed| self.stored.fault(block.place.start, bad.what);
+            let layout = Layout::of(&body).map_err(bad)?;
+            let read = layout.block(&body);
+            for number in 0..layout.count() {
+                if self.without_value.contains(&(at, number)) {
+                    continue;
+                }
+                let entry = read.entry(number).map_err(bad)?;
+                let value = match entry.value() {
+                    Some(value) => body.slice(value),
+                    None => {
+                        let extent = read.extent(number).map_err(bad)?;
+                        large_value(&self.stored, &self.footer, &extent, entry.value_len())?
+                    }
+                };
+                let head = Head {
+                    header: entry.header,
+                    key: &body[entry.key()],
+                    value_len: entry.value_len(),
+                };
+                builder.add(&head, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is left to be copied.
+    fn is_empty(&self) -> bool {
+        let records: u64 = self
+            .blocks
+            .iter()
+            .map(|block| block.census.total().count)
+            .sum();
+        records == self.without_value.len() as u64
+    }
+}
+
+fn large_value(stored: &Stored, footer: &Footer, extent: &Extent, len: usize) -> Result<Bytes> {
+    let end = extent.offset.checked_add(extent.stored_len);
+    let Some(end) = end.filter(|end| *end <= footer.filter_at) else {
+        return Err(stored.fault(extent.offset, "a large value lies outside the data"));
+    };
+    let bytes = stored.view(&(extent.offset..end), Access::Sequential)?;
+    stored.check_value(extent, &bytes)?;
+    match extent.codec {
+        Codec::Raw => Ok(bytes),
+        Codec::Lz4 => unpack(&bytes, len)?.map_err(|what| stored.fault(extent.offset, what)),
+    }
+}
+
+/// A salvage on its way.
+struct Survey {
+    stored: Stored,
+    footer: Footer,
+    /// By number.
+    rows: BTreeMap<usize, Row>,
+    blocks: Vec<SoundBlock>,
+    faults: Vec<Error>,
+    /// By offset: what is no sound block.
+    damaged: BTreeMap<u64, Error>,
+    /// Where their block begins, which entry, and what is lost.
+    bad_values: Vec<(u64, usize, Gap)>,
+    contradicts: bool,
+}
+
+impl Survey {
+    /// The filter, and the zeros before it.
+    fn parts(&mut self) -> Result<()> {
+        let Footer {
+            filter_at,
+            index_at,
+            filter_crc,
+            ..
+        } = self.footer;
+        let filter = self
+            .stored
+            .part(&(filter_at..index_at), Access::Sequential)
+            .and_then(|part| {
+                self.stored
+                    .check(filter_at, &part, filter_crc, "the filter")
+            });
+        if let Err(fault) = damage(filter)? {
+            self.faults.push(fault);
+        }
+        Ok(())
+    }
+
+    /// Takes the rows of all sound pages; says how many blocks there are, if that is known.
+    fn index(&mut self, statistics: Option<&Statistics>) -> Result<Option<usize>> {
+        let index = match damage(self.open_index(statistics))? {
+            Ok(index) => index,
+            Err(fault) => {
+                self.faults.push(fault);
+                return Ok(statistics.map(|statistics| statistics.blocks as usize));
+            }
+        };
+        let mut last_is_sound = true;
+        for number in 0..index.top().len() {
+            let (at, end) = (self.footer.index_at, self.footer.filter_at);
+            let sealed = self.check_index(index.bytes(), &index.sealed_page(number));
+            let page = sealed.and_then(|()| {
+                let page = index.open_page(number, end);
+                page.map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
+            });
+            match damage(page)? {
+                Ok(page) => {
+                    let rows = index.blocks_of(number).zip(0..page.len());
+                    self.rows.extend(rows.map(|(block, row)| {
+                        let row = Row {
+                            place: page.place(row),
+                            first: page.first_key(row).into(),
+                            last: page.last_key(row).into(),
+                            census: page.census(row),
+                        };
+                        (block, row)
+                    }));
+                    last_is_sound = true;
+                }
+                Err(fault) => {
+                    self.faults.push(fault);
+                    last_is_sound = false;
+                }
+            }
+        }
+        let is_known = last_is_sound || statistics.is_some();
+        Ok(is_known.then(|| index.len()))
+    }
+
+    fn open_index(&self, statistics: Option<&Statistics>) -> Result<Index> {
+        let at = self.footer.index_at;
+        let place = at..self.footer.statistics_at;
+        let part = self.stored.part(&place, Access::Sequential)?;
+        let bad = |bad: Malformed| self.stored.fault(at + bad.offset as u64, bad.what);
+        self.check_index(&part, &Index::sealed_top(&part).map_err(bad)?)?;
+        let blocks = match statistics {
+            Some(statistics) => statistics.blocks,
+            None => {
+                // Those of the last page it says itself. If it is damaged, nobody asks.
+                let open = Index::open(part.clone(), u64::from(u32::MAX)).map_err(bad)?;
+                let last = open.top().len() - 1;
+                let before = open.blocks_of(last).start as u64;
+                let sealed = open.sealed_page(last);
+                let count = match damage(self.check_index(&part, &sealed))? {
+                    Ok(()) => Reader::new(&part[sealed.place]).u32().map_err(bad)?,
+                    Err(_) => 1,
+                };
+                before + u64::from(count)
+            }
+        };
+        Index::open(part, blocks).map_err(bad)
+    }
+
+    fn check_index(&self, part: &[u8], sealed: &Sealed) -> Result<()> {
+        let at = self.footer.index_at + sealed.place.start as u64;
+        self.stored
+            .check(at, &part[sealed.place.clone()], sealed.crc, "the index")
+    }
+
+    /// Reads the blocks of which rows tell.
+    fn known_blocks(&mut self) -> Result<()> {
+        for (number, row) in std::mem::take(&mut self.rows) {
+            if let Some(block) = self.inspect(&row.place, Some(number))? {
+                let as_said = block.first == row.first
+                    && block.last == row.last
+                    && block.census == row.census;
+                self.contradicts |= !as_said;
+                self.blocks.push(block);
+            }
+            self.rows.insert(number, row);
+        }
+        Ok(())
+    }
+
+    /// Looks for blocks where no rows tell of any.
+    fn look_for_others(&mut self) -> Result<()> {
+        let mut stretches = vec![];
+        let (mut at, mut next) = (0, 0);
+        for (number, row) in &self.rows {
+            if *number != next {
+                stretches.push(at..row.place.start);
+            }
+            (at, next) = (row.place.end, number + 1);
+        }
+        // To the end, there may be some of a page that is not known; if not, nothing is found.
+        stretches.push(at..self.footer.filter_at);
+        for stretch in stretches {
+            let bytes = match damage(self.stored.part(&stretch, Access::Sequential))? {
+                Ok(bytes) => bytes,
+                Err(fault) => {
+                    self.damaged.insert(stretch.start, fault);
+                    continue;
+                }
+            };
+            let (mut from, mut looks) = (0, LOOKS * bytes.len() as u64);
+            while let Some(found) = self.find(&bytes, stretch.start, from, &mut looks) {
+                let place = stretch.start + found.start as u64..stretch.start + found.end as u64;
+                if let Some(block) = self.inspect(&place, None)? {
+                    self.blocks.push(block);
+                }
+                from = found.end;
+            }
+        }
+        self.blocks.sort_by_key(|block| block.place.start);
+        Ok(())
+    }
+
+    /// The first block that ends in `bytes`, which lie at `base`, and begins at `from` or behind it.
+    fn find(&self, bytes: &[u8], base: u64, from: usize, looks: &mut u64) -> Option<Range<usize>> {
+        let identity = self.footer.identity;
+        let place = |at: usize| base + at as u64;
+        // What of a packed block was summed up so far.
+        let (mut packed, mut summed) = (hasher(identity, place(from)), from);
+        for end in from + TRAILER_LEN..=bytes.len() {
+            let trailer = bytes[..end].last_chunk().and_then(Trailer::decode);
+            let Some(trailer) = trailer else { continue };
+            let body_end = end - TRAILER_LEN;
+            let start = match trailer.codec {
+                Codec::Raw => body_end.checked_sub(trailer.body_len),
+                Codec::Lz4 => Some(from),
+            };
+            let Some(start) = start.filter(|start| *start >= from) else {
+                continue;
+            };
+            let body = &bytes[start..body_end];
+            let crc = match trailer.codec {
+                Codec::Raw => {
+                    if Layout::of(body).is_err() {
+                        continue;
+                    }
+                    *looks = looks.checked_sub(body.len() as u64)?;
+                    checksum(identity, place(start), &[&bytes[start..end - 4]])
+                }
+                Codec::Lz4 => {
+                    if !trailer.codec.can_hold(body.len(), trailer.body_len) {
+                        continue;
+                    }
+                    packed.update(&bytes[summed..end - 4]);
+                    summed = end - 4;
+                    packed.clone().finalize()
+                }
+            };
+            if crc == trailer.crc {
+                return Some(start..end);
+            }
+        }
+        None
+    }
+
+    /// Reads a block; `None` when it is damaged.
+    fn inspect(&mut self, place: &Range<u64>, number: Option<usize>) -> Result<Option<SoundBlock>> {
+        let read = self.stored.block(place, Access::Sequential);
+        let (stored, trailer) = match damage(read)? {
+            Ok(read) => read,
+            Err(fault) => {
+                self.damaged.insert(place.start, fault);
+                return Ok(None);
+            }
+        };
+        let body = damage(self.stored.unpacked(place, &stored, &trailer))?;
+        let block = match &body {
+            Ok(body) => self.records(body, place, number)?,
+            Err(_) => None,
+        };
+        self.contradicts |= block.is_none();
+        Ok(block)
+    }
+
+    /// Reads the records of a block; `None` when they contradict each other.
+    fn records(
+        &mut self,
+        body: &Bytes,
+        place: &Range<u64>,
+        number: Option<usize>,
+    ) -> Result<Option<SoundBlock>> {
+        let Ok(layout) = Layout::of(body) else {
+            return Ok(None);
+        };
+        let block = layout.block(body);
+        let (mut census, mut begins) = (Census::default(), place.start);
+        let (mut before, mut first): (&[u8], &[u8]) = (&[], &[]);
+        let mut before_seq = Seq(0);
+        for at in 0..layout.count() {
+            let Ok(entry) = block.entry(at) else {
+                return Ok(None);
+            };
+            let (key, header) = (&body[entry.key()], entry.header);
+            if !order(before, before_seq, key, header.seq).is_lt() {
+                return Ok(None);
+            }
+            if entry.value().is_none() {
+                let Ok(extent) = block.extent(at) else {
+                    return Ok(None);
+                };
+                let end = extent.offset.checked_add(extent.stored_len);
+                if end.is_none_or(|end| end > place.start) {
+                    return Ok(None);
+                }
+                begins = begins.min(extent.offset);
+                let value = large_value(&self.stored, &self.footer, &extent, entry.value_len());
+                if let Err(fault) = damage(value)? {
+                    let gap = Gap {
+                        fault,
+                        from: Some(key.to_vec()),
+                        to: Some(behind(key)),
+                        seq: Some(header.seq),
+                        records: Some(1),
+                    };
+                    self.bad_values.push((place.start, at, gap));
+                }
+            }
+            census.add(&Head {
+                header,
+                key,
+                value_len: entry.value_len(),
+            });
+            if at == 0 {
+                first = key;
+            }
+            (before, before_seq) = (key, header.seq);
+        }
+        Ok(Some(SoundBlock {
+            place: place.clone(),
+            begins,
+            number,
+            first: first.into(),
+            last: before.into(),
+            census,
+        }))
+    }
+
+    /// `blocks` is how many there were, if that is known.
+    fn finish(
+        mut self,
+        statistics: Option<Arc<Statistics>>,
+        blocks: Option<usize>,
+    ) -> Option<Salvage> {
+        let pairs = self.blocks.windows(2);
+        let in_order = |pair: &[SoundBlock]| {
+            pair[0].place.end <= pair[1].begins && pair[0].last < pair[1].first
+        };
+        if self.contradicts || !pairs.into_iter().all(in_order) {
+            return None;
+        }
+        let mut gaps = self.gaps(statistics.as_deref(), blocks);
+        let mut without_value = BTreeSet::new();
+        for (start, entry, gap) in std::mem::take(&mut self.bad_values) {
+            let block = self
+                .blocks
+                .binary_search_by_key(&start, |block| block.place.start);
+            without_value.insert((block.expect("it is sound"), entry));
+            gaps.push(gap);
+        }
+        gaps.sort_by(|a, b| (&a.from, a.seq).cmp(&(&b.from, b.seq)));
+        let salvage = Salvage {
+            stored: self.stored,
+            footer: self.footer,
+            statistics,
+            blocks: self.blocks,
+            without_value,
+            faults: self.faults,
+            gaps,
+        };
+        (!salvage.is_empty()).then_some(salvage)
+    }
+
+    /// What is missing before, between and behind the sound blocks.
+    fn gaps(&self, statistics: Option<&Statistics>, blocks: Option<usize>) -> Vec<Gap> {
+        let found = self.blocks.iter().map(|block| block.census.total().count);
+        let found: u64 = found.sum();
+        let mut gaps = vec![];
+        let mut before: Option<&SoundBlock> = None;
+        for after in self.blocks.iter().map(Some).chain([None]) {
+            let at = before.map_or(0, |block| block.place.end);
+            let end = match after {
+                Some(block) => block.begins,
+                // The zeros before the filter are no block.
+                None if at.next_multiple_of(FILTER_ALIGN) == self.footer.filter_at => at,
+                None => self.footer.filter_at,
+            };
+            if at < end {
+                let numbers = (
+                    before.map_or(Some(0), |block| Some(block.number? + 1)),
+                    after.map_or(blocks, |block| block.number),
+                );
+                let rows = match numbers {
+                    (Some(from), Some(to)) => self.all_rows(from..to),
+                    _ => None,
+                };
+                let gap = self.damaged.range(at..end).next();
+                let fault = match (gap, self.faults.first()) {
+                    (Some((_, fault)), _) => fault.clone(),
+                    (None, Some(fault)) => fault.clone(),
+                    (None, None) => self.stored.fault(at, "no block begins here"),
+                };
+                gaps.push(match rows {
+                    Some(rows) => Gap {
+                        fault,
+                        from: rows.first().map(|row| row.first.to_vec()),
+                        to: rows.last().map(|row| behind(&row.last)),
+                        seq: rows.iter().map(|row| row.census.seq_max).max(),
+                        records: Some(rows.iter().map(|row| row.census.total().count).sum()),
+                    },
+                    None => Gap {
+                        fault,
+                        from: match before {
+                            Some(block) => Some(behind(&block.last)),
+                            None => statistics.map(|all| all.first_key.to_vec()),
+                        },
+                        to: match after {
+                            Some(block) => Some(block.first.to_vec()),
+                            None => statistics.map(|all| behind(&all.last_key)),
+                        },
+                        seq: statistics.map(|all| all.census.seq_max),
+                        records: statistics.map(|all| all.records.saturating_sub(found)),
+                    },
+                });
+            }
+            before = after;
+        }
+        gaps
+    }
+
+    /// The rows of these blocks, if there are some and all are known.
+    fn all_rows(&self, numbers: Range<usize>) -> Option<Vec<&Row>> {
+        let rows: Vec<&Row> = self
+            .rows
+            .range(numbers.clone())
+            .map(|(_, row)| row)
+            .collect();
+        (!rows.is_empty() && rows.len() == numbers.len()).then_some(rows)
+    }
+}
