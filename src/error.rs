@@ -215,11 +215,8 @@ impl Error {
 
 /// The process, or the system, has as many files open as it may.
 fn is_out_of_files(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::MFILE | Errno::NFILE)
-    )
+    // ENFILE and EMFILE, on every Unix.
+    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 impl fmt::Display for Error {

@@ -86,7 +86,8 @@ impl Check<'_> {
             .flat_map(|(id, run)| run.tables.iter().map(move |table| (id, *table)))
             .collect();
         let wal_dir = self.path.join(file_name::WAL_DIR);
-        let segments = self.segments(&wal_dir, loaded.catalogue.log)?;
+        let first = loaded.catalogue.log.map_or(u64::MAX, |log| log.first);
+        let segments = self.segments(&wal_dir, first)?;
         let manifest_len = self.fs.len(&loaded.path)?.unwrap_or(0);
         let log_len: u64 = segments.iter().map(|segment| segment.1).sum();
         self.total = manifest_len + log_len + tables.iter().map(|table| table.1.len).sum::<u64>();
@@ -155,8 +156,8 @@ impl Check<'_> {
     fn log(&mut self, wal_dir: &Path, loaded: &Loaded) -> Result<u64> {
         let mut records = 0;
         let catalogue = &loaded.catalogue;
-        let (first, closed) = (catalogue.log, catalogue.log_is_closed);
-        let (replayed, damage) = salvage(self.fs, wal_dir, first, closed, &mut |frame| {
+        let (log, closed) = (catalogue.log, catalogue.log_is_closed);
+        let (replayed, damage) = salvage(self.fs, wal_dir, log, closed, &mut |frame| {
             use crate::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);

@@ -455,9 +455,11 @@ fn a_folder_that_was_made_up_leads_to_nothing_outside() {
         table(r#""../../victim""#),
         table("77"),
         r#"{"log":"../../victim"}"#.into(),
+        r#"{"log":{"chain":1,"first":"../../victim"}}"#.into(),
+        format!(r#"{{"log":{{"chain":1,"first":1,"ring":{most}}}}}"#),
         // Numbers behind which there are none.
         table(&most.to_string()),
-        format!(r#"{{"log":{most}}}"#),
+        format!(r#"{{"log":{{"chain":1,"first":{most}}}}}"#),
         used(most, 1, 1, 1),
         used(1, most, 1, 1),
         used(1, 1, most, 1),

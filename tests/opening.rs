@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use ebbtide::internals::{
     Call, ContainerId, Fault, FaultPlan, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op,
-    PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, repair_with, verify_in,
+    PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, parse_manifest, repair_with,
+    verify_in,
 };
 use ebbtide::{ClockBehind, Container, DefaultTtl, Error, ManualClock, Options};
 
@@ -604,15 +605,18 @@ fn a_log_that_counts_further_than_any_database_is_refused() {
         let dir = Path::new("/db/wal");
         let mut segments = vec![];
         for name in sim.list(dir).unwrap() {
-            segments.extend(
-                name.strip_suffix(".wal")
-                    .map(|number| number.parse::<u64>().unwrap()),
-            );
-            sim.remove(&dir.join(name)).unwrap();
+            if let Some(number) = name.strip_suffix(".wal") {
+                segments.push(number.parse::<u64>().unwrap());
+                sim.remove(&dir.join(name)).unwrap();
+            }
         }
+        let manifest = Path::new(PATH).join("manifest-000001");
+        let bytes = sim.read(&manifest).unwrap();
+        let (catalogue, _) = parse_manifest(&manifest, &bytes).unwrap();
         let log_options = LogOptions {
             segment_bytes: 4 << 10,
             ring_bytes: None,
+            identity: catalogue.log.unwrap().chain,
             ..LogOptions::new(dir)
         };
         let fs = Arc::new(sim.clone());
@@ -660,9 +664,9 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
             "{bit}: {error}"
         );
     }
-    let newer = [&b"EBBTIDEM"[..], &[3, 0, 0, 0]].concat();
+    let newer = [&b"EBBTIDEM"[..], &[4, 0, 0, 0]].concat();
     let newer = [&newer[8..], &crc32fast::hash(&newer).to_le_bytes()].concat();
-    for (header, version) in [(&newer[..], 3), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
+    for (header, version) in [(&newer[..], 4), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
         let error = open_with(header).unwrap_err();
         assert!(
             matches!(&error, Error::UnsupportedFormat { found, .. } if *found == version),

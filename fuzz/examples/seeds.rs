@@ -169,7 +169,7 @@ const MANIFESTS: [&str; 2] = [
     concat!(
         r#"{"number":1,"mark":1772366400000,"changes":[{"create_container":{"id":1,"name":"a","created":1,"#,
         r#""compression":"none","settings":{"default":"off","inherit_floor":0,"override_floor":0,"#,
-        r#""floor_seq":0}}},{"log":1}]}"#,
+        r#""floor_seq":0}}},{"log":{"chain":7,"first":1,"ring":1}}]}"#,
         "\n",
         r#"{"number":2,"mark":1772366400001,"changes":[{"flushed":[1,9]},{"add_run":[1,{"id":1,"#,
         r#""end":1772366460000,"placed":{"millis":60000},"applied":3,"tables":[{"id":1,"len":900,"#,
@@ -180,7 +180,7 @@ const MANIFESTS: [&str; 2] = [
         r#"{"drop_container":1}]}"#,
     ),
     concat!(
-        r#"{"number":7,"mark":5,"changes":[{"log":4},{"used":{"seq":100,"table":5,"run":6,"#,
+        r#"{"number":7,"mark":5,"changes":[{"log":{"chain":7,"first":4,"ring":4}},{"used":{"seq":100,"table":5,"run":6,"#,
         r#""container":7}}]}"#,
     ),
 ];

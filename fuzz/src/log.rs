@@ -50,7 +50,7 @@ fn forged(input: &mut Input<'_>) {
 
 /// A segment whose header and frames say whatever the input wants, under right checksums.
 pub fn forge(input: &mut Input<'_>, identity: u64, number: u64, start: u64) -> Vec<u8> {
-    let mut bytes = b"ebbtwal\0\x03\0\0\0".to_vec();
+    let mut bytes = b"ebbtwal\0\x04\0\0\0".to_vec();
     let mut fields = vec![];
     for field in [identity, number, start] {
         fields.extend_from_slice(&field.to_le_bytes());
@@ -88,6 +88,7 @@ fn appended(input: &mut Input<'_>) {
     let options = LogOptions {
         dir: DIR.into(),
         segment_bytes: 128 + 64 * input.below(8) as u64,
+        first_segment_bytes: None,
         ring_bytes: input.flag().then_some(512),
         identity: input.u64(),
     };

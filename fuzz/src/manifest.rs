@@ -41,12 +41,14 @@ pub fn open(data: &[u8]) {
     let (path, bytes) = manifest_of(&sim);
     let (catalogue, _) = parse(&bytes).expect("it is whole");
     if input.flag() {
-        let log = format!("/db/wal/{:06}.wal", catalogue.log);
-        let identity = input.u64();
+        let log = catalogue.log.expect("it has one");
+        let path = format!("/db/wal/{:06}.wal", log.first);
+        // Of another log it is refused at once.
+        let identity = [log.chain, input.u64()][usize::from(input.below(8) == 0)];
         replace(
             &sim,
-            Path::new(&log),
-            &forge(&mut input, identity, catalogue.log, 0),
+            Path::new(&path),
+            &forge(&mut input, identity, log.first, 0),
         );
     } else {
         let mark = input.any_size();
@@ -126,7 +128,7 @@ fn parse(bytes: &[u8]) -> Option<(Catalogue, bool)> {
 
 /// A manifest of these edits, one a line.
 fn seal(lines: &[u8]) -> Vec<u8> {
-    let mut bytes = b"EBBTIDEM\x02\0\0\0".to_vec();
+    let mut bytes = b"EBBTIDEM\x03\0\0\0".to_vec();
     let crc = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     for line in lines.split(|&byte| byte == b'\n') {

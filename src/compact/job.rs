@@ -115,7 +115,9 @@ pub fn run<C: Cursor>(
     let (mut group, mut sentences) = (Group::default(), vec![]);
     let mut elsewhere = Outside::new(job);
     let mut guards = job.guards.iter().peekable();
-    while group.collect(&mut sources, job, host)? {
+    while group.collect(&mut sources, job, &mut |millis, bytes| {
+        host.reclaim(millis, bytes)
+    })? {
         if guards.peek().is_some_and(|guard| ***guard <= *group.key) {
             while guards.next_if(|guard| ***guard <= *group.key).is_some() {}
             for slot in &mut slots {
@@ -146,6 +148,33 @@ pub fn run<C: Cursor>(
     Ok(outputs)
 }
 
+/// Judges the sources as [`run`] does, and shows what it would write: each record as it would be written, and its value.
+pub fn survivors<C: Cursor>(
+    job: &Job,
+    mut sources: Merge<C>,
+    show: &mut dyn FnMut(&Head<'_>, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let (mut group, mut sentences) = (Group::default(), vec![]);
+    let mut elsewhere = Outside::new(job);
+    while group.collect(&mut sources, job, &mut |_, _| {})? {
+        elsewhere.ask_about(&group.key);
+        let (versions, snapshots) = (&group.headers, &job.snapshots);
+        judge(
+            versions,
+            snapshots,
+            &job.judge,
+            &mut elsewhere,
+            &mut sentences,
+        )?;
+        for (at, sentence) in sentences.iter().enumerate() {
+            if let Some((head, value)) = group.left(at, sentence) {
+                show(&head, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The versions of one key, newest first; those that a newer one here supersedes for every reader are left out at once,
 /// so that a key with a million versions takes no room.
 #[derive(Default)]
@@ -174,7 +203,7 @@ impl Group {
         &mut self,
         sources: &mut Merge<C>,
         job: &Job,
-        host: &mut dyn Host,
+        reclaim: &mut impl FnMut(u64, u64),
     ) -> Result<bool> {
         self.headers.clear();
         self.values.clear();
@@ -192,7 +221,7 @@ impl Group {
                 let settings = &job.judge.settings;
                 let expired = settings.expires_at(&header);
                 let since = settings.overdue_since(expired, header.seq < settings.floor_seq);
-                host.reclaim(job.judge.now.since(since), head.weight());
+                reclaim(job.judge.now.since(since), head.weight());
             }
             let superseded = self.headers.last().is_some_and(|newer| {
                 let at = job
@@ -221,31 +250,39 @@ impl Group {
         Ok(true)
     }
 
+    /// What a sentence leaves of a version: the record as it is to be written, and its value.
+    fn left(&self, at: usize, sentence: &Sentence) -> Option<(Head<'_>, &[u8])> {
+        let header = match sentence.fate {
+            Fate::Drop => return None,
+            Fate::Keep => self.headers[at],
+            Fate::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
+        };
+        let value = match &self.values[at] {
+            Held::Copy(range) => &self.copies[range.clone()],
+            Held::Source(bytes) => bytes,
+        };
+        let head = Head {
+            header,
+            key: &self.key,
+            value_len: value.len(),
+        };
+        Some((head, value))
+    }
+
     fn write(
-        &mut self,
+        &self,
         sentences: &[Sentence],
         slots: &mut [Slot],
         job: &Job,
         host: &mut dyn Host,
     ) -> Result<()> {
         for (at, sentence) in sentences.iter().enumerate() {
-            let header = match sentence.fate {
-                Fate::Drop => continue,
-                Fate::Keep => self.headers[at],
-                Fate::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
+            let Some((head, value)) = self.left(at, sentence) else {
+                continue;
             };
             let slot = match sentence.stops {
                 Timestamp::MAX => slots.len() - 1,
                 stops => job.cuts.partition_point(|cut| *cut < stops),
-            };
-            let value = match &self.values[at] {
-                Held::Copy(range) => &self.copies[range.clone()],
-                Held::Source(bytes) => bytes,
-            };
-            let head = Head {
-                header,
-                key: &self.key,
-                value_len: value.len(),
             };
             slots[slot].add(&head, value, sentence.stops, job, host)?;
         }

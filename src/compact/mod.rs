@@ -15,7 +15,7 @@ mod job;
 pub use choice::{Choice, Goals, Rewrite, Urgency, Why};
 pub use estimate::{Estimate, Estimator, heavy, oldest_dead};
 pub use explain::explain;
-pub use job::{Host, Job, Output, forecast, run};
+pub use job::{Host, Job, Output, forecast, run, survivors};
 pub use parts::{guards, parts};
 pub use pick::{deadline, ended, pick, pick_all, pressure, start_by};
 pub use slot::plan;

@@ -175,7 +175,7 @@ impl Engine {
     /// not keep the rest waiting.
     fn flush_step(&self) -> Result<bool> {
         self.pool.trim(monotonic());
-        self.begin_log()?;
+        self.revive_log()?;
         let states = self.all_states();
         let is_due = |state: &&Arc<ContainerState>| {
             state.picture().sealed.is_empty() && self.memory_is_due(state)
@@ -222,7 +222,7 @@ impl Engine {
     /// Writes what is in memory to tables.
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
-        self.begin_log()?;
+        self.revive_log()?;
         let states = self.all_states();
         {
             let mut turn = self.turn.lock();

@@ -95,10 +95,14 @@ impl Engine {
         let log = self.log()?;
         let turn = self.turn.lock();
         let manifest = self.manifest.lock();
-        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue().clone();
+        let mut catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue().clone();
+        // All that it is to have lies in segments.
+        let start = catalogue.log.as_mut().ok_or(Error::Closed)?;
+        start.ring = None;
+        let first = start.first;
         let (end, mut segments) = (log.end(), log.segments());
-        segments.retain(|segment| segment.number >= catalogue.log);
-        let _segments = log.pin_from(catalogue.log);
+        segments.retain(|segment| segment.number >= first);
+        let _segments = log.pin_from(first);
         let mut _tables = vec![];
         for state in self.all_states() {
             let picture = state.picture();

@@ -21,7 +21,7 @@ use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{Seq, TableId, Timestamp, file_name};
 use crate::version::{Change, Manifest, Pins, RunId};
-use crate::wal::{Appender, FrameHead, FrameKind, Log};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary};
 
 /// The threads' names.
 pub(super) const FLUSH: &str = "ebbtide-flush";
@@ -37,6 +37,26 @@ pub struct Turn {
     pub(super) active_bytes: usize,
     /// The log's writing end: not there when the database is closed or read-only, or has no log yet.
     pub(super) appender: Option<Appender>,
+}
+
+/// The log that was there when the database was opened, while there is no room for a new one.
+pub(super) struct OldLog {
+    /// Why there is none.
+    pub(super) error: Error,
+    /// Where a new one is to begin.
+    pub(super) next_segment: u64,
+    /// Its segments, oldest first.
+    pub(super) segments: Vec<SegmentSummary>,
+}
+
+impl OldLog {
+    /// The first segment that may hold a record of this number. Later ones hold no lower numbers but in relogged frames,
+    /// which count as the highest of their moment.
+    pub(super) fn holding(&self, seq: Seq) -> Option<u64> {
+        let mut segments = self.segments.iter();
+        let found = segments.find(|segment| segment.last_seq >= seq);
+        found.map(|segment| segment.number)
+    }
 }
 
 /// An open database.
@@ -62,8 +82,8 @@ pub struct Engine {
     pub(super) relied: Relied,
     /// Not there when the database is read-only, and not yet when there was no room for it.
     pub(super) log: OnceLock<Arc<Log>>,
-    /// Why it was not begun when the database was opened, and where it is to begin.
-    pub(super) log_missing: Option<(Error, u64)>,
+    /// The one from before, if there was no room for it when the database was opened.
+    pub(super) old_log: Option<OldLog>,
     pub(super) manifest: Mutex<Option<Manifest>>,
     /// Copy of [`Manifest::is_in_doubt`].
     pub(super) in_doubt: AtomicBool,
@@ -144,8 +164,8 @@ impl Engine {
     }
 
     pub(super) fn log(&self) -> Result<&Arc<Log>> {
-        self.log.get().ok_or_else(|| match &self.log_missing {
-            Some((error, _)) => error.clone(),
+        self.log.get().ok_or_else(|| match &self.old_log {
+            Some(old) => old.error.clone(),
             None => Error::ReadOnly,
         })
     }

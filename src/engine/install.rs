@@ -209,7 +209,7 @@ impl Engine {
         let mut first_segment = None;
         if !flushed.is_empty() {
             let first = self.first_needed_segment(&flushed)?;
-            changes.push(Change::Log(first));
+            changes.push(Change::Log(Some(self.log()?.start(first))));
             first_segment = Some(first);
         }
         let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {

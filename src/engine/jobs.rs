@@ -188,7 +188,7 @@ impl Engine {
         self.reclaim_lag.lock().merge(lag, since_then);
     }
 
-    fn job(
+    pub(super) fn job(
         &self,
         state: &ContainerState,
         picture: &Picture,

@@ -28,6 +28,7 @@ mod reclaim;
 mod scrub;
 mod background;
 mod report;
+mod begin;
 mod replay;
 mod open;
 mod checkpoint;

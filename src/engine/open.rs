@@ -10,15 +10,15 @@
 //! in it is touched.
 //!
 //! On a full disk there is no room for a new chain: then the old one stays, and the old manifest is gone on with, in the
-//! room that is reserved behind it. Such a database is read, and reclaims; its log begins with the first write that
-//! finds room.
+//! room that is reserved behind it. Such a database is read, and reclaims; how its log begins is told in begin.rs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::counters::Counters;
-use crate::engine::core::{Engine, Turn};
+use crate::engine::begin::{Chain, log_options, start_chain};
+use crate::engine::core::{Engine, OldLog, Turn};
 use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
@@ -36,7 +36,7 @@ use crate::version::{
     Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
     expect_folders, judge, unnamed_tables,
 };
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, remove_chain};
+use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
@@ -49,6 +49,8 @@ pub(super) struct Recovered {
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
+    /// Of the log, oldest first.
+    segments: Vec<SegmentSummary>,
     next_segment: u64,
     clock: SettledClock,
 }
@@ -73,15 +75,21 @@ impl Engine {
         let pool = Arc::new(Pool::new(options.memtable_bytes));
         let loaded = find(path, options)?;
         let mut found = recover(path, options, &loaded, &cache, &pins, &pool)?;
-        let first_segment = found.next_segment;
         let (mut begun, mut manifest) = (None, None);
         if !options.read_only {
             let written = write_anew(path, options, &mut found, FullDisk::WillDo)?;
             (begun, manifest) = (Some(written.0), Some(written.1));
         }
-        let (log, appender, log_missing) = match begun {
+        let (log, appender, old_log) = match begun {
             Some(Ok((log, appender))) => (OnceLock::from(log), Some(appender), None),
-            Some(Err(full)) => (OnceLock::new(), None, Some((full, first_segment))),
+            Some(Err(error)) => {
+                let old = OldLog {
+                    error,
+                    next_segment: found.next_segment,
+                    segments: std::mem::take(&mut found.segments),
+                };
+                (OnceLock::new(), None, Some(old))
+            }
             None => (OnceLock::new(), None, None),
         };
         let Recovered {
@@ -128,7 +136,7 @@ impl Engine {
             published: AtomicU64::new(last_seq.0),
             relied: Relied::new(),
             log,
-            log_missing,
+            old_log,
             in_doubt: AtomicBool::new(false),
             doubtful: Mutex::default(),
             durable_edit: AtomicU64::new(catalogue.edit),
@@ -162,39 +170,6 @@ impl Engine {
             *engine.threads.lock() = Engine::start_threads(&engine)?;
         }
         Ok(engine)
-    }
-
-    /// Begins the log, if opening found no room for one: as opening does, with what the memtables hold.
-    pub(super) fn begin_log(&self) -> Result<()> {
-        let (None, Some((_, first))) = (self.log.get(), &self.log_missing) else {
-            return Ok(());
-        };
-        let mut turn = self.turn.lock();
-        if self.log.get().is_some() {
-            return Ok(());
-        }
-        let mut manifest = self.manifest.lock();
-        let (states, last) = (self.all_states(), self.latest());
-        let head = self.frame_head(FrameKind::Relog, last, last);
-        let begun = relog_all(&self.options, &self.wal_dir(), *first, &head, &states);
-        let begun = begun.and_then(|begun| {
-            let named = vec![Change::Log(*first)];
-            self.edit_locked(&mut manifest, named, Timestamp(0))?;
-            Ok(begun)
-        });
-        let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
-        let (log, appender) = begun.inspect_err(|_| {
-            if !in_doubt {
-                remove_chain(self.fs.as_ref(), &self.wal_dir(), *first);
-            }
-        })?;
-        drop(manifest);
-        // What it misses goes with a later release.
-        let _ = log.release_before(*first);
-        turn.appender = Some(appender);
-        let _ = self.log.set(log);
-        self.seal_when_full(&mut turn);
-        Ok(())
     }
 
     /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
@@ -321,6 +296,7 @@ pub(super) fn bring_in(
         states,
         last_seq,
         next_segment: replayed.next_segment,
+        segments: replayed.segments,
         clock,
         catalogue,
     };
@@ -361,9 +337,6 @@ fn open_containers(
     Ok(states)
 }
 
-/// A chain of log segments, to be shared and to be written.
-type Chain = (Arc<Log>, Appender);
-
 /// What becomes of an open that finds no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FullDisk {
@@ -395,7 +368,7 @@ pub(super) fn write_anew(
     let (first, number) = (found.next_segment, found.manifest_number + 1);
     let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
-        catalogue.log = first;
+        catalogue.log = Some(log.start(first));
         catalogue.log_is_closed = false;
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
@@ -415,10 +388,13 @@ pub(super) fn write_anew(
             Err(error)
         }
         Err(error) => {
-            remove_chain(fs.as_ref(), &wal_dir, first);
             let will_do = full_disk == FullDisk::WillDo && error.is_full();
-            // There is nothing to go on with where there is no log yet.
-            if !will_do || found.catalogue.log == 0 {
+            // What was reserved behind the old chain's end is worth room.
+            let end = found.segments.last().map_or(first, |last| last.number + 1);
+            let stays = if will_do && !found.torn { end } else { first };
+            remove_chain(fs.as_ref(), &wal_dir, stays);
+            // There is nothing to go on with where there is no manifest yet.
+            if !will_do || found.manifest_number == 0 {
                 return Err(error);
             }
             found.catalogue = before;
@@ -439,36 +415,17 @@ fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<C
         settled: found.catalogue.mark,
         edit: found.catalogue.edit,
     };
-    let states = found.states.values();
-    relog_all(options, wal_dir, found.next_segment, &head, states)
-}
-
-/// The same, for any memtables.
-fn relog_all<'a>(
-    options: &Options,
-    wal_dir: &Path,
-    first_segment: u64,
-    head: &FrameHead,
-    states: impl IntoIterator<Item = &'a Arc<ContainerState>>,
-) -> Result<Chain> {
-    let log_options = LogOptions {
-        segment_bytes: options.segment_len(),
-        ring_bytes: Some(options.ring_len()),
-        ..LogOptions::new(wal_dir)
-    };
-    let (log, mut appender) = Log::create(
-        options.fs.clone(),
+    let log_options = log_options(options, wal_dir);
+    start_chain(
+        &options.fs,
         &log_options,
-        first_segment,
-        head.last_seq.next(),
-        head.written_at,
-        head.edit,
-    )?;
-    for state in states {
-        relog(state, head, &mut appender)?;
-    }
-    log.sync_to(log.end())?;
-    Ok((log, appender))
+        found.next_segment,
+        &head,
+        |appender| {
+            let mut states = found.states.values();
+            states.try_for_each(|state| relog(state, &head, appender))
+        },
+    )
 }
 
 /// Removes what this manifest does not name, as far as that is possible: what stays goes with the next open. After a

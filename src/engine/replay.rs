@@ -31,13 +31,13 @@ pub(super) fn replay_into(
     catalogue: &Catalogue,
     states: &States,
 ) -> Result<(Replayed, Option<Error>)> {
-    let (first, closed) = (catalogue.log, catalogue.log_is_closed);
+    let (log, closed) = (catalogue.log, catalogue.log_is_closed);
     let mut gathered = Gathered {
         states,
         records: vec![],
         bytes: vec![],
     };
-    let found = salvage(fs, wal_dir, first, closed, &mut |frame| {
+    let found = salvage(fs, wal_dir, log, closed, &mut |frame| {
         gathered.take_frame(frame)
     })?;
     gathered.insert()?;

@@ -136,7 +136,8 @@ impl Engine {
         if first == oldest {
             return Ok(false);
         }
-        self.edit_locked(&mut manifest, vec![Change::Log(first)], Timestamp(0))?;
+        let log = self.log()?.start(first);
+        self.edit_locked(&mut manifest, vec![Change::Log(Some(log))], Timestamp(0))?;
         drop(manifest);
         self.log()?.release_before(first)?;
         Ok(true)

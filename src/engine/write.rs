@@ -593,6 +593,27 @@ pub(super) fn relog(
     head: &FrameHead,
     appender: &mut Appender,
 ) -> Result<()> {
+    relog_with(state, head, appender, |log| {
+        let mut cursor = state.picture().active.memtable.cursor();
+        cursor.seek(Seek::First, None)?;
+        while let Position::Record(record) = cursor.position() {
+            log(record.header, record.key, cursor.value()?)?;
+            cursor.advance(None)?;
+        }
+        Ok(())
+    })
+}
+
+/// Is shown records: header, key, value.
+pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
+
+/// The same, of its records those that `show` shows to what it is given.
+pub(super) fn relog_with(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+    show: impl FnOnce(&mut Show<'_>) -> Result<()>,
+) -> Result<()> {
     let buffer = state.picture().active.clone();
     let container = state.id();
     let (mut payload, mut first_segment) = (vec![], None);
@@ -619,20 +640,17 @@ pub(super) fn relog(
         .encode(&mut payload);
         write(&mut payload, RELOG_FRAME_BYTES)?;
     }
-    let mut cursor = buffer.memtable.cursor();
-    cursor.seek(Seek::First, None)?;
-    while let Position::Record(record) = cursor.position() {
+    show(&mut |header, key, value| {
         let entry = Relogged::Record {
             container,
-            header: record.header,
-            key: record.key,
-            value: cursor.value()?,
+            header,
+            key,
+            value,
         };
-        make_room(&mut payload, (record.key.len() + record.value_len) as u64)?;
+        make_room(&mut payload, (key.len() + value.len()) as u64)?;
         entry.encode(&mut payload);
-        write(&mut payload, RELOG_FRAME_BYTES)?;
-        cursor.advance(None)?;
-    }
+        write(&mut payload, RELOG_FRAME_BYTES)
+    })?;
     write(&mut payload, 0)?;
     if let Some(segment) = first_segment {
         buffer.relogged_in(segment);

@@ -184,6 +184,14 @@ pub(super) fn set_slice(slice: std::time::Duration, nice: i32) -> io::Result<()>
     }
 }
 
+/// What is read has a size that others have chosen: want of memory for it is an error.
+fn reserve_memory(bytes: &mut Vec<u8>, len: u64) -> io::Result<()> {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
 /// A file and the name under which it was opened, for errors.
 struct DiskFile {
     file: fs::File,
@@ -436,6 +444,7 @@ impl Fs for Disk {
         spare.clear();
         let read = || -> io::Result<Vec<u8>> {
             let mut file = open_file(OpenOptions::new().read(true), path)?;
+            reserve_memory(&mut spare, file.metadata()?.len())?;
             io::Read::read_to_end(&mut file, &mut spare)?;
             Ok(spare)
         };

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::KeyRange;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::types::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
+use crate::wal::LogStart;
 
 /// Names a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,8 +52,8 @@ pub enum Change {
     AddRangeDelete(ContainerId, RangeDelete),
     /// The range deletes of this number have nothing left to hide: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
-    /// Where the log starts; older segments are not needed. 0: there is none yet.
-    Log(u64),
+    /// The log, from the first segment on that is needed; none: there is none yet, or nothing that it held is needed.
+    Log(Option<LogStart>),
     /// The log has its end mark; nothing is appended to it any more.
     LogClosed,
     /// Every number up to these may have been used, also by what is gone since.
@@ -252,8 +253,8 @@ pub struct Catalogue {
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
     /// Which one has each name: who creates another one does not look at all of them.
     names: BTreeMap<String, ContainerId>,
-    /// The first log segment that is needed; 0: there is no log yet.
-    pub log: u64,
+    /// The log, from the first segment on that is needed, if there is one.
+    pub log: Option<LogStart>,
     /// It was closed: without its end mark, some of it is missing.
     pub log_is_closed: bool,
     /// The highest sequence number that any edit has named.
@@ -347,7 +348,7 @@ impl Catalogue {
             self.next_run,
             // Of 32 bits: the last ones are left.
             u64::from(self.next_container) << 25,
-            self.log,
+            self.log.map_or(0, |log| log.first),
         ];
         match highest.into_iter().max() {
             Some(number) if number > HIGHEST_NUMBER => {
@@ -400,9 +401,11 @@ impl Catalogue {
                     .range_deletes
                     .retain(|range| range.seq != *seq);
             }
-            Change::Log(first) => {
-                self.log = *first;
-                self.log_is_closed = false;
+            Change::Log(log) => {
+                let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
+                // What is closed stays so, however much of it is given up.
+                self.log_is_closed &= chain(log) == chain(&self.log);
+                self.log = *log;
             }
             Change::LogClosed => self.log_is_closed = true,
             Change::Used {
@@ -541,7 +544,11 @@ mod tests {
                     Change::AddRun(id, run.clone()),
                     Change::Flushed(id, Seq(20)),
                     Change::AddRangeDelete(id, range),
-                    Change::Log(5),
+                    Change::Log(Some(LogStart {
+                        chain: u64::MAX,
+                        first: 5,
+                        ring: Some(2),
+                    })),
                     Change::LogClosed,
                 ],
             ))
@@ -596,7 +603,14 @@ mod tests {
         let (one, two) = (ContainerId(1), ContainerId(2));
         let edits = [
             vec![create(1, "a"), create(2, "b")],
-            vec![Change::Flushed(two, Seq(9)), Change::Log(4)],
+            vec![
+                Change::Flushed(two, Seq(9)),
+                Change::Log(Some(LogStart {
+                    chain: 7,
+                    first: 4,
+                    ring: None,
+                })),
+            ],
             vec![Change::DropContainer(one), create(3, "a")],
             vec![Change::AddRangeDelete(two, range(11)), Change::LogClosed],
             vec![create(4, "c"), Change::DropContainer(ContainerId(4))],

@@ -36,7 +36,7 @@ use crate::types::{Timestamp, file_name};
 use crate::version::edit::{Catalogue, Change, Edit, Step};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
 

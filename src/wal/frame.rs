@@ -26,7 +26,12 @@
 //!          payload
 //!
 //! ring     frames                 each at its position modulo the ring's length; zeroed where they are in the segments
-//!          synced note            the last 16 bytes of the file
+//!          synced note            the 16 bytes before the last 16 of the file
+//!          mark                   the last 16 bytes: synced before a manifest names the chain, and never written again
+//!
+//! mark     identity u64           of the chain
+//!          crc32 u32              of the identity
+//!          0 u32
 //!
 //! note     position u64           up to here the log was synced
 //!          crc32 u32              of identity and position
@@ -42,7 +47,7 @@ use crate::types::{Seq, Timestamp};
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
 /// The version that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;
@@ -227,6 +232,33 @@ impl SyncedNote {
     fn crc(&self) -> u32 {
         let fields = [self.identity, self.position].map(u64::to_le_bytes);
         crc32fast::hash(fields.as_flattened())
+    }
+}
+
+/// Bytes of a [`RingMark`].
+const RING_MARK_LEN: usize = 16;
+/// Bytes behind a ring: a [`SyncedNote`] and a [`RingMark`].
+pub const RING_TAIL_LEN: usize = SYNCED_NOTE_LEN + RING_MARK_LEN;
+
+/// Whose ring it is, as it stands at the end of the file.
+pub struct RingMark {
+    /// The chain's.
+    pub identity: u64,
+}
+
+impl RingMark {
+    /// The picture in this file's head.
+    pub fn encode(&self) -> [u8; RING_MARK_LEN] {
+        let mut out = [0; RING_MARK_LEN];
+        let identity = self.identity.to_le_bytes();
+        out[..8].copy_from_slice(&identity);
+        out[8..12].copy_from_slice(&crc32fast::hash(&identity).to_le_bytes());
+        out
+    }
+
+    /// Whether these bytes are what [`RingMark::encode`] makes.
+    pub fn is(&self, bytes: &[u8]) -> bool {
+        bytes == self.encode()
     }
 }
 
@@ -483,7 +515,7 @@ mod tests {
         let header = segment().encode();
         let expected = concat!(
             "6562627477616c00",
-            "03000000b15c1f65",
+            "04000000d3ae08a3",
             "8877665544332211",
             "0700000000000000",
             "e803000000000000",
@@ -502,6 +534,10 @@ mod tests {
             position: 1_234,
         };
         assert_eq!(hex(&note.encode()), "d2040000000000009add3bfc00000000");
+        let mark = RingMark {
+            identity: segment().identity,
+        };
+        assert_eq!(hex(&mark.encode()), "88776655443322112ef1341d00000000");
     }
 
     #[test]
@@ -608,12 +644,12 @@ mod tests {
             assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
         }
         let mut newer = bytes;
-        newer[8] = 4;
+        newer[8] = 5;
         let crc = header_crc(&newer);
         newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             SegmentHeader::decode(&newer),
-            Err(HeaderFault::Version(4))
+            Err(HeaderFault::Version(5))
         ));
     }
 }

@@ -1,7 +1,8 @@
 //! The write-ahead log: what was acknowledged and is not in a table yet.
 //!
 //! A *log* is a chain of segment files, `NNNNNN.wal`, whose numbers rise by one. Every opening of the database starts a
-//! new chain, above every number in the folder; the manifest names the segment at which replay starts.
+//! new chain, above every number in the folder; the manifest names it ([`LogStart`]): by its identity, by the segment at
+//! which replay starts, and by its ring. Segments and rings of another chain are refused, and so is a log without its ring.
 //!
 //! ```text
 //! position   0 ............ s1 ................. s2 ........ end
@@ -40,8 +41,8 @@ pub use frame::{
     Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position,
     SegmentHeader,
 };
-pub use replay::{Frame, Replayed, replay, salvage};
-pub use segments::{SegmentInfo, remove_chain};
+pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
+pub use segments::{LogStart, SegmentInfo, remove_before, remove_chain};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]

@@ -5,6 +5,11 @@
 //! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
 //! *witness*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
 //! one too.
+//!
+//! Behind a header that is damaged the frames of a segment are found as well, where it starts at the end of the one before
+//! it. But nobody knows what their numbers are counted from: they bear witness, and their numbers count for nothing.
+//!
+//! How much is read into memory is what files of the log may have, not what the file system says that they have.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -17,9 +22,10 @@ use crate::error::{Error, Result};
 use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{
     Decoded, Decoder, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault,
-    NoFrame, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+    NoFrame, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
 };
-use crate::wal::segments::{parse_ring, ring_name};
+use crate::wal::segments::{LogStart, parse_ring, ring_name};
+use crate::wal::writer::RING_LEN_MAX;
 
 /// A frame, as replay shows it.
 #[derive(Clone, Copy, Debug)]
@@ -72,15 +78,23 @@ pub struct Replayed {
     pub segments: Vec<SegmentSummary>,
 }
 
-/// Shows every frame of the chain, from segment `first_segment` to the chain's end, in order. The frames shown before an
-/// error count for nothing.
+/// Shows every frame of a chain of which no manifest says anything, from segment `first_segment` to the chain's end, in
+/// order. The frames shown before an error count for nothing.
 pub fn replay(
     fs: &dyn Fs,
     dir: &Path,
     first_segment: u64,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    match salvage(fs, dir, first_segment, false, visit)? {
+    let rings = fs.list(dir)?;
+    let rings = rings.iter().filter_map(|name| parse_ring(name));
+    let first = Folder::new(fs, dir).segment(first_segment)?;
+    let log = LogStart {
+        chain: first.header().identity,
+        first: first_segment,
+        ring: rings.filter(|&number| number <= first_segment).max(),
+    };
+    match salvage(fs, dir, Some(log), false, visit)? {
         (replayed, None) => Ok(replayed),
         (_, Some(damage)) => Err(damage),
     }
@@ -88,11 +102,11 @@ pub fn replay(
 
 /// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
 /// Numbers and marks are those of whole frames behind it too, where they are higher. A log of which it is known that it
-/// was closed, `closed`, has an end mark. From segment 0 on there is no log: none was begun yet.
+/// was closed, `closed`, has an end mark. Where there is no log, nothing is found.
 pub fn salvage(
     fs: &dyn Fs,
     dir: &Path,
-    first_segment: u64,
+    log: Option<LogStart>,
     closed: bool,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
@@ -108,29 +122,22 @@ pub fn salvage(
     numbers.sort_unstable();
     let rings = names.iter().filter_map(|name| parse_ring(name));
     let highest = numbers.iter().copied().chain(rings).max();
-    let next_segment = highest.unwrap_or(0).max(first_segment) + 1;
-    if first_segment == 0 {
-        let nothing = Replayed {
-            next_segment,
-            ..Replayed::default()
-        };
-        return Ok((nothing, None));
-    }
+    let first = log.map_or(0, |log| log.first);
+    let out = Replayed {
+        next_segment: highest.unwrap_or(0).max(first) + 1,
+        ..Replayed::default()
+    };
+    let Some(log) = log else {
+        return Ok((out, None));
+    };
     let mut walk = Walk {
-        folder: Folder {
-            fs,
-            dir,
-            spare: Cell::default(),
-        },
-        ring: Ring::of_chain(fs, dir, &names, first_segment)?,
+        folder: Folder::new(fs, dir),
+        ring: Ring::of_chain(fs, dir, &log)?,
         closed,
-        out: Replayed {
-            next_segment,
-            ..Replayed::default()
-        },
+        out,
         of_ring: 0..0,
     };
-    let mut segment = match walk.folder.first(first_segment) {
+    let mut segment = match walk.folder.first(&log) {
         Ok(segment) => segment,
         Err(damage @ Error::Corruption { .. }) => return Ok((walk.out, Some(damage))),
         Err(error) => return Err(error),
@@ -187,7 +194,18 @@ struct Folder<'a> {
     spare: Cell<Vec<u8>>,
 }
 
-impl Folder<'_> {
+/// No segment's file is longer, in bytes: a batch has at most half of it.
+const SEGMENT_LEN_MAX: u64 = 2 << 30;
+
+impl<'a> Folder<'a> {
+    fn new(fs: &'a dyn Fs, dir: &'a Path) -> Folder<'a> {
+        Folder {
+            fs,
+            dir,
+            spare: Cell::default(),
+        }
+    }
+
     fn path(&self, number: u64) -> PathBuf {
         self.dir.join(file_name::segment(number))
     }
@@ -196,14 +214,29 @@ impl Folder<'_> {
     fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
+            Some(len) if len > SEGMENT_LEN_MAX => {
+                let what = format!("no log segment is {len} bytes long");
+                Err(Error::corruption(path, SEGMENT_LEN_MAX, what))
+            }
             // Not by a map: a device that fails while a database is opened is an error.
             Some(_) => Ok(Some(self.fs.read_into(&path, self.spare.take())?)),
             None => Ok(None),
         }
     }
 
-    /// The segment that the manifest names. It was durable, so that nothing excuses its absence.
-    fn first(&self, number: u64) -> Result<Loaded> {
+    /// The segment that the manifest names.
+    fn first(&self, log: &LogStart) -> Result<Loaded> {
+        let found = self.segment(log.first)?;
+        if found.header().identity != log.chain {
+            let what = "this is not the log of this manifest, but of another database, or of another time of this one: \
+                        put the folder back that belongs to it";
+            return Err(Error::corruption(found.path, 0, what));
+        }
+        Ok(found)
+    }
+
+    /// A segment that was durable, so that nothing excuses its absence.
+    fn segment(&self, number: u64) -> Result<Loaded> {
         let path = self.path(number);
         let Some(bytes) = self.bytes(number)? else {
             return Err(Error::corruption(path, 0, "the log segment is missing"));
@@ -262,26 +295,43 @@ const LAPS_MAX: usize = 5;
 struct Ring {
     len: usize,
     twice: Vec<u8>,
-    /// What stands behind it: a [`SyncedNote`].
-    note: Vec<u8>,
+    /// What stands behind it.
+    note: Option<SyncedNote>,
+    /// The chain has one, and it is not there.
+    missing: Option<Error>,
 }
 
 impl Ring {
-    /// The newest ring that is not of a later chain. If it is of an earlier one, no frame in it will fit.
-    fn of_chain(fs: &dyn Fs, dir: &Path, names: &[String], first_segment: u64) -> Result<Ring> {
-        let rings = names.iter().filter_map(|name| parse_ring(name));
-        let mut twice = match rings.filter(|&number| number <= first_segment).max() {
-            Some(number) => {
-                let path = dir.join(ring_name(number));
-                let len = fs.len(&path)?.unwrap_or_default();
-                fs.read_into(&path, Vec::with_capacity(2 * len as usize))?
-            }
-            None => vec![],
+    fn of_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Ring> {
+        let mut ring = Ring {
+            len: 0,
+            twice: vec![],
+            note: None,
+            missing: None,
         };
-        let len = twice.len().saturating_sub(SYNCED_NOTE_LEN);
-        let note = twice.split_off(len);
-        twice.extend_from_within(..);
-        Ok(Ring { len, twice, note })
+        let Some(number) = log.ring else {
+            return Ok(ring);
+        };
+        let path = dir.join(ring_name(number));
+        let found = fs.len(&path)?;
+        // Twice as much is not asked for before it is known that this is a ring.
+        if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
+            let mut bytes = fs.read_into(&path, vec![])?;
+            let tail = bytes.split_off(bytes.len() - RING_TAIL_LEN);
+            let (note, mark) = tail.split_at(SYNCED_NOTE_LEN);
+            let identity = log.chain;
+            if (RingMark { identity }).is(mark) {
+                (ring.len, ring.twice) = (bytes.len(), bytes.repeat(2));
+                ring.note = SyncedNote::decode(identity, note);
+                return Ok(ring);
+            }
+        }
+        let what = match found {
+            None => "the log was written through this ring, which is missing",
+            Some(_) => "the log was written through a ring of this name, and this is not it",
+        };
+        ring.missing = Some(Error::corruption(path, 0, what));
+        Ok(ring)
     }
 
     /// One lap, from a position on.
@@ -361,24 +411,26 @@ impl Walk<'_> {
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
-            witness: None,
+            witnessed: false,
+            last: None,
             begun: segment.frames.frame(end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
-        search.scan(&segment.frames, end, segment.from(end));
         // A file that was cut off does not say how long it was.
         let full_at = |header: &SegmentHeader, len: usize| {
             header.start + len.max(LAPS_MAX * self.ring.len) as u64
         };
-        let mut chain = vec![(
-            segment.frames.clone(),
-            end..full_at(segment.header(), segment.bytes.len()),
-        )];
+        let mut chain = vec![Stretch {
+            frames: segment.frames.clone(),
+            positions: end..full_at(segment.header(), segment.bytes.len()),
+            counts: true,
+        }];
+        search.scan(&chain[0], segment.from(end));
         for &number in later {
             let identity = segment.header().identity;
-            let (frames, bytes) = match self.folder.of_chain(identity, number)? {
+            let (frames, bytes, counts) = match self.folder.of_chain(identity, number)? {
                 Some(later) => {
                     search.begun = true;
-                    (later.frames, later.bytes)
+                    (later.frames, later.bytes, true)
                 }
                 None if number == segment.header().number + 1 => {
                     // A damaged header does not hide the frames of the segment that may start here.
@@ -390,29 +442,32 @@ impl Walk<'_> {
                     (
                         Decoder::new(header),
                         self.folder.bytes(number)?.unwrap_or_default(),
+                        false,
                     )
                 }
                 None => continue,
             };
             let header = frames.segment;
-            search.scan(
-                &frames,
-                header.start,
-                bytes.get(HEADER_LEN..).unwrap_or(&[]),
-            );
-            chain.push((frames, header.start..full_at(&header, bytes.len())));
+            let stretch = Stretch {
+                frames,
+                positions: header.start..full_at(&header, bytes.len()),
+                counts,
+            };
+            search.scan(&stretch, bytes.get(HEADER_LEN..).unwrap_or(&[]));
+            chain.push(stretch);
         }
         search.scan_ring(&chain, &self.ring, &self.of_ring);
         let offset = segment.offset_of(end);
-        if let Some(last) = search.witness {
-            self.out.last_seq = self.out.last_seq.max(last.last_seq);
-            self.out.mark = self.out.mark.max(last.settled);
-            self.out.edit = self.out.edit.max(last.edit);
+        if search.witnessed {
+            if let Some(last) = search.last {
+                self.out.last_seq = self.out.last_seq.max(last.last_seq);
+                self.out.mark = self.out.mark.max(last.settled);
+                self.out.edit = self.out.edit.max(last.edit);
+            }
             let what = "the log is damaged here: a later part of it says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
-        let note = SyncedNote::decode(segment.header().identity, &self.ring.note);
-        if note.is_some_and(|note| note.position > end) {
+        if self.ring.note.is_some_and(|note| note.position > end) {
             let what = "the log is damaged here: its ring says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
@@ -420,37 +475,54 @@ impl Walk<'_> {
             let what = "the log ends here, but it was closed behind this";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
+        if let Some(missing) = self.ring.missing.take() {
+            return Ok(Some(missing));
+        }
         self.out.torn = search.begun.then(|| (segment.path.clone(), offset));
         Ok(None)
     }
 }
 
+/// Where frames of a segment may lie behind the end of the log.
+struct Stretch {
+    frames: Decoder,
+    positions: Range<u64>,
+    /// The segment's header is whole, so that the numbers of its frames are known.
+    counts: bool,
+}
+
 /// What lies behind the end of the log.
 struct Search {
     end: u64,
-    /// The last frame that was found to know the log synced beyond its end.
-    witness: Option<FrameHead>,
+    /// A frame was found that knows the log synced beyond its end.
+    witnessed: bool,
+    /// The last one of these whose numbers are known.
+    last: Option<FrameHead>,
     /// Something was begun behind the end.
     begun: bool,
 }
 
 impl Search {
-    fn note(&mut self, found: &Decoded<'_>) {
+    fn note(&mut self, found: &Decoded<'_>, counts: bool) {
         self.begun = true;
-        let before = self.witness.map_or(Seq(0), |head| head.last_seq);
-        if found.watermark > self.end && found.head.last_seq >= before {
-            self.witness = Some(found.head);
+        if found.watermark <= self.end {
+            return;
+        }
+        self.witnessed = true;
+        let before = self.last.map_or(Seq(0), |head| head.last_seq);
+        if counts && found.head.last_seq >= before {
+            self.last = Some(found.head);
         }
     }
 
-    /// Looks for frames at every byte: `bytes` start at `position`.
-    fn scan(&mut self, frames: &Decoder, position: u64, bytes: &[u8]) {
+    /// Looks for frames at every byte: `bytes` start where the stretch does.
+    fn scan(&mut self, stretch: &Stretch, bytes: &[u8]) {
         let mut at = zeros(bytes);
         while at + FRAME_LEN_MIN <= bytes.len() {
-            let here = position + at as u64;
-            match frames.frame(here, &bytes[at..]) {
+            let here = stretch.positions.start + at as u64;
+            match stretch.frames.frame(here, &bytes[at..]) {
                 Ok(found) => {
-                    self.note(&found);
+                    self.note(&found, stretch.counts);
                     at += found.len;
                 }
                 Err(_) => at += 1,
@@ -462,7 +534,7 @@ impl Search {
     /// Looks for frames that were not brought into the segments yet, each with the positions that it may hold. What was
     /// is zeroed, so that nothing leads to them: every byte of the ring may be the start of one, of any lap. But for
     /// those of the frames at `known` positions, which are whole, so that nothing later was stored over them.
-    fn scan_ring(&mut self, chain: &[(Decoder, Range<u64>)], ring: &Ring, known: &Range<u64>) {
+    fn scan_ring(&mut self, chain: &[Stretch], ring: &Ring, known: &Range<u64>) {
         let lap = ring.len as u64;
         let mut slot = zeros(ring.from(0)) as u64;
         while slot < lap {
@@ -474,12 +546,14 @@ impl Search {
                 continue;
             }
             let bytes = ring.from(slot);
-            let found = chain.iter().find_map(|(frames, range)| {
-                let mut positions = (first_from(range.start)..range.end).step_by(ring.len);
-                positions.find_map(|position| frames.frame(position, bytes).ok())
+            let found = chain.iter().find_map(|stretch| {
+                let Range { start, end } = stretch.positions;
+                let mut positions = (first_from(start)..end).step_by(ring.len);
+                let found = positions.find_map(|at| stretch.frames.frame(at, bytes).ok())?;
+                Some((found, stretch.counts))
             });
-            slot += found.map_or(1, |found| {
-                self.note(&found);
+            slot += found.map_or(1, |(found, counts)| {
+                self.note(&found, counts);
                 found.len as u64
             });
             slot += zeros(ring.from(slot)) as u64;

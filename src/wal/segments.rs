@@ -19,12 +19,26 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::env::{Dir, File, Fs};
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
+
+/// The log that belongs to a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStart {
+    /// The identity of the chain: segments and a ring of another one are not of this database, or of another time of it.
+    pub chain: u64,
+    /// The first segment that is needed.
+    pub first: u64,
+    /// The number in the name of its ring; absent: it never had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<u64>,
+}
 
 /// The ring of the chain that begins with this segment.
 pub fn ring_name(first_segment: u64) -> String {
@@ -44,6 +58,19 @@ pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
             let _ = fs.remove(&dir.join(name));
         }
     }
+}
+
+/// Removes the segments below a number, and the rings if they are to go, as far as that is possible: how many files. No
+/// manifest names them any more.
+pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize {
+    let goes = |name: &str| {
+        let ring = parse_ring(name).filter(|_| rings);
+        let found = file_name::parse_segment(name).or(ring);
+        found.is_some_and(|found| found < number)
+    };
+    let names = fs.list(dir).unwrap_or_default().into_iter();
+    let gone = names.filter(|name| goes(name) && fs.remove(&dir.join(name)).is_ok());
+    gone.count()
 }
 
 /// A segment of the chain.
@@ -196,10 +223,14 @@ impl Segments {
     }
 
     /// Begins the next segment: for a first frame of `frame_len` bytes. Its number is put into `header`.
-    pub fn begin(&self, mut header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
-        let mut pool = self.pool.lock();
+    pub fn begin(&self, header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
         let needed = HEADER_LEN as u64 + frame_len;
-        let len = needed.max(self.segment_bytes);
+        self.begin_file(header, needed.max(self.segment_bytes))
+    }
+
+    /// The same, in a file of at least `len` bytes.
+    pub fn begin_file(&self, mut header: SegmentHeader, len: u64) -> Result<Arc<Segment>> {
+        let mut pool = self.pool.lock();
         let mut prepared = match pool.prepared.take() {
             Some(prepared) => prepared,
             None => self.make(pool.next, len)?,

@@ -16,15 +16,16 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::env::Fs;
+use crate::env::{Fs, Ring};
 use crate::error::{Error, Result};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::types::{Seq, Timestamp};
 use crate::wal::frame::{
-    Encoder, FrameHead, FrameKind, PayloadCrc, Position, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+    Encoder, FrameHead, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
+    SegmentHeader, SyncedNote,
 };
-use crate::wal::segments::{Segment, SegmentInfo, Segments, ring_name};
+use crate::wal::segments::{LogStart, Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Direct, Store, frame_len};
 
 /// How a log is kept.
@@ -34,6 +35,8 @@ pub struct LogOptions {
     pub dir: PathBuf,
     /// The size of a segment's file, in bytes; a frame that is larger gets a file of its own size.
     pub segment_bytes: u64,
+    /// The size of the first one, if it is another.
+    pub first_segment_bytes: Option<u64>,
     /// The size of the file of the ring that takes frames, in bytes; `None` writes each frame to its segment.
     pub ring_bytes: Option<usize>,
     /// The chain's identity: another one at every opening.
@@ -46,11 +49,15 @@ impl LogOptions {
         LogOptions {
             dir: dir.to_owned(),
             segment_bytes: 64 << 20,
+            first_segment_bytes: None,
             ring_bytes: Some(4 << 20),
             identity: RandomState::new().hash_one(dir),
         }
     }
 }
+
+/// No ring's file is longer, in bytes, so that recovery knows what it may read into memory.
+pub const RING_LEN_MAX: usize = 16 << 20;
 
 /// Where the next segment is prepared: early, since this one may be left at any moment, but not before it is used, since
 /// a log at rest is to take little.
@@ -59,9 +66,25 @@ fn prepare_from(segment: &Segment) -> u64 {
     start + (segment.full_at() - start) / 8
 }
 
+/// A new ring. Its mark is synced here, and its name with that of the first segment: before a manifest names the chain.
+fn begin_ring(fs: &dyn Fs, path: &Path, len: usize, identity: u64) -> Result<Box<dyn Ring>> {
+    assert!(len <= RING_LEN_MAX, "recovery would refuse it");
+    // What an attempt before this one left is taken up.
+    let file = match fs.len(path)? {
+        Some(_) => fs.open(path)?,
+        None => fs.create(path)?,
+    };
+    let mark_at = len - RING_TAIL_LEN + SYNCED_NOTE_LEN;
+    file.write_at(mark_at as u64, &RingMark { identity }.encode())?;
+    file.sync()?;
+    fs.ring(path, len)
+}
+
 /// The shared side of the log.
 pub struct Log {
     identity: u64,
+    /// The number of its ring.
+    ring: Option<u64>,
     segments: Segments,
     store: Box<dyn Store>,
     end: AtomicU64,
@@ -95,7 +118,8 @@ impl Log {
             None => Box::new(Direct),
             Some(len) => {
                 let path = options.dir.join(ring_name(first_segment));
-                Box::new(Buffered::new(fs.ring(&path, len)?, len - SYNCED_NOTE_LEN))
+                let ring = begin_ring(fs.as_ref(), &path, len, options.identity)?;
+                Box::new(Buffered::new(ring, len - RING_TAIL_LEN))
             }
         };
         let header = SegmentHeader {
@@ -106,10 +130,12 @@ impl Log {
             base_written_at: written_at,
             edit,
         };
-        let segment = segments.begin(header, 0)?;
+        let first_len = options.first_segment_bytes.unwrap_or(options.segment_bytes);
+        let segment = segments.begin_file(header, first_len)?;
         segments.sync_newest()?;
         let log = Arc::new(Log {
             identity: options.identity,
+            ring: options.ring_bytes.map(|_| first_segment),
             segments,
             store,
             end: AtomicU64::new(0),
@@ -126,6 +152,15 @@ impl Log {
             end: 0,
         };
         Ok((log, appender))
+    }
+
+    /// As a manifest names it, when `first` is the first segment that is needed.
+    pub fn start(&self, first: u64) -> LogStart {
+        LogStart {
+            chain: self.identity,
+            first,
+            ring: self.ring,
+        }
     }
 
     /// The end of the last frame.

@@ -291,7 +291,7 @@ fn upkeep_is_wanted_for_a_segment_in_use_and_a_ring_half_full() {
     let after = [(); 2].map(|()| wanted_after_one(&mut appender, &log));
     assert_eq!(after, [false, true], "the prepared one is in use");
 
-    let ring = Some(4 * frame as usize + SYNCED_NOTE_LEN);
+    let ring = Some(4 * frame as usize + RING_TAIL_LEN);
     let (log, mut appender) = create(&world(27), &options(ring), 1).unwrap();
     log.prepare_next().unwrap();
     let after = [(); 3].map(|()| wanted_after_one(&mut appender, &log));

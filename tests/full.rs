@@ -1,0 +1,253 @@
+//! Goal: a disk that is full, and a database that was closed or killed on it, is no dead end: whatever has expired is given
+//! back without a call and without any room, and writing goes on. What has not expired is all there.
+//!
+//! Method: the simulated disk with a capacity, filled by puts until one finds no room; then a close, a kill or a power cut,
+//! the last free byte taken or not, an open with as much or less memory, and time. Steps are those of the background.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebbtide::internals::{Fs, Sim, Survivors};
+use ebbtide::{Clock, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
+
+const START: u64 = 1_800_000_000_000;
+const PATH: &str = "/db";
+const LIFE: Duration = Duration::from_secs(60);
+
+fn open(sim: &Sim, clock: &ManualClock, memtable_bytes: usize) -> Database {
+    Options::new()
+        .durability(Durability::Buffered)
+        .memtable_bytes(memtable_bytes)
+        .reclaim_within(Duration::from_secs(10))
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(512, 64 << 10, memtable_bytes as u64 / 8)
+        .open(PATH)
+        .unwrap()
+}
+
+const MEMTABLE: usize = 512 << 10;
+
+/// Puts items, each with the lifetime that `ttl` says, until one finds no room. How many there are.
+fn fill(c: &Container, clock: &ManualClock, ttl: impl Fn(u32) -> Ttl) -> u32 {
+    for n in 0u32.. {
+        clock.advance(Duration::from_millis(1));
+        if let Err(error) = c.put_with_ttl(n.to_be_bytes(), [n as u8; 500], ttl(n)) {
+            assert!(error.is_full(), "{error}");
+            return n;
+        }
+    }
+    unreachable!("a disk has an end")
+}
+
+/// A database that nobody flushes, on a disk that takes less than its memtable; how many items it took.
+fn filled(ttl: impl Fn(u32) -> Ttl) -> (Sim, ManualClock, u32) {
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(480 << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let count = fill(&c, &clock, ttl);
+    assert!(count > 400, "{count}");
+    db.sync().unwrap();
+    std::mem::forget((db, c));
+    (sim, clock, count)
+}
+
+/// Nobody has a byte left.
+fn take_the_rest(sim: &Sim) {
+    let room = sim.room(Path::new(PATH)).unwrap();
+    sim.set_capacity(room.total - room.free);
+}
+
+/// Background work, as long as there is some; what fails is tried again.
+fn settle(db: &Database) {
+    for _ in 0..50 {
+        let _ = db.step();
+    }
+}
+
+#[track_caller]
+fn takes_writes(db: &Database, what: &str) {
+    let c = db.container("c").unwrap();
+    for n in 0..100u32 {
+        c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    db.flush().unwrap_or_else(|error| panic!("{what}: {error}"));
+}
+
+/// How the database that filled the disk ends.
+const ENDS: [&str; 4] = ["close", "kill", "cut, nothing kept", "cut, all kept"];
+
+fn end(sim: &Sim, clock: &ManualClock, how: &str) -> Sim {
+    match how {
+        "close" => {
+            let sim = sim.kill();
+            let db = open(&sim, clock, MEMTABLE);
+            db.close().unwrap();
+            sim.kill()
+        }
+        "kill" => sim.kill(),
+        "cut, nothing kept" => sim.power_cut_with(Survivors::Nothing),
+        _ => sim.power_cut_with(Survivors::Everything),
+    }
+}
+
+#[test]
+fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
+    let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
+    for how in ENDS {
+        for memtable in [MEMTABLE, MEMTABLE / 8] {
+            let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
+            take_the_rest(&sim);
+            let what = format!("{how}, {memtable} bytes of memory");
+            let db = open(&sim, &clock, memtable);
+            let c = db.container("c").unwrap();
+            assert_eq!(c.iter().count(), count as usize, "{what}");
+            settle(&db);
+            assert!(c.put("k", "v").unwrap_err().is_full(), "{what}");
+            assert_eq!(c.iter().count(), count as usize, "{what}");
+            clock.advance(2 * LIFE);
+            settle(&db);
+            let stats = db.stats();
+            assert!(stats.disk_bytes < 300 << 10, "{what}: {stats:?}");
+            assert_eq!(c.stats().expired_bytes, 0, "{what}");
+            takes_writes(&db, &what);
+            for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+                let db = open(&after, &clock, memtable);
+                let c = db.container("c").unwrap();
+                assert_eq!(c.iter().count(), 100, "{what}");
+            }
+        }
+    }
+}
+
+fn clock_of(clock: &ManualClock) -> u64 {
+    clock.wall()
+}
+
+// Between the edit that lets go of a log and a new one nothing was lost, and no number is given twice.
+#[test]
+fn a_crash_after_the_old_log_was_let_go_of_loses_nothing() {
+    let (sim, clock, _) = filled(|_| Ttl::After(LIFE));
+    let sim = sim.kill();
+    clock.advance(2 * LIFE);
+    let at = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    let seen = at.clone();
+    take_the_rest(&sim);
+    sim.watch(move |sim, call| {
+        if call.changes() && seen.lock().unwrap().len() < 200 {
+            seen.lock()
+                .unwrap()
+                .push(sim.power_cut_with(Survivors::Nothing));
+            seen.lock().unwrap().push(sim.kill());
+        }
+    });
+    let db = open(&sim, &clock, MEMTABLE);
+    settle(&db);
+    sim.unwatch();
+    takes_writes(&db, "after it");
+    let moments = std::mem::take(&mut *at.lock().unwrap());
+    assert!(moments.len() > 20);
+    for (n, moment) in moments.iter().enumerate() {
+        let db = open(moment, &clock, MEMTABLE);
+        settle(&db);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), 0, "moment {n}");
+        takes_writes(&db, &format!("moment {n}"));
+        let again = open(&moment.kill(), &clock, MEMTABLE);
+        let c = again.container("c").unwrap();
+        assert_eq!(c.iter().count(), 100, "moment {n}");
+    }
+}
+
+// The first to expire lie in the first segments: these go, and what lives goes on.
+#[test]
+fn segments_of_what_has_expired_go_from_the_front() {
+    let (sim, clock, count) = filled(|n| match n {
+        0..450 => Ttl::After(LIFE),
+        _ => Ttl::Never,
+    });
+    for how in ENDS {
+        let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
+        take_the_rest(&sim);
+        let db = open(&sim, &clock, MEMTABLE);
+        clock.advance(2 * LIFE);
+        settle(&db);
+        // What is alive takes less than what is dead, so that there is room to log it again.
+        takes_writes(&db, how);
+        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+            let db = open(&after, &clock, MEMTABLE);
+            let c = db.container("c").unwrap();
+            assert_eq!(c.iter().count(), count as usize - 450 + 100, "{how}");
+        }
+    }
+}
+
+// Each key was put to last, then put again to expire: the newer one hides the older one, wherever they lie.
+#[test]
+fn nothing_that_an_expired_item_hid_comes_back() {
+    let (sim, clock, count) = filled(|n| match n {
+        0..200 => Ttl::Never,
+        _ => Ttl::After(LIFE),
+    });
+    let sim = sim.kill();
+    sim.set_capacity(u64::MAX);
+    let db = open(&sim, &clock, MEMTABLE);
+    let c = db.container("c").unwrap();
+    for n in 0..200u32 {
+        c.put_with_ttl(n.to_be_bytes(), "hides", Ttl::After(LIFE))
+            .unwrap();
+    }
+    db.sync().unwrap();
+    for flushed in [false, true] {
+        if flushed {
+            // The older ones lie in a table now, and what hides them in the log.
+            db.flush().unwrap();
+            for n in 0..count {
+                c.put_with_ttl(n.to_be_bytes(), [7; 100], Ttl::After(LIFE))
+                    .unwrap();
+            }
+            db.sync().unwrap();
+        }
+        let sim = sim.kill();
+        let clock = ManualClock::new(clock_of(&clock));
+        take_all(&sim);
+        let db = open(&sim, &clock, MEMTABLE);
+        clock.advance(2 * LIFE);
+        settle(&db);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), 0);
+        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+            let db = open(&after, &clock, MEMTABLE);
+            assert_eq!(db.container("c").unwrap().iter().count(), 0);
+        }
+    }
+}
+
+/// The same for a disk that had no end.
+fn take_all(sim: &Sim) {
+    sim.set_capacity(1 << 40);
+    take_the_rest(sim);
+}
+
+// A snapshot that was taken before they expired sees no expired item either, and keeps none.
+#[test]
+fn a_snapshot_does_not_keep_the_old_log() {
+    let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
+    let sim = sim.kill();
+    take_the_rest(&sim);
+    let db = open(&sim, &clock, MEMTABLE);
+    let snapshot = db.snapshot();
+    assert_eq!(
+        snapshot.container("c").unwrap().iter().count(),
+        count as usize
+    );
+    clock.advance(2 * LIFE);
+    settle(&db);
+    assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
+    takes_writes(&db, "beside a snapshot");
+}

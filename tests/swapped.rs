@@ -1,0 +1,217 @@
+//! Goal: what belongs to another database, or is missing, is never taken for this one's: opening answers with the items
+//! that were written here, or says what is wrong; and `verify` says so whenever opening does.
+//!
+//! Method: two databases of one shape and other values, on the simulated disk, killed at several moments. Each file and
+//! each folder of the one is removed, or replaced by the other's; so are manifest and copy together. And on the real
+//! disk, files of sizes that nobody has written.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ebbtide::internals::{Fs, Sim, verify_in};
+use ebbtide::{Database, Durability, ManualClock, Options, Result};
+
+const START: u64 = 1_800_000_000_000;
+const FOLDERS: [&str; 4] = ["", "copy", "tables", "wal"];
+
+fn open(sim: &Sim, path: &str) -> Result<Database> {
+    Options::new()
+        .durability(Durability::Buffered)
+        .memtable_bytes(16 << 10)
+        .clock(ManualClock::new(START))
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+        .open(path)
+}
+
+/// What a database holds of its life, which is killed.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// How many items went to tables.
+    flushed: u32,
+    /// How many were put after that.
+    logged: u32,
+    /// How many of these were synced.
+    synced: u32,
+}
+
+fn lead(sim: &Sim, path: &str, value: &str, life: Life) {
+    let db = open(sim, path).unwrap();
+    let c = db.container("c").unwrap();
+    let put = |n: u32| c.put(n.to_be_bytes(), format!("{value} {n}")).unwrap();
+    (0..life.flushed).for_each(put);
+    db.flush().unwrap();
+    for n in life.flushed..life.flushed + life.logged {
+        put(n);
+        if n + 1 == life.flushed + life.synced {
+            db.sync().unwrap();
+        }
+    }
+    // Killed: a close would write what a kill does not.
+    std::mem::forget((db, c));
+}
+
+fn files(sim: &Sim, folder: &Path) -> Vec<PathBuf> {
+    if !sim.is_dir(folder) {
+        return vec![];
+    }
+    let names = sim.list(folder).unwrap().into_iter();
+    names
+        .filter(|name| name != "LOCK")
+        .map(|name| folder.join(name))
+        .collect()
+}
+
+fn replace(sim: &Sim, from: &Path, to: &Path) {
+    let bytes = sim.read(from).unwrap();
+    if sim.len(to).unwrap().is_some() {
+        sim.remove(to).unwrap();
+    }
+    sim.create(to).unwrap().write_at(0, &bytes).unwrap();
+}
+
+/// The files of one folder become those of the other database.
+fn replace_all(sim: &Sim, folder: &str) {
+    let (own, others) = (Path::new("/a").join(folder), Path::new("/b").join(folder));
+    files(sim, &own)
+        .iter()
+        .for_each(|path| sim.remove(path).unwrap());
+    for path in files(sim, &others) {
+        replace(sim, &path, &own.join(path.file_name().unwrap()));
+    }
+}
+
+/// Opening shows what was written here, or refuses; then `verify` finds something too. True: it was refused.
+#[track_caller]
+fn judge(sim: &Sim, life: Life, what: &str) -> bool {
+    let what = format!("{life:?}, {what}");
+    let verified = verify_in(Arc::new(sim.kill()), Path::new("/a"), &mut |_, _| {});
+    let is_found = verified.map_or(true, |report| !report.faults.is_empty());
+    let before = sim.operations();
+    let db = match open(sim, "/a") {
+        Ok(db) => db,
+        Err(error) => {
+            assert!(error.is_corruption(), "{what}: {error}");
+            assert!(is_found, "{what}: verify does not find that {error}");
+            assert!(sim.operations() > before);
+            return true;
+        }
+    };
+    let c = db.container("c").unwrap();
+    let mut seen = 0;
+    for item in c.iter() {
+        let item = item.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let n = u32::from_be_bytes(item.key().try_into().unwrap());
+        assert_eq!(*item.value(), *format!("own {n}").as_bytes(), "{what}");
+        seen += 1;
+    }
+    assert_eq!(seen, life.flushed + life.logged, "{what}");
+    false
+}
+
+#[test]
+fn what_belongs_to_another_database_is_refused() {
+    for (flushed, logged, synced) in [(0, 9, 5), (40, 9, 9), (40, 9, 1), (40, 0, 0), (0, 0, 0)] {
+        let life = Life {
+            flushed,
+            logged,
+            synced,
+        };
+        let sim = Sim::new(1);
+        lead(&sim, "/a", "own", life);
+        lead(&sim, "/b", "not", life);
+        let sim = sim.kill();
+        for folder in FOLDERS {
+            let changed = sim.kill();
+            replace_all(&changed, folder);
+            let refused = judge(&changed, life, &format!("all of {folder:?}"));
+            let must = match folder {
+                "tables" => flushed > 0,
+                "copy" => false,
+                _ => true,
+            };
+            assert!(refused >= must, "{life:?}, {folder:?}");
+            for path in files(&sim, &Path::new("/a").join(folder)) {
+                let others = Path::new("/b").join(path.strip_prefix("/a").unwrap());
+                let must = must && !path.ends_with("000001.ring");
+                let is_manifest = folder.is_empty();
+                for missing in [false, true] {
+                    // What is to be made of a folder without a manifest is told elsewhere.
+                    if missing && is_manifest {
+                        continue;
+                    }
+                    let changed = sim.kill();
+                    match missing {
+                        true => changed.remove(&path).unwrap(),
+                        false => replace(&changed, &others, &path),
+                    }
+                    let what = format!("{} {missing}", path.display());
+                    let refused = judge(&changed, life, &what);
+                    assert!(refused >= (must && !missing), "{what}");
+                }
+            }
+        }
+        let changed = sim.kill();
+        replace_all(&changed, "");
+        replace_all(&changed, "copy");
+        assert!(judge(&changed, life, "manifest and copy"));
+    }
+}
+
+/// A file that takes no room and says that it is `len` bytes long.
+fn sparse(path: &Path, len: u64) -> bool {
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(len).is_ok()
+}
+
+// Sixteen times the memory of most machines, where the file system lets a file be as long.
+#[test]
+fn a_length_that_nobody_wrote_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let c = db.container("c").unwrap();
+    c.put("flushed", "v").unwrap();
+    db.flush().unwrap();
+    c.put("logged", "v").unwrap();
+    drop(c);
+    db.close().unwrap();
+    let db = Database::open(&path).unwrap();
+    db.container("c").unwrap().put("again", "v").unwrap();
+    let copy = folder.path().join("killed");
+    let mut found = vec![];
+    for dir in FOLDERS {
+        std::fs::create_dir_all(copy.join(dir)).unwrap();
+        for entry in std::fs::read_dir(path.join(dir)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                let to = copy.join(dir).join(entry.file_name());
+                std::fs::copy(entry.path(), &to).unwrap();
+                found.push(to);
+            }
+        }
+    }
+    let mut tried = 0;
+    for file in found.iter().filter(|file| !file.ends_with("LOCK")) {
+        let before = std::fs::read(file).unwrap();
+        // Less, where the file system does not let a file be as long.
+        if sparse(file, 4 << 40) || sparse(file, 1 << 40) {
+            tried += 1;
+            for reads in [ebbtide::Reads::Map, ebbtide::Reads::Pread] {
+                let opened = Options::new().read_only(true).reads(reads).open(&copy);
+                let in_copy = file.starts_with(copy.join("copy"));
+                assert!(in_copy || opened.is_err(), "{}", file.display());
+            }
+            let verified = ebbtide::verify(&copy, &mut |_, _| {});
+            assert!(verified.map_or(true, |report| !report.faults.is_empty()));
+            let _ = ebbtide::repair(&copy, false);
+        }
+        std::fs::write(file, &before).unwrap();
+    }
+    Options::new().read_only(true).open(&copy).unwrap();
+    println!("{tried} lengths of {} files", found.len());
+    db.close().unwrap();
+}
