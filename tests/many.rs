@@ -137,7 +137,7 @@ fn one_that_is_dropped_while_it_is_flushed_leaves_nothing_behind() {
         move |_, call| {
             let makes = call.operation == "create" && call.path.starts_with("/db/tables");
             if makes && made.fetch_add(1, Ordering::Relaxed) == 3 {
-                assert!(db.drop_container(&name(1)).unwrap());
+                assert!(db.drop_container(name(1)).unwrap());
             }
         }
     });

@@ -208,7 +208,7 @@ struct Checked {
 enum State {
     Sound(Arc<Table>),
     /// By this, but something of it is sound.
-    Damaged(Error, Salvage),
+    Damaged(Error, Box<Salvage>),
     /// With what it said of itself, where that can be read.
     Lost(Error, Option<Arc<Statistics>>),
 }
@@ -225,7 +225,7 @@ impl Checked {
         let state = match (read, table) {
             (Ok(()), Some(table)) => State::Sound(table),
             (Err(fault), _) if is_damage(&fault) => match sound_parts(space, container, record)? {
-                Some(salvage) => State::Damaged(fault, salvage),
+                Some(salvage) => State::Damaged(fault, Box::new(salvage)),
                 None => State::Lost(fault, statistics),
             },
             (read, _) => return Err(read.expect_err("else there is a table")),

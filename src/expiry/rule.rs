@@ -175,6 +175,8 @@ impl Settings {
 /// judged by such a pair, and what it calls dead may live. What a pair calls dead is dead when its settings are read, and
 /// what it calls live was live when the clock was, if that did not go back in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// The fields are read everywhere, also in this crate; but only `at` makes one.
+#[allow(clippy::manual_non_exhaustive)]
 pub struct Judge {
     /// Settings and floors, read as one value.
     pub settings: Settings,
