@@ -291,8 +291,8 @@ fn damage(sim: &Sim, random: &mut Random) {
         _ => random.below(bytes.len()),
     };
     let file = sim.open(&path).unwrap();
-    for at in at..(at + len).min(bytes.len()) {
-        let noise = bytes[at] ^ (1 + random.below(255) as u8);
+    for (at, byte) in bytes.iter().enumerate().skip(at).take(len) {
+        let noise = byte ^ (1 + random.below(255) as u8);
         file.write_at(at as u64, &[noise]).unwrap();
     }
     file.sync().unwrap();
