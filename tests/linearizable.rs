@@ -378,13 +378,17 @@ impl Stage<'_> {
         played.collect()
     }
 
-    /// Moves the clock until all is over.
-    fn tick(&self, clock: &ManualClock, seed: u64) -> Vec<Played> {
+    /// Moves the clock until all is over, whenever it was looked at some times.
+    fn tick(&self, clock: &Dawdling<ManualClock>, seed: u64) -> Vec<Played> {
         let mut random = Random(seed);
+        let (looks, clock) = (&clock.looks, &clock.clock);
         let (mut base, mut leads) = (clock.wall(), false);
         let mut played = vec![];
         while !self.over.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_micros(random.below(400) as u64));
+            let next = looks.load(Ordering::Relaxed) + random.below(12) as u64;
+            while looks.load(Ordering::Relaxed) < next && !self.over.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
             played.push(self.play(|| {
                 if leads || self.time == Time::Ticks || random.one_in(3) {
                     base += u64::from(!leads);
@@ -462,9 +466,9 @@ fn windows(played: &mut [Vec<Played>], ticks: &[Played]) {
 }
 
 /// Plays one history; answers how many operations it had.
-fn history(stage: &Stage<'_>, clock: Option<&ManualClock>, seed: u64) -> usize {
+fn history(stage: &Stage<'_>, clock: Option<&Dawdling<ManualClock>>, seed: u64) -> usize {
     // The first tick tells what the clock shows at the beginning.
-    let mut ticks = Vec::from_iter(clock.map(|clock| stage.play(|| Act::Tick(clock.wall()))));
+    let mut ticks = Vec::from_iter(clock.map(|clock| stage.play(|| Act::Tick(clock.clock.wall()))));
     let ready = Barrier::new(THREADS);
     let mut played = std::thread::scope(|scope| {
         let later = clock.map(|clock| scope.spawn(move || stage.tick(clock, seed)));
@@ -516,7 +520,7 @@ fn play(time: Time) {
     let until = Instant::now() + Duration::from_secs(support::env("EBBTIDE_SECONDS", 3));
     let (mut seed, mut operations, mut flushes, mut merges) = (0, 0, 0, 0);
     loop {
-        let clock = (time != Time::Passes).then(|| ManualClock::new(START));
+        let clock = (time != Time::Passes).then(|| Dawdling::new(ManualClock::new(START)));
         let sim = Sim::new(seed);
         let options = Options::new()
             .memtable_bytes(4 << 10)
@@ -528,7 +532,7 @@ fn play(time: Time) {
             .fs(Arc::new(sim))
             .sizes(256, 4 << 10, 4 << 10);
         let options = match &clock {
-            Some(clock) => options.clock(Dawdling::new(clock.clone())),
+            Some(clock) => options.clock(clock.clone()),
             None => options.clock(Dawdling::new(SystemClock)),
         };
         let db = options.open("/db").unwrap();
