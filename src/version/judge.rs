@@ -94,7 +94,10 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         return match trace(fs, dir)? {
             None => Ok(None),
             Some(trace) => {
-                let what = format!("{} is there, but no manifest", trace.display());
+                let what = format!(
+                    "{} is there, but no manifest and no copy of one",
+                    trace.display()
+                );
                 Err(beyond_repair(Error::corruption(dir, 0, what)))
             }
         };
