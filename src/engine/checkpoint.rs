@@ -43,6 +43,7 @@ struct Moment {
 impl Engine {
     /// Makes a consistent copy in a folder that does not exist or is empty. What fails leaves nothing behind.
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
+        self.check_writable()?;
         // Without what would make a link at its end pass for a folder.
         let to: PathBuf = to.components().collect();
         self.refuse_target(&to)?;
