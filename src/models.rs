@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::{Fs, Sim, Survivors};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Elsewhere, check, spawn};
-use crate::{Container, Database, DefaultTtl, Durability, ManualClock, Options};
+use crate::{Clock, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
 
 const START: u64 = 1_800_000_000_000;
 
@@ -99,6 +100,112 @@ fn a_snapshot_shows_the_same_while_its_keys_are_overwritten_and_flushed() {
         db.flush().unwrap();
         reader.join().unwrap();
     });
+}
+
+/// A clock each of whose readings and moves is a step. Who reads a time sees what was done before it came.
+#[derive(Clone)]
+struct Stepwise {
+    time: ManualClock,
+    steps: Arc<AtomicUsize>,
+}
+
+impl Stepwise {
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn advance(&self, millis: u64) {
+        self.step();
+        self.time.advance(Duration::from_millis(millis));
+    }
+}
+
+impl Clock for Stepwise {
+    fn wall(&self) -> u64 {
+        self.step();
+        self.time.wall()
+    }
+
+    fn uptime(&self) -> u64 {
+        self.time.uptime()
+    }
+}
+
+/// A database with one item, `k`, that ends in 10 ms.
+fn ending(durability: Durability) -> (Stepwise, Database, Container) {
+    let sim = Sim::new(1);
+    sim.create_dir_all(Path::new("/")).unwrap();
+    let clock = Stepwise {
+        time: ManualClock::new(START),
+        steps: Arc::new(AtomicUsize::new(0)),
+    };
+    let db = options(&sim, &clock.time)
+        .clock(clock.clone())
+        .durability(durability)
+        .open("/db")
+        .unwrap();
+    let items = db.container("c").unwrap();
+    items.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    items
+        .put_with_ttl("k", "old", Ttl::After(Duration::from_millis(10)))
+        .unwrap();
+    (clock, db, items)
+}
+
+/// It is refreshed before it ends.
+#[test]
+fn an_item_that_is_refreshed_in_time_is_never_missing() {
+    check("a read beside a refresh, then its end", 2, || {
+        let (clock, _db, items) = ending(Durability::Buffered);
+        let reader = {
+            let items = items.clone();
+            spawn(move || assert!(items.contains("k").unwrap()))
+        };
+        clock.advance(8);
+        items.put_with_ttl("k", "new", Ttl::Never).unwrap();
+        clock.advance(8);
+        reader.join().unwrap();
+    });
+}
+
+/// Who finds that it has ended, and who refreshes it because it has not, agree on when.
+fn one_of_them_sees_the_end(
+    what: &str,
+    interruptions: usize,
+    durability: Durability,
+    find: fn(&Container) -> bool,
+) {
+    check(what, interruptions, move || {
+        let (clock, _db, items) = ending(durability);
+        clock.advance(5);
+        let toucher = {
+            let items = items.clone();
+            spawn(move || items.touch("k").unwrap())
+        };
+        clock.advance(5);
+        let found = find(&items);
+        let touched = toucher.join().unwrap();
+        assert!(
+            found || !touched,
+            "it was missed between its refresh and its old end"
+        );
+    });
+}
+
+#[test]
+fn a_read_waits_for_a_write_that_relies_on_what_it_finds_dead() {
+    let find = |items: &Container| items.contains("k").unwrap();
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let what = format!("a read after the end beside a touch, {durability:?}");
+        one_of_them_sees_the_end(&what, 2, durability, find);
+    }
+}
+
+#[test]
+fn a_condition_waits_for_a_write_that_relies_on_what_it_finds_dead() {
+    let find = |items: &Container| items.replace("k", "new", Ttl::Never).unwrap();
+    let what = "a replacement after the end beside a touch";
+    one_of_them_sees_the_end(what, 2, Durability::Buffered, find);
 }
 
 /// What is gone stays gone: no read takes half of a change of the settings.
