@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::cover::Cover;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry::Judge;
 use crate::item::Pair;
 use crate::record::{Head, key_head};
@@ -116,6 +116,9 @@ pub trait Cursor {
 /// records of the same key. So a ghost that leads has nothing left inside its range and is stepped over; and a record
 /// that leads may be hidden only by ghosts behind it that begin at or before it and are younger in part: these are read,
 /// unless the record shows nothing anyway. It still hides what is older.
+///
+/// A cursor that failed stands at its end, and what it had left may hide what others show. So after a failed step the merge
+/// shows nothing more, and each further step fails as that one did.
 pub struct Merge<C> {
     cursors: Vec<C>,
     /// What is deleted by range, for the one who walks with a judge.
@@ -124,6 +127,8 @@ pub struct Merge<C> {
     order: Vec<Turn>,
     forward: bool,
     ghosts: usize,
+    /// With what a step failed.
+    failure: Option<Error>,
 }
 
 /// A cursor's place in the order.
@@ -165,6 +170,7 @@ impl<C: Cursor> Merge<C> {
             order: vec![],
             forward: to.is_forward(),
             ghosts: 0,
+            failure: None,
         };
         let live = |at: &usize| merge.cursors[*at].position() != Position::End;
         let mut order: Vec<Turn> = (0..merge.cursors.len())
@@ -179,7 +185,7 @@ impl<C: Cursor> Merge<C> {
         Ok(merge)
     }
 
-    /// The record in front; `None` at the end.
+    /// The record in front; `None` at the end, and after a failed step, which [`Merge::end`] tells apart.
     #[inline(always)]
     pub fn head(&self) -> Option<Head<'_>> {
         match self.cursors[self.order.first()?.at].position() {
@@ -193,9 +199,31 @@ impl<C: Cursor> Merge<C> {
         self.order.first().map(|turn| &self.cursors[turn.at])
     }
 
+    /// Nothing stands in front, because all was walked through, and not because a step failed.
+    #[cold]
+    pub fn end(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
     /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
+        let done = self.go(judge);
+        if let Err(error) = &done {
+            self.fail(error);
+        }
+        done
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &Error) {
+        self.order.clear();
+        self.ghosts = 0;
+        self.failure = Some(error.clone());
+    }
+
+    #[inline]
+    fn go(&mut self, judge: Option<&Judge>) -> Result<()> {
         if let [only] = self.order[..] {
             let cursor = &mut self.cursors[only.at];
             match self.forward {
@@ -206,6 +234,8 @@ impl<C: Cursor> Merge<C> {
                 return Ok(());
             }
             self.replace(0, judge);
+        } else if self.order.is_empty() {
+            return self.end();
         } else {
             self.step(judge)?;
         }

@@ -79,7 +79,9 @@ impl<C: Cursor> Walk<C> {
             {
                 return Some(Err(error));
             }
-            let head = self.merge.head()?;
+            let Some(head) = self.merge.head() else {
+                return self.merge.end().err().map(Err);
+            };
             let header = head.header;
             if header.seq > max || is_same(head.key, decided) {
                 continue;
@@ -134,6 +136,140 @@ impl<C: Cursor> Walk<C> {
                 return item;
             }
         }
-        None
+        self.merge.end().err().map(Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::error::Error;
+    use crate::expiry::Settings;
+    use crate::item::Pair;
+    use crate::merge::Position;
+    use crate::record::{Head, Kind};
+    use crate::types::ItemTtl;
+
+    /// Keys in order, one of which cannot be read once another one was: then it stands at its end, as cursors do.
+    struct Failing {
+        keys: &'static [&'static str],
+        at: Option<usize>,
+        fails: &'static str,
+    }
+
+    impl Failing {
+        fn go(&mut self, at: Option<usize>) -> Result<()> {
+            self.at = at.filter(|at| *at < self.keys.len());
+            match self.at {
+                Some(at) if self.keys[at] == self.fails => {
+                    self.at = None;
+                    Err(Error::corruption("a table", 7, "planned"))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+
+    impl Cursor for Failing {
+        fn position(&self) -> Position<'_> {
+            self.at.map_or(Position::End, |at| {
+                Position::Record(Head {
+                    header: Header {
+                        kind: Kind::Put,
+                        seq: Seq(1),
+                        written_at: Timestamp(1),
+                        ttl: ItemTtl::Absent,
+                    },
+                    key: self.keys[at].as_bytes(),
+                    value_len: 0,
+                })
+            })
+        }
+
+        fn is_on_record(&self) -> bool {
+            self.at.is_some()
+        }
+
+        fn set_out(&mut self, to: Seek<'_>, _: Option<&Judge>) -> Result<()> {
+            let first = if to.is_forward() {
+                0
+            } else {
+                self.keys.len() - 1
+            };
+            self.go(Some(first))
+        }
+
+        fn approach(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<bool> {
+            Ok(true)
+        }
+
+        fn advance(&mut self, _: Option<&Judge>) -> Result<()> {
+            self.go(self.at.map(|at| at + 1))
+        }
+
+        fn retreat(&mut self, _: Option<&Judge>) -> Result<()> {
+            self.go(self.at.and_then(|at| at.checked_sub(1)))
+        }
+
+        fn enter(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<()> {
+            unreachable!("there are no ghosts")
+        }
+
+        fn pair(&self) -> Result<Pair> {
+            let key = self.keys[self.at.expect("on a record")];
+            Ok(Pair::new(Bytes::from_static(key.as_bytes()), Bytes::new()))
+        }
+
+        fn value_bytes(&self) -> Result<Bytes> {
+            Ok(Bytes::new())
+        }
+
+        fn value(&self) -> Result<&[u8]> {
+            Ok(&[])
+        }
+    }
+
+    // An end would say that there is nothing more, and what others show may be hidden by what cannot be read.
+    #[test]
+    fn after_a_failed_step_a_walk_fails_and_has_no_end() {
+        type Keys = &'static [&'static str];
+        let alone: &[Keys] = &[&["a", "c", "e"]];
+        let beside: &[Keys] = &[&["b", "d"], &["a", "c", "e"], &["f"]];
+        for (sources, to, shown) in [
+            (alone, Seek::First, 1),
+            (alone, Seek::Last, 0),
+            (beside, Seek::First, 1),
+            (beside, Seek::Last, 1),
+        ] {
+            let cursor = |keys| Failing {
+                keys,
+                at: None,
+                fails: "c",
+            };
+            let cursors: Vec<Failing> = sources.iter().copied().map(cursor).collect();
+            let judge = Judge {
+                settings: Settings::default(),
+                now: Timestamp(2),
+            };
+            let horizon = Horizon {
+                max: Seq(9),
+                cover: Arc::default(),
+            };
+            let mut walk = Walk::seek(cursors, horizon, to, &judge).unwrap();
+            let (mut settled, mut decided) = (judge, vec![]);
+            let mut next = || {
+                let mut glance = Glance::new(judge, &mut settled, || (judge, Timestamp(2)));
+                walk.next(&mut glance, &mut decided, |_| true)
+            };
+            for n in 0..shown {
+                assert!(matches!(next(), Some(Ok(_))), "{to:?}: {n}");
+            }
+            for _ in 0..3 {
+                let failed = next().map(|item| item.unwrap_err());
+                assert!(failed.is_some_and(|error| error.is_corruption()), "{to:?}");
+            }
+        }
     }
 }

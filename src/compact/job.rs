@@ -209,7 +209,7 @@ impl Group {
         self.values.clear();
         self.copies.clear();
         let Some(head) = sources.head() else {
-            return Ok(false);
+            return sources.end().map(|()| false);
         };
         self.key.clear();
         self.key.extend_from_slice(head.key);
