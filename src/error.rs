@@ -94,6 +94,14 @@ pub enum Error {
     },
     /// Flushing cannot follow, and `on_stall(Stall::Fail)` was chosen.
     Stalled,
+    /// A thread of the database panicked in its work, by a fault of this crate or of a [`Clock`](crate::Clock): nothing is
+    /// done by half, and it tries again.
+    Panicked {
+        /// Which.
+        thread: &'static str,
+        /// What the panic said.
+        message: String,
+    },
     /// An earlier sync of the log, or a write to it, failed: what the disk holds is no longer known, so no further write
     /// is taken. Reads go on. Reopen the database to recover.
     Poisoned {
@@ -310,6 +318,10 @@ impl fmt::Display for Error {
                     "writing is faster than flushing and memory is full; try again shortly"
                 )
             }
+            Error::Panicked { thread, message } => write!(
+                f,
+                "thread {thread} panicked: {message}; it tries again; unless this is a fault of your clock, please report it"
+            ),
             Error::Poisoned { cause } => {
                 write!(
                     f,

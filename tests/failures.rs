@@ -4,6 +4,7 @@
 mod patience;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -515,5 +516,79 @@ fn closing_ends_whatever_fails() {
             drop((c, db));
             assert_eq!(sim.open_handles(), 0, "{kind:?} from {at} on");
         }
+    }
+}
+
+/// Reserves room for a segment of the log.
+fn makes_segment(call: &Call<'_>) -> bool {
+    call.operation == "allocate" && call.path.extension().is_some_and(|kind| kind == "wal")
+}
+
+// The next segment is made ahead. Where there is no room for it, what is in this one is synced all the same, and nobody
+// tries again at each write.
+#[test]
+fn what_is_written_is_synced_once_an_interval_also_on_a_full_disk() {
+    let (sim, clock) = world();
+    let db = options(&sim, &clock)
+        .durability(Durability::Buffered)
+        .sync_interval(Duration::from_millis(20))
+        .memtable_bytes(8 << 20)
+        .sizes(256, 4 << 10, 1 << 20)
+        .open(PATH)
+        .unwrap();
+    let c = db.container("c").unwrap();
+    sim.fail_where(plan(&sim, Fault::Full, true), makes_segment);
+    let tries = Arc::new(AtomicU64::new(0));
+    sim.watch({
+        let tries = tries.clone();
+        move |_, call| {
+            tries.fetch_add(u64::from(makes_segment(call)), Ordering::Relaxed);
+        }
+    });
+    // More than an eighth of the segment, where the next one is to be made.
+    for n in 0..500u32 {
+        c.put(n.to_be_bytes(), [1; 1_000]).unwrap();
+    }
+    wait_until("the failure is told", || {
+        db.stats().background_error.is_some()
+    });
+    let last = 499u32.to_be_bytes();
+    wait_until("it is synced", || {
+        let db = stepped(&sim.power_cut_with(Survivors::Nothing), &clock);
+        db.container("c").unwrap().contains(last).unwrap()
+    });
+    let tries = tries.load(Ordering::Relaxed);
+    assert!((1..20).contains(&tries), "{tries} tries for 500 writes");
+    sim.heal();
+    for n in 500..800u32 {
+        c.put(n.to_be_bytes(), [1; 1_000]).unwrap();
+    }
+    wait_until("it is over", || db.stats().background_error.is_none());
+    db.close().unwrap();
+}
+
+// What a process that was killed has written may be in the system's memory alone; an open that finds no room for a log of
+// its own goes on with that one, and edits of its own follow.
+#[test]
+fn what_an_open_on_a_full_disk_goes_on_with_is_durable_before_its_edits() {
+    let (sim, clock) = world();
+    let db = options(&sim, &clock)
+        .durability(Durability::Buffered)
+        .stepped()
+        .open(PATH)
+        .unwrap();
+    let (c, other) = (db.container("c").unwrap(), db.container("other").unwrap());
+    other.put("k", "v").unwrap();
+    c.put("k", "v").unwrap();
+    let sim = sim.kill();
+    fill(&sim);
+    let db = stepped(&sim, &clock);
+    assert!(db.drop_container("other").unwrap());
+    for cut in 0..8 {
+        let sim = sim.power_cut(cut);
+        sim.set_capacity(1 << 40);
+        let db = stepped(&sim, &clock);
+        assert_eq!(db.containers(), ["c"]);
+        assert!(db.container("c").unwrap().contains("k").unwrap());
     }
 }

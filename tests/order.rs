@@ -9,6 +9,7 @@ mod watched;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -316,6 +317,97 @@ fn no_clock_goes_back_behind_a_purge() {
     assert!(matches!(earlier, Err(Error::ClockBehind { .. })));
 }
 
+/// An edit, and whether a database shows it.
+type Edit = (fn(&Database, &Container), fn(&Database) -> bool);
+
+const EDITS: [Edit; 3] = [
+    (
+        |_, c| c.set_default_ttl(DefaultTtl::NoDefault).unwrap(),
+        |db| db.container("c").unwrap().default_ttl() == DefaultTtl::NoDefault,
+    ),
+    (
+        |db, _| drop(db.container("new").unwrap()),
+        |db| db.containers().contains(&"new".to_owned()),
+    ),
+    (
+        |db, _| assert!(db.drop_container("old").unwrap()),
+        |db| !db.containers().contains(&"old".to_owned()),
+    ),
+];
+
+// History is one order of everything: what lasts never lacks what came before it.
+#[test]
+fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
+    for (edit, is_there) in EDITS {
+        let fs = Watched::new(Sim::new(1));
+        let (db, c) = open(&fs, Durability::Buffered);
+        db.container("old").unwrap();
+        c.put("k", "v").unwrap();
+        edit(&db, &c);
+        for cut in 0..CUTS {
+            let (db, c) = reopened(&fs.sim.power_cut(cut), "/db");
+            assert!(is_there(&db), "it was acknowledged");
+            assert!(c.contains("k").unwrap(), "so was this, before it");
+        }
+    }
+}
+
+// Most of the log is synced before the turn, the rest in it: what was written in between came before the edit, too.
+#[test]
+fn an_edit_lasts_with_what_was_acknowledged_just_before_its_turn() {
+    for (edit, is_there) in EDITS {
+        let fs = Watched::new(Sim::new(1));
+        let (db, c) = open(&fs, Durability::Buffered);
+        db.container("old").unwrap();
+        c.put("k", "v").unwrap();
+        fs.once("sync", ".wal", {
+            let c = c.clone();
+            move || c.put("between", "v").unwrap()
+        });
+        edit(&db, &c);
+        fs.before(|_, _| Ok(()));
+        for cut in 0..CUTS {
+            let (db, c) = reopened(&fs.sim.power_cut(cut), "/db");
+            assert!(is_there(&db), "it was acknowledged");
+            assert!(c.contains("between").unwrap(), "so was this, before it");
+        }
+    }
+}
+
+// An edit that purges relies on tables and on a time of its own, and so does the mark that it carries. After an open that
+// leads the mark nothing is judged by the clock for five minutes, so a merge relies on no time at all.
+#[test]
+fn the_mark_relies_on_no_write_that_may_be_lost() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let db = options(sim.clone())
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    for n in 0..6u8 {
+        (0..20u8).for_each(|k| c.put([k], [n; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    clock.advance(DAY);
+    let sim = sim.kill();
+    let db = options(sim.clone())
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.put("late", "v").unwrap();
+    while db.step().unwrap() {}
+    assert!(db.stats().merges > 0, "something was merged");
+    let sim = sim.power_cut_with(Survivors::Nothing);
+    // At a moment long before the write that is lost.
+    let db = options(sim).clock(ManualClock::new(START)).open("/db");
+    let db = db.expect("no mark of a later time");
+    let c = db.container("c").unwrap();
+    assert!(!c.contains("late").unwrap() && c.contains([7]).unwrap());
+}
+
 // The log is cut at one moment, behind the flush with which a checkpoint begins.
 #[test]
 fn a_checkpoint_holds_all_that_was_written_before_it_and_survives() {
@@ -338,11 +430,12 @@ fn a_checkpoint_holds_all_that_was_written_before_it_and_survives() {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A clock that does something once when it is next looked at, and then shows another time.
+/// A clock that does something once when it is looked at, and then shows another time.
 #[derive(Clone)]
 struct Meddling {
     clock: ManualClock,
-    act: Arc<Mutex<Option<Act>>>,
+    /// After so many looks more.
+    act: Arc<Mutex<Option<(usize, Act)>>>,
     /// A look at the vague time counts.
     also_vague: bool,
 }
@@ -357,20 +450,34 @@ impl Meddling {
     }
 
     fn next(&self, act: impl FnOnce(&ManualClock) + Send + 'static) {
+        self.after(0, act);
+    }
+
+    fn after(&self, looks: usize, act: impl FnOnce(&ManualClock) + Send + 'static) {
         let clock = self.clock.clone();
-        *self.act.lock().unwrap() = Some(Box::new(move || act(&clock)));
+        let act: Act = Box::new(move || act(&clock));
+        *self.act.lock().unwrap() = Some((looks, act));
     }
 
     fn act(&self) {
-        let act = self.act.lock().unwrap().take();
-        if let Some(act) = act {
+        let mut next = self.act.lock().unwrap();
+        let act = next.take_if(|(looks, _)| *looks == 0);
+        if let Some((looks, _)) = &mut *next {
+            *looks -= 1;
+        }
+        drop(next);
+        if let Some((_, act)) = act {
             act();
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.act.lock().unwrap().is_none()
+    }
+
     #[track_caller]
     fn has_acted(&self) {
-        assert!(self.act.lock().unwrap().is_none());
+        assert!(self.is_done());
     }
 }
 
@@ -644,4 +751,92 @@ fn times_rise_with_numbers() {
     })
     .unwrap();
     assert_eq!(frames, 4_000);
+}
+
+// Between the choice of a job and the job itself, its container may go.
+#[test]
+fn a_job_whose_container_is_dropped_meanwhile_does_nothing() {
+    let mut dropped = 0;
+    // At each look at the clock that a step takes.
+    for looks in 0..20 {
+        let clock = Meddling::new(false);
+        let db = options(Sim::new(1))
+            .clock(clock.clone())
+            .open("/db")
+            .unwrap();
+        let c = db.container("c").unwrap();
+        for n in 0..4u8 {
+            c.put([n], [n; 1_000]).unwrap();
+            db.flush().unwrap();
+        }
+        assert!(c.stats().runs > 2, "they are to be joined");
+        clock.after(looks, {
+            let db = db.clone();
+            move |_| assert!(db.drop_container("c").unwrap())
+        });
+        while db.step().unwrap() {}
+        if !clock.is_done() {
+            break;
+        }
+        assert_eq!(db.containers(), [""; 0]);
+        dropped += 1;
+    }
+    assert!((3..20).contains(&dropped), "{dropped}");
+}
+
+// What is logged again counts once it is synced; until then its frames of before are needed. Here a memtable is moved on
+// between the sync and the edit of another one's flush.
+#[test]
+fn what_was_logged_again_and_is_not_synced_lets_go_of_no_log() {
+    let (fs, clock) = (Watched::new(Sim::new(1)), Meddling::new(false));
+    let db = options(fs.clone())
+        .memtable_bytes(1 << 20)
+        .sizes(256, 64 << 10, 64 << 10)
+        .clock(clock.clone())
+        .open("/db")
+        .unwrap();
+    let [a, b, y, z] = ["a", "b", "y", "z"].map(|name| db.container(name).unwrap());
+    z.put("k", "v").unwrap();
+    b.put("k", "v").unwrap();
+    // More than this segment has left: the next one begins.
+    y.put("k", vec![1; 70_000]).unwrap();
+    db.sync().unwrap();
+    // The first segment holds something that nobody needs, and something that is needed.
+    db.drop_container("z").unwrap();
+    clock.clock.advance(Duration::from_secs(3_600));
+    let (reached, is_reached) = channel();
+    let (go_on, goes_on) = channel::<()>();
+    let mut tables = 0;
+    fs.before(move |call, path| {
+        if call == "create" && path.to_string_lossy().ends_with(".table") && tables == 0 {
+            tables += 1;
+            reached.send(()).unwrap();
+            goes_on.recv().unwrap();
+        }
+        Ok(())
+    });
+    let flush = Arc::new(Mutex::new(None));
+    // After two looks at what is in memory: when it has been seen which segments are to go.
+    clock.after(2, {
+        let (db, flush) = (db.clone(), flush.clone());
+        move |_| {
+            a.put("k", vec![1; 1_100_000]).unwrap();
+            *flush.lock().unwrap() = Some(std::thread::spawn(move || db.step()));
+            let patience = Duration::from_secs(60);
+            is_reached.recv_timeout(patience).expect("a flush begins");
+        }
+    });
+    assert!(db.step().unwrap(), "it is logged again");
+    clock.has_acted();
+    go_on.send(()).unwrap();
+    let flush = flush.lock().unwrap().take().unwrap();
+    assert!(flush.join().unwrap().unwrap(), "another one is flushed");
+    fs.before(|_, _| Ok(()));
+    for sim in (0..CUTS)
+        .map(|cut| fs.sim.power_cut(cut))
+        .chain([fs.sim.power_cut_with(Survivors::Nothing)])
+    {
+        let db = options(sim).clock(clock.clone()).open("/db").unwrap();
+        assert!(db.container("b").unwrap().contains("k").unwrap());
+    }
 }

@@ -4,16 +4,17 @@
 //! test, step by step. A job pins a picture, then reads the clock, then the settings, then the open snapshots; every
 //! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::compact::{oldest_dead, start_by};
 use crate::engine::core::{Engine, FLUSH, HURRY, LOG, MERGE};
 use crate::engine::state::{Buffer, ContainerState};
-use crate::env::{JoinHandle, Priority, Signal, monotonic, set_priority, spawn};
+use crate::env::{JoinHandle, Priority, SettledClock, Signal, monotonic, set_priority, spawn};
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
-use crate::options::Durability;
+use crate::options::{Background, Durability, Options};
 use crate::sync::atomic::Ordering;
 use crate::types::Seq;
 
@@ -25,6 +26,33 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The longest such wait.
 const RETRY_MOST: Duration = Duration::from_secs(8);
+
+/// What the log's thread does besides its round, in the list of failures.
+const NEXT_SEGMENT: &str = "the log's next segment";
+
+/// The time in which the log's interval is counted: where a test takes the steps, that of the clock, which it can turn.
+pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
+    match options.background {
+        Background::Threads => monotonic(),
+        Background::Stepped => clock.uptime(),
+    }
+}
+
+/// A panic in the work of a thread is a failure of it, like others: work is judged and done beside what is there, and what
+/// it changes of that is changed in one step, of which no user's code is a part. So it can be tried again.
+fn survive<T>(thread: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let what = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(text), _) => text.as_str(),
+            (None, Some(text)) => text,
+            (None, None) => "without a message",
+        };
+        Err(Error::Panicked {
+            thread,
+            message: what.to_owned(),
+        })
+    })
+}
 
 impl Engine {
     pub(super) fn start_threads(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
@@ -49,7 +77,7 @@ impl Engine {
             LOG,
             &engine.sync_signal,
             Priority::Usual,
-            Engine::log_round,
+            Engine::log_step,
         )?);
         threads.push(Engine::start_loop(
             engine,
@@ -78,14 +106,14 @@ impl Engine {
                 if engine.closing.load(Ordering::Acquire) {
                     return;
                 }
-                let wait = match round(&engine) {
+                let done = survive(name, || round(&engine));
+                engine.note_outcome(name, &done);
+                let wait = match done {
                     Ok(wait) => {
-                        engine.background_errors.lock().remove(name);
                         retry = RETRY;
                         wait
                     }
-                    Err(error) => {
-                        engine.note_failure(name, error);
+                    Err(_) => {
                         let wait = retry;
                         retry = (retry * 2).min(RETRY_MOST);
                         wait
@@ -102,17 +130,8 @@ impl Engine {
     }
 
     fn flush_round(&self) -> Result<Duration> {
-        loop {
-            match self.flush_step() {
-                Ok(true) => {}
-                Ok(false) => return Ok(TICK),
-                Err(error) => {
-                    let mut failed = self.failed_flushes.lock();
-                    *failed = (failed.0 + 1, Some(error.clone()));
-                    return Err(error);
-                }
-            }
-        }
+        while self.flush_step()? {}
+        Ok(TICK)
     }
 
     fn merge_round(&self) -> Result<Duration> {
@@ -137,27 +156,33 @@ impl Engine {
         Ok(look.clamp(TICK / 4, Duration::from_secs(1)))
     }
 
-    /// Syncs the log once an interval; when writers ask for it, drains the log and prepares its next segment.
-    fn log_round(&self) -> Result<Duration> {
-        let log = self.log()?;
+    /// Keeps the log: when writers ask for it, drains it and prepares its next segment; once an interval syncs it. Says how
+    /// long it is until then.
+    fn log_step(&self) -> Result<Duration> {
         let interval = self.options.sync_interval;
-        let started = monotonic();
-        let mut left = interval;
-        while !left.is_zero() && !self.closing.load(Ordering::Acquire) {
-            if log.wants_upkeep() {
-                log.drain()?;
-                log.prepare_next()?;
+        let now = log_time(&self.options, &self.clock);
+        let Some(log) = self.log.get() else {
+            // Whoever writes next begins it, if there is room.
+            return Ok(interval.max(TICK));
+        };
+        if log.wants_upkeep() {
+            log.drain()?;
+        }
+        if log.wants_next() {
+            // Not this step's failure: what was written has its room, and is synced in time.
+            self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
+        }
+        let mut due = self.sync_due.lock();
+        if now >= *due {
+            if self.options.durability == Durability::Buffered && log.synced() < log.end() {
+                log.sync_to(log.end())?;
             }
-            self.sync_signal.wait(left);
-            left = interval.saturating_sub(monotonic().saturating_sub(started));
+            *due = now + interval;
         }
-        if self.options.durability == Durability::Buffered && log.synced() < log.end() {
-            log.sync_to(log.end())?;
-        }
-        Ok(Duration::ZERO)
+        Ok(*due - now)
     }
 
-    /// One piece of background work; false when none is due.
+    /// One piece of background work; false when none is due. The log is kept in any case.
     pub fn step(&self) -> Result<bool> {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -165,10 +190,11 @@ impl Engine {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
+        let kept = self.log_step();
         let flushed = self.flush_step();
         let done = matches!(flushed, Ok(true)) || self.merge_step()?;
         self.scrub_some()?;
-        if done { Ok(true) } else { flushed }
+        if done { Ok(true) } else { kept.and(flushed) }
     }
 
     /// Flushes a memtable that is full or holds what is long dead, or some small ones, or trims the log. What fails does

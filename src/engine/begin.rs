@@ -112,9 +112,9 @@ impl Engine {
         if self.log.get().is_some() {
             return Ok(());
         }
-        let mut manifest = self.manifest.lock();
         let (last, first) = (self.latest(), old.next_segment);
         let head = self.frame_head(FrameKind::Relog, last, last);
+        let mut manifest = self.manifest.lock();
         let mut judged_at = Timestamp(0);
         let begun = start_chain(&self.fs, options, first, &head, |appender| {
             for state in self.all_states() {
@@ -128,7 +128,8 @@ impl Engine {
         });
         let begun = begun.and_then(|(log, appender)| {
             let named = vec![Change::Log(Some(log.start(first)))];
-            self.edit_locked(&mut manifest, named, judged_at)?;
+            let basis = self.all_before(&turn)?;
+            self.edit(&mut manifest, basis, named, judged_at)?;
             Ok((log, appender))
         });
         let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
@@ -201,7 +202,8 @@ impl Engine {
         let mut changes: Vec<Change> = idle.iter().map(flushed).collect();
         changes.extend([Change::Log(rest), Change::used(self.latest())]);
         if rest != before {
-            self.edit_locked(&mut manifest, changes, judged_at)?;
+            let basis = self.all_before(&turn)?;
+            self.edit(&mut manifest, basis, changes, judged_at)?;
         }
         for (state, buffer) in idle {
             // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.

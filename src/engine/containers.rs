@@ -23,11 +23,13 @@ impl Engine {
             return Ok(state.clone());
         }
         self.check_writable()?;
+        self.sync_ahead()?;
         let mut turn = self.turn.lock();
         self.check_writable()?;
         if let Some(state) = self.containers.read().get(name) {
             return Ok(state.clone());
         }
+        let basis = self.all_before(&turn)?;
         let mut manifest = self.manifest.lock();
         let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
         let seq = turn.next_seq;
@@ -42,7 +44,7 @@ impl Engine {
             range_deletes: vec![],
         };
         let changes = vec![Change::CreateContainer(record.clone())];
-        self.edit_locked(&mut manifest, changes, Timestamp(0))?;
+        self.edit(&mut manifest, basis, changes, Timestamp(0))?;
         drop(manifest);
         turn.next_seq = seq.next();
         let state = Arc::new(ContainerState::new(
@@ -54,10 +56,6 @@ impl Engine {
             .write()
             .insert(name.to_owned(), state.clone());
         self.note_unlogged(seq);
-        drop(turn);
-        // Under Sync, writes before it may wait for their sync, and its number with them: a snapshot taken from now on is
-        // to know the container.
-        self.make_visible(seq)?;
         Ok(state)
     }
 
@@ -86,6 +84,7 @@ impl Engine {
     pub fn drop_container(&self, name: &str) -> Result<bool> {
         check_name(name)?;
         self.check_writable()?;
+        self.sync_ahead()?;
         let mut turn = self.turn.lock();
         self.check_writable()?;
         let Some(state) = self.containers.read().get(name).cloned() else {
@@ -93,7 +92,8 @@ impl Engine {
         };
         let seq = turn.next_seq;
         let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
-        self.edit(changes, Timestamp(0))?;
+        let basis = self.all_before(&turn)?;
+        self.edit(&mut self.manifest.lock(), basis, changes, Timestamp(0))?;
         turn.next_seq = seq.next();
         self.containers.write().remove(name);
         state.dropped.store(true, Ordering::Release);

@@ -20,7 +20,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{Seq, TableId, Timestamp, file_name};
-use crate::version::{Change, Manifest, Pins, RunId};
+use crate::version::{Manifest, Pins, RunId};
 use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary};
 
 /// The threads' names.
@@ -112,10 +112,12 @@ pub struct Engine {
     pub(super) merge_turn: AtomicUsize,
     /// The last number when the flush thread last looked, and when that was first so.
     pub(super) rest: Mutex<(Seq, Duration)>,
-    /// By which thread: with what its last round failed, if it did.
+    /// By which work, mostly a thread's: with what it failed last, if it did.
     pub(super) background_errors: Mutex<BTreeMap<&'static str, Error>>,
-    /// How often a flush has failed, and with what: for writers that wait for one.
+    /// How often a round of the flush thread has failed, and with what: for writers that wait for one.
     pub(super) failed_flushes: Mutex<(u64, Option<Error>)>,
+    /// When the log is to be synced next.
+    pub(super) sync_due: Mutex<Duration>,
     pub(super) closing: AtomicBool,
     pub(super) flush_signal: Arc<Signal>,
     pub(super) merge_signal: Arc<Signal>,
@@ -223,42 +225,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Something failed in the background. Whoever depends on it is told; all others see it in the statistics.
-    pub(super) fn note_failure(&self, thread: &'static str, error: Error) {
-        if !error.is_closed() {
-            self.background_errors.lock().insert(thread, error);
+    /// What became of something in the background: its failure stands in the statistics until it is done, and whoever waits
+    /// for a flush hears of the flush thread's.
+    pub(super) fn note_outcome<T>(&self, work: &'static str, outcome: &Result<T>) {
+        match outcome {
+            Ok(_) => drop(self.background_errors.lock().remove(work)),
+            Err(error) if error.is_closed() => {}
+            Err(error) => {
+                self.background_errors.lock().insert(work, error.clone());
+                if work == FLUSH {
+                    let mut failed = self.failed_flushes.lock();
+                    *failed = (failed.0 + 1, Some(error.clone()));
+                }
+            }
         }
     }
 
-    fn note_doubt(&self, manifest: &Option<Manifest>) {
+    pub(super) fn note_doubt(&self, manifest: &Option<Manifest>) {
         let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
         self.in_doubt.store(in_doubt, Ordering::Release);
         if !in_doubt {
             let tables = std::mem::take(&mut *self.doubtful.lock());
             self.remove_tables(&tables);
         }
-    }
-
-    /// Makes changes of the catalogue durable, which rely on the moment `settled`.
-    pub(super) fn edit(&self, changes: Vec<Change>, settled: Timestamp) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        self.edit_locked(&mut manifest, changes, settled)
-    }
-
-    pub(super) fn edit_locked(
-        &self,
-        manifest: &mut Option<Manifest>,
-        changes: Vec<Change>,
-        settled: Timestamp,
-    ) -> Result<()> {
-        let open = manifest.as_mut().ok_or(Error::Closed)?;
-        let done = open.commit(changes, self.rely_on(settled));
-        if done.is_ok() {
-            let edit = open.catalogue().edit;
-            self.durable_edit.store(edit, Ordering::Release);
-        }
-        self.note_doubt(manifest);
-        done
     }
 
     /// The writes up to now.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::compact::{Job, Output, forecast};
 use crate::engine::core::Engine;
+use crate::engine::history::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
@@ -23,14 +24,14 @@ impl Engine {
         }
     }
 
-    /// Tables that matter no more go, by an edit alone.
+    /// Tables that matter no more go, by an edit alone: of the version of which that was found.
     pub(super) fn drop_tables(
         &self,
         state: &Arc<ContainerState>,
+        version: &Version,
         gone: &[TableId],
         judged_at: Timestamp,
     ) -> Result<()> {
-        let version = state.pin().version.clone();
         let holds_one = |run: &&Arc<Run>| {
             run.files
                 .iter()
@@ -43,7 +44,9 @@ impl Engine {
         let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
         let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
         let dropped = bytes(&removed) - bytes(&added);
-        self.replace_runs(state, removed, added, judged_at)?;
+        if !self.replace_runs(state, removed, added, judged_at)? {
+            return Ok(());
+        }
         self.counters.bytes_dropped.add(dropped);
         let files = version.runs.iter().flat_map(|run| &run.files);
         let settings = state.settings();
@@ -59,14 +62,14 @@ impl Engine {
         Ok(())
     }
 
-    /// These runs become one: the catalogue lists their tables together.
+    /// These runs of a version become one: the catalogue lists their tables together.
     pub(super) fn join_runs(
         &self,
         state: &Arc<ContainerState>,
+        version: &Version,
         runs: &[RunId],
         judged_at: Timestamp,
     ) -> Result<()> {
-        let version = state.pin().version.clone();
         let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
         let removed: Vec<Arc<Run>> = chosen.cloned().collect();
         let added = vec![Arc::new(Run::joined(self.new_run(), &removed))];
@@ -76,7 +79,7 @@ impl Engine {
 
     /// Installs what flushes wrote, by one edit. One whose tables do not open is left out, unless it is alone; it is tried
     /// again.
-    pub(super) fn install_flushes(&self, flushes: &[Flushed<'_>]) -> Result<()> {
+    pub(super) fn install_flushes(&self, flushes: &[Flushed<'_>], basis: Basis<'_>) -> Result<()> {
         let (mut installations, mut failure) = (vec![], None);
         for flush in flushes {
             match self.open_outputs(&flush.job, &flush.outputs) {
@@ -92,7 +95,7 @@ impl Engine {
         }
         let done = match failure {
             Some(error) if installations.is_empty() => Err(error),
-            _ => self.install(installations),
+            _ => self.install(installations, basis),
         };
         for flush in flushes {
             let id = flush.state.id();
@@ -163,19 +166,24 @@ impl Engine {
         added: Vec<Arc<Run>>,
         judged_at: Timestamp,
     ) -> Result<bool> {
-        let installed = self.install(vec![Installation {
+        let replaced = Installation {
             state,
             judged_at,
             removed,
             added,
             flushed: None,
-        }])?;
+        };
+        let installed = self.install(vec![replaced], Basis::TABLES)?;
         Ok(!installed.is_empty())
     }
 
     /// Makes the results of jobs, each in another container, what these are: one edit, then the pictures, then the files
     /// that went. Says which of the containers are still there; the others were dropped meanwhile.
-    fn install(&self, mut installations: Vec<Installation<'_>>) -> Result<Vec<ContainerId>> {
+    fn install(
+        &self,
+        mut installations: Vec<Installation<'_>>,
+        basis: Basis<'_>,
+    ) -> Result<Vec<ContainerId>> {
         self.let_writes_pass();
         let mut manifest = self.manifest.lock();
         let known = &manifest
@@ -198,6 +206,10 @@ impl Engine {
                 &one.added,
             ));
             if let Some((buffer, _)) = one.flushed {
+                assert!(
+                    basis.covers(buffer.memtable.seq_max()),
+                    "what is flushed is durable in the log"
+                );
                 changes.push(Change::Flushed(one.state.id(), buffer.memtable.seq_max()));
             }
             versions.push(Arc::new(next));
@@ -215,7 +227,7 @@ impl Engine {
         let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
             return Ok(installed);
         };
-        self.edit_locked(&mut manifest, changes, judged_at)?;
+        self.edit(&mut manifest, basis, changes, judged_at)?;
         for (one, version) in installations.iter().zip(&versions) {
             if let Some((buffer, _)) = one.flushed {
                 // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.

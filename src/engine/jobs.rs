@@ -72,7 +72,7 @@ impl Engine {
         }
         // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
         // judged is published, so no snapshot can come that is older than it.
-        self.sync_and_publish()?;
+        let basis = self.all_so_far()?;
         let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
         for (state, buffer) in sealed {
             match self.write_flush(state, buffer) {
@@ -87,7 +87,7 @@ impl Engine {
             return Err(error);
         }
         self.sync_tables(&flushed)?;
-        self.install_flushes(&flushed)?;
+        self.install_flushes(&flushed, basis)?;
         lags.iter()
             .for_each(|(lag, judge)| self.note_lag(lag, judge));
         self.counters.flushes.add(flushed.len() as u64);

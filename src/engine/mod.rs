@@ -17,6 +17,7 @@ mod state;
 mod relied;
 mod retired;
 mod core;
+mod history;
 mod pacing;
 mod read;
 mod write;

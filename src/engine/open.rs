@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::counters::Counters;
+use crate::engine::background::log_time;
 use crate::engine::begin::{Chain, log_options, start_chain};
 use crate::engine::core::{Engine, OldLog, Turn};
 use crate::engine::relied::Relied;
@@ -36,7 +37,7 @@ use crate::version::{
     Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
     expect_folders, judge, unnamed_tables,
 };
-use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain};
+use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
@@ -114,7 +115,6 @@ impl Engine {
             rest_owed: AtomicU64::new(0),
             options: options.clone(),
             fs,
-            clock,
             cache,
             pool,
             pins,
@@ -155,6 +155,8 @@ impl Engine {
             rest: Mutex::new((last_seq, monotonic())),
             background_errors: Mutex::default(),
             failed_flushes: Mutex::default(),
+            sync_due: Mutex::new(log_time(options, &clock) + options.sync_interval),
+            clock,
             closing: AtomicBool::new(false),
             flush_signal: Arc::default(),
             merge_signal: Arc::default(),
@@ -205,7 +207,10 @@ impl Engine {
         };
         if result.is_ok() && self.log.get().is_some() {
             // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
-            let _ = self.edit(vec![Change::LogClosed], Timestamp(0));
+            let _ = self.all_before(&turn).and_then(|basis| {
+                let closed = vec![Change::LogClosed];
+                self.edit(&mut self.manifest.lock(), basis, closed, Timestamp(0))
+            });
         }
         *self.manifest.lock() = None;
         *self.lock.lock() = None;
@@ -397,6 +402,8 @@ pub(super) fn write_anew(
             if !will_do || found.manifest_number == 0 {
                 return Err(error);
             }
+            // What was recovered may be in the system's memory alone, and edits to come rely on it.
+            sync_chain(fs.as_ref(), &wal_dir)?;
             found.catalogue = before;
             clean(fs.as_ref(), path, found.manifest_number, found);
             let manifest = Manifest::resume(fs.clone(), path, found.manifest_number)?;

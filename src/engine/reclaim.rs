@@ -145,7 +145,7 @@ impl Engine {
                 Ok(false) => {}
                 Err(error) if error.is_closed() => return Err(error),
                 // Not this rewrite's failure.
-                Err(error) => self.note_failure(MERGE, error),
+                Err(error) => self.note_outcome(MERGE, &Err::<(), _>(error)),
             }
         }
         Ok(())
@@ -169,9 +169,11 @@ impl Engine {
             }
             let picture = state.pin();
             let judge = self.judge_settled(&state);
-            let free = match self.choose(&state, &picture.version.facts(), &judge) {
+            // What is chosen is done to this version, whatever becomes of the container meanwhile.
+            let version = &picture.version;
+            let free = match self.choose(&state, &version.facts(), &judge) {
                 Choice::Rest { until } => {
-                    state.note_rest(&picture.version, judge.settings, until);
+                    state.note_rest(version, judge.settings, until);
                     continue;
                 }
                 Choice::Merge(rewrite) => {
@@ -180,8 +182,8 @@ impl Engine {
                     }
                     continue;
                 }
-                Choice::Drop(tables) => self.drop_tables(&state, &tables, judge.now),
-                Choice::Join(runs) => self.join_runs(&state, &runs, judge.now),
+                Choice::Drop(tables) => self.drop_tables(&state, version, &tables, judge.now),
+                Choice::Join(runs) => self.join_runs(&state, version, &runs, judge.now),
             };
             match free {
                 Ok(()) => return Ok(true),
@@ -221,9 +223,12 @@ impl Engine {
             loop {
                 let _merging = self.merging.lock();
                 let judge = self.judge_settled(&state);
-                let facts = state.pin().version.facts();
+                let version = state.pin().version.clone();
+                let facts = version.facts();
                 match pick_all(&facts, &self.snapshots.list(), &judge, &self.goals()) {
-                    Choice::Drop(tables) => self.drop_tables(&state, &tables, judge.now)?,
+                    Choice::Drop(tables) => {
+                        self.drop_tables(&state, &version, &tables, judge.now)?;
+                    }
                     // Twice would gain nothing that is not a drop: what is left overlaps for the sake of a snapshot.
                     Choice::Merge(rewrite) if !rewritten => {
                         self.rewrite(&state, &rewrite)?;
@@ -282,12 +287,13 @@ impl Engine {
     ) -> Result<bool> {
         let mut part: BTreeSet<TableId> = part.iter().copied().collect();
         let judge = self.judge_settled(state);
-        let facts = state.pin().version.facts();
+        let version = state.pin().version.clone();
+        let facts = version.facts();
         // Since the choice was made, some may have come to matter no more.
         let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &judge);
         gone.retain(|table| part.remove(table));
         if !gone.is_empty() {
-            self.drop_tables(state, &gone, judge.now)?;
+            self.drop_tables(state, &version, &gone, judge.now)?;
         }
         if part.is_empty() {
             return Ok(true);

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::counters::Damage;
-use crate::engine::core::Engine;
+use crate::engine::core::{Engine, MERGE};
 use crate::env::monotonic;
 use crate::error::{Error, Result};
 use crate::table::Table;
@@ -76,10 +76,8 @@ impl Engine {
             unpaid += bytes;
             if unpaid >= SCRUB_STEP {
                 self.pace(std::mem::take(&mut unpaid), 0.0)?;
-                if self.merge_signal.take()
-                    && let Err(error) = self.merge_steps()
-                {
-                    self.note_failure("merge", error);
+                if self.merge_signal.take() {
+                    self.note_outcome(MERGE, &self.merge_steps());
                 }
             }
             Ok(())

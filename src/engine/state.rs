@@ -14,6 +14,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{ArcSwap, Guard, Mutex, spin_loop};
 use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
 use crate::version::{ContainerRecord, RangeDelete, Version};
+use crate::wal::Position as LogPosition;
 
 /// A memtable and where the log holds it.
 pub struct Buffer {
@@ -23,6 +24,8 @@ pub struct Buffer {
     segment: AtomicU64,
     /// The last one; 0 while there is none.
     last_segment: AtomicU64,
+    /// It was logged again: until the log is synced up to this position, it is needed from this segment on.
+    moving: Mutex<Option<(u64, LogPosition)>>,
     /// Bytes of the memtable that the engine's sums hold.
     counted: AtomicUsize,
 }
@@ -34,6 +37,7 @@ impl Buffer {
             memtable: Memtable::with_pool(pool.clone()),
             segment: AtomicU64::new(u64::MAX),
             last_segment: AtomicU64::new(0),
+            moving: Mutex::new(None),
             counted: AtomicUsize::new(0),
         })
     }
@@ -49,7 +53,14 @@ impl Buffer {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// The first log segment that is needed for it.
+    /// The first log segment that is needed for it if the log is durable up to `synced`.
+    pub fn needed_from(&self, synced: LogPosition) -> Option<u64> {
+        let mut moving = self.moving.lock();
+        *moving = moving.filter(|(_, end)| *end > synced);
+        moving.map_or_else(|| self.segment(), |(before, _)| Some(before))
+    }
+
+    /// The first log segment that will be needed for it once all is synced.
     pub fn segment(&self) -> Option<u64> {
         Some(self.segment.load(Ordering::Acquire)).filter(|segment| *segment != u64::MAX)
     }
@@ -65,8 +76,12 @@ impl Buffer {
         self.last_segment.store(segment, Ordering::Release);
     }
 
-    /// All of it was logged again, from `segment` on.
-    pub fn relogged_in(&self, segment: u64) {
+    /// All of it was logged again, from `segment` on and up to `end`.
+    pub fn relogged_in(&self, segment: u64, end: LogPosition) {
+        let mut moving = self.moving.lock();
+        // What it was logged again from may not be durable either.
+        let before = moving.map(|(before, _)| before).or_else(|| self.segment());
+        *moving = Some((before.unwrap_or(segment), end));
         self.segment.store(segment, Ordering::Release);
     }
 }
@@ -218,16 +233,15 @@ impl ContainerState {
 
     /// Replaces the settings; the caller holds the turn. From before `change` reads the clock until it has made its
     /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
-    /// change. After an error the old ones stay.
+    /// change. After an error or a panic the old ones stay.
     pub(super) fn change_settings(
         &self,
         change: impl FnOnce(Settings) -> Result<Settings>,
     ) -> Result<()> {
         let old = self.settings.load();
-        let changing = self.settings.begin();
-        let changed = change(old);
-        changing.finish(changed.as_ref().unwrap_or(&old));
-        changed.map(drop)
+        let mut changing = self.settings.begin(old);
+        changing.to = change(old)?;
+        Ok(())
     }
 
     /// Everything of it, for as long as the guard is held.
@@ -319,14 +333,15 @@ struct SettingsCell {
     words: [AtomicU64; 4],
 }
 
-/// A cell whose readers wait until it is finished.
+/// A cell whose readers wait until this is dropped, and then see what it is changed to.
 struct Changing<'a> {
     cell: &'a SettingsCell,
+    to: Settings,
 }
 
-impl Changing<'_> {
-    fn finish(self, settings: &Settings) {
-        let default = match settings.default {
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let default = match self.to.default {
             DefaultMillis::Off => 0,
             DefaultMillis::NoDefault => u64::MAX,
             DefaultMillis::Millis(millis) => millis,
@@ -336,7 +351,7 @@ impl Changing<'_> {
             override_floor,
             floor_seq,
             ..
-        } = settings;
+        } = self.to;
         let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
         for (word, value) in self.cell.words.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
@@ -351,16 +366,17 @@ impl SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
         };
-        cell.begin().finish(&settings);
+        drop(cell.begin(settings));
         cell
     }
 
-    fn begin(&self) -> Changing<'_> {
+    /// Begins a change, which leaves `to` unless it is told otherwise.
+    fn begin(&self, to: Settings) -> Changing<'_> {
         let before = self.version.fetch_add(1, Ordering::Relaxed);
         assert!(before.is_multiple_of(2), "one change at a time");
         // The words are stored after the version is seen to be odd.
         fence(Ordering::SeqCst);
-        Changing { cell: self }
+        Changing { cell: self, to }
     }
 
     #[inline]

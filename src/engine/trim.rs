@@ -38,7 +38,9 @@ impl Engine {
     pub(super) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
         let flushed: HashSet<*const Buffer> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
-        let segments = self.log()?.segments();
+        let log = self.log()?;
+        // In this order: what is synced later only makes less needed.
+        let (synced, segments) = (log.synced(), log.segments());
         let current = segments.last().expect("a log has a segment").number;
         let states = self.all_states();
         let needed = states.iter().flat_map(|state| {
@@ -46,7 +48,7 @@ impl Engine {
             let others = picture
                 .buffers()
                 .filter(|buffer| !flushed.contains(&Arc::as_ptr(buffer)));
-            others.filter_map(|buffer| buffer.segment()).min()
+            others.filter_map(|buffer| buffer.needed_from(synced)).min()
         });
         let needed = needed.min().map_or(current, |oldest| oldest.min(current));
         // Only a segment whose name is durable may be named by the manifest; an earlier one does no harm.
@@ -130,29 +132,16 @@ impl Engine {
 
     /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
     fn advance_log(&self, oldest: u64) -> Result<bool> {
-        self.sync_and_publish()?;
+        let basis = self.all_so_far()?;
         let mut manifest = self.manifest.lock();
         let first = self.first_needed_segment(&[])?;
         if first == oldest {
             return Ok(false);
         }
-        let log = self.log()?.start(first);
-        self.edit_locked(&mut manifest, vec![Change::Log(Some(log))], Timestamp(0))?;
+        let named = vec![Change::Log(Some(self.log()?.start(first)))];
+        self.edit(&mut manifest, basis, named, Timestamp(0))?;
         drop(manifest);
         self.log()?.release_before(first)?;
         Ok(true)
-    }
-
-    /// What is written is durable and seen by readers, and any segment of the log may be named by the manifest.
-    pub(super) fn sync_and_publish(&self) -> Result<()> {
-        let log = self.log()?;
-        let (position, latest) = {
-            let _turn = self.turn.lock();
-            (log.end(), self.latest())
-        };
-        log.sync_to(position)?;
-        log.sync_newest()?;
-        self.publish(latest);
-        Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{MutexGuard, lock_soon};
 use crate::types::{MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::version::Change;
-use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc};
+use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc, Position as LogPosition};
 
 /// The most that one batch holds, in bytes.
 const MAX_BATCH_BYTES: usize = 1 << 30;
@@ -405,10 +405,12 @@ impl Engine {
     /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
     pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
         self.check_writable()?;
+        self.sync_ahead()?;
         let mut turn = self.turn.lock();
         self.check_writable()?;
         state.check()?;
         let seq = turn.next_seq;
+        let basis = self.all_before(&turn)?;
         state.change_settings(|settings| {
             let reading = self.clock.read();
             if reading.unsettled {
@@ -419,7 +421,7 @@ impl Engine {
             }
             let settings = settings.change(default, reading.settled, seq);
             let changes = vec![Change::Settings(state.id(), settings), Change::used(seq)];
-            self.edit(changes, reading.settled)?;
+            self.edit(&mut self.manifest.lock(), basis, changes, reading.settled)?;
             Ok(settings)
         })?;
         turn.next_seq = seq.next();
@@ -428,13 +430,10 @@ impl Engine {
         Ok(())
     }
 
-    /// In the turn: a number was taken by something that is not in the log, and is durable.
+    /// In the turn: a number was taken by something that is not in the log, and is durable with all before it.
     pub(super) fn note_unlogged(&self, seq: Seq) {
-        let before = self.latest.swap(seq.0, Ordering::AcqRel);
-        // Under Sync, writes before it may still wait for their sync; they publish beyond it.
-        if self.published() == Seq(before) {
-            self.publish(seq);
-        }
+        self.latest.store(seq.0, Ordering::Release);
+        self.publish(seq);
     }
 
     /// What was read to be relied on becomes visible and durable, as far as the durability asks.
@@ -616,10 +615,10 @@ pub(super) fn relog_with(
 ) -> Result<()> {
     let buffer = state.picture().active.clone();
     let container = state.id();
-    let (mut payload, mut first_segment) = (vec![], None);
+    let (mut payload, mut first_segment, mut end) = (vec![], None, LogPosition(0));
     let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
         if payload.len() > least {
-            appender.append(head, payload, PayloadCrc::of(payload))?;
+            end = appender.append(head, payload, PayloadCrc::of(payload))?;
             buffer.logged_in(appender.segment());
             first_segment.get_or_insert(appender.segment());
             payload.clear();
@@ -653,7 +652,7 @@ pub(super) fn relog_with(
     })?;
     write(&mut payload, 0)?;
     if let Some(segment) = first_segment {
-        buffer.relogged_in(segment);
+        buffer.relogged_in(segment, end);
     }
     Ok(())
 }

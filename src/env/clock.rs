@@ -232,6 +232,11 @@ impl SettledClock {
         }
     }
 
+    /// The clock's other reading.
+    pub fn uptime(&self) -> Duration {
+        Duration::from_millis(self.clock.uptime())
+    }
+
     /// Both times at once.
     pub fn read(&self) -> Reading {
         let wall = self.clock.wall();

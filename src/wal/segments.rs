@@ -73,6 +73,16 @@ pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize
     gone.count()
 }
 
+/// Makes every chain in the folder durable, as far as it is there.
+pub fn sync_chain(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    for name in fs.list(dir)? {
+        if file_name::parse_segment(&name).is_some() || parse_ring(&name).is_some() {
+            fs.open(&dir.join(name))?.sync()?;
+        }
+    }
+    fs.sync_dir(dir)
+}
+
 /// A segment of the chain.
 pub struct Segment {
     pub header: SegmentHeader,
@@ -188,6 +198,11 @@ impl Segments {
             live: Mutex::new(VecDeque::new()),
             pinned: Mutex::default(),
         })
+    }
+
+    /// The size of a segment's file.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
     }
 
     /// Reserves the file of the next segment, so that beginning it need not wait for that.

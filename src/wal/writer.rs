@@ -59,11 +59,14 @@ impl LogOptions {
 /// No ring's file is longer, in bytes, so that recovery knows what it may read into memory.
 pub const RING_LEN_MAX: usize = 16 << 20;
 
-/// Where the next segment is prepared: early, since this one may be left at any moment, but not before it is used, since
-/// a log at rest is to take little.
+/// The next segment is prepared when this share of a segment is full: early, since it may be left at any moment, but not
+/// before it is used, since a log at rest is to take little. After a try that failed, when as much more is.
+const PREPARE_SHARE: u64 = 8;
+
+/// Where the next segment is prepared.
 fn prepare_from(segment: &Segment) -> u64 {
     let start = segment.header.start;
-    start + (segment.full_at() - start) / 8
+    start + (segment.full_at() - start) / PREPARE_SHARE
 }
 
 /// A new ring. Its mark is synced here, and its name with that of the first segment: before a manifest names the chain.
@@ -276,17 +279,33 @@ impl Log {
             .map_err(|error| self.latch_unless_short(error))
     }
 
-    /// Reserves the file of the next segment. For a thread in the background, when [`Log::wants_upkeep`] says so. When
-    /// it fails, the append that needs the file tries again.
+    /// Reserves the file of the next segment. For a thread in the background, when [`Log::wants_next`] says so. When it
+    /// fails, that is not before this segment is some fuller, for each try costs the disk; and the append that needs the
+    /// file tries, too.
     pub fn prepare_next(&self) -> Result<()> {
         self.check()?;
-        self.segments.prepare()
+        let (from, end) = (self.prepare_from.load(Ordering::Relaxed), self.end().0);
+        self.segments.prepare().inspect_err(|_| {
+            let later = end + self.segments.segment_bytes() / PREPARE_SHARE;
+            // A segment that was begun meanwhile has said where its next one is prepared.
+            let _ = self.prepare_from.compare_exchange(
+                from,
+                later,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        })
+    }
+
+    /// It is time for [`Log::prepare_next`].
+    pub fn wants_next(&self) -> bool {
+        let in_use = self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
+        in_use && !self.segments.is_prepared()
     }
 
     /// [`Log::drain`] and [`Log::prepare_next`] would spare an append some waiting.
     pub fn wants_upkeep(&self) -> bool {
-        let in_use = self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
-        in_use && !self.segments.is_prepared() || self.store.wants_drain()
+        self.wants_next() || self.store.wants_drain()
     }
 
     /// The live segments of this chain, oldest first; the last one is being written.

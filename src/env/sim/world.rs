@@ -174,6 +174,10 @@ impl FileState {
         for step in self.steps.drain(..) {
             step.carry_out(&mut self.durable);
         }
+        if let Some(written_back) = &mut self.written_back {
+            written_back.clone_from(&self.now);
+            self.durable.clone_from(&self.now);
+        }
         self.durably_reserved = self.reserved;
     }
 
