@@ -6,6 +6,9 @@
 //! that moment under the old default is marked as gone. Between changes the settings stand and relied-on time only
 //! grows, so the marks and the plain rule of the present answer for every moment in between.
 //!
+//! History is one order of everything: commits, changes of a default, containers made and dropped. It is kept as a list,
+//! and a prefix of it, such as a power cut leaves, is gone through from its beginning.
+//!
 //! Nothing here calls the engine.
 
 use std::collections::BTreeMap;
@@ -135,6 +138,23 @@ struct RangeDelete {
     to: Option<Vec<u8>>,
 }
 
+/// What has happened at one place in the order, the last of them where it took several.
+#[derive(Clone, Debug)]
+struct Event {
+    order: u64,
+    /// The settled time on which it relied; 0: on none.
+    settled: u64,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Commit { writes: Vec<Write>, written_at: u64 },
+    Create { name: String, standard: Standard },
+    Drop { name: String },
+    SetStandard { container: String, to: Standard },
+}
+
 impl RangeDelete {
     fn covers(&self, key: &[u8]) -> bool {
         self.from.as_slice() <= key && self.to.as_deref().is_none_or(|to| key < to)
@@ -201,10 +221,7 @@ pub struct Model {
     containers: BTreeMap<String, Contents>,
     /// The place of the latest write.
     pub order: u64,
-    /// For each commit, its last place and the settled time it relied on.
-    commits: Vec<(u64, u64)>,
-    /// The highest settled time on which a change of settings relied.
-    changed_at: u64,
+    events: Vec<Event>,
 }
 
 impl Model {
@@ -213,8 +230,7 @@ impl Model {
             time,
             containers: BTreeMap::new(),
             order: 0,
-            commits: vec![],
-            changed_at: 0,
+            events: vec![],
         }
     }
 
@@ -227,17 +243,17 @@ impl Model {
     }
 
     pub fn create_container(&mut self, name: &str, standard: Standard) {
-        self.order += 1;
-        self.containers.entry(name.to_owned()).or_insert(Contents {
-            born: self.order,
-            standard,
-            versions: BTreeMap::new(),
-            range_deletes: vec![],
-        });
+        let name = name.to_owned();
+        self.happens(0, What::Create { name, standard });
     }
 
     pub fn drop_container(&mut self, name: &str) -> bool {
-        self.containers.remove(name).is_some()
+        let is_there = self.has(name);
+        if is_there {
+            let name = name.to_owned();
+            self.happens(0, What::Drop { name });
+        }
+        is_there
     }
 
     pub fn standard(&self, container: &str) -> Standard {
@@ -247,43 +263,8 @@ impl Model {
     /// One commit: all its writes have one `written_at`, which is returned.
     pub fn commit(&mut self, writes: &[Write]) -> u64 {
         let written_at = self.time.now();
-        for write in writes {
-            self.order += 1;
-            let order = self.order;
-            let (Write::Put { container, .. }
-            | Write::Delete { container, .. }
-            | Write::DeleteRange { container, .. }) = write;
-            let contents = self
-                .containers
-                .get_mut(container)
-                .expect("the container is there");
-            let (key, put) = match write {
-                Write::Put {
-                    key, value, ttl, ..
-                } => (key, Some((value.clone(), ttl.at(written_at)))),
-                Write::Delete { key, .. } => (key, None),
-                Write::DeleteRange { from, to, .. } => {
-                    contents.range_deletes.push(RangeDelete {
-                        order,
-                        from: from.clone(),
-                        to: to.clone(),
-                    });
-                    continue;
-                }
-            };
-            let version = Version {
-                order,
-                written_at,
-                put,
-                gone: false,
-            };
-            contents
-                .versions
-                .entry(key.clone())
-                .or_default()
-                .push(version);
-        }
-        self.commits.push((self.order, self.time.settled));
+        let writes = writes.to_vec();
+        self.happens(self.time.settled, What::Commit { writes, written_at });
         written_at
     }
 
@@ -292,20 +273,94 @@ impl Model {
         if self.time.unsettled() {
             return false;
         }
-        self.order += 1;
-        let at = self.time.settled;
-        self.changed_at = self.changed_at.max(at);
-        let contents = self
-            .containers
+        let container = container.to_owned();
+        self.happens(self.time.settled, What::SetStandard { container, to });
+        true
+    }
+
+    fn happens(&mut self, settled: u64, what: What) {
+        self.apply(settled, &what);
+        self.events.push(Event {
+            order: self.order,
+            settled,
+            what,
+        });
+    }
+
+    fn contents(&mut self, container: &str) -> &mut Contents {
+        self.containers
             .get_mut(container)
-            .expect("the container is there");
-        for version in contents.versions.values_mut().flatten() {
-            if let Some((_, life)) = version.put {
-                version.gone |= expired(version.written_at, life, contents.standard, at);
+            .expect("the container is there")
+    }
+
+    fn apply(&mut self, settled: u64, what: &What) {
+        match what {
+            What::Commit { writes, written_at } => {
+                for write in writes {
+                    self.order += 1;
+                    self.write(write, *written_at);
+                }
+            }
+            What::Create { name, standard } => {
+                self.order += 1;
+                let contents = Contents {
+                    born: self.order,
+                    standard: *standard,
+                    versions: BTreeMap::new(),
+                    range_deletes: vec![],
+                };
+                self.containers.entry(name.clone()).or_insert(contents);
+            }
+            What::Drop { name } => {
+                self.order += 1;
+                self.containers.remove(name);
+            }
+            What::SetStandard { container, to } => {
+                self.order += 1;
+                let contents = self.contents(container);
+                for version in contents.versions.values_mut().flatten() {
+                    if let Some((_, life)) = version.put {
+                        let standard = contents.standard;
+                        version.gone |= expired(version.written_at, life, standard, settled);
+                    }
+                }
+                contents.standard = *to;
             }
         }
-        contents.standard = to;
-        true
+    }
+
+    fn write(&mut self, write: &Write, written_at: u64) {
+        let order = self.order;
+        let (container, key, put) = match write {
+            Write::Put {
+                container,
+                key,
+                value,
+                ttl,
+            } => (container, key, Some((value.clone(), ttl.at(written_at)))),
+            Write::Delete { container, key } => (container, key, None),
+            Write::DeleteRange {
+                container,
+                from,
+                to,
+            } => {
+                let range = RangeDelete {
+                    order,
+                    from: from.clone(),
+                    to: to.clone(),
+                };
+                self.contents(container).range_deletes.push(range);
+                return;
+            }
+        };
+        let version = Version {
+            order,
+            written_at,
+            put,
+            gone: false,
+        };
+        let versions = &mut self.contents(container).versions;
+        versions.entry(key.clone()).or_default().push(version);
     }
 
     /// The item under a key, as of the write `at`.
@@ -371,39 +426,28 @@ impl Model {
             .is_some_and(|contents| contents.born <= at)
     }
 
-    /// The ends of the commits above `low`, and `low` itself, newest first: where a power cut may have cut.
+    /// The places of events above `low`, and `low` itself, newest first: where a power cut may have cut.
     pub fn cuts(&self, low: u64) -> Vec<u64> {
-        let mut cuts: Vec<u64> = self
-            .commits
-            .iter()
-            .map(|commit| commit.0)
-            .filter(|&end| end > low)
-            .collect();
+        let orders = self.events.iter().map(|event| event.order);
+        let mut cuts: Vec<u64> = orders.filter(|&order| order > low).collect();
         cuts.insert(0, low);
         cuts.reverse();
         cuts
     }
 
-    /// Forgets all writes above `order`. Settings, and which containers there are, are durable at once.
+    /// Forgets all that happened behind `order`.
     pub fn truncate(&mut self, order: u64) {
-        for contents in self.containers.values_mut() {
-            contents.range_deletes.retain(|range| range.order <= order);
-            contents
-                .versions
-                .values_mut()
-                .for_each(|versions| versions.retain(|version| version.order <= order));
+        self.events.retain(|event| event.order <= order);
+        (self.containers, self.order) = (BTreeMap::new(), 0);
+        for event in std::mem::take(&mut self.events) {
+            self.apply(event.settled, &event.what);
+            self.events.push(event);
         }
-        self.commits.retain(|commit| commit.0 <= order);
     }
 
-    /// The least that the recovered mark can be, when all writes up to `order` survive.
+    /// The least that the recovered mark can be, when all up to `order` survives.
     pub fn mark_least(&self, order: u64) -> u64 {
-        let relied = self
-            .commits
-            .iter()
-            .filter(|commit| commit.0 <= order)
-            .map(|commit| commit.1)
-            .max();
-        relied.unwrap_or(0).max(self.changed_at)
+        let events = self.events.iter().filter(|event| event.order <= order);
+        events.map(|event| event.settled).max().unwrap_or(0)
     }
 }

@@ -3,9 +3,11 @@
 //! [`World::run`] takes one step in both and compares what they answer. `Ok` is what the step shows, as text; `Err` says
 //! where the two differ. Background work happens only in steps, so a history runs the same way every time.
 //!
-//! After a power cut the model does not know how many of the writes that were not synced survived. It tries each end of
-//! a commit, newest first; one of them must explain everything that can be seen. With `counting`, a counter is written
-//! behind each step, which leaves only the commits of one step to choose from.
+//! After a power cut the model does not know how much of what was not synced survived: of writes, changes of a default,
+//! containers made and dropped. It tries each prefix, the longest first; one of them must explain everything that can be
+//! seen. With `counting`, a counter is written behind each step, which leaves only what one step did to choose from. What
+//! is durable when it is acknowledged, a change of a default, say, is not given up, nor is what came before it; nor what
+//! is older than the interval when a step of the background has been taken.
 //!
 //! The world's own container, [`OWN`], holds the counter and a probe that tells what time the engine starts from.
 
@@ -28,6 +30,8 @@ use super::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, shorte
 pub const START: u64 = 1_767_225_600_000;
 const OWN: &str = "_world";
 const PATH: &str = "/db";
+/// Milliseconds after which a step syncs the log.
+const SYNC_INTERVAL: u64 = 1_000;
 
 /// How the database is opened.
 #[derive(Clone, Debug)]
@@ -131,6 +135,7 @@ impl Setup {
     pub fn options(&self, sim: &Sim, clock: &ManualClock) -> Options {
         Options::new()
             .durability(self.durability)
+            .sync_interval(Duration::from_millis(SYNC_INTERVAL))
             .memtable_bytes(self.memtable)
             .cache_bytes(16 << 10)
             .compression(self.compression)
@@ -176,8 +181,10 @@ pub struct World {
     snapshots: BTreeMap<String, (Snapshot, u64)>,
     walks: BTreeMap<String, Walk>,
     held: Vec<Held>,
-    /// The last write that survives a power cut for certain.
+    /// The last place in the order that survives a power cut for certain.
     synced: u64,
+    /// The uptime at which what ends at this place was acknowledged.
+    acknowledged: Vec<(u64, u64)>,
     /// The order of the write that set the counter to its index.
     counted: Vec<u64>,
     checkpoints: usize,
@@ -208,6 +215,7 @@ impl World {
             walks: BTreeMap::new(),
             held: vec![],
             synced: 0,
+            acknowledged: vec![],
             counted: vec![0],
             checkpoints: 0,
             survives: 0,
@@ -300,7 +308,7 @@ impl World {
     ) -> Result<(), String> {
         let found = db.containers();
         let known = self.model.containers();
-        if found != known && !known.is_empty() {
+        if found != known && !self.cut {
             return Err(format!("containers are {found:?}, and should be {known:?}"));
         }
         let own = db.container(OWN).map_err(failed)?;
@@ -329,15 +337,17 @@ impl World {
         }
         self.model.time.restart(now);
         self.containers = [(OWN.to_owned(), own)].into();
-        for name in known.iter().filter(|name| *name != OWN) {
+        for name in found.iter().filter(|name| *name != OWN) {
             self.containers
                 .insert(name.clone(), db.container(name).map_err(failed)?);
         }
         self.db = Some(db);
-        if known.is_empty() {
+        if self.cut {
+            self.find_cut(&found, count, now)?;
+        }
+        if !self.model.has(OWN) {
             self.model.create_container(OWN, Standard::Off);
-        } else if self.cut {
-            self.find_cut(count, now)?;
+            self.synced = self.model.order;
         }
         self.cut = false;
         if probing {
@@ -346,9 +356,9 @@ impl World {
         Ok(())
     }
 
-    /// Finds the writes that the power cut left; time goes on from `now`. Of several prefixes that explain what is seen the
-    /// longest is gone on with, but no more than the shortest is certain.
-    fn find_cut(&mut self, count: usize, now: u64) -> Result<(), String> {
+    /// Finds what the power cut left of history; time goes on from `now`, and the containers `found` are there. Of several
+    /// prefixes that explain what is seen the longest is gone on with, but no more than the shortest is certain.
+    fn find_cut(&mut self, found: &Vec<String>, count: usize, now: u64) -> Result<(), String> {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
         if self.counting {
@@ -377,7 +387,8 @@ impl World {
             }
             let whole = self.model.clone();
             self.model.truncate(cut);
-            let checked = self.check_scans();
+            let containers = same("containers", found, &self.model.containers());
+            let checked = containers.and_then(|()| self.check_scans());
             let model = std::mem::replace(&mut self.model, whole);
             match checked {
                 Ok(()) => {
@@ -393,7 +404,7 @@ impl World {
             return Ok(());
         }
         Err(format!(
-            "what the power cut left is no prefix of the writes from {low} on; with all of them: {closest}"
+            "what the power cut left is no prefix of history from {low} on; with all of them: {closest}"
         ))
     }
 
@@ -401,6 +412,7 @@ impl World {
     fn leave(&mut self) {
         self.walks.clear();
         self.snapshots.clear();
+        self.acknowledged.clear();
         self.containers.clear();
         self.db = None;
     }
@@ -471,6 +483,10 @@ impl World {
         let shown = self.act(&db, op)?;
         if self.counting && self.model.order != before {
             self.count()?;
+        }
+        if self.model.order != before {
+            self.acknowledged
+                .push((self.model.time.uptime, self.model.order));
         }
         Ok(shown)
     }
@@ -547,6 +563,7 @@ impl World {
         let container = db.container_with(name, options).map_err(failed)?;
         if !self.model.has(name) {
             self.model.create_container(name, standard);
+            self.synced = self.model.order;
         }
         same(
             "default",
@@ -561,6 +578,9 @@ impl World {
         self.walks.retain(|_, walk| walk.container != name);
         let dropped = db.drop_container(name).map_err(failed)?;
         same("drop", &dropped, &self.model.drop_container(name))?;
+        if dropped {
+            self.synced = self.model.order;
+        }
         if let Some(handle) = self.containers.remove(name) {
             match handle.get("k") {
                 Err(error) if error.is_closed() => {}
@@ -585,6 +605,7 @@ impl World {
             };
         }
         done.map_err(failed)?;
+        self.synced = self.model.order;
         same("default", &container.default_ttl(), &default_ttl(standard))?;
         Ok(String::new())
     }
@@ -806,6 +827,12 @@ impl World {
                         break;
                     }
                 }
+                let now = self.model.time.uptime;
+                let long_ago = self
+                    .acknowledged
+                    .iter()
+                    .rfind(|(at, _)| *count > 0 && at + SYNC_INTERVAL <= now);
+                self.synced = self.synced.max(long_ago.map_or(0, |(_, order)| *order));
                 if *count == ALL && !rested {
                     return Err("background work does not come to rest".into());
                 }
