@@ -150,7 +150,7 @@ mod tests {
     use crate::item::Pair;
     use crate::merge::Position;
     use crate::record::{Head, Kind};
-    use crate::types::ItemTtl;
+    use crate::types::{ItemTtl, Timestamp};
 
     /// Keys in order, one of which cannot be read once another one was: then it stands at its end, as cursors do.
     struct Failing {
@@ -249,10 +249,7 @@ mod tests {
                 fails: "c",
             };
             let cursors: Vec<Failing> = sources.iter().copied().map(cursor).collect();
-            let judge = Judge {
-                settings: Settings::default(),
-                now: Timestamp(2),
-            };
+            let judge = Judge::at(Timestamp(2), Settings::default);
             let horizon = Horizon {
                 max: Seq(9),
                 cover: Arc::default(),
@@ -260,7 +257,10 @@ mod tests {
             let mut walk = Walk::seek(cursors, horizon, to, &judge).unwrap();
             let (mut settled, mut decided) = (judge, vec![]);
             let mut next = || {
-                let mut glance = Glance::new(judge, &mut settled, || (judge, Timestamp(2)));
+                let mut glance = Glance::new(judge, &mut settled, || Judges {
+                    now: judge,
+                    settled: judge,
+                });
                 walk.next(&mut glance, &mut decided, |_| true)
             };
             for n in 0..shown {
