@@ -1,6 +1,6 @@
 //! The figures of DESIGN.md that are not benchmarks of one call.
 //!
-//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|mixed|retention|containers|memory [ITEMS]`
+//! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|ranges|mixed|retention|containers|memory [ITEMS]`
 //!
 //! * `basic`: fill, gets, scans and a compaction over items of 16 + 100 bytes, in random order; `pread` is the same with
 //!   `Reads::Pread`
@@ -10,6 +10,9 @@
 //! * `dead`: scans over a range in which all items but ten are dead and none is reclaimed: expired, deleted one by one, or
 //!   deleted by range; in one run, in many, right after open, and (a tenth of the items) in memory
 //! * `stats`: how long `stats()` takes, with 200 tables and a memtable of 64 MiB
+//! * `ranges`: what range deletes cost while they are in memory: gets, iterators, conditional writes and `len_estimate()`
+//!   beside none, 1 000 and 100 000 of them; their flush, over a run that they cut into pieces; what the log takes for
+//!   them; and a queue, whose front is deleted by range as items come to its end
 //! * `mixed`: items of 1 000 bytes, half of which never expire and half live one or two minutes, 10 GB as a rule; what is
 //!   written, and what is on disk, until all that expired is gone
 //! * `retention`: thirty days of items, a retention of 30 days that becomes one of a day, then one of 60
@@ -285,6 +288,103 @@ fn stats(folder: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
+/// Range deletes beside the items of a container, in memory all of them.
+fn ranges(folder: &Path, items: u64) -> Result<()> {
+    let options = Options::new().memtable_bytes(256 << 20);
+    for count in [0, items / 100, items] {
+        let db = options.open(folder.join(count.to_string()))?;
+        let container = db.container("items")?;
+        fill(&container, items, &[7; 100])?;
+        db.flush()?;
+        fill(&container, items, &[7; 100])?;
+        println!("{count} range deletes");
+        let behind = |n: u64, byte: u8| [&key(mixed(n) % items)[..], &[byte]].concat();
+        timed("  made", count.max(1), || {
+            (0..count).try_for_each(|n| container.delete_range(behind(n, 0)..behind(n, 9)))
+        })?;
+        println!("  in memory: {} bytes", container.stats().memtable_bytes);
+        let gets = 300_000;
+        for _ in 0..3 {
+            timed("  get", gets, || {
+                (0..gets).all(|n| container.contains(key(mixed(n) % items)).unwrap_or(false))
+            });
+        }
+        timed("  replace", 30_000, || {
+            (0..30_000).all(|n| {
+                container
+                    .replace(key(mixed(n) % items), [8; 100], Ttl::Inherit)
+                    .is_ok()
+            })
+        });
+        timed("  first of a new iterator", 1_000, || {
+            (0..1_000).all(|n| container.range(key(n)..).next().is_some())
+        });
+        let old = db.snapshot();
+        container.delete_range::<&[u8]>(..)?;
+        let view = old.container("items")?;
+        timed(
+            "  get, by a snapshot from before all was deleted",
+            gets,
+            || (0..gets).all(|n| view.contains(key(mixed(n) % items)).unwrap_or(false)),
+        );
+        timed("  len_estimate()", 1, || container.len_estimate());
+        timed("  flush", 1, || db.flush())?;
+        let stats = db.stats();
+        println!("  {} bytes on disk", stats.disk_bytes);
+        println!("  {} range deletes left", container.stats().range_deletes);
+    }
+    Ok(())
+}
+
+/// Range deletes that no flush takes, beside a few puts: how much is logged.
+fn ranges_in_the_log(folder: &Path) -> Result<()> {
+    let options = Options::new()
+        .memtable_bytes(1 << 20)
+        .reclaim_within(Duration::from_secs(5));
+    let db = options.open(folder)?;
+    let (few, many) = (db.container("puts")?, db.container("range deletes")?);
+    (0..12_000).try_for_each(|n| many.delete_range(key(n)..=key(n)))?;
+    let start = db.stats().bytes_logged;
+    for n in 0..120 {
+        few.put(key(n), "a tiny one")?;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    println!(
+        "12 000 range deletes, and in 12 s 120 puts: {} bytes logged, then {} bytes",
+        start,
+        db.stats().bytes_logged - start
+    );
+    Ok(())
+}
+
+/// Items come at the end and go at the front, a hundred at a time.
+fn queue(folder: &Path, items: u64) -> Result<()> {
+    let db = Options::new().memtable_bytes(4 << 20).open(folder)?;
+    let container = db.container("queue")?;
+    let key = |n: u64| n.to_be_bytes();
+    for round in 0..10 {
+        timed("queue", items, || {
+            (round * items..(round + 1) * items).try_for_each(|n| {
+                container.put(key(n), [7; 100])?;
+                match n.checked_sub(1_000) {
+                    Some(gone) => container.delete_range(..key(gone)),
+                    None => Ok(()),
+                }
+            })
+        })?;
+        let (of_queue, stats) = (container.stats(), db.stats());
+        println!(
+            "  {} in memory, {} of log, {} on disk, {} range deletes, about {} items",
+            of_queue.memtable_bytes,
+            stats.log_bytes,
+            stats.disk_bytes,
+            of_queue.range_deletes,
+            of_queue.live_items
+        );
+    }
+    Ok(())
+}
+
 /// How soon after its expiry an item is to be gone from the disk.
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -472,13 +572,18 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         Some("open") => open(folder.path(), items(100_000)?)?,
         Some("dead") => dead(folder.path(), items(10_000_000)?)?,
         Some("stats") => stats(folder.path(), items(8_000_000)?)?,
+        Some("ranges") => {
+            ranges(folder.path(), items(100_000)?)?;
+            ranges_in_the_log(&folder.path().join("log"))?;
+            queue(&folder.path().join("queue"), items(100_000)?)?;
+        }
         Some("mixed") => mixed_lives(folder.path(), items(10_000_000)?)?,
         Some("retention") => retention(folder.path(), items(10_000_000)?)?,
         Some("containers") => containers(folder.path(), items(10_000)?)?,
         Some("memory") => memory(folder.path(), items(1_000_000)?)?,
         _ => {
-            let known = "basic, pread, ttl, default, open, dead, stats, mixed, retention, containers \
-                         or memory";
+            let known = "basic, pread, ttl, default, open, dead, stats, ranges, mixed, retention, \
+                         containers or memory";
             return Err(format!("say {known}").into());
         }
     }

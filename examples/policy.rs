@@ -139,8 +139,8 @@ impl Elsewhere for Outside<'_> {
         Ok(longest.filter(|longest| *longest > outlives))
     }
 
-    fn covered_above(&self, _: Seq) -> Option<Seq> {
-        None
+    fn is_covered(&self, _: Seq, _: Seq) -> bool {
+        false
     }
 }
 
@@ -187,7 +187,7 @@ impl Simulation {
         runs.sort_by_key(|run| std::cmp::Reverse((run.census.seq_max, run.id)));
         Facts {
             runs,
-            range_deletes: [].into(),
+            range_deletes: Arc::default(),
         }
     }
 

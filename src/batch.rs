@@ -59,7 +59,7 @@ impl From<ItemTtl> for WriteTtl {
 }
 
 /// A stretch of keys: from `from`, inclusive, to `to`, exclusive; `to` of `None` has no end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// The first key; empty for the start of all keys.
     pub from: Vec<u8>,
@@ -68,6 +68,14 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// Of the ends that a write is logged with.
+    pub fn of_bounds(from: &[u8], to: &[u8]) -> KeyRange {
+        KeyRange {
+            from: from.to_vec(),
+            to: (!to.is_empty()).then(|| to.to_vec()),
+        }
+    }
+
     /// `key` lies in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.from.as_slice() <= key && self.to.as_ref().is_none_or(|to| key < to.as_slice())
@@ -225,6 +233,16 @@ fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     Ok(key)
 }
 
+/// An end of a range: empty, a key, or what comes right behind a key.
+fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let at = reader.clone();
+    let bound = reader.prefixed()?;
+    if bound.len() > MAX_KEY_LEN + 1 {
+        return Err(at.malformed("a range of keys that are too long"));
+    }
+    Ok(bound)
+}
+
 fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let value = reader.prefixed()?;
@@ -267,8 +285,8 @@ impl<'a> Ops<'a> {
             6 => {
                 return Ok(Op::DeleteRange {
                     container,
-                    from: reader.prefixed()?,
-                    to: reader.prefixed()?,
+                    from: bound(reader)?,
+                    to: bound(reader)?,
                 });
             }
             _ => return Err(at.malformed("unknown kind of write")),
@@ -388,8 +406,8 @@ fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed>
         return Ok(Relogged::Range {
             container,
             seq,
-            from: reader.prefixed()?,
-            to: reader.prefixed()?,
+            from: bound(reader)?,
+            to: bound(reader)?,
         });
     }
     let header = Header::decode(Base::default(), reader)?;

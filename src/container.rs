@@ -193,8 +193,11 @@ impl Container {
         )
     }
 
-    /// Deletes every item whose key lies in the range, in one step, however many they are.
+    /// Deletes every item whose key lies in the range, in one step, however many they are. A bound is no longer than a
+    /// key may be, 65 535 bytes; one that is empty lies before all keys.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        check_bound(range.start_bound())?;
+        check_bound(range.end_bound())?;
         let range = key_range(range);
         if range.is_empty() {
             return self.engine.check_open(&self.state);
@@ -558,6 +561,17 @@ fn check_key(key: &[u8]) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+fn check_bound<K: AsRef<[u8]>>(bound: Bound<&K>) -> Result<()> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.as_ref().len() > MAX_KEY_LEN => {
+            let len = key.as_ref().len();
+            let value = format!("of {len} bytes");
+            Err(Error::invalid("bound", value, "up to 65535 bytes"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_value(value: &[u8]) -> Result<()> {

@@ -1,77 +1,389 @@
-//! Which keys are deleted by range, all range deletes together: the line of keys, cut where the answer changes.
+//! Which keys are deleted by range: the line of keys, cut where the answer changes.
+//!
+//! ```text
+//! range deletes    5: a ──────────── m        stretches     a 5   c 8   f 5   m 0
+//!                  8:     c ── f              before a: 0
+//! ```
+//!
+//! [`Fragments`] hold the highest number over each stretch, of all range deletes together. They are immutable and share
+//! what they have in common: a B-tree whose nodes are copied on the way to what a newer range delete changes. So one more
+//! is some copied nodes, whatever it covers; who has the older tree keeps it; and a look is a search.
+//!
+//! ```text
+//! node     keys: where its stretches, or its nodes, begin, ascending     least: the lowest number of a stretch in it
+//! ```
+//!
+//! A [`Cover`] is what range deletes in several places cover, for one reader.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::batch::KeyRange;
+use crate::record::{key_head, shared_len};
 use crate::types::Seq;
 
+/// A node with more entries, or with more bytes of keys and more entries than the least, is halved.
+const NODE_MOST: usize = 32;
+const NODE_BYTES: usize = 16 << 10;
+const NODE_LEAST: usize = 4;
+
 /// For every key, the highest number of a range delete over it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cover {
-    /// Where a stretch of keys begins that have this number, up to the next; before the first it is 0.
-    stretches: Vec<(Vec<u8>, Seq)>,
+#[derive(Clone, Debug, Default)]
+pub struct Fragments {
+    root: Option<Arc<Node>>,
+    seq_max: Seq,
 }
 
-impl Cover {
-    /// Of these ranges; those of one number are apart.
-    pub fn new(ranges: impl IntoIterator<Item = (KeyRange, Seq)>) -> Cover {
-        // Of a key, where the range of a number begins, or ends.
-        let mut turns: Vec<(Vec<u8>, Seq, bool)> = vec![];
-        for (range, seq) in ranges.into_iter().filter(|(range, _)| !range.is_empty()) {
-            turns.push((range.from, seq, true));
-            turns.extend(range.to.map(|to| (to, seq, false)));
+#[derive(Debug)]
+struct Node {
+    keys: Keys,
+    least: Seq,
+    below: Below,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Most nodes are of the first kind.
+enum Below {
+    /// The numbers of stretches.
+    Stretches([Seq; NODE_MOST]),
+    Nodes(Vec<Arc<Node>>),
+}
+
+/// The keys of a node, ascending. What a search looks at lies together, and no key does where eight bytes tell.
+#[derive(Debug)]
+struct Keys {
+    len: usize,
+    /// So many bytes at their front are the same in all.
+    shared: usize,
+    /// Of each, what follows these.
+    heads: [u64; NODE_MOST],
+    ends: [u32; NODE_MOST],
+    /// One behind the other.
+    bytes: Vec<u8>,
+}
+
+impl Keys {
+    /// At least one.
+    fn new<'a>(all: impl Iterator<Item = &'a [u8]> + Clone) -> Keys {
+        let first = all.clone().next().expect("a node has a key");
+        let last = all.clone().last().expect("a node has a key");
+        let mut keys = Keys {
+            len: 0,
+            shared: shared_len(first, last),
+            heads: [0; NODE_MOST],
+            ends: [0; NODE_MOST],
+            bytes: Vec::with_capacity(all.clone().map(<[u8]>::len).sum()),
+        };
+        for key in all {
+            keys.bytes.extend_from_slice(key);
+            let end = u32::try_from(keys.bytes.len());
+            keys.ends[keys.len] = end.expect("a node's keys are some of 64 KiB");
+            keys.heads[keys.len] = key_head(&key[keys.shared..]);
+            keys.len += 1;
         }
-        turns.sort_unstable();
-        let mut cover = Cover::default();
-        let mut open = BTreeSet::new();
-        for turns in turns.chunk_by(|a, b| a.0 == b.0) {
-            for &(_, seq, begins) in turns {
-                if begins {
-                    open.insert(seq);
-                } else {
-                    open.remove(&seq);
+        keys
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start as usize..self.ends[at] as usize]
+    }
+
+    fn iter(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        range.map(|at| self.get(at))
+    }
+
+    /// How many are before a key, or at it too.
+    #[inline]
+    fn place(&self, key: &[u8], at_it_too: bool) -> usize {
+        touch(&self.heads);
+        if self.shared > 0 {
+            match key[..key.len().min(self.shared)].cmp(&self.bytes[..self.shared]) {
+                Ordering::Less => return 0,
+                Ordering::Greater => return self.len,
+                Ordering::Equal => {}
+            }
+        }
+        let (head, heads) = (key_head(&key[self.shared..]), &self.heads[..self.len]);
+        let mut from = heads.partition_point(|there| *there < head);
+        let mut to = from;
+        if heads.get(from) == Some(&head) {
+            to += heads[from..].partition_point(|there| *there == head);
+        }
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.get(middle).cmp(key) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Equal => return middle + usize::from(at_it_too),
+                Ordering::Greater => to = middle,
+            }
+        }
+        from
+    }
+
+    #[inline]
+    fn up_to(&self, key: &[u8]) -> usize {
+        self.place(key, true)
+    }
+
+    fn before(&self, key: &[u8]) -> usize {
+        self.place(key, false)
+    }
+}
+
+/// Asks memory for all of these at once, and does not wait: a search that asks for one after the other waits for each.
+#[inline]
+fn touch<T: Copy>(words: &[T; NODE_MOST]) {
+    for line in words.chunks(64 / size_of::<T>()) {
+        black_box(line[0]);
+    }
+}
+
+/// Where a stretch begins, and its number.
+type Stretch<'a> = (&'a [u8], Seq);
+
+impl Node {
+    /// No node, one, or two halves.
+    fn of<'a, T: Clone>(
+        entries: Vec<(&'a [u8], T)>,
+        least: impl Fn(&T) -> Seq,
+        below: impl Fn(Vec<T>) -> Below,
+    ) -> Vec<Arc<Node>> {
+        let bytes: usize = entries.iter().map(|(key, _)| key.len()).sum();
+        let len = entries.len();
+        let fits = len <= NODE_MOST && (bytes <= NODE_BYTES || len <= NODE_LEAST);
+        let parts = entries.chunks(if fits { len.max(1) } else { len.div_ceil(2) });
+        let make = |part: &[(&'a [u8], T)]| {
+            let values = part.iter().map(|(_, value)| value);
+            Arc::new(Node {
+                keys: Keys::new(part.iter().map(|(key, _)| *key)),
+                least: values.clone().map(&least).min().unwrap_or_default(),
+                below: below(values.cloned().collect()),
+            })
+        };
+        parts.map(make).collect()
+    }
+
+    fn leaves(stretches: Vec<Stretch<'_>>) -> Vec<Arc<Node>> {
+        let below = |of: Vec<Seq>| {
+            let mut numbers = [Seq(0); NODE_MOST];
+            numbers[..of.len()].copy_from_slice(&of);
+            Below::Stretches(numbers)
+        };
+        Node::of(stretches, |number| *number, below)
+    }
+
+    fn over(nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
+        let entries = nodes.iter().map(|node| (node.keys.get(0), node.clone()));
+        Node::of(entries.collect(), |node| node.least, Below::Nodes)
+    }
+
+    /// The number over a key.
+    #[inline]
+    fn number(&self, key: &[u8]) -> Seq {
+        let mut node = self;
+        loop {
+            if let Below::Stretches(numbers) = &node.below {
+                touch(numbers);
+            }
+            let Some(at) = node.keys.up_to(key).checked_sub(1) else {
+                return Seq(0);
+            };
+            match &node.below {
+                Below::Stretches(numbers) => return numbers[at],
+                Below::Nodes(nodes) => node = &nodes[at],
+            }
+        }
+    }
+
+    /// The lowest number over the keys from `first`, or from where the node begins, to `last`, or to where it ends: of
+    /// those that are given.
+    fn least(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> Seq {
+        if first.is_none() && last.is_none() {
+            return self.least;
+        }
+        let end = last.map_or(self.keys.len, |last| self.keys.up_to(last));
+        let start = match first.map(|first| self.keys.up_to(first)) {
+            Some(0) => return Seq(0),
+            Some(start) => start - 1,
+            None => 0,
+        };
+        let least = match &self.below {
+            Below::Stretches(numbers) => numbers[start..end].iter().copied().min(),
+            Below::Nodes(nodes) => (start..end)
+                .map(|at| {
+                    let first = first.filter(|_| at == start);
+                    nodes[at].least(first, last.filter(|_| at == end - 1))
+                })
+                .min(),
+        };
+        least.unwrap_or(Seq::MAX)
+    }
+
+    /// The nodes that this one becomes when stretches that begin from `from` to `to` make way for `new` ones.
+    fn replaced(&self, from: &[u8], to: Option<&[u8]>, new: &[Stretch<'_>]) -> Vec<Arc<Node>> {
+        let len = self.keys.len;
+        match &self.below {
+            Below::Stretches(numbers) => {
+                let start = self.keys.before(from);
+                let end = to.map_or(len, |to| self.keys.before(to)).max(start);
+                let stretches = |range: Range<usize>| {
+                    let numbers = numbers[range.clone()].iter().copied();
+                    self.keys.iter(range).zip(numbers)
+                };
+                let new = new.iter().copied();
+                let all = stretches(0..start).chain(new).chain(stretches(end..len));
+                Node::leaves(all.collect())
+            }
+            Below::Nodes(nodes) => {
+                let start = self.keys.up_to(from).saturating_sub(1);
+                let last = to.map_or(len, |to| self.keys.before(to));
+                let last = last.saturating_sub(1).max(start);
+                let mut all = nodes[..start].to_vec();
+                all.extend(nodes[start].replaced(from, to, new));
+                if last > start {
+                    all.extend(nodes[last].replaced(from, to, &[]));
                 }
-            }
-            let newest = open.last().copied().unwrap_or_default();
-            if cover.stretches.last().map(|last| last.1) != Some(newest) {
-                cover.stretches.push((turns[0].0.clone(), newest));
+                all.extend_from_slice(&nodes[last + 1..]);
+                Node::over(&all)
             }
         }
-        cover
+    }
+
+    fn visit(&self, first: &[u8], last: &[u8], visit: &mut dyn FnMut(&[u8], Seq)) {
+        let start = self.keys.up_to(first).saturating_sub(1);
+        for at in start..self.keys.up_to(last) {
+            match &self.below {
+                Below::Stretches(numbers) => visit(self.keys.get(at), numbers[at]),
+                Below::Nodes(nodes) => nodes[at].visit(first, last, visit),
+            }
+        }
+    }
+}
+
+impl Fragments {
+    /// Of these range deletes, lowest number first.
+    pub fn of<'a>(ranges: impl IntoIterator<Item = (&'a KeyRange, Seq)>) -> Fragments {
+        let ranges = ranges.into_iter();
+        ranges.fold(Fragments::default(), |fragments, (range, seq)| {
+            fragments.with(range, seq)
+        })
+    }
+
+    /// The same, and a range delete that none before is newer than.
+    pub fn with(&self, range: &KeyRange, seq: Seq) -> Fragments {
+        assert!(seq >= self.seq_max, "range deletes come in order");
+        if range.is_empty() {
+            return self.clone();
+        }
+        let (from, to) = (range.from.as_slice(), range.to.as_deref());
+        // Behind the range all is as before: a stretch begins there, if none does yet.
+        let behind = to.map(|to| (to, self.below(to)));
+        let new = [
+            Some((from, seq)),
+            behind.filter(|(to, _)| !self.begins_at(to)),
+        ];
+        let new: Vec<Stretch<'_>> = new.into_iter().flatten().collect();
+        let mut nodes = match &self.root {
+            Some(root) => root.replaced(from, to, &new),
+            None => Node::leaves(new),
+        };
+        if nodes.len() > 1 {
+            nodes = Node::over(&nodes);
+        }
+        let mut root = nodes.pop();
+        while let Some(Below::Nodes(nodes)) = root.as_ref().map(|root| &root.below)
+            && let [only] = &nodes[..]
+        {
+            root = Some(only.clone());
+        }
+        Fragments { root, seq_max: seq }
+    }
+
+    fn begins_at(&self, key: &[u8]) -> bool {
+        let mut begins = false;
+        self.visit(key, key, |start, _| begins |= start == key);
+        begins
     }
 
     /// No key is covered.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.stretches.is_empty()
+        self.root.is_none()
+    }
+
+    /// The highest number of a range delete in it.
+    #[inline]
+    pub fn seq_max(&self) -> Seq {
+        self.seq_max
     }
 
     /// Records of the key with a lower number are gone.
     #[inline]
     pub fn below(&self, key: &[u8]) -> Seq {
-        match self.stretches_up_to(key) {
-            0 => Seq(0),
-            count => self.stretches[count - 1].1,
-        }
+        self.root.as_ref().map_or(Seq(0), |root| root.number(key))
     }
 
     /// Records of all keys from `first` to `last`, both included, with a lower number are gone.
     pub fn below_all(&self, first: &[u8], last: &[u8]) -> Seq {
-        let (from, to) = (self.stretches_up_to(first), self.stretches_up_to(last));
-        match from {
-            0 => Seq(0),
-            from => {
-                let stretches = self.stretches[from - 1..to].iter();
-                stretches.map(|stretch| stretch.1).min().unwrap_or_default()
-            }
+        let root = self.root.as_ref();
+        root.map_or(Seq(0), |root| root.least(Some(first), Some(last)))
+    }
+
+    /// Tells of each stretch that has a key from `first` to `last` where it begins, and its number; in order.
+    pub fn visit(&self, first: &[u8], last: &[u8], mut visit: impl FnMut(&[u8], Seq)) {
+        if let Some(root) = &self.root {
+            root.visit(first, last, &mut visit);
+        }
+    }
+}
+
+/// What range deletes in several places cover, for one reader.
+#[derive(Clone, Default)]
+pub struct Cover {
+    parts: Vec<Arc<Fragments>>,
+}
+
+impl fmt::Debug for Cover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cover")
+            .field("parts", &self.parts.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cover {
+    /// Of all of these.
+    pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> Cover {
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        Cover {
+            parts: parts.collect(),
         }
     }
 
-    /// How many stretches begin at or before a key.
+    /// No key is covered.
     #[inline]
-    fn stretches_up_to(&self, key: &[u8]) -> usize {
-        self.stretches
-            .partition_point(|stretch| stretch.0.as_slice() <= key)
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Records of the key with a lower number are gone.
+    #[inline]
+    pub fn below(&self, key: &[u8]) -> Seq {
+        let parts = self.parts.iter();
+        parts.map(|part| part.below(key)).max().unwrap_or_default()
+    }
+
+    /// Records of all keys from `first` to `last`, both included, with a lower number are gone; perhaps more, where it
+    /// takes several places to cover them all.
+    pub fn below_all(&self, first: &[u8], last: &[u8]) -> Seq {
+        let parts = self.parts.iter();
+        let below = parts.map(|part| part.below_all(first, last));
+        below.max().unwrap_or_default()
     }
 }
 
@@ -79,33 +391,129 @@ impl Cover {
 mod tests {
     use super::*;
 
-    /// Method: against the ranges themselves, key by key; ranges nested, overlapping, touching, without an end.
+    /// A generator of numbers, by a seed.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(99);
+            (self.0 >> 33) % bound
+        }
+    }
+
+    /// A key of the line from 0 to 400; some are long, so that nodes are cut by bytes too.
+    fn key(number: u64, long: bool) -> Vec<u8> {
+        let len = if long { 2_000 } else { 2 };
+        let mut key = (number as u16).to_be_bytes().to_vec();
+        key.resize(len, 7);
+        key
+    }
+
+    /// Method: against the ranges themselves, key by key, after each one; ranges nested, overlapping, touching, without
+    /// an end, empty, of one key.
     #[test]
-    fn a_cover_is_what_the_ranges_are() {
-        for seed in 0..200u64 {
-            let pick = |n: u64| (seed * 31 + n * 7 + seed * n) % 17;
-            let ranges: Vec<(KeyRange, Seq)> = (1..=seed % 7)
-                .map(|n| {
-                    let to = pick(n + 20) as u8;
-                    let range = KeyRange {
-                        from: vec![pick(n) as u8],
-                        to: (to > 2).then(|| vec![to]),
-                    };
-                    (range, Seq(n))
-                })
-                .collect();
-            let cover = Cover::new(ranges.iter().cloned());
-            let plain = |key: u8| {
-                let covers = ranges.iter().filter(|(range, _)| range.contains(&[key]));
-                covers.map(|(_, seq)| *seq).max().unwrap_or_default()
-            };
-            for first in 0..20 {
-                assert_eq!(cover.below(&[first]), plain(first), "{ranges:?}");
-                for last in first..20 {
-                    let all = (first..=last).map(plain).min().unwrap();
-                    assert_eq!(cover.below_all(&[first], &[last]), all, "{ranges:?}");
-                }
+    fn fragments_are_what_the_ranges_are() {
+        for seed in 0..60u64 {
+            let mut random = Numbers(seed);
+            let (long, width) = (seed % 7 == 6, [3, 40, 400][seed as usize % 3]);
+            let mut ranges: Vec<(KeyRange, Seq)> = vec![];
+            let mut fragments = Fragments::default();
+            let mut before = vec![];
+            for n in 1..=300 {
+                let from = random.below(400);
+                let to = (random.below(20) > 0).then(|| from + random.below(width));
+                let range = KeyRange {
+                    from: if random.below(30) == 0 {
+                        vec![]
+                    } else {
+                        key(from, long)
+                    },
+                    to: to.map(|to| key(to, long)),
+                };
+                let seq = Seq(2 * n);
+                let next = fragments.with(&range, seq);
+                before.push(std::mem::replace(&mut fragments, next));
+                ranges.push((range, seq));
+            }
+            for upto in [1, 2, 17, 150, 299, 300] {
+                let fragments = before.get(upto).unwrap_or(&fragments);
+                check(fragments, &ranges[..upto], long, &mut random);
             }
         }
+    }
+
+    fn check(fragments: &Fragments, ranges: &[(KeyRange, Seq)], long: bool, random: &mut Numbers) {
+        let plain: Vec<Seq> = (0..420)
+            .map(|number| {
+                let key = key(number, long);
+                let covers = ranges.iter().filter(|(range, _)| range.contains(&key));
+                covers.map(|(_, seq)| *seq).max().unwrap_or_default()
+            })
+            .collect();
+        for (number, expected) in plain.iter().enumerate() {
+            assert_eq!(fragments.below(&key(number as u64, long)), *expected);
+        }
+        for _ in 0..300 {
+            let first = random.below(400) as usize;
+            let last = first + random.below(420 - first as u64) as usize;
+            let all = plain[first..=last].iter().min().unwrap();
+            let (first, last) = (key(first as u64, long), key(last as u64, long));
+            let below = fragments.below_all(&first, &last);
+            // Between two keys of the line there may be others.
+            assert!(below <= *all);
+            let (mut least, mut starts) = (Seq::MAX, vec![]);
+            fragments.visit(&first, &last, |start, seq| {
+                least = least.min(seq);
+                starts.push(start.to_vec());
+            });
+            if starts.first().is_none_or(|start| *start > first) {
+                least = Seq(0);
+            }
+            assert_eq!(below, least);
+            assert!(starts.is_sorted_by(|a, b| a < b));
+            assert!(starts.iter().skip(1).all(|start| *start > first));
+            assert!(starts.last().is_none_or(|start| *start <= last));
+        }
+    }
+
+    /// A queue deletes its front again and again; the front stays one stretch.
+    #[test]
+    fn what_is_covered_again_takes_no_room() {
+        let mut fragments = Fragments::default();
+        for n in 1..=1_000u64 {
+            let range = KeyRange {
+                from: vec![],
+                to: Some(n.to_be_bytes().to_vec()),
+            };
+            fragments = fragments.with(&range, Seq(n));
+        }
+        let mut stretches = vec![];
+        fragments.visit(&[], &[0xff], |start, seq| {
+            stretches.push((start.to_vec(), seq))
+        });
+        // Where each range ended, the line is cut; there is nothing before the next one.
+        assert_eq!(stretches.first(), Some(&(vec![], Seq(1_000))));
+        assert_eq!(stretches.len(), 2);
+        assert_eq!(stretches[1], (1_000u64.to_be_bytes().to_vec(), Seq(0)));
+    }
+
+    #[test]
+    fn a_cover_is_its_parts_together() {
+        let range = |from: u8, to: u8| KeyRange {
+            from: vec![from],
+            to: Some(vec![to]),
+        };
+        let older = Fragments::of([(&range(0, 50), Seq(3)), (&range(20, 30), Seq(5))]);
+        let newer = Fragments::of([(&range(40, 60), Seq(9))]);
+        let cover = Cover::new([newer, older, Fragments::default()].map(Arc::new));
+        let below = [10, 25, 45, 55, 60].map(|key| cover.below(&[key]));
+        assert_eq!(below, [3, 5, 9, 9, 0].map(Seq));
+        assert_eq!(cover.below_all(&[40], &[59]), Seq(9));
+        assert_eq!(cover.below_all(&[10], &[45]), Seq(3));
+        assert_eq!(cover.below_all(&[10], &[60]), Seq(0));
+        assert!(!cover.is_empty() && Cover::default().is_empty());
     }
 }

@@ -110,6 +110,29 @@ fn keys_have_1_to_65535_bytes() {
 }
 
 #[test]
+fn bounds_of_range_deletes_have_up_to_65535_bytes() {
+    let f = fixture();
+    let (longest, over) = (vec![b'x'; 65_535], vec![b'x'; 65_536]);
+    for key in [&b"a"[..], &longest, b"y"] {
+        f.c.put(key, "v").unwrap();
+    }
+    let words = ["65536 bytes", "up to 65535 bytes"];
+    refused(f.c.delete_range(&over[..]..), "bound", &words);
+    refused(f.c.delete_range(..&over[..]), "bound", &words);
+    refused(f.c.delete_range(..=&over[..]), "bound", &words);
+    assert_eq!(keys(&f.c).len(), 3);
+    f.c.delete_range(&longest[..]..=&longest[..]).unwrap();
+    for round in ["in memory", "flushed"] {
+        assert_eq!(keys(&f.c), [b"a", b"y"], "{round}");
+        f.db.flush().unwrap();
+    }
+    f.c.delete_range(""..="a").unwrap();
+    assert_eq!(keys(&f.c), [b"y"]);
+    f.c.delete_range::<&str>(..).unwrap();
+    assert!(keys(&f.c).is_empty());
+}
+
+#[test]
 fn values_have_up_to_64_mib() {
     let f = fixture();
     let mut big = vec![7u8; (64 << 20) + 1];

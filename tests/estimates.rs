@@ -83,17 +83,19 @@ struct Stage {
     written: u64,
 }
 
-/// Tables are of some 128 KiB, so that runs have many, or of any size.
-fn stage(table_bytes: u64, compression: Compression) -> Stage {
-    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
-    let db = Options::new()
+fn options(sim: &Sim, clock: &ManualClock, table_bytes: u64) -> Options {
+    Options::new()
         .fs(Arc::new(sim.clone()))
         .clock(clock.clone())
         .stepped()
         .sizes(4 << 10, table_bytes, 16 << 20)
         .background_rate(1 << 40)
-        .open("/db")
-        .unwrap();
+}
+
+/// Tables are of some 128 KiB, so that runs have many, or of any size.
+fn stage(table_bytes: u64, compression: Compression) -> Stage {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock, table_bytes).open("/db").unwrap();
     let options = ContainerOptions::new().compression(compression);
     let c = db.container_with("c", options).unwrap();
     Stage {
@@ -166,6 +168,15 @@ impl Stage {
     fn pass(&mut self, millis: u64) {
         self.clock.advance(Duration::from_millis(millis));
         self.now += millis;
+    }
+
+    /// The process dies; what the log holds comes back.
+    fn reopen(&mut self) {
+        self.sim = self.sim.kill();
+        self.db = options(&self.sim, &self.clock, 64 << 20)
+            .open("/db")
+            .unwrap();
+        self.c = self.db.container("c").unwrap();
     }
 
     fn flush(&mut self) {
@@ -439,6 +450,60 @@ fn range_deletes_that_cover_parts() {
         stage.check("over part of two");
         stage.set(Standard::After(60_000));
         stage.check_on("expiring", 70_000);
+    }
+}
+
+/// A few that come after a range delete of many are told exactly, in memory, when they are brought back from the log, and
+/// when they are flushed.
+#[test]
+fn few_that_come_after_a_range_delete() {
+    let mut stage = big();
+    for n in 0..50_000 {
+        stage.put(n, 10, ItemTtl::Absent);
+    }
+    stage.delete_range(0, 1_000_000);
+    let (truth, _) = stage.check_within("none", 0);
+    assert_eq!(truth.live_items, 0);
+    for n in 0..100 {
+        stage.put(n * 700, 10, ItemTtl::Absent);
+    }
+    let (truth, stats) = stage.check_within("a hundred", 0);
+    assert_eq!((truth.live_items, stats.live_items), (100, 100));
+    for _ in 0..2 {
+        stage.reopen();
+        assert_eq!(stage.c.len_estimate(), 100, "brought back");
+    }
+    stage.flush();
+    assert_eq!(stage.c.len_estimate(), 100, "flushed");
+}
+
+/// Puts, overwrites, deletes and range deletes of every width, some flushed and most not.
+#[test]
+fn range_deletes_in_memory() {
+    for seed in 10..18 {
+        let (mut stage, mut random) = (big(), Random(seed));
+        stage.set(Standard::NoDefault);
+        for round in 0..24 {
+            for _ in 0..100 + random.below(4_000) {
+                let n = random.below(30_000) as u64;
+                match random.below(12) {
+                    0 => stage.delete(n),
+                    1 => stage.put(n, 100, ItemTtl::Millis(1 + random.below(4_000) as u64)),
+                    _ => stage.put(n, random.below(120), ItemTtl::Absent),
+                }
+            }
+            for _ in 0..random.below(4) {
+                let width = [30, 3_000, 30_000][random.below(3)];
+                let from = random.below(30_000) as u64;
+                stage.pass(1);
+                stage.delete_range(from, from + 1 + random.below(width) as u64);
+            }
+            stage.check(&format!("seed {seed}, round {round}"));
+            if random.one_in(8) {
+                stage.flush();
+            }
+            stage.pass(100);
+        }
     }
 }
 

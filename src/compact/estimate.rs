@@ -4,12 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::expiry::{Census, Judge, Tally, is_heavy};
-use crate::mem::{Memtable, Newest};
+use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
 use crate::types::{Seq, Timestamp};
-use crate::version::{Facts, RangeDelete, RunFacts};
+use crate::version::{Facts, RunFacts};
 
 /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
 /// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
@@ -124,11 +125,11 @@ const SAMPLED_LEAST: u64 = 256;
 /// puts, one by one; and of the coordinated sample, which share of the others.
 pub struct Estimator<'a> {
     judge: &'a Judge,
-    ranges: &'a [RangeDelete],
+    ranges: &'a [Arc<RangeDeletes>],
     parts: Vec<Part<'a>>,
 }
 
-/// A memtable or a run.
+/// An era of a memtable, or a run.
 struct Part<'a> {
     counted: Estimate,
     /// Puts that are not expired and of which the sample tells.
@@ -162,7 +163,7 @@ struct Observed {
 
 impl<'a> Estimator<'a> {
     /// Nothing counted yet. `ranges` are all the range deletes that are in force.
-    pub fn new(judge: &'a Judge, ranges: &'a [RangeDelete]) -> Self {
+    pub fn new(judge: &'a Judge, ranges: &'a [Arc<RangeDeletes>]) -> Self {
         Estimator {
             judge,
             ranges,
@@ -172,31 +173,37 @@ impl<'a> Estimator<'a> {
 
     /// Counts a memtable.
     pub fn add_memtable(&mut self, memtable: &'a Memtable) {
-        let part = memtable.summary(|summary| {
-            let census = summary.census();
-            let observed: Vec<Observed> = summary
-                .sample()
-                .map(|(hash, newest)| self.observe_newest(hash, newest, census))
-                .collect();
-            let counted = Estimate::of(census, summary.gone(self.judge));
-            Part {
-                asked: counted.live.less(summary.hidden(self.judge)),
-                counted,
-                seq_min: census.seq_min,
-                seq_max: census.seq_max,
-                threshold: summary.threshold(),
-                sampled: observed.len() as u64,
-                source: Source::Memory(memtable, observed),
-            }
+        let parts = memtable.summary(|summary| {
+            let eras = summary.eras();
+            let parts = eras.map(|era| self.part_of_memtable(memtable, era));
+            parts.collect::<Vec<_>>()
         });
-        self.parts.push(part);
+        self.parts.extend(parts);
+    }
+
+    fn part_of_memtable(&self, memtable: &'a Memtable, era: &Era) -> Part<'a> {
+        let census = era.census();
+        let observed: Vec<Observed> = era
+            .sample()
+            .map(|(hash, newest)| self.observe_newest(hash, newest, census))
+            .collect();
+        let counted = Estimate::of(census, era.gone(self.judge));
+        Part {
+            asked: counted.live.less(era.hidden(self.judge)),
+            counted,
+            seq_min: census.seq_min,
+            seq_max: census.seq_max,
+            threshold: era.threshold(),
+            sampled: observed.len() as u64,
+            source: Source::Memory(memtable, observed),
+        }
     }
 
     fn observe_newest(&self, hash: u64, newest: &Newest, census: &Census) -> Observed {
         let header = newest.header;
         let is_covered = || {
-            let mut newer = self.ranges.iter().filter(|range| range.seq > header.seq);
-            newer.any(|range| range.contains(&newest.key))
+            let mut ranges = self.ranges.iter();
+            ranges.any(|ranges| ranges.covers(&newest.key, header.seq, Seq::MAX))
         };
         let asked = !self.judge.dead(&header);
         Observed {
@@ -301,7 +308,7 @@ impl<'a> Estimator<'a> {
             }
             let mut shows = observed.shows && newest[&observed.hash] == observed.seq;
             if observed.heavy {
-                shows &= !self.is_in_newer_memtable(&observed);
+                shows &= !self.is_in_newer_memtable(&observed, part);
                 answer.heavy.hear(observed.weight, shows);
             } else {
                 let class = observed.weight.max(1).ilog2().min(31);
@@ -312,13 +319,21 @@ impl<'a> Estimator<'a> {
     }
 
     /// The sample of a memtable lacks most keys; but its filter knows them.
-    fn is_in_newer_memtable(&self, heavy: &Observed) -> bool {
-        self.parts.iter().any(|part| match &part.source {
-            Source::Memory(memtable, _) => {
-                part.seq_min > heavy.seq && memtable.may_contain(heavy.hash)
-            }
-            Source::Run(..) => false,
-        })
+    fn is_in_newer_memtable(&self, heavy: &Observed, of: &Part<'_>) -> bool {
+        self.parts
+            .iter()
+            .any(|part| match (&part.source, &of.source) {
+                // Within one nothing of the sample is hidden.
+                (Source::Memory(newer, _), Source::Memory(own, _))
+                    if std::ptr::eq(*newer, *own) =>
+                {
+                    false
+                }
+                (Source::Memory(newer, _), _) => {
+                    part.seq_min > heavy.seq && newer.may_contain(heavy.hash)
+                }
+                (Source::Run(..), _) => false,
+            })
     }
 
     /// Visits the sampled records of a part below a hash, and the heavy ones.
@@ -353,26 +368,41 @@ pub fn heavy(facts: &Facts) -> HashSet<u64> {
         .collect()
 }
 
-/// The ranks in a table that range deletes cover, with their numbers.
-fn covers(table: &Statistics, ranges: &[RangeDelete], applied: Seq) -> Vec<(Range<u64>, Seq)> {
-    let may_cover = |range: &&RangeDelete| {
-        range.seq > applied.max(table.census.seq_min)
-            && range.range().overlaps(&table.first_key, &table.last_key)
-    };
-    ranges
-        .iter()
-        .filter(may_cover)
-        .map(|range| (table.ranks(&range.range()), range.seq))
+/// The ranks in a table that range deletes cover, with their numbers: ascending, for each place that has some.
+type Covers = Vec<Vec<(Range<u64>, Seq)>>;
+
+fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Covers {
+    let oldest = applied.max(table.census.seq_min);
+    let newer = ranges.iter().filter(|ranges| ranges.seq_max() > oldest);
+    let newest = newer.flat_map(|ranges| ranges.as_of(Seq::MAX));
+    newest
+        .map(|fragments| {
+            let mut covers: Vec<(Range<u64>, Seq)> = vec![];
+            // What begins ends where the next begins.
+            let mut open: Option<(u64, Seq)> = None;
+            fragments.visit(&table.first_key, &table.last_key, |start, seq| {
+                let covers_more = seq > oldest;
+                if open.is_some() || covers_more {
+                    let rank = table.rank(start);
+                    covers.extend(open.map(|(start, seq)| (start..rank, seq)));
+                    open = covers_more.then_some((rank, seq));
+                }
+            });
+            covers.extend(open.map(|(start, seq)| (start..table.keys, seq)));
+            covers
+        })
         .collect()
 }
 
 /// A sampled record of a table of so many bytes.
-fn observe(record: &Sampled, covers: &[(Range<u64>, Seq)], bytes: u64, judge: &Judge) -> Observed {
+fn observe(record: &Sampled, covers: &Covers, bytes: u64, judge: &Judge) -> Observed {
     let header = record.header;
     let is_covered = || {
-        covers
-            .iter()
-            .any(|(ranks, seq)| ranks.contains(&record.rank) && header.seq < *seq)
+        covers.iter().any(|covers| {
+            let next = covers.partition_point(|(ranks, _)| ranks.start <= record.rank);
+            let last = covers[..next].last();
+            last.is_some_and(|(ranks, seq)| ranks.contains(&record.rank) && header.seq < *seq)
+        })
     };
     let asked = !judge.dead(&header);
     Observed {

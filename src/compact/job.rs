@@ -15,13 +15,14 @@ use crate::env::File;
 use crate::error::Result;
 use crate::expiry::{DefaultMillis, Judge, Settings};
 use crate::hash::hash_key;
+use crate::mem::RangeDeletes;
 use crate::merge::{Cursor, Merge};
 use crate::record::{Head, Header};
 use crate::table::{
     FinishedTable, Probe, Statistics, Table, TableBuilder, TableMeta, TableOptions,
 };
 use crate::types::{ContainerId, Seq, TableId, Timestamp};
-use crate::version::{RangeDelete, Run};
+use crate::version::Run;
 
 /// What a job asks of the engine.
 pub trait Host {
@@ -43,8 +44,8 @@ pub struct Job {
     pub snapshots: Vec<Seq>,
     /// What is not among the sources, of the runs of the same picture.
     pub elsewhere: Vec<Arc<Run>>,
-    /// Range deletes that are durable, or become so with the job; lowest number first.
-    pub range_deletes: Vec<RangeDelete>,
+    /// Range deletes that are durable, or become so with the job.
+    pub range_deletes: Vec<Arc<RangeDeletes>>,
     /// The keys at which tables are cut, ascending.
     pub guards: Vec<Box<[u8]>>,
     /// A table of fewer bytes is not cut at a guard.
@@ -63,12 +64,19 @@ pub struct Job {
 }
 
 impl Job {
-    /// Up to which number range deletes of at most `max` cover a key.
-    fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
-        let mut newest_first = self.range_deletes.iter().rev();
-        newest_first
-            .find(|range| range.seq <= max && range.contains(key))
-            .map_or(Seq(0), |range| range.seq)
+    /// A range delete of a number above `seq`, and up to `max`, covers a key.
+    fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
+        let mut ranges = self.range_deletes.iter();
+        ranges.any(|ranges| ranges.covers(key, seq, max))
+    }
+
+    /// Every range delete up to this number is applied in the output: those of which no open snapshot needs what they
+    /// cover.
+    pub fn applied(&self) -> Seq {
+        let oldest_snapshot = self.snapshots.first().copied().unwrap_or(Seq::MAX);
+        let ranges = self.range_deletes.iter();
+        let applied = ranges.map(|ranges| ranges.last_up_to(oldest_snapshot));
+        applied.max().unwrap_or_default()
     }
 }
 
@@ -471,7 +479,7 @@ impl Elsewhere for Outside<'_> {
                 && let Some(found) = table.get(*hash, key, Seq(below.0 - 1))?
             {
                 let header = found.header;
-                if !job.judge.dead(&header) && header.seq >= job.covered_below(key, seq) {
+                if !job.judge.dead(&header) && !job.covers(key, header.seq, seq) {
                     longest = longest.max(job.judge.settings.expires_at(&header));
                 }
                 below = header.seq;
@@ -480,10 +488,7 @@ impl Elsewhere for Outside<'_> {
         Ok((longest > outlives).then_some(longest))
     }
 
-    fn covered_above(&self, seq: Seq) -> Option<Seq> {
-        let mut oldest_first = self.job.range_deletes.iter();
-        oldest_first
-            .find(|range| range.seq > seq && range.contains(&self.key))
-            .map(|range| range.seq)
+    fn is_covered(&self, seq: Seq, max: Seq) -> bool {
+        self.job.covers(&self.key, seq, max)
     }
 }

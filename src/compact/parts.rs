@@ -127,7 +127,7 @@ mod tests {
         };
         Facts {
             runs: runs.into_iter().enumerate().map(run).collect(),
-            range_deletes: [].into(),
+            range_deletes: Arc::default(),
         }
     }
 

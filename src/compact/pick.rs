@@ -3,10 +3,10 @@
 //! In this order:
 //!
 //! 1. what has *ended* is dropped, table by table: the run's end has passed and can be trusted; or all that the table
-//!    holds is dead, and so is every older table that overlaps it, so that it hides nothing; or a range delete covers it
-//!    whole, and no snapshot is older than that;
+//!    holds is dead, and so is every older table that overlaps it, so that it hides nothing; or range deletes cover it
+//!    whole, and no snapshot is older than these;
 //! 2. runs whose tables do not overlap are *joined*, when there are many runs: an edit, and nothing is read or written;
-//! 3. more than `MAX_RANGE_DELETES` are brought down, by rewriting the tables that the oldest one covers in part; then
+//! 3. more than `MAX_RANGE_DELETES`, or large ones, are brought down, by rewriting the tables that the oldest one covers in part; then
 //!    *on time*: the tables whose oldest unreclaimed expiry nears its deadline are rewritten together with those
 //!    that are soon to follow, so that there is enough to be cut into slots which end in time by themselves;
 //! 4. *few runs*: above `max_runs`, 2 to 12 runs that are neighbours in `end` become one, where (runs saved) / (bytes
@@ -62,8 +62,10 @@ const LEAST_WORTH: f64 = 0.1;
 const WAIT_SHARE: f64 = 0.25;
 /// The least superseded bytes per surviving byte for which runs are merged.
 const SUPERSEDED_WORTH: f64 = 0.85;
-/// Above so many range deletes, looking through them for every key costs more than rewriting what they cover.
+/// Above so many range deletes, or so many bytes of them in memory, what they cover is rewritten: they are kept in memory
+/// and in the head of each manifest.
 const MAX_RANGE_DELETES: usize = 1_000;
+const MAX_RANGE_DELETE_BYTES: usize = 4 << 20;
 
 /// When the bytes of an item that expired at `expiry` beside these are to be gone.
 pub fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
@@ -125,15 +127,10 @@ pub fn ended(
     };
     let is_covered = |table: &TableFacts| {
         let (oldest, newest) = (census(table).seq_min, census(table).seq_max);
-        facts.range_deletes.iter().any(|range| {
-            range.seq > newest
-                && range
-                    .range()
-                    .covers(&table.statistics.first_key, &table.statistics.last_key)
-                && !snapshots
-                    .iter()
-                    .any(|snapshot| (oldest..range.seq).contains(snapshot))
-        })
+        let keys: (&[u8], &[u8]) = (&table.statistics.first_key, &table.statistics.last_key);
+        let at = snapshots.partition_point(|snapshot| *snapshot < oldest);
+        let first_reader = snapshots.get(at).copied().unwrap_or(Seq::MAX);
+        facts.range_deletes.covers_all(keys, newest, first_reader)
     };
     let free = facts.tables().filter(|(run, _)| !is_busy(run, busy));
     let ended = free.filter(|(run, table)| {
@@ -206,21 +203,20 @@ fn few_range_deletes(
     snapshots: &[Seq],
     busy: &BTreeSet<TableId>,
 ) -> Option<Rewrite> {
-    let of = facts.range_deletes.len();
-    if of <= MAX_RANGE_DELETES {
+    let (of, bytes) = (facts.range_deletes.len(), facts.range_deletes.bytes());
+    if of <= MAX_RANGE_DELETES && bytes <= MAX_RANGE_DELETE_BYTES {
         return None;
     }
     let oldest_snapshot = snapshots.first().copied().unwrap_or(Seq::MAX);
     let mut applicable = facts
         .range_deletes
         .iter()
-        .filter(|range| range.seq <= oldest_snapshot);
-    let range = applicable.next()?;
-    let key_range = range.range();
+        .filter(|delete| delete.seq <= oldest_snapshot);
+    let oldest = applicable.next()?;
     let runs = free_runs(facts, busy)
-        .filter(|run| run.applied < range.seq && run.census.seq_min < range.seq);
+        .filter(|run| run.applied < oldest.seq && run.census.seq_min < oldest.seq);
     let covered: Vec<&RunFacts> = runs
-        .filter(|run| key_range.overlaps(run.first_key(), run.last_key()))
+        .filter(|run| oldest.range.overlaps(run.first_key(), run.last_key()))
         .collect();
     (!covered.is_empty()).then(|| Rewrite {
         tables: all_tables(&covered),

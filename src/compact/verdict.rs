@@ -58,8 +58,8 @@ pub trait Elsewhere {
     /// and not covered for a reader at `seq`; `None` when all are gone or there are none. Sources in which nothing
     /// expires after `outlives` need not be asked.
     fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
-    /// The lowest number above `seq` of a range delete that covers the key.
-    fn covered_above(&self, seq: Seq) -> Option<Seq>;
+    /// A range delete of a number above `seq`, and up to `max`, covers the key.
+    fn is_covered(&self, seq: Seq, max: Seq) -> bool;
 }
 
 /// Judges the versions of one key that a job holds, newest first. `snapshots` are the numbers of the open snapshots,
@@ -72,9 +72,10 @@ pub fn judge(
     sentences: &mut Vec<Sentence>,
 ) -> Result<()> {
     debug_assert!(versions.windows(2).all(|pair| pair[0].seq > pair[1].seq));
-    let seen_between = |from: Seq, to: Seq| {
-        let at = snapshots.partition_point(|snapshot| *snapshot < from);
-        snapshots.get(at).is_some_and(|snapshot| *snapshot < to)
+    // The oldest reader that sees a record, if nothing newer hides it.
+    let first_reader = |seq: Seq| {
+        let at = snapshots.partition_point(|snapshot| *snapshot < seq);
+        snapshots.get(at).copied().unwrap_or(Seq::MAX)
     };
     sentences.clear();
     sentences.resize(
@@ -88,13 +89,10 @@ pub fn judge(
     let mut longest_written: Option<Timestamp> = None;
     for at in (0..versions.len()).rev() {
         let header = &versions[at];
-        if at > 0 && !seen_between(header.seq, versions[at - 1].seq) {
+        if at > 0 && first_reader(header.seq) >= versions[at - 1].seq {
             continue; // (a)
         }
-        if elsewhere
-            .covered_above(header.seq)
-            .is_some_and(|range| !seen_between(header.seq, range))
-        {
+        if elsewhere.is_covered(header.seq, first_reader(header.seq)) {
             continue; // (r)
         }
         let dead = judge.dead(header);
@@ -156,12 +154,9 @@ mod tests {
                 .max())
         }
 
-        fn covered_above(&self, seq: Seq) -> Option<Seq> {
-            self.ranges
-                .iter()
-                .map(|&range| Seq(range))
-                .filter(|range| *range > seq)
-                .min()
+        fn is_covered(&self, seq: Seq, max: Seq) -> bool {
+            let mut ranges = self.ranges.iter().map(|&range| Seq(range));
+            ranges.any(|range| range > seq && range <= max)
         }
     }
 

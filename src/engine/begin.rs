@@ -34,11 +34,12 @@ use crate::engine::write::{Show, relog_with};
 use crate::env::Fs;
 use crate::error::{Error, Result};
 use crate::expiry::Judge;
+use crate::mem::RangeDelete;
 use crate::merge::{Merge, Seek};
 use crate::options::Options;
 use crate::sync::atomic::Ordering;
 use crate::types::{Seq, Timestamp};
-use crate::version::{Change, Manifest, RangeDelete};
+use crate::version::{Change, Manifest};
 use crate::wal::{
     Appender, FrameHead, FrameKind, Log, LogOptions, LogStart, remove_before, remove_chain,
 };
@@ -168,10 +169,9 @@ impl Engine {
         for state in self.all_states() {
             let (picture, judge) = (state.pin(), self.judge_settled(&state));
             judged_at = judged_at.max(judge.now);
-            let mut lowest: Option<Seq> = own_ranges(&picture)
-                .filter(|range| picture.version.needs(range))
-                .map(|range| range.seq)
-                .min();
+            let mut own = picture.active.memtable.range_deletes().iter();
+            let oldest = own.find(|delete| picture.version.needs(delete));
+            let mut lowest: Option<Seq> = oldest.map(|delete| delete.seq);
             self.needed(&state, &picture, judge, &mut |header, _, _| {
                 lowest = Some(lowest.map_or(header.seq, |lowest| lowest.min(header.seq)));
                 Ok(())
@@ -232,11 +232,9 @@ impl Engine {
         judge: Judge,
         show: &mut Show<'_>,
     ) -> Result<()> {
-        let mut range_deletes = picture.version.range_deletes.to_vec();
-        range_deletes.extend(own_ranges(picture));
         let spec = JobSpec {
             judge,
-            range_deletes,
+            range_deletes: picture.range_deletes().cloned().collect(),
             cuts: vec![Timestamp::MAX],
             purpose: Purpose::Flush { is_due: true },
         };
@@ -253,7 +251,7 @@ impl Engine {
         let mut bytes = 0;
         for state in self.all_states() {
             let (picture, judge) = (state.pin(), self.judge_settled(&state));
-            for range in own_ranges(&picture) {
+            for RangeDelete { range, .. } in picture.active.memtable.range_deletes().iter() {
                 let to = range.to.as_ref().map_or(0, Vec::len);
                 bytes += (range.from.len() + to) as u64 + RECORD_OVERHEAD;
             }
@@ -264,10 +262,4 @@ impl Engine {
         }
         Ok(bytes)
     }
-}
-
-/// The range deletes that memory alone holds.
-fn own_ranges(picture: &Picture) -> impl Iterator<Item = RangeDelete> + '_ {
-    let ranges = picture.active.memtable.range_deletes();
-    ranges.map(|delete| RangeDelete::new(delete.range.clone(), delete.seq))
 }

@@ -31,6 +31,7 @@ use crate::types::{Seq, Timestamp};
 use crate::version::{Change, Manifest};
 
 /// Proof that what an edit relies on is durable. For as long as it borrows the turn nothing can be written that it lacks.
+#[derive(Clone, Copy)]
 pub(super) struct Basis<'turn> {
     /// The highest time on which these writes relied.
     mark: Timestamp,

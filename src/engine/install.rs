@@ -1,6 +1,6 @@
 //! A job's result becomes what the container is: one edit of the catalogue, then the picture, then the files that went.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::compact::{Job, Output, forecast};
@@ -8,6 +8,7 @@ use crate::engine::core::Engine;
 use crate::engine::history::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::error::{Error, Result};
+use crate::mem::{self, RangeDeletes, discernible};
 use crate::sync::atomic::Ordering;
 use crate::table::FinishedTable;
 use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
@@ -88,7 +89,7 @@ impl Engine {
                     judged_at: flush.job.judge.now,
                     removed: vec![],
                     added,
-                    flushed: Some((&flush.buffer, &flush.ranges)),
+                    flushed: Some((&flush.buffer, &flush.job.snapshots)),
                 }),
                 Err(error) => failure = Some(error),
             }
@@ -193,18 +194,18 @@ impl Engine {
             .containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
         let installed = installations.iter().map(|one| one.state.id()).collect();
-        let (mut changes, mut versions) = (vec![], vec![]);
+        let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
         for one in &installations {
             let current = one.state.pin();
-            let ranges = one.flushed.map(|(_, own)| own);
-            let next = next_version(&current.version, &one.removed, &one.added, ranges);
-            changes.extend(next_changes(
-                one.state,
-                &current.version,
-                &next,
-                &one.removed,
-                &one.added,
-            ));
+            let next = next_version(&current.version, &one.removed, &one.added, one.flushed);
+            let id = one.state.id();
+            let removed = one.removed.iter();
+            changes.extend(removed.map(|run| Change::RemoveRun(id, run.id)));
+            let added = one.added.iter();
+            changes.extend(added.map(|run| Change::AddRun(id, run.record())));
+            let mut of_ranges = range_changes(id, &current.version, &next);
+            changes.extend(of_ranges.pop().unwrap_or_default());
+            early.extend(of_ranges);
             if let Some((buffer, _)) = one.flushed {
                 assert!(
                     basis.covers(buffer.memtable.seq_max()),
@@ -227,6 +228,11 @@ impl Engine {
         let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
             return Ok(installed);
         };
+        // So many range deletes that one edit would be long come in several. They are in the log, too, until the last of
+        // these: whoever reads both has them twice.
+        for some in early {
+            self.edit(&mut manifest, basis, some, judged_at)?;
+        }
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (one, version) in installations.iter().zip(&versions) {
             if let Some((buffer, _)) = one.flushed {
@@ -293,7 +299,7 @@ impl Engine {
             };
             Placed::open(&space, job.container, record)
         };
-        let applied = applied(job);
+        let applied = job.applied();
         let runs = outputs.iter().map(|output| {
             let placed: Vec<Placed> = output.tables.iter().map(open).collect::<Result<_>>()?;
             let record = RunRecord {
@@ -313,70 +319,87 @@ fn next_version(
     current: &Version,
     removed: &[Arc<Run>],
     added: &[Arc<Run>],
-    ranges: Option<&[RangeDelete]>,
+    flushed: Option<(&Arc<Buffer>, &[Seq])>,
 ) -> Version {
     let stays = |run: &&Arc<Run>| removed.iter().all(|gone| gone.id != run.id);
-    let runs: Vec<_> = current
-        .runs
-        .iter()
-        .filter(stays)
-        .chain(added)
-        .cloned()
-        .collect();
-    let all = current
-        .range_deletes
-        .iter()
-        .chain(ranges.unwrap_or_default())
-        .cloned()
-        .collect();
-    let version = Version::new(runs, all);
-    let needed = version
-        .range_deletes
-        .iter()
-        .filter(|range| version.needs(range))
-        .cloned()
-        .collect();
-    Version::new(version.runs, needed)
+    let runs = current.runs.iter().filter(stays).chain(added);
+    let next = Version::new(runs.cloned().collect(), current.range_deletes.clone());
+    let own = flushed.map(|(buffer, snapshots)| (buffer.memtable.range_deletes(), snapshots));
+    let range_deletes = needed_ranges(&next, own);
+    Version {
+        range_deletes,
+        ..next
+    }
 }
 
-fn next_changes(
-    state: &ContainerState,
-    current: &Version,
-    next: &Version,
-    removed: &[Arc<Run>],
-    added: &[Arc<Run>],
-) -> Vec<Change> {
-    let id = state.id();
-    let mut changes: Vec<Change> = removed
-        .iter()
-        .map(|run| Change::RemoveRun(id, run.id))
-        .collect();
-    changes.extend(added.iter().map(|run| Change::AddRun(id, run.record())));
-    changes.extend(range_delete_changes(
-        id,
-        &current.range_deletes,
-        &next.range_deletes,
-    ));
-    changes
+/// The range deletes of a version, and those of a memtable that was flushed to it, which still hide something from
+/// somebody; `snapshots` are the numbers of those who read less than there is, ascending.
+fn needed_ranges(
+    version: &Version,
+    flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
+) -> Arc<RangeDeletes> {
+    let own = flushed.filter(|(own, _)| !own.is_empty());
+    let mut all: Vec<&mem::RangeDelete> = version.range_deletes.iter().collect();
+    let before = all.len();
+    if let Some((own, _)) = own {
+        // After a flush that was cut off some are in the catalogue already.
+        all.extend(own.iter());
+        all.sort_by_key(|delete| delete.seq);
+        all.dedup();
+    }
+    let shows = match own {
+        Some((_, snapshots)) => discernible(&all, snapshots),
+        None => vec![true; all.len()],
+    };
+    let needed = all.into_iter().zip(shows);
+    let needed = needed.filter(|(delete, shows)| *shows && version.needs(delete));
+    let needed: Vec<&mem::RangeDelete> = needed.map(|(delete, _)| delete).collect();
+    let there = version.range_deletes.iter();
+    if needed.len() == before && needed.iter().zip(there).all(|(a, b)| **a == *b) {
+        return version.range_deletes.clone();
+    }
+    Arc::new(needed.into_iter().cloned().collect())
 }
 
-/// What of the range deletes goes, and what comes. A number goes with all that it has; of those that a repair has made,
-/// several may have one number, and what stays of them comes again.
-fn range_delete_changes(
-    id: ContainerId,
-    current: &[RangeDelete],
-    next: &[RangeDelete],
-) -> Vec<Change> {
-    let gone = current.iter().filter(|range| !next.contains(range));
-    let gone: BTreeSet<Seq> = gone.map(|range| range.seq).collect();
-    let comes = |range: &&RangeDelete| gone.contains(&range.seq) || !current.contains(range);
-    let goes = gone.iter().map(|seq| Change::RemoveRangeDelete(id, *seq));
-    goes.chain(
-        next.iter()
-            .filter(comes)
-            .map(|range| Change::AddRangeDelete(id, range.clone())),
-    )
-    .collect()
+/// An edit is about this long at most, in bytes, but for one range delete.
+const EDIT_BYTES: usize = 1 << 20;
+
+/// The changes that lead from one version's range deletes to the next one's: one part for each edit that they take. A
+/// number goes with all that it has; of those that a repair has made, several may have one number, and what stays of them
+/// comes again.
+fn range_changes(id: ContainerId, current: &Version, next: &Version) -> Vec<Vec<Change>> {
+    if Arc::ptr_eq(&current.range_deletes, &next.range_deletes) {
+        return vec![];
+    }
+    let old: HashSet<&mem::RangeDelete> = current.range_deletes.iter().collect();
+    let new: HashSet<&mem::RangeDelete> = next.range_deletes.iter().collect();
+    let gone = current.range_deletes.iter();
+    let gone = gone.filter(|delete| !new.contains(delete));
+    let gone: BTreeSet<Seq> = gone.map(|delete| delete.seq).collect();
+    let added = |delete: &mem::RangeDelete| {
+        Change::AddRangeDelete(id, RangeDelete::new(delete.range.clone(), delete.seq))
+    };
+    let (mut parts, mut bytes) = (vec![vec![]], 0);
+    let come = next.range_deletes.iter();
+    for delete in come.filter(|delete| !old.contains(delete)) {
+        let to = delete.range.to.as_ref().map_or(0, |to| to.len());
+        // Two digits a byte, and some more around it.
+        bytes += 2 * (delete.range.from.len() + to) + 64;
+        if bytes > EDIT_BYTES {
+            bytes = 0;
+            parts.push(vec![]);
+        }
+        parts
+            .last_mut()
+            .expect("there is a part")
+            .push(added(delete));
+    }
+    let last = parts.last_mut().expect("there is a part");
+    last.extend(gone.iter().map(|seq| Change::RemoveRangeDelete(id, *seq)));
+    let stays = next.range_deletes.iter();
+    let stays = stays.filter(|delete| gone.contains(&delete.seq));
+    last.extend(stays.map(added));
+    parts
 }
 
 /// How far a rewrite has come.
@@ -394,27 +417,14 @@ struct Installation<'a> {
     judged_at: Timestamp,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
-    flushed: Option<(&'a Arc<Buffer>, &'a [RangeDelete])>,
+    /// A memtable, and the open snapshots when it was judged.
+    flushed: Option<(&'a Arc<Buffer>, &'a [Seq])>,
 }
 
 /// A memtable, and what a flush wrote of it.
 pub(super) struct Flushed<'a> {
     pub state: &'a Arc<ContainerState>,
     pub buffer: Arc<Buffer>,
-    /// Its range deletes.
-    pub ranges: Vec<RangeDelete>,
     pub job: Job,
     pub outputs: Vec<Output>,
-}
-
-/// Every range delete up to this number is applied in a job's output: those of which no open snapshot needs what they
-/// cover.
-fn applied(job: &Job) -> Seq {
-    let oldest_snapshot = job.snapshots.first().copied().unwrap_or(Seq::MAX);
-    let applied = job
-        .range_deletes
-        .iter()
-        .map(|range| range.seq)
-        .filter(|seq| *seq <= oldest_snapshot);
-    applied.max().unwrap_or_default()
 }

@@ -16,10 +16,11 @@ use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{File, monotonic};
 use crate::error::Result;
 use crate::expiry::Judge;
+use crate::mem::RangeDeletes;
 use crate::merge::{Merge, Seek};
 use crate::table::{RunCursor, TableOptions};
 use crate::types::{TableId, Timestamp, file_name};
-use crate::version::{Placed, RangeDelete, Run};
+use crate::version::{Placed, Run};
 
 impl Engine {
     /// Flushes the oldest sealed memtable of a container; false when there is none.
@@ -103,16 +104,12 @@ impl Engine {
     ) -> Result<(Flushed<'a>, ReclaimLag)> {
         let picture = state.pin();
         let judge = self.judge_settled(state);
-        let mut range_deletes = picture.version.range_deletes.to_vec();
-        let ranges: Vec<RangeDelete> = buffer
-            .memtable
-            .range_deletes()
-            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq))
-            .collect();
-        range_deletes.extend(ranges.iter().cloned());
         let spec = JobSpec {
             judge,
-            range_deletes,
+            range_deletes: vec![
+                buffer.memtable.range_deletes().clone(),
+                picture.version.range_deletes.clone(),
+            ],
             cuts: vec![Timestamp::MAX],
             purpose: Purpose::Flush {
                 is_due: picture.buffers().any(|buffer| self.is_due(buffer, &judge)),
@@ -128,7 +125,6 @@ impl Engine {
         let flush = Flushed {
             state,
             buffer,
-            ranges,
             job,
             outputs,
         };
@@ -254,7 +250,7 @@ impl Engine {
 /// What a job is told besides its sources.
 pub(super) struct JobSpec {
     pub judge: Judge,
-    pub range_deletes: Vec<RangeDelete>,
+    pub range_deletes: Vec<Arc<RangeDeletes>>,
     pub cuts: Vec<Timestamp>,
     pub purpose: Purpose,
 }

@@ -34,8 +34,8 @@ use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
 use crate::types::{ContainerId, HIGHEST_NUMBER, Seq, Timestamp, file_name};
 use crate::version::{
-    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
-    expect_folders, judge, unnamed_tables,
+    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace,
+    Version, begin, expect_folders, judge, unnamed_tables,
 };
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
 
@@ -333,7 +333,7 @@ fn open_containers(
                 .collect::<Result<Vec<_>>>()?;
             runs.push(Arc::new(Run::new(run, tables)));
         }
-        let version = Version::new(runs, record.range_deletes.clone());
+        let version = Version::new(runs, Arc::new(RangeDelete::gather(&record.range_deletes)));
         states.insert(
             record.id,
             Arc::new(ContainerState::new(record, version, pool.clone())),

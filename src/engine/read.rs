@@ -82,7 +82,7 @@ fn newest<'a>(picture: &'a Picture, key: &[u8], max: Seq) -> Result<Option<Hit<'
     let hash = hash_key(key);
     let found = in_memory(picture, hash, key, max)
         .map_or_else(|| on_disk(picture, hash, key, max), |hit| Ok(Some(hit)))?;
-    Ok(found.filter(|hit| hit.header().seq >= picture.covered_below(key, max)))
+    Ok(found.filter(|hit| !picture.covers(key, hit.header().seq, max)))
 }
 
 /// Memtables follow each other in time: the first that has a version has the newest.
@@ -320,9 +320,8 @@ struct Sight {
 
 impl Sight {
     fn new(picture: Arc<Picture>, max: Seq) -> Sight {
-        let ranges = picture.range_deletes().into_iter();
-        let seen = ranges.filter(|range| range.seq <= max);
-        let cover = Arc::new(Cover::new(seen.map(|range| (range.range(), range.seq))));
+        let ranges = picture.range_deletes();
+        let cover = Arc::new(Cover::new(ranges.flat_map(|ranges| ranges.as_of(max))));
         Sight {
             picture,
             horizon: Horizon { max, cover },

@@ -310,7 +310,7 @@ impl Engine {
         let judge = self.judge_settled(state);
         let spec = JobSpec {
             judge,
-            range_deletes: picture.version.range_deletes.to_vec(),
+            range_deletes: vec![picture.version.range_deletes.clone()],
             cuts: progress.cuts.clone(),
             purpose: Purpose::Rewrite {
                 urgency: rewrite.urgency,

@@ -1,21 +1,23 @@
 //! Bringing into memtables what the log holds and runs do not.
 //!
 //! In which order makes no difference to what is seen: a memtable orders records by key and number, and a range delete
-//! covers by number. So records wait until there are some thousand, and go in by key.
+//! covers by number. So records wait until there are some thousand, and go in by key; range deletes wait until the end and
+//! go in by number, for what was logged again comes out of its order. No record goes in that a range delete covers which
+//! came before it in the log: no snapshot is open that could see it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::batch::{Ops, Relogged, relogged};
+use crate::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::cover::Fragments;
 use crate::engine::state::ContainerState;
-use crate::engine::write::insert;
 use crate::env::{Fs, prefetch};
 use crate::error::{Error, Result};
 use crate::mem::Memtable;
 use crate::record::{Header, key_head, shared_len};
-use crate::types::{ContainerId, HIGHEST_NUMBER};
+use crate::types::{ContainerId, HIGHEST_NUMBER, Seq};
 use crate::version::Catalogue;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
@@ -36,11 +38,13 @@ pub(super) fn replay_into(
         states,
         records: vec![],
         bytes: vec![],
+        ranges: BTreeMap::new(),
     };
     let found = salvage(fs, wal_dir, log, closed, &mut |frame| {
         gathered.take_frame(frame)
     })?;
     gathered.insert()?;
+    gathered.insert_ranges();
     Ok(found)
 }
 
@@ -56,6 +60,24 @@ struct Gathered<'a> {
     records: Vec<Record>,
     /// Key, value, key, value ...
     bytes: Vec<u8>,
+    ranges: BTreeMap<ContainerId, Ranges>,
+}
+
+/// The range deletes of a container that were read.
+#[derive(Default)]
+struct Ranges {
+    by_number: BTreeMap<Seq, KeyRange>,
+    /// What those cover that came in order.
+    fragments: Fragments,
+}
+
+impl Ranges {
+    fn take(&mut self, range: KeyRange, seq: Seq) {
+        if seq > self.fragments.seq_max() {
+            self.fragments = self.fragments.with(&range, seq);
+        }
+        self.by_number.insert(seq, range);
+    }
 }
 
 struct Record {
@@ -103,7 +125,7 @@ impl Gathered<'_> {
                 header,
                 key,
                 value,
-            } if header.seq > state.flushed() => {
+            } if header.seq > state.flushed() && !self.is_covered(container, key, header.seq) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(key);
                 let key = start..self.bytes.len();
@@ -115,12 +137,36 @@ impl Gathered<'_> {
                     value_end: self.bytes.len(),
                 });
             }
-            Relogged::Range { seq, .. } if seq > state.flushed() => {
-                insert(&state.picture().active.memtable, write)?;
+            Relogged::Range {
+                container,
+                seq,
+                from,
+                to,
+            } if seq > state.flushed() => {
+                // Estimates tell apart what came before and what comes after.
+                self.insert()?;
+                state.picture().active.memtable.note_range_delete();
+                let ranges = self.ranges.entry(container).or_default();
+                ranges.take(KeyRange::of_bounds(from, to), seq);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn is_covered(&self, container: ContainerId, key: &[u8], seq: Seq) -> bool {
+        let ranges = self.ranges.get(&container);
+        ranges.is_some_and(|ranges| seq < ranges.fragments.below(key))
+    }
+
+    /// Brings in the range deletes.
+    fn insert_ranges(&mut self) {
+        for (container, ranges) in std::mem::take(&mut self.ranges) {
+            let picture = self.states[&container].picture();
+            for (seq, range) in ranges.by_number {
+                picture.active.memtable.delete_range(range, seq);
+            }
+        }
     }
 
     /// Brings in what was gathered.

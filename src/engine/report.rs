@@ -57,11 +57,10 @@ impl Engine {
             overdue: Duration::from_millis(overdue),
             runs: version.runs.len() as u64,
             tables: version.tables() as u64,
-            range_deletes: (version.range_deletes.len()
-                + picture
-                    .buffers()
-                    .map(|buffer| buffer.memtable.range_deletes().len())
-                    .sum::<usize>()) as u64,
+            range_deletes: picture
+                .range_deletes()
+                .map(|ranges| ranges.len() as u64)
+                .sum(),
             explain: self.explain(state, version, &judge),
         }
     }
@@ -187,7 +186,7 @@ impl Engine {
 
 /// Stored bytes by what they are good for: nothing is read or walked, all parts speak for themselves.
 fn estimate(picture: &Picture, judge: &Judge) -> Estimate {
-    let ranges = picture.range_deletes();
+    let ranges: Vec<_> = picture.range_deletes().cloned().collect();
     let mut estimator = Estimator::new(judge, &ranges);
     for buffer in picture.buffers() {
         estimator.add_memtable(&buffer.memtable);

@@ -9,11 +9,11 @@ use crate::env::sleep;
 use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
 use crate::hash::hash_key;
-use crate::mem::{Memtable, Pool};
+use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{ArcSwap, Guard, Mutex, spin_loop};
 use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
-use crate::version::{ContainerRecord, RangeDelete, Version};
+use crate::version::{ContainerRecord, Version};
 use crate::wal::Position as LogPosition;
 
 /// A memtable and where the log holds it.
@@ -102,30 +102,19 @@ impl Picture {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// Every range delete, in memory and in the catalogue.
-    pub fn range_deletes(&self) -> Vec<RangeDelete> {
-        let in_memory = self
-            .buffers()
-            .flat_map(|buffer| buffer.memtable.range_deletes())
-            .map(|delete| RangeDelete::new(delete.range.clone(), delete.seq));
-        in_memory
-            .chain(self.version.range_deletes.iter().cloned())
-            .collect()
+    /// The range deletes, in memory and in the catalogue: newer before older, each place that has some.
+    pub fn range_deletes(&self) -> impl Iterator<Item = &Arc<RangeDeletes>> {
+        let in_memory = self.buffers().map(|buffer| buffer.memtable.range_deletes());
+        let all = in_memory.chain([&self.version.range_deletes]);
+        all.filter(|ranges| !ranges.is_empty())
     }
 
-    /// The highest number up to `max` of a range delete that covers the key.
-    pub fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
-        let in_memory = self
-            .buffers()
-            .flat_map(|buffer| buffer.memtable.range_deletes());
-        let newest = in_memory
-            .filter(|delete| delete.seq <= max && delete.range.contains(key))
-            .map(|delete| delete.seq)
-            .max();
-        match newest {
-            Some(seq) => seq,
-            None => self.version.covered_below(key, max),
-        }
+    /// A range delete of a number above `seq`, and up to `max`, covers the key.
+    #[inline]
+    pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
+        self.buffers()
+            .any(|buffer| buffer.memtable.range_deletes().covers(key, seq, max))
+            || self.version.range_deletes.covers(key, seq, max)
     }
 
     /// The number of the last write to the key, if it came after `seq`, as far as the memtables know.
@@ -136,9 +125,12 @@ impl Picture {
             .filter(|buffer| buffer.memtable.seq_max() > seq);
         let written = later.filter_map(|buffer| buffer.memtable.get(hash, key, Seq::MAX));
         let newest = written.map(|entry| entry.header.seq).max();
-        newest
-            .max(Some(self.covered_below(key, Seq::MAX)))
-            .filter(|newest| *newest > seq)
+        let deleted = self
+            .range_deletes()
+            .filter(|ranges| ranges.seq_max() > seq)
+            .map(|ranges| ranges.newest_over(key))
+            .max();
+        newest.max(deleted).filter(|newest| *newest > seq)
     }
 }
 

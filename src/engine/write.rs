@@ -532,17 +532,13 @@ impl Engine {
 
 /// Inserts one write into a memtable.
 #[inline]
-pub(super) fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
+fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
     match *write {
         Relogged::Record {
             header, key, value, ..
         } => memtable.insert(header, key, value),
         Relogged::Range { seq, from, to, .. } => {
-            let range = KeyRange {
-                from: from.to_vec(),
-                to: (!to.is_empty()).then(|| to.to_vec()),
-            };
-            memtable.delete_range(range, seq);
+            memtable.delete_range(KeyRange::of_bounds(from, to), seq);
             Ok(())
         }
     }
@@ -606,7 +602,8 @@ pub(super) fn relog(
 /// Is shown records: header, key, value.
 pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
 
-/// The same, of its records those that `show` shows to what it is given.
+/// The same, of its records those that `show` shows to what it is given, and that its range deletes do not cover: whoever
+/// replays them knows of these first, and has no snapshot.
 pub(super) fn relog_with(
     state: &ContainerState,
     head: &FrameHead,
@@ -625,7 +622,8 @@ pub(super) fn relog_with(
         }
         Ok(())
     };
-    for delete in buffer.memtable.range_deletes() {
+    let ranges = buffer.memtable.range_deletes();
+    for delete in ranges.iter() {
         let (from, to) = (
             delete.range.from.as_slice(),
             delete.range.to.as_deref().unwrap_or_default(),
@@ -640,6 +638,9 @@ pub(super) fn relog_with(
         write(&mut payload, RELOG_FRAME_BYTES)?;
     }
     show(&mut |header, key, value| {
+        if ranges.covers(key, header.seq, Seq::MAX) {
+            return Ok(());
+        }
         let entry = Relogged::Record {
             container,
             header,

@@ -176,6 +176,15 @@ impl Spreads {
         }
     }
 
+    /// Counts these too, each bucket as if it all lay at its end.
+    pub fn merge(&mut self, other: &Spreads) {
+        let add_all = |lane: &mut Spread, other: &Spread| {
+            other.iter().for_each(|(at, tally)| lane.add(at, tally));
+        };
+        add_all(&mut self.inheriting, &other.inheriting);
+        add_all(&mut self.overriding, &other.overriding);
+    }
+
     /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
     /// then the floors count, for all: what was written after the change ends after them.
     pub fn gone(&self, judge: &Judge, from_before: bool) -> Tally {

@@ -43,12 +43,11 @@ use crate::types::Seq;
 
 pub use arena::Pool;
 pub use cursor::MemCursor;
-pub use ranges::RangeDelete;
-pub use summary::{Newest, Summary};
+pub use ranges::{RangeDelete, RangeDeletes, discernible};
+pub use summary::{Era, Newest, Summary};
 pub use tree::{Entry, room_for};
 
 use filter::Filter;
-use ranges::RangeDeletes;
 use tree::{Tree, Writer};
 
 /// Records and range deletes of one container.
@@ -56,7 +55,7 @@ use tree::{Tree, Writer};
 pub struct Memtable {
     tree: Arc<Tree>,
     filter: Filter,
-    ranges: RangeDeletes,
+    ranges: Arc<RangeDeletes>,
     len: AtomicUsize,
     /// It is sealed at about this size.
     bytes_max: usize,
@@ -92,7 +91,7 @@ impl Memtable {
         Memtable {
             tree,
             filter: Filter::default(),
-            ranges: RangeDeletes::default(),
+            ranges: Arc::default(),
             len: AtomicUsize::new(0),
             bytes_max,
             seq_min: AtomicU64::new(u64::MAX),
@@ -139,13 +138,13 @@ impl Memtable {
         room / (bytes / self.len().max(1)).max(1)
     }
 
-    /// Adds a range delete; one of this number that is there already stays the only one.
+    /// Adds a range delete, which has a higher number than those that are there.
     pub fn delete_range(&self, range: KeyRange, seq: Seq) {
-        let _writing = self.writing.lock();
-        if seq > self.seq_max() || self.ranges.iter().all(|there| there.seq != seq) {
-            self.ranges.push(RangeDelete { range, seq });
-            self.count(seq);
-        }
+        let mut writing = self.writing.lock();
+        assert!(seq > self.ranges.seq_max(), "range deletes come in order");
+        writing.summary.note_range_delete();
+        self.ranges.push(RangeDelete { range, seq });
+        self.count(seq);
     }
 
     fn count(&self, seq: Seq) {
@@ -166,10 +165,15 @@ impl Memtable {
         }
     }
 
-    /// The range deletes that are there now, in the order in which they came.
+    /// A range delete comes, or will yet: estimates tell apart what comes before and what comes after.
+    pub fn note_range_delete(&self) {
+        self.writing.lock().summary.note_range_delete();
+    }
+
+    /// Its range deletes.
     #[inline]
-    pub fn range_deletes(&self) -> impl ExactSizeIterator<Item = &RangeDelete> + Clone {
-        self.ranges.iter()
+    pub fn range_deletes(&self) -> &Arc<RangeDeletes> {
+        &self.ranges
     }
 
     /// A walk that starts nowhere and keeps what it walks on.
@@ -177,9 +181,9 @@ impl Memtable {
         MemCursor::new(self.tree.clone())
     }
 
-    /// Memory it takes, but for range deletes.
+    /// Memory it takes; it never falls.
     pub fn bytes(&self) -> usize {
-        self.tree.bytes() + self.filter.bytes()
+        self.tree.bytes() + self.filter.bytes() + self.ranges.bytes()
     }
 
     /// How many records there are.
@@ -189,7 +193,7 @@ impl Memtable {
 
     /// There are neither records nor range deletes.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.ranges.len() == 0
+        self.len() == 0 && self.ranges.is_empty()
     }
 
     /// The lowest number of a record or range delete; [`Seq::MAX`] when there is none.
@@ -204,7 +208,7 @@ impl Memtable {
 
     /// The life statistics of its records.
     pub fn census(&self) -> Census {
-        *self.writing.lock().summary.census()
+        self.writing.lock().summary.census()
     }
 
     /// False: there is no record of a key of this hash. True is mistaken for one key in a hundred.

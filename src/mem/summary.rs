@@ -4,7 +4,10 @@
 //! Puts that may be heavy are in the sample too, whatever their hash.
 //!
 //! An older version in the same memtable is *hidden*: whoever inserts a record learns what it hides, or that it comes
-//! behind a newer one, for both stand beside the place where it goes.
+//! behind a newer one, for both stand beside the place where it goes. What a range delete hides nobody counts as it comes:
+//! that is asked of the sample. But a sample that was cut cannot tell of a few records that come after a range delete of
+//! nearly all. So what comes then has a summary of its own: the records of a memtable are in some *eras*, one after the
+//! other, each with its counts and its sample.
 
 use std::collections::HashMap;
 
@@ -14,6 +17,9 @@ use crate::record::{Head, Header};
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
 const SAMPLE_KEYS: usize = 1024;
+
+/// Of more eras the oldest two become one.
+const ERAS_MOST: usize = 4;
 
 /// Some puts: how many, and how those that may end lie in time.
 #[derive(Debug, Default)]
@@ -29,6 +35,11 @@ impl Puts {
             self.spreads.add(header, bytes);
         }
     }
+
+    fn merge(&mut self, other: &Puts) {
+        self.tally.add(other.tally);
+        self.spreads.merge(&other.spreads);
+    }
 }
 
 /// The newest version of a sampled key.
@@ -42,13 +53,69 @@ pub struct Newest {
     pub key: Box<[u8]>,
 }
 
-/// Of one memtable.
+/// Of one memtable: the records that came before, between and after some of its range deletes.
 #[derive(Debug)]
 pub struct Summary {
+    /// Oldest first, at least one.
+    eras: Vec<Era>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Summary {
+            eras: vec![Era::default()],
+        }
+    }
+}
+
+impl Summary {
+    /// Counts a record that was inserted so; `hash` is its key's.
+    pub(super) fn add(&mut self, head: &Head<'_>, hash: u64, mut inserted: Inserted) {
+        if let (2.., Inserted::Over(older, weight)) = (self.eras.len(), &inserted) {
+            let (seq, mut newest_first) = (older.seq, self.eras.iter_mut().rev());
+            let has_it = |era: &&mut Era| (era.census.seq_min..=era.census.seq_max).contains(&seq);
+            if let Some(era) = newest_first.find(has_it) {
+                era.hidden.add(older, *weight);
+                era.sample.remove(&hash);
+                inserted = Inserted::Alone;
+            }
+        }
+        let newest = self.eras.last_mut().expect("there is an era");
+        newest.add(head, hash, inserted);
+    }
+
+    /// A range delete comes: what is inserted from now on is newer.
+    pub(super) fn note_range_delete(&mut self) {
+        if self.eras.last().is_some_and(Era::is_complete) {
+            return;
+        }
+        self.eras.push(Era::default());
+        if self.eras.len() > ERAS_MOST {
+            let oldest = self.eras.remove(0);
+            self.eras[0].merge(oldest);
+        }
+    }
+
+    /// The life statistics of all records.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        self.eras.iter().for_each(|era| census.merge(&era.census));
+        census
+    }
+
+    /// Its eras that have records.
+    pub fn eras(&self) -> impl Iterator<Item = &Era> {
+        self.eras.iter().filter(|era| era.census.total().count > 0)
+    }
+}
+
+/// What is known of records that follow each other in time.
+#[derive(Debug)]
+pub struct Era {
     census: Census,
     puts: Puts,
     hidden: Puts,
-    /// By the key's hash: all keys below the threshold, and those of which a version
+    /// By the key's hash: all keys below the threshold of which the newest version is here, and those of which a version
     /// may be heavy.
     sample: HashMap<u64, Newest>,
     /// Below this hash no key is left out; `u64::MAX` when none is.
@@ -57,9 +124,9 @@ pub struct Summary {
     cut_at: usize,
 }
 
-impl Default for Summary {
+impl Default for Era {
     fn default() -> Self {
-        Summary {
+        Era {
             census: Census::default(),
             puts: Puts::default(),
             hidden: Puts::default(),
@@ -70,9 +137,8 @@ impl Default for Summary {
     }
 }
 
-impl Summary {
-    /// Counts a record that was inserted so; `hash` is its key's.
-    pub(super) fn add(&mut self, head: &Head<'_>, hash: u64, inserted: Inserted) {
+impl Era {
+    fn add(&mut self, head: &Head<'_>, hash: u64, inserted: Inserted) {
         let (header, weight) = (head.header, head.weight());
         self.census.add(head);
         self.puts.add(&header, weight);
@@ -104,12 +170,34 @@ impl Summary {
         let mut hashes: Vec<u64> = self.sample.keys().copied().collect();
         let (_, threshold, _) = hashes.select_nth_unstable(SAMPLE_KEYS);
         self.threshold = self.threshold.min(*threshold);
+        self.keep_sampled();
+    }
+
+    fn keep_sampled(&mut self) {
         self.sample
             .retain(|hash, newest| *hash < self.threshold || newest.weight > HEAVY_LEAST);
         self.cut_at = self.sample.len() + SAMPLE_KEYS;
     }
 
-    /// The life statistics of all records.
+    /// Counts these records too.
+    fn merge(&mut self, other: Era) {
+        self.census.merge(&other.census);
+        self.puts.merge(&other.puts);
+        self.hidden.merge(&other.hidden);
+        self.threshold = self.threshold.min(other.threshold);
+        self.sample.extend(other.sample);
+        self.keep_sampled();
+        if self.sample.len() > 2 * SAMPLE_KEYS {
+            self.cut_sample();
+        }
+    }
+
+    /// No key is left out of its sample.
+    fn is_complete(&self) -> bool {
+        self.threshold == u64::MAX
+    }
+
+    /// The life statistics of its records.
     pub fn census(&self) -> &Census {
         &self.census
     }

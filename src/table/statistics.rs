@@ -19,10 +19,8 @@
 //! writes a table names the keys of the heavy puts elsewhere, and what the table has of these is *wanted* in its sample.
 
 use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::KeyRange;
 use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
 use crate::record::{Base, Head, Header, MAX_KEY_LEN};
@@ -224,11 +222,9 @@ impl Statistics {
         records[..end].iter().chain(others.map(|at| &records[at]))
     }
 
-    /// About which ranks the keys of a range have: exact in a table of few keys.
-    pub fn ranks(&self, range: &KeyRange) -> Range<u64> {
-        let to = range.to.as_deref();
-        let end = to.map_or(self.keys, |to| self.posts.rank(to).min(self.keys));
-        self.posts.rank(&range.from)..end
+    /// About how many keys lie below this one: exact in a table of few keys.
+    pub fn rank(&self, key: &[u8]) -> u64 {
+        self.posts.rank(key).min(self.keys)
     }
 }
 
@@ -550,22 +546,14 @@ mod tests {
         for (keys, off) in [(100u32, 0u64), (5_000, 32), (100_000, 512)] {
             let statistics = statistics_of(0..keys, 1);
             for (from, to) in [(0, 1), (0, keys / 2), (keys / 3, keys - 1), (7, 93)] {
-                let bytes = |number: u32| number.to_be_bytes().to_vec();
-                let ranks = statistics.ranks(&KeyRange {
-                    from: bytes(from),
-                    to: Some(bytes(to)),
-                });
-                let near = |rank: u64, number: u32| rank.abs_diff(u64::from(number)) <= off;
-                assert!(
-                    near(ranks.start, from) && near(ranks.end, to),
-                    "{ranks:?} of {from}..{to} in {keys}"
-                );
+                let near = |number: u32| {
+                    let rank = statistics.rank(&number.to_be_bytes());
+                    rank.abs_diff(u64::from(number)) <= off
+                };
+                assert!(near(from) && near(to), "{from}..{to} in {keys}");
             }
-            let all = KeyRange {
-                from: vec![],
-                to: None,
-            };
-            assert_eq!(statistics.ranks(&all), 0..u64::from(keys));
+            assert_eq!(statistics.rank(&[]), 0);
+            assert!(statistics.rank(&[0xff; 5]).abs_diff(u64::from(keys)) <= off.max(1));
         }
     }
 

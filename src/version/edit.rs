@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::KeyRange;
 use crate::expiry::{DefaultMillis, Settings};
+use crate::mem::{self, RangeDeletes};
 use crate::types::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
 use crate::wal::LogStart;
 
@@ -115,7 +116,7 @@ pub struct ContainerRecord {
     /// Its runs, in no particular order.
     #[serde(default)]
     pub runs: Vec<RunRecord>,
-    /// Its range deletes.
+    /// Its range deletes, lowest number first.
     #[serde(default)]
     pub range_deletes: Vec<RangeDelete>,
 }
@@ -171,9 +172,15 @@ impl RangeDelete {
         }
     }
 
-    /// `key` lies in the range.
-    pub fn contains(&self, key: &[u8]) -> bool {
-        self.from.as_slice() <= key && self.to.as_ref().is_none_or(|to| key < to.as_slice())
+    /// These, in order and ready to be asked.
+    pub fn gather(ranges: &[RangeDelete]) -> RangeDeletes {
+        let mut sorted: Vec<&RangeDelete> = ranges.iter().collect();
+        sorted.sort_by_key(|range| range.seq);
+        let in_memory = sorted.into_iter().map(|range| mem::RangeDelete {
+            range: range.range(),
+            seq: range.seq,
+        });
+        in_memory.collect()
     }
 
     /// The range.
@@ -189,21 +196,26 @@ impl RangeDelete {
 mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
     pub fn encode(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        let mut text = String::with_capacity(2 * bytes.len());
+        for &byte in bytes {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        text
     }
 
     pub fn decode(text: &str) -> Option<Vec<u8>> {
-        let digits: Vec<u8> = text
-            .chars()
-            .map(|c| c.to_digit(16).map(|d| d as u8))
-            .collect::<Option<_>>()?;
-        digits.len().is_multiple_of(2).then(|| {
-            digits
-                .chunks(2)
-                .map(|pair| pair[0] << 4 | pair[1])
-                .collect()
-        })
+        let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
+        let pairs = text.as_bytes().chunks_exact(2);
+        if !pairs.remainder().is_empty() {
+            return None;
+        }
+        pairs
+            .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
+            .collect()
     }
 
     pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -338,9 +350,23 @@ impl Catalogue {
         }
         self.edit = edit.number;
         self.mark = self.mark.max(edit.mark);
-        edit.changes
-            .iter()
-            .try_for_each(|change| self.change(change))?;
+        let mut changes = edit.changes.iter().peekable();
+        while let Some(change) = changes.next() {
+            let Change::RemoveRangeDelete(id, seq) = change else {
+                self.change(change)?;
+                continue;
+            };
+            // Many go at once.
+            let mut gone = BTreeSet::from([*seq]);
+            while let Some(Change::RemoveRangeDelete(next, seq)) = changes.peek()
+                && next == id
+            {
+                gone.insert(*seq);
+                changes.next();
+            }
+            let ranges = &mut self.container(*id)?.range_deletes;
+            ranges.retain(|range| !gone.contains(&range.seq));
+        }
         let highest = [
             self.edit,
             self.used.0,
@@ -394,13 +420,16 @@ impl Catalogue {
             }
             Change::AddRangeDelete(id, range) => {
                 self.used = self.used.max(range.seq);
-                self.container(*id)?.range_deletes.push(range.clone());
+                let ranges = &mut self.container(*id)?.range_deletes;
+                let place = ranges.partition_point(|there| there.seq <= range.seq);
+                // A flush that was cut off has left some of those that the next one adds.
+                let alike = ranges[..place].iter().rev();
+                let mut alike = alike.take_while(|there| there.seq == range.seq);
+                if !alike.any(|there| there == range) {
+                    ranges.insert(place, range.clone());
+                }
             }
-            Change::RemoveRangeDelete(id, seq) => {
-                self.container(*id)?
-                    .range_deletes
-                    .retain(|range| range.seq != *seq);
-            }
+            Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::Log(log) => {
                 let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
                 // What is closed stays so, however much of it is given up.

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::expiry::{Census, DefaultMillis, Judge, Settings};
+use crate::mem::RangeDeletes;
 use crate::table::Statistics;
 use crate::types::{Seq, TableId, Timestamp};
-use crate::version::edit::{RangeDelete, RunId};
+use crate::version::edit::RunId;
 
 /// A table as the policy sees it.
 #[derive(Clone, Debug)]
@@ -78,8 +79,8 @@ impl RunFacts {
 pub struct Facts {
     /// Highest sequence number first.
     pub runs: Vec<Arc<RunFacts>>,
-    /// Lowest sequence number first.
-    pub range_deletes: Arc<[RangeDelete]>,
+    /// What hides some of it.
+    pub range_deletes: Arc<RangeDeletes>,
 }
 
 impl Facts {

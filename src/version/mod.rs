@@ -26,6 +26,7 @@ pub use manifest::{Manifest, begin, copy_path, expect_folders, parse, write_both
 use crate::env::{Fs, ReadAt};
 use crate::error::{Error, Result};
 use crate::expiry::{Census, DefaultMillis};
+use crate::mem::{self, RangeDeletes};
 use crate::table::{BlockCache, Expected, Found, Source, Table, table_of};
 use crate::types::{ContainerId, Reads, Seq, TableId, Timestamp, file_name};
 
@@ -328,18 +329,17 @@ impl Run {
 pub struct Version {
     /// Highest sequence number first: the order in which a get asks them.
     pub runs: Vec<Arc<Run>>,
-    /// Lowest sequence number first.
-    pub range_deletes: Arc<[RangeDelete]>,
+    /// What hides some of it.
+    pub range_deletes: Arc<RangeDeletes>,
 }
 
 impl Version {
     /// A picture of these runs and range deletes.
-    pub fn new(mut runs: Vec<Arc<Run>>, mut range_deletes: Vec<RangeDelete>) -> Version {
+    pub fn new(mut runs: Vec<Arc<Run>>, range_deletes: Arc<RangeDeletes>) -> Version {
         runs.sort_by_key(|run| std::cmp::Reverse((run.census.seq_max, run.id)));
-        range_deletes.sort_by_key(|range| range.seq);
         Version {
             runs,
-            range_deletes: range_deletes.into(),
+            range_deletes,
         }
     }
 
@@ -352,12 +352,11 @@ impl Version {
     }
 
     /// The range delete may still hide something: an older run overlaps it and has not had it applied.
-    pub fn needs(&self, range: &RangeDelete) -> bool {
-        let key_range = range.range();
+    pub fn needs(&self, delete: &mem::RangeDelete) -> bool {
         self.runs.iter().any(|run| {
-            run.applied < range.seq
-                && run.census.seq_min < range.seq
-                && key_range.overlaps(run.first_key(), run.last_key())
+            run.applied < delete.seq
+                && run.census.seq_min < delete.seq
+                && delete.range.overlaps(run.first_key(), run.last_key())
         })
     }
 
@@ -369,15 +368,6 @@ impl Version {
     /// Of the runs and their tables.
     pub fn tables(&self) -> usize {
         self.runs.iter().map(|run| run.files.len()).sum()
-    }
-
-    /// The number of the newest range delete up to `max` that covers the key: records below it are gone.
-    #[inline]
-    pub fn covered_below(&self, key: &[u8], max: Seq) -> Seq {
-        let mut newest_first = self.range_deletes.iter().rev();
-        newest_first
-            .find(|range| range.seq <= max && range.contains(key))
-            .map_or(Seq(0), |range| range.seq)
     }
 }
 
