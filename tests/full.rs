@@ -5,7 +5,7 @@
 //! the last free byte taken or not, an open with as much or less memory, and time. Steps are those of the background.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, Survivors};
@@ -132,35 +132,42 @@ fn clock_of(clock: &ManualClock) -> u64 {
 // Between the edit that lets go of a log and a new one nothing was lost, and no number is given twice.
 #[test]
 fn a_crash_after_the_old_log_was_let_go_of_loses_nothing() {
-    let (sim, clock, _) = filled(|_| Ttl::After(LIFE));
-    let sim = sim.kill();
-    clock.advance(2 * LIFE);
-    let at = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
-    let seen = at.clone();
-    take_the_rest(&sim);
-    sim.watch(move |sim, call| {
-        if call.changes() && seen.lock().unwrap().len() < 200 {
-            seen.lock()
-                .unwrap()
-                .push(sim.power_cut_with(Survivors::Nothing));
-            seen.lock().unwrap().push(sim.kill());
-        }
-    });
-    let db = open(&sim, &clock, MEMTABLE);
-    settle(&db);
-    sim.unwatch();
-    takes_writes(&db, "after it");
-    let moments = std::mem::take(&mut *at.lock().unwrap());
-    assert!(moments.len() > 20);
-    for (n, moment) in moments.iter().enumerate() {
-        let db = open(moment, &clock, MEMTABLE);
+    for dated in [u32::MAX, 450] {
+        let (sim, clock, count) = filled(|n| match n < dated {
+            true => Ttl::After(LIFE),
+            false => Ttl::Never,
+        });
+        let kept = count.saturating_sub(dated) as usize;
+        let sim = sim.kill();
+        clock.advance(2 * LIFE);
+        let seen = Arc::new(Mutex::new(vec![]));
+        take_the_rest(&sim);
+        sim.watch({
+            let seen = seen.clone();
+            move |sim, call| {
+                let mut seen = seen.lock().unwrap();
+                if call.changes() && seen.len() < 200 {
+                    seen.push(sim.power_cut_with(Survivors::Nothing));
+                    seen.push(sim.kill());
+                }
+            }
+        });
+        let db = open(&sim, &clock, MEMTABLE);
         settle(&db);
-        let c = db.container("c").unwrap();
-        assert_eq!(c.iter().count(), 0, "moment {n}");
-        takes_writes(&db, &format!("moment {n}"));
-        let again = open(&moment.kill(), &clock, MEMTABLE);
-        let c = again.container("c").unwrap();
-        assert_eq!(c.iter().count(), 100, "moment {n}");
+        sim.unwatch();
+        takes_writes(&db, "after it");
+        let moments = std::mem::take(&mut *seen.lock().unwrap());
+        assert!(moments.len() > 20);
+        for (n, moment) in moments.iter().enumerate() {
+            let db = open(moment, &clock, MEMTABLE);
+            settle(&db);
+            let c = db.container("c").unwrap();
+            assert_eq!(c.iter().count(), kept, "moment {n}");
+            takes_writes(&db, &format!("moment {n}"));
+            let again = open(&moment.kill(), &clock, MEMTABLE);
+            let c = again.container("c").unwrap();
+            assert_eq!(c.iter().count(), kept + 100, "moment {n}");
+        }
     }
 }
 
