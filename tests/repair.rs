@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, repair_with};
-use ebbtide::{Compression, Container, Database, Loss, ManualClock, Options, RepairReport, Ttl};
+use ebbtide::{
+    Compression, Container, Database, DefaultTtl, Loss, ManualClock, Options, RepairReport, Ttl,
+};
 use support::random::Random;
 
 const START: u64 = 1_800_000_000_000;
@@ -95,6 +97,7 @@ fn compare(c: &Container, model: &Model, report: &RepairReport, keys: usize) -> 
 fn open(sim: &Sim, clock: &ManualClock) -> (Database, Container) {
     let db = options(sim, clock).open(PATH).unwrap();
     let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     (db, c)
 }
 
@@ -165,6 +168,73 @@ fn a_range_that_is_hidden_outlives_another_of_its_number() {
             break;
         }
     }
+}
+
+/// Three flushes of which the first and the third are merged, and not the second: which keys each of them has, and for how
+/// long those of the merged ones live. The tables of the merged run, or of the other, are damaged, one at a time.
+fn damage_beside_a_merge(keys: [fn(usize) -> bool; 3], merged: Ttl, in_merged: bool) {
+    const KEYS: usize = 400;
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let db = options(&sim, &clock).max_runs(2).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let mut model = Model::new();
+    let week = Ttl::After(Duration::from_secs(7 * 86_400));
+    let mut flushed = vec![];
+    for (at, ttl) in [merged, week, merged].into_iter().enumerate() {
+        // So many others that this run is not merged with them.
+        let beyond = if at == 1 { 10 * KEYS } else { KEYS };
+        for n in (0..beyond).filter(|n| *n >= KEYS || keys[at](*n)) {
+            c.put_with_ttl(key(n), [at as u8; 40], ttl).unwrap();
+            model.insert(key(n), vec![at as u8; 40]);
+        }
+        if at == 2 {
+            c.delete_range("zz".."zzz").unwrap();
+        }
+        let before = tables(&sim).len();
+        db.flush().unwrap();
+        flushed.push(tables(&sim).split_off(before));
+    }
+    db.step().unwrap();
+    let (now, other) = (tables(&sim), &flushed[1]);
+    assert_eq!(db.stats().runs, 2, "{}", db.describe());
+    assert!(other.iter().all(|path| now.contains(path)));
+    let damaged: Vec<PathBuf> = match in_merged {
+        true => now
+            .iter()
+            .filter(|path| !other.contains(path))
+            .cloned()
+            .collect(),
+        false => other[..2].to_vec(),
+    };
+    let sim = sim.kill();
+    for path in &damaged {
+        let sim = sim.kill();
+        flip(&sim, path, 700);
+        let report = repair(&sim, &clock);
+        let (db, c) = open(&sim, &clock);
+        let missing = compare(&c, &model, &report, KEYS);
+        assert!(missing > 0, "{report:?}");
+        // After an edit only what is still needed is there.
+        c.put("zzzz", "v").unwrap();
+        db.flush().unwrap();
+        let (_db, c) = open(&sim.kill(), &clock);
+        assert_eq!(compare(&c, &model, &report, KEYS), missing);
+    }
+}
+
+// A table may hold what is older and what is newer than all of another run: its numbers say little of each record.
+#[test]
+fn what_a_merged_table_hid_stays_hidden() {
+    let keys: [fn(usize) -> bool; 3] = [|n| n % 2 == 0, |n| n % 2 == 1, |n| n % 4 < 2];
+    damage_beside_a_merge(keys, Ttl::Never, true);
+}
+
+// What was applied to an older run may be newer than what hid a part of it.
+#[test]
+fn what_was_hidden_in_a_merged_table_stays_hidden() {
+    let keys: [fn(usize) -> bool; 3] = [|n| n % 2 == 1, |n| n % 2 == 1, |n| n % 4 == 0];
+    damage_beside_a_merge(keys, Ttl::After(Duration::from_secs(86_400)), false);
 }
 
 // A table of many blocks loses those that are damaged, and nothing by its filter, its index or its statistics.
