@@ -384,11 +384,12 @@ fn range_changes(id: ContainerId, current: &Version, next: &Version) -> Vec<Vec<
     for delete in come.filter(|delete| !old.contains(delete)) {
         let to = delete.range.to.as_ref().map_or(0, |to| to.len());
         // Two digits a byte, and some more around it.
-        bytes += 2 * (delete.range.from.len() + to) + 64;
-        if bytes > EDIT_BYTES {
+        let len = 2 * (delete.range.from.len() + to) + 64;
+        if bytes > 0 && bytes + len > EDIT_BYTES {
             bytes = 0;
             parts.push(vec![]);
         }
+        bytes += len;
         parts
             .last_mut()
             .expect("there is a part")
