@@ -220,9 +220,9 @@ pub struct Stats {
     pub merges: u64,
     /// Times a writer was slowed or stopped since open.
     pub stalls: u64,
-    /// With what flushing, merging or syncing in the background failed when it was last tried, if it did. It is tried
-    /// again after some seconds, sooner when a writer waits for it; after a failed sync of the log the database has to
-    /// be opened again.
+    /// With what flushing, merging, syncing or making room for the log in the background failed, by an error or a panic,
+    /// when it was last tried, if it did. It is tried again after some seconds, sooner when a writer waits for it; after a
+    /// failed sync of the log the database has to be opened again.
     pub background_error: Option<String>,
 }
 

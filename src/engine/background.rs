@@ -172,14 +172,15 @@ impl Engine {
             // Not this step's failure: what was written has its room, and is synced in time.
             self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
-        let mut due = self.sync_due.lock();
-        if now >= *due {
-            if self.options.durability == Durability::Buffered && log.synced() < log.end() {
-                log.sync_to(log.end())?;
-            }
-            *due = now + interval;
+        let due = *self.sync_due.lock();
+        if now < due {
+            return Ok(due - now);
         }
-        Ok(*due - now)
+        if self.options.durability == Durability::Buffered && log.synced() < log.end() {
+            log.sync_to(log.end())?;
+        }
+        *self.sync_due.lock() = now + interval;
+        Ok(interval)
     }
 
     /// One piece of background work; false when none is due. The log is kept in any case.

@@ -6,7 +6,8 @@
 //! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
 //! 3. `manifest`: one edit at a time;
 //! 4. a container's `installing`: one change of its picture at a time;
-//! 5. `snapshots`, `busy`, `budget`, `retired`, `scrub`: held for a few instructions, nothing is taken inside.
+//! 5. `snapshots`, `busy`, `budget`, `retired`, `scrub`, `sync_due`, a memtable's `moving`: held for a few instructions,
+//!    nothing is taken inside.
 //!
 //! Readers take none of them, but for the turn where a write is under way that relies on a version just found dead (see
 //! read.rs): they load a picture, the published number, the clock and the settings, in that order.
