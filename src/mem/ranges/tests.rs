@@ -1,0 +1,149 @@
+//! Range deletes in memory against plain lists of them.
+
+use super::*;
+
+/// Numbers without a pattern, by a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(77);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+/// Of the numbers 3, 6, 9 ...: over many keys, over few, nested from the front, with and without an end.
+fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
+    let mut random = Numbers(seed);
+    let one = |n| {
+        let from = random.below(500);
+        let (from, width) = match seed % 3 {
+            0 => (from, 1 + random.below(4)),
+            1 => (from, 1 + random.below(500)),
+            _ => (0, 1 + n % 400),
+        };
+        RangeDelete {
+            range: KeyRange {
+                from: key(from),
+                to: (random.below(100) > 0).then(|| key(from + width)),
+            },
+            seq: Seq(3 * n),
+        }
+    };
+    (1..=count).map(one).collect()
+}
+
+/// Goal: whoever asks by whatever number learns what the list says. Method: against the list itself, for readers of
+/// every age, records of every number, while the list grows past blocks of every length.
+#[test]
+fn they_answer_as_a_list_would() {
+    for seed in 0..6 {
+        let all = some(seed, 1_400);
+        let (ranges, mut random) = (RangeDeletes::default(), Numbers(seed));
+        for (count, delete) in all.iter().enumerate() {
+            ranges.push(delete.clone());
+            if ![0, 1, 63, 64, 300, 1_100, 1_399].contains(&count) {
+                continue;
+            }
+            let there = &all[..=count];
+            for _ in 0..600 {
+                let (key, seq) = (key(random.below(510)), Seq(random.below(4_400)));
+                let max = match random.below(4) {
+                    0 => Seq::MAX,
+                    _ => Seq(random.below(4_400)),
+                };
+                let covers = |one: &&RangeDelete| one.seq <= max && one.range.contains(&key);
+                let newest = there.iter().rev().find(covers).map(|one| one.seq);
+                let expected = newest.is_some_and(|newest| newest > seq);
+                assert_eq!(ranges.covers(&key, seq, max), expected, "{seq:?} {max:?}");
+                let parts = ranges.as_of(max);
+                let below = parts.iter().map(|part| part.below(&key)).max();
+                assert_eq!(below, Some(newest.unwrap_or_default()));
+                assert_eq!(ranges.covers_all((&key, &key), seq, max), expected);
+                let last = there.iter().rev().find(|one| one.seq <= max);
+                let last = last.map_or(Seq(0), |one| one.seq);
+                assert_eq!(ranges.last_up_to(max), last);
+            }
+            assert!(ranges.iter().eq(there));
+        }
+    }
+}
+
+/// Goal: readers need not wait, and miss nothing that was there when they began. Method: while one thread adds, others
+/// take the last number, then ask by it, and by older ones, against the list that all know beforehand.
+#[test]
+#[cfg_attr(miri, ignore = "counts to thousands")]
+fn they_are_read_while_more_come() {
+    let (all, ranges) = (some(1, 3_000), RangeDeletes::default());
+    let published = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (all, ranges, published) = (&all, &ranges, &published);
+            scope.spawn(move || {
+                let mut random = Numbers(seed);
+                loop {
+                    let count = published.load(std::sync::atomic::Ordering::Acquire);
+                    let age = [0, random.below(count + 1)][random.below(2) as usize];
+                    let (key, max) = (key(random.below(510)), Seq(3 * (count - age)));
+                    let seen = &all[..(count - age) as usize];
+                    let mut newest_first = seen.iter().rev();
+                    let newest = newest_first.find(|one| one.range.contains(&key));
+                    let seq = newest.map_or(Seq(0), |one| one.seq);
+                    assert!(!ranges.covers(&key, seq, max));
+                    assert!(seq == Seq(0) || ranges.covers(&key, Seq(seq.0 - 1), max));
+                    if count == all.len() as u64 {
+                        break;
+                    }
+                }
+            });
+        }
+        for (count, delete) in (1..).zip(&all) {
+            ranges.push(delete.clone());
+            published.store(count, std::sync::atomic::Ordering::Release);
+        }
+    });
+}
+
+/// Method: against every reader and every key.
+#[test]
+fn discernible_is_what_some_reader_sees_first() {
+    for seed in 0..40 {
+        let (all, mut random) = (some(seed, 60), Numbers(seed));
+        let mut snapshots: Vec<Seq> = (0..seed % 7).map(|_| Seq(random.below(200))).collect();
+        snapshots.sort();
+        let readers = snapshots.iter().copied().chain([Seq::MAX]);
+        let mut expected = vec![false; all.len()];
+        for (max, number) in readers.flat_map(|max| (0..1_010).map(move |number| (max, number))) {
+            let key = key(number);
+            let covers = |at: &usize| all[*at].seq <= max && all[*at].range.contains(&key);
+            if let Some(first) = (0..all.len()).rev().find(covers) {
+                expected[first] = true;
+            }
+        }
+        let ranges: Vec<&RangeDelete> = all.iter().collect();
+        assert_eq!(discernible(&ranges, &snapshots), expected, "{snapshots:?}");
+    }
+}
+
+#[test]
+fn bytes_are_about_what_they_take() {
+    let ranges = RangeDeletes::default();
+    let long = |n: u64| KeyRange {
+        from: [key(n), vec![0; 60_000]].concat(),
+        to: None,
+    };
+    for n in 1..=20 {
+        ranges.push(RangeDelete {
+            range: long(n),
+            seq: Seq(n),
+        });
+    }
+    assert!((20 * 60_000..20 * 250_000).contains(&ranges.bytes()));
+}
