@@ -76,7 +76,7 @@ fn takes_writes(db: &Database, what: &str) {
         c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
     }
-    db.flush().unwrap_or_else(|error| panic!("{what}: {error}"));
+    db.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
 }
 
 /// How the database that filled the disk ends.
@@ -116,6 +116,7 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
             assert!(stats.disk_bytes < 300 << 10, "{what}: {stats:?}");
             assert_eq!(c.stats().expired_bytes, 0, "{what}");
             takes_writes(&db, &what);
+            db.flush().unwrap();
             for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
                 let db = open(&after, &clock, memtable);
                 let c = db.container("c").unwrap();
