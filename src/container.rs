@@ -245,8 +245,9 @@ impl Container {
         self.reader().range(prefix_range(prefix.as_ref()))
     }
 
-    /// About how many items can be read now: [`ContainerStats::live_items`] without the rest. Exact while they are few;
-    /// counting them exactly is `iter().count()`. 0 when the container was dropped.
+    /// About how many items can be read now: [`ContainerStats::live_items`] without the rest. Exact while no more than a
+    /// thousand are stored, or have been put since a range delete of all others; counting them exactly is
+    /// `iter().count()`. 0 when the container was dropped.
     pub fn len_estimate(&self) -> u64 {
         self.engine.len_estimate(&self.state)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Memtable;
+use crate::batch::KeyRange;
 use crate::hash::hash_key;
 use crate::merge::{Cursor, Position, Seek};
 use crate::record::{Header, Kind};
@@ -118,6 +119,39 @@ fn what_is_published_is_found() {
             reader.join().unwrap();
         });
     }
+}
+
+/// A range delete that is published covers, and one that is not does not, though it is there already.
+#[test]
+fn what_is_deleted_by_range_follows_what_is_published() {
+    check("a range delete is read as it comes", 3, || {
+        let memtable = Arc::new(Memtable::new());
+        let delete = |memtable: &Memtable, from: &str, seq| {
+            let range = KeyRange {
+                from: from.into(),
+                to: None,
+            };
+            memtable.delete_range(range, Seq(seq));
+        };
+        delete(&memtable, "c", 1);
+        let published = Arc::new(AtomicU64::new(1));
+        let reader = {
+            let (memtable, published) = (memtable.clone(), published.clone());
+            spawn(move || {
+                let max = Seq(published.load(Ordering::Acquire));
+                let ranges = memtable.range_deletes();
+                assert_eq!(ranges.covers(b"b", Seq(0), max), max == Seq(2));
+                assert_eq!(ranges.covers(b"d", Seq(1), max), max == Seq(2));
+                assert!(ranges.covers(b"d", Seq(0), max));
+                let parts = ranges.as_of(max);
+                let below = parts.iter().map(|part| part.below(b"d")).max();
+                assert_eq!(below, Some(max));
+            })
+        };
+        delete(&memtable, "a", 2);
+        published.store(2, Ordering::Release);
+        reader.join().unwrap();
+    });
 }
 
 /// A walk over all records sees those that were there when it began.
