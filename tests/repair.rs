@@ -190,7 +190,7 @@ fn damage_beside_a_merge(keys: [fn(usize) -> bool; 3], merged: Ttl, in_merged: b
             model.insert(key(n), vec![at as u8; 40]);
         }
         if at == 2 {
-            c.delete_range(key(5 * KEYS)..key(6 * KEYS)).unwrap();
+            c.delete_range(key(5 * KEYS)..key(5 * KEYS + 1)).unwrap();
         }
         let before = tables(&sim).len();
         db.flush().unwrap();
