@@ -57,7 +57,8 @@ impl Clock for SystemClock {
 }
 
 /// The coarse clock costs a fifth of the exact one, and was right at the last tick: milliseconds ago, unless the processor
-/// that counts ticks is kept from it, say by the host of a virtual machine.
+/// that counts ticks is kept from it, say by the host of a virtual machine. After a longer pause of that machine it
+/// shows too early a time until its next tick.
 #[cfg(target_os = "linux")]
 const COARSE_LAG: u64 = 10_000;
 
