@@ -11,6 +11,9 @@
 //! witness fill DIR [--sync] [--steps N]
 //!     Fills the disk under DIR, N times (3): errors must say that it is full, what is there stays readable, and when
 //!     enough has expired, writing goes on by itself. Time is made: it passes when the disk is full.
+//! witness refill DIR [--less]
+//!     Fills the disk under DIR with what lies in memory and in the log alone, closes, takes the last byte of the room,
+//!     and opens anew, with an eighth of the memory if it is to have less: when all has expired, writing goes on by itself.
 //! ```
 //!
 //! Exit status: 0 done, 1 a promise was broken, 2 wrong use, 3 the database refused to go on and said why.
@@ -53,6 +56,7 @@ struct Arguments {
     power_cut: Option<u128>,
     seed: u64,
     steps: Option<u64>,
+    less: bool,
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
@@ -63,10 +67,12 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         power_cut: None,
         seed: 1,
         steps: None,
+        less: false,
     };
     let mut paths = vec![];
     while let Some(word) = words.next() {
         match word.as_str() {
+            "--less" => found.less = true,
             "--sync" => found.durability = Durability::Sync,
             "--power-cut" => found.power_cut = Some(words.next()?.parse().ok()?),
             "--seed" => found.seed = words.next()?.parse().ok()?,
@@ -87,9 +93,10 @@ fn main() -> ExitCode {
         ("write", Some(arguments)) => write(&arguments),
         ("check", Some(arguments)) => check(&arguments),
         ("fill", Some(arguments)) => fill(&arguments),
+        ("refill", Some(arguments)) => refill(&arguments),
         _ => {
             eprintln!(
-                "witness write DIR TOLD | check DIR TOLD | fill DIR; see the head of its file"
+                "witness write DIR TOLD | check DIR TOLD | fill DIR | refill DIR; see the head of its file"
             );
             return ExitCode::from(2);
         }
@@ -304,5 +311,75 @@ fn fill(arguments: &Arguments) -> Outcome {
     }
     db.close()?;
     println!("{written} {refusals} {kept_to}");
+    Ok(())
+}
+
+/// Larger than the disk.
+const MEMORY: usize = 64 << 20;
+
+fn refill(arguments: &Arguments) -> Outcome {
+    let clock = ManualClock::new(1_800_000_000_000);
+    let open = |memory| {
+        Options::new()
+            .clock(clock.clone())
+            .memtable_bytes(memory)
+            .reclaim_within(SHORT)
+            .open(&arguments.dir)
+    };
+    let broken = |what: String| Err(Failure::Broken(what));
+    let db = open(MEMORY)?;
+    let short = ContainerOptions::new().default_ttl(DefaultTtl::After(SHORT));
+    let c = db.container_with("short", short)?;
+    let value = |n: u64| vec![b'a' + (n % 26) as u8; 4_000];
+    let mut written = 0u64;
+    let full = loop {
+        match c.put(written.to_be_bytes(), value(written)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    if !full.is_full() {
+        return broken(format!("the disk is full, and the error is: {full}"));
+    }
+    drop(c);
+    // It may say that there is no room for the end mark.
+    let _ = db.close();
+    drop(db);
+    let path = arguments.dir.with_extension("ballast");
+    let mut ballast = File::create(&path).expect("a name takes no room");
+    for size in [1 << 20, 4 << 10, 1] {
+        while ballast.write_all(&vec![1; size]).is_ok() {}
+    }
+    let db = open(if arguments.less { MEMORY / 8 } else { MEMORY })?;
+    let c = db.container("short")?;
+    if c.iter().count() as u64 != written {
+        return broken(format!("of {written} items not all are there"));
+    }
+    clock.advance(SHORT * 2);
+    let began = Instant::now();
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let again = (0..ROOM).try_for_each(|n| c.put(n.to_be_bytes(), value(n)));
+        match again {
+            Ok(()) => break,
+            Err(error) if began.elapsed() > HANGS => {
+                return broken(format!("all has expired, and there is no room: {error}"));
+            }
+            Err(_) => {}
+        }
+    }
+    let stats = db.stats();
+    db.close()?;
+    let db = open(MEMORY)?;
+    if db.container("short")?.iter().count() as u64 != ROOM {
+        return broken("what was written at the end is not there".into());
+    }
+    db.close()?;
+    fs::remove_file(&path).expect("it was made here");
+    println!(
+        "{written} {} {}",
+        began.elapsed().as_millis(),
+        stats.disk_bytes
+    );
     Ok(())
 }
