@@ -179,19 +179,20 @@ fn memory_goes_back_when_the_data_has_gone() {
     let options = Options::new().reclaim_within(Duration::from_secs(2));
     let db = options.clock(clock.clone()).open(folder.path()).unwrap();
     let container = items(&db);
-    let before = process::memory().anonymous;
     for n in 0..300_000u64 {
         let life = Ttl::After(Duration::from_secs(3));
         container
             .put_with_ttl(n.to_be_bytes(), [7; 100], life)
             .unwrap();
     }
-    assert!(process::memory().anonymous > before + (30 << 20));
+    // Not compared with what there was before: the allocator gives that back whenever it likes.
+    assert!(db.stats().memtable_bytes > 30 << 20);
+    let held = process::memory().anonymous;
     wait_until("all is reclaimed", || {
         clock.advance(Duration::from_millis(100));
         db.stats().stored_bytes == 0
     });
     wait_until("memory is given back", || {
-        process::memory().anonymous < before + (10 << 20)
+        process::memory().anonymous + (25 << 20) < held
     });
 }
