@@ -24,7 +24,7 @@ use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
 use crate::engine::write::relog;
-use crate::env::{Fs, LockKind, SettledClock, create_folder, monotonic};
+use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir, monotonic};
 use crate::error::{Error, Result};
 use crate::mem::Pool;
 use crate::options::{Background, Options};
@@ -364,8 +364,8 @@ pub(super) fn write_anew(
         path.join(file_name::TABLES_DIR),
         path.join(file_name::WAL_DIR),
     );
-    fs.create_dir_all(&tables_dir)?;
-    fs.create_dir_all(&wal_dir)?;
+    make_dir(fs.as_ref(), &tables_dir)?;
+    make_dir(fs.as_ref(), &wal_dir)?;
     fs.sync_dir(path)?;
     let free_table = free_table(fs.as_ref(), &tables_dir)?;
     found.catalogue.next_table = found.catalogue.next_table.max(free_table);

@@ -30,7 +30,7 @@ use crate::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::jobs::identity;
 use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
-use crate::env::{Fs, LockKind};
+use crate::env::{Fs, LockKind, make_dir};
 use crate::error::{BEYOND_REPAIR, Error, Result};
 use crate::mem::Pool;
 use crate::options::Options;
@@ -487,7 +487,7 @@ fn set_aside(
 /// Gives the files a second name in the folder `lost`, durably.
 fn keep(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
     let lost = path.join(file_name::LOST_DIR);
-    fs.create_dir_all(&lost)?;
+    make_dir(fs, &lost)?;
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let mut kept = lost.join(&*name);

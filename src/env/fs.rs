@@ -149,6 +149,15 @@ pub trait Fs: Send + Sync {
     fn room(&self, path: &Path) -> Result<Room>;
 }
 
+/// Creates a folder in that of the database, unless it is there. The database's own is not made again where somebody has
+/// removed it.
+pub fn make_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.is_dir(path) {
+        true => Ok(()),
+        false => fs.create_dir(path),
+    }
+}
+
 /// Creates a folder, and those above it that are missing, durably.
 pub fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
     if fs.is_dir(path) {

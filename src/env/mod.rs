@@ -11,7 +11,9 @@ mod sim;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
-pub use fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, sync_name};
+pub use fs::{
+    Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, make_dir, sync_name,
+};
 pub use memory::{Pages, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use process::{DeviceReads, Priority, priority, set_priority};
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
-use crate::env::{File, Fs, sync_name};
+use crate::env::{File, Fs, make_dir, sync_name};
 use crate::error::{Error, Result};
 use crate::types::{Timestamp, file_name};
 use crate::version::edit::{Catalogue, Change, Edit, Step};
@@ -350,7 +350,7 @@ pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
     // One that was cut off may have made the folder.
     sync_name(fs, dir)?;
     for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
-        fs.create_dir_all(&dir.join(name))?;
+        make_dir(fs, &dir.join(name))?;
     }
     let catalogue = Catalogue::of_nothing();
     write_both(fs, dir, 0, &catalogue)?;
@@ -369,7 +369,7 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
     );
     let copy_dir = dir.join(file_name::COPY_DIR);
     // Before the manifest: the folder's name becomes durable with the manifest's.
-    let made = fs.create_dir_all(&copy_dir);
+    let made = make_dir(fs, &copy_dir);
     let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
     let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
     if copy.is_err() {

@@ -82,13 +82,11 @@ fn remove_on_signals(path: PathBuf) -> io::Result<()> {
 
 /// What cannot be removed from the temporary folder is the system's to remove.
 fn remove(path: &Path) {
-    // A database at work may make a file in a folder that was just emptied; once the folder is gone, it cannot.
+    // A database at work may make or remove a file in the folder meanwhile; once the folder is gone, it cannot.
     for _ in 0..100 {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            _ => return,
+        if fs::remove_dir_all(path).is_ok() || !path.exists() {
+            return;
         }
+        thread::sleep(Duration::from_millis(10));
     }
 }
