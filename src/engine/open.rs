@@ -1,9 +1,9 @@
 //! Opening and closing.
 //!
-//! Opening: lock -> manifest, held to its copy -> footers of the tables -> log into memtables -> clock -> a new chain of log segments that
-//! holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names. Recovery takes
-//! effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A read-only open
-//! stops after the clock.
+//! Opening: lock -> manifest, held to its copy -> footers of the tables -> log into memtables -> clock -> a new chain of
+//! log segments that holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names.
+//! Recovery takes effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A
+//! read-only open stops after the clock.
 //!
 //! A folder that never was a database gets a manifest before anything else, which names nothing, and is opened like any
 //! other then. So a folder with any other file of a database has had a manifest: without one it is damaged, and nothing

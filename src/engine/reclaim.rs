@@ -5,8 +5,9 @@
 //! rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on the
 //! same thread. The merge thread's priority is the lowest, and a thread cannot take back what it gave up: when a deadline
 //! comes so near that it may be missed, the merge thread gives up the part that it is at, and another thread, which has
-//! kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they share no table: each asks the other's inputs about older versions
-//! as they were when it was pinned, and since then these can only have lost what is gone, or hidden by what stays.
+//! kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they share no table:
+//! each asks the other's inputs about older versions as they were when it was pinned, and since then these can only have
+//! lost what is gone, or hidden by what stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -19,8 +19,9 @@
 //! but for what had reached tables.
 //!
 //! The result takes effect as an opening does, by one new manifest; new tables are durable before it, and go again if it
-//! does not come. A repair that only looks does the same but for writing, so it says the same. Before the manifest, every file that is damaged or named no
-//! more is linked into the folder `lost`, where nothing is ever removed: it may hold expired and deleted bytes.
+//! does not come. A repair that only looks does the same but for writing, so it says the same. Before the manifest, every
+//! file that is damaged or named no more is linked into the folder `lost`, where nothing is ever removed: it may hold
+//! expired and deleted bytes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -235,7 +235,8 @@ pub struct Glance<'a, F> {
 }
 
 impl<'a, F: Fn() -> Judges> Glance<'a, F> {
-    /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of the settings of now, and of no earlier moment.
+    /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of
+    /// the settings of now, and of no earlier moment.
     pub fn new(later: Judge, settled: &'a mut Judge, read: F) -> Self {
         Glance {
             later,

@@ -10,8 +10,9 @@
 //! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage. So it is when the copy
 //! knows better.
 //!
-//! A write that finds no room, or no memory, leaves no whole frame, so its edit never happened, and the next one takes its place. Some
-//! room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk finds it.
+//! A write that finds no room, or no memory, leaves no whole frame, so its edit never happened, and the next one takes
+//! its place. Some room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk
+//! finds it.
 //!
 //! After another failure of a write, or of a sync, nobody knows what of the file is durable, and it is not written again:
 //! the edit goes to a new manifest, under a number of its own, as the sum of all. If that fails, too, the manifest is *in

@@ -390,7 +390,8 @@ impl Segments {
     }
 
     /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of
-    /// this chain, all files from before it; but none that is pinned. Stops at the first failure; what it missed goes with the next call.
+    /// this chain, all files from before it; but none that is pinned. Stops at the first failure; what it missed goes with
+    /// the next call.
     pub fn release_before(&self, number: u64, synced: u64) -> Result<()> {
         let number = {
             let mut pinned = self.pinned.lock();
