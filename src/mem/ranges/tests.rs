@@ -44,8 +44,8 @@ fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
 /// every age, records of every number, while the list grows past blocks of every length.
 #[test]
 fn they_answer_as_a_list_would() {
-    for seed in 0..6 {
-        let all = some(seed, 1_400);
+    for seed in 0..if cfg!(miri) { 1 } else { 6 } {
+        let all = some(seed, if cfg!(miri) { 70 } else { 1_400 });
         let (ranges, mut random) = (RangeDeletes::default(), Numbers(seed));
         for (count, delete) in all.iter().enumerate() {
             ranges.push(delete.clone());
@@ -53,7 +53,7 @@ fn they_answer_as_a_list_would() {
                 continue;
             }
             let there = &all[..=count];
-            for _ in 0..600 {
+            for _ in 0..if cfg!(miri) { 10 } else { 600 } {
                 let (key, seq) = (key(random.below(510)), Seq(random.below(4_400)));
                 let max = match random.below(4) {
                     0 => Seq::MAX,
@@ -113,6 +113,7 @@ fn they_are_read_while_more_come() {
 
 /// Method: against every reader and every key.
 #[test]
+#[cfg_attr(miri, ignore = "counts to thousands")]
 fn discernible_is_what_some_reader_sees_first() {
     for seed in 0..40 {
         let (all, mut random) = (some(seed, 60), Numbers(seed));
