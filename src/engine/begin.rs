@@ -85,10 +85,16 @@ pub(super) fn start_chain(
 
 impl Engine {
     /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds.
+    #[inline]
     pub(super) fn begin_log(&self) -> Result<()> {
-        let (None, Some(old)) = (self.log.get(), &self.old_log) else {
-            return Ok(());
-        };
+        match (self.log.get(), &self.old_log) {
+            (None, Some(old)) => self.begin_log_after(old),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn begin_log_after(&self, old: &OldLog) -> Result<()> {
         let usual = log_options(&self.options, &self.wal_dir());
         match self.begin_log_with(old, &usual) {
             Err(full) if full.is_full() => {

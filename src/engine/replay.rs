@@ -94,6 +94,11 @@ impl Gathered<'_> {
         if first.0 > HIGHEST_NUMBER {
             return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
         }
+        // Two buffers that double in turns would be copied each time.
+        if self.bytes.capacity() == 0 {
+            self.records.reserve(GATHERED_BYTES / 64);
+            self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 4);
+        }
         match frame.head.kind {
             FrameKind::Batch => {
                 let mut seq = first;

@@ -68,8 +68,11 @@ impl Writes {
                 "containers of one database",
             ));
         }
+        /// A batch of one small write needs no more; one that grows from here is copied seldom.
+        const LEAST_BYTES: u64 = 4 << 10;
         let before = self.bytes.len();
-        make_room(&mut self.bytes, weight(&op))?;
+        let least = if before == 0 { LEAST_BYTES } else { 0 };
+        make_room(&mut self.bytes, weight(&op).max(least))?;
         op.encode(&mut self.bytes);
         if self.bytes.len() > MAX_BATCH_BYTES {
             self.bytes.truncate(before);
@@ -367,10 +370,15 @@ impl Engine {
     }
 
     /// Seals the largest memtables until the active ones fit their budget again.
+    #[inline]
     pub(super) fn seal_when_full(&self, turn: &mut Turn) {
-        if turn.active_bytes < self.options.memtable_bytes {
-            return;
+        if turn.active_bytes >= self.options.memtable_bytes {
+            self.seal_largest(turn);
         }
+    }
+
+    #[cold]
+    fn seal_largest(&self, turn: &mut Turn) {
         let mut states = self.all_states();
         states.sort_by_cached_key(|state| state.picture().active.memtable.bytes());
         while turn.active_bytes > self.options.memtable_bytes / 2

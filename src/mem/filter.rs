@@ -97,12 +97,14 @@ impl Filter {
         let taken = self.taken.load(Ordering::Relaxed);
         let last = self.stages().last();
         let last_len = last.map_or(0, <[Block]>::len);
-        let is_full = taken >= last_len * KEYS_PER_BLOCK;
-        let next = if is_full {
-            self.next_stage(last_len, expected())
-        } else {
-            None
-        };
+        if let Some(blocks) = last
+            && taken < last_len * KEYS_PER_BLOCK
+        {
+            block(blocks, hash).add(hash);
+            self.taken.store(taken + 1, Ordering::Relaxed);
+            return;
+        }
+        let next = self.next_stage(last_len, expected());
         match next.or(last) {
             Some(blocks) => block(blocks, hash).add(hash),
             None => self.admits_all.store(true, Ordering::Relaxed),

@@ -54,58 +54,54 @@ pub struct Newest {
 }
 
 /// Of one memtable: the records that came before, between and after some of its range deletes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Summary {
-    /// Oldest first, at least one.
-    eras: Vec<Era>,
-}
-
-impl Default for Summary {
-    fn default() -> Self {
-        Summary {
-            eras: vec![Era::default()],
-        }
-    }
+    /// What is inserted now belongs to it.
+    newest: Era,
+    /// Oldest first.
+    older: Vec<Era>,
 }
 
 impl Summary {
     /// Counts a record that was inserted so; `hash` is its key's.
+    #[inline]
     pub(super) fn add(&mut self, head: &Head<'_>, hash: u64, mut inserted: Inserted) {
-        if let (2.., Inserted::Over(older, weight)) = (self.eras.len(), &inserted) {
-            let (seq, mut newest_first) = (older.seq, self.eras.iter_mut().rev());
-            let has_it = |era: &&mut Era| (era.census.seq_min..=era.census.seq_max).contains(&seq);
-            if let Some(era) = newest_first.find(has_it) {
+        if let (false, Inserted::Over(older, weight)) = (self.older.is_empty(), &inserted) {
+            let eras = self.older.iter_mut().chain([&mut self.newest]);
+            let has_it =
+                |era: &&mut Era| (era.census.seq_min..=era.census.seq_max).contains(&older.seq);
+            if let Some(era) = eras.rev().find(has_it) {
                 era.hidden.add(older, *weight);
                 era.sample.remove(&hash);
                 inserted = Inserted::Alone;
             }
         }
-        let newest = self.eras.last_mut().expect("there is an era");
-        newest.add(head, hash, inserted);
+        self.newest.add(head, hash, inserted);
     }
 
     /// A range delete comes: what is inserted from now on is newer.
     pub(super) fn note_range_delete(&mut self) {
-        if self.eras.last().is_some_and(Era::is_complete) {
+        if self.newest.is_complete() {
             return;
         }
-        self.eras.push(Era::default());
-        if self.eras.len() > ERAS_MOST {
-            let oldest = self.eras.remove(0);
-            self.eras[0].merge(oldest);
+        self.older.push(std::mem::take(&mut self.newest));
+        if self.older.len() >= ERAS_MOST {
+            let oldest = self.older.remove(0);
+            self.older[0].merge(oldest);
         }
     }
 
     /// The life statistics of all records.
     pub fn census(&self) -> Census {
-        let mut census = Census::default();
-        self.eras.iter().for_each(|era| census.merge(&era.census));
+        let mut census = self.newest.census;
+        self.older.iter().for_each(|era| census.merge(&era.census));
         census
     }
 
-    /// Its eras that have records.
+    /// Its eras that have records, oldest first.
     pub fn eras(&self) -> impl Iterator<Item = &Era> {
-        self.eras.iter().filter(|era| era.census.total().count > 0)
+        let all = self.older.iter().chain([&self.newest]);
+        all.filter(|era| era.census.total().count > 0)
     }
 }
 
