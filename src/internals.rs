@@ -1,20 +1,20 @@
 //! What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
 
-pub use crate::batch::{Op, Ops, Relogged, WriteTtl, relogged};
-pub use crate::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
+pub use crate::api::inspect::verify_in;
+pub use crate::base::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
+pub use crate::base::hash::hash_key;
+pub use crate::base::record::{Base, Head, Header, Kind};
+pub use crate::base::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
+pub use crate::catalog::{Catalogue, parse as parse_manifest};
+pub use crate::data::batch::{Op, Ops, Relogged, WriteTtl, relogged};
+pub use crate::data::merge::{Cursor, Position, Seek};
 pub use crate::engine::repair as repair_with;
 pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
     Sim, Survivors,
 };
 pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
-pub use crate::hash::hash_key;
-pub use crate::inspect::verify_in;
-pub use crate::merge::{Cursor, Position, Seek};
-pub use crate::record::{Base, Head, Header, Kind};
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
-pub use crate::types::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
-pub use crate::version::{Catalogue, parse as parse_manifest};
 pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
 
 /// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
@@ -25,10 +25,10 @@ pub mod pieces {
 
 /// The policy of merging and reclaiming: what `examples/policy.rs` simulates.
 pub mod policy {
+    pub use crate::catalog::{Facts, RunFacts, RunId, TableFacts};
     pub use crate::compact::{
         Choice, Elsewhere, Fate, Goals, Rewrite, Sentence, Urgency, Why, forecast, guards, judge,
         parts, pick, plan,
     };
     pub use crate::table::{Collector, Sampled, Statistics};
-    pub use crate::version::{Facts, RunFacts, RunId, TableFacts};
 }

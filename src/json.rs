@@ -30,10 +30,9 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::container::check_item;
-use crate::error::{Error, Result};
-use crate::item::Item;
-use crate::types::{DefaultTtl, Ttl};
+use crate::api::container::check_item;
+use crate::base::{DefaultTtl, Error, Result, Ttl};
+use crate::data::item::Item;
 
 /// The member that holds the key in an exported line.
 pub const KEY: &str = "_key";

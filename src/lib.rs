@@ -33,55 +33,34 @@
 
 // The order of these lines is the architecture: a module imports only from modules above its own line.
 //
-// words: no I/O, no clock, no threads
-mod types;
-mod sync;
-mod error;
-mod coding;
-mod hash;
-mod counters;
-// rules: pure functions; `now` is always an argument
-mod record;
-mod item;
+// Each folder's head says what may be known in it.
+mod base;
 mod expiry;
-mod batch;
-mod cover;
-mod merge;
-mod view;
-// world: the only place for files, maps, time, threads
+mod data;
 mod env;
-// shelves: one structure each; they do not know each other
+// One structure each; they do not know each other.
 mod wal;
 mod mem;
 mod table;
-// catalogue
-mod version;
-// housekeeping: decides with pure code, acts in one file
-mod pace;
+mod catalog;
 mod compact;
-// engine
-mod options;
 mod engine;
-// front desk
-mod container;
-mod db;
-mod inspect;
+mod api;
 pub mod json;
 #[doc(hidden)]
 pub mod internals;
 #[cfg(all(test, loom))]
 mod models;
 
-pub use container::{Batch, Container, Iter, Snapshot, Update, View};
-pub use counters::{ContainerStats, Damage, ReclaimLag, Stats};
-pub use db::Database;
+pub use api::container::{Batch, Container, Iter, Snapshot, Update, View};
+pub use api::database::Database;
+pub use api::inspect::{repair, verify};
+pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
+pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
+pub use data::item::{Item, Value};
+pub use engine::options::{ContainerOptions, Durability, Options, Stall};
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
-pub use error::{Error, Result};
-pub use inspect::{repair, verify};
-pub use item::{Item, Value};
-pub use options::{ContainerOptions, Durability, Options, Stall};
-pub use types::{Compression, DefaultTtl, Reads, Ttl};
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

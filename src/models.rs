@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
+use crate::base::sync::{Elsewhere, check, spawn};
 use crate::env::{Fs, Sim, Survivors};
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Elsewhere, check, spawn};
 use crate::{Clock, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
 
 const START: u64 = 1_800_000_000_000;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::types::{TableId, Timestamp};
-use crate::version::RunId;
+use crate::base::{TableId, Timestamp};
+use crate::catalog::RunId;
 
 /// What the policy is given besides the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

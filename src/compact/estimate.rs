@@ -6,11 +6,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::base::{Seq, Timestamp};
+use crate::catalog::{Facts, RunFacts};
 use crate::expiry::{Census, Judge, Tally, is_heavy};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
-use crate::types::{Seq, Timestamp};
-use crate::version::{Facts, RunFacts};
 
 /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
 /// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::catalog::{Facts, RunId};
 use crate::compact::choice::{Choice, Goals};
 use crate::compact::estimate::expired_in_run;
 use crate::expiry::Judge;
-use crate::version::{Facts, RunId};
 
 /// One line: what is done next, with how much, and why.
 pub fn explain(facts: &Facts, choice: &Choice, judge: &Judge, goals: &Goals) -> String {

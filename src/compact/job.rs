@@ -10,19 +10,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::hash::hash_key;
+use crate::base::record::{Head, Header};
+use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
+use crate::catalog::Run;
 use crate::compact::verdict::{Elsewhere, Fate, Sentence, judge};
+use crate::data::merge::{Cursor, Merge};
 use crate::env::File;
-use crate::error::Result;
 use crate::expiry::{DefaultMillis, Judge, Settings};
-use crate::hash::hash_key;
 use crate::mem::RangeDeletes;
-use crate::merge::{Cursor, Merge};
-use crate::record::{Head, Header};
 use crate::table::{
     FinishedTable, Probe, Statistics, Table, TableBuilder, TableMeta, TableOptions,
 };
-use crate::types::{ContainerId, Seq, TableId, Timestamp};
-use crate::version::Run;
 
 /// What a job asks of the engine.
 pub trait Host {

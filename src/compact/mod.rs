@@ -3,6 +3,7 @@
 //! Words: *drop* is to leave out for good, *bury* to keep only the key, as a tombstone, *reclaim* to give bytes back to
 //! the file system.
 
+pub mod pace;
 mod slot;
 mod estimate;
 mod choice;

@@ -5,8 +5,8 @@
 //! whole in itself. For that to be so, all jobs cut their tables at the same keys: the *guards*, which are found anew
 //! each time, where most tables of the container are cut already.
 
-use crate::types::TableId;
-use crate::version::{Facts, TableFacts};
+use crate::base::TableId;
+use crate::catalog::{Facts, TableFacts};
 
 /// A cut between tables of fewer bytes than this many to the part is not worth its file.
 const LEAST_SHARE: u64 = 4;
@@ -81,12 +81,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::base::hash::hash_key;
+    use crate::base::record::{Head, Header, Kind};
+    use crate::base::{ItemTtl, Seq, Timestamp};
+    use crate::catalog::{RunFacts, RunId};
     use crate::expiry::{Census, DefaultMillis, Settings};
-    use crate::hash::hash_key;
-    use crate::record::{Head, Header, Kind};
     use crate::table::Collector;
-    use crate::types::{ItemTtl, Seq, Timestamp};
-    use crate::version::{RunFacts, RunId};
 
     fn table(id: u64, first: u8, last: u8, bytes: u64) -> TableFacts {
         let (mut collector, mut census) = (Collector::default(), Census::default());

@@ -25,6 +25,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use crate::base::{Seq, TableId, Timestamp};
+use crate::catalog::{Facts, RunFacts, RunId, TableFacts};
 use crate::compact::choice::{Choice, Goals, Rewrite, Urgency, Why};
 use crate::compact::estimate::{
     Sample, expired_in_run, expired_in_table, oldest_dead_in_run, oldest_dead_in_table,
@@ -32,8 +34,6 @@ use crate::compact::estimate::{
 use crate::compact::slot::slot_end;
 use crate::expiry::{Census, Judge};
 use crate::table::Sampled;
-use crate::types::{Seq, TableId, Timestamp};
-use crate::version::{Facts, RunFacts, RunId, TableFacts};
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;

@@ -4,7 +4,7 @@
 //! turns in rings, like a timing wheel, fine near its end and coarse far from it. A slot that is not worth a table joins
 //! the next *later* one. Where the cuts fall is planned from the inputs' statistics before a record is read.
 
-use crate::types::Timestamp;
+use crate::base::Timestamp;
 
 /// Slots to a doubling of the remaining life: eight halvings of the width against what is left.
 const SLOTS_PER_LIFE: u64 = 8;

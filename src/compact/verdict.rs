@@ -26,10 +26,9 @@
 //!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest number is below
 //!   this record's. No older version can appear later: memtables are installed in the order in which they were sealed.
 
-use crate::error::Result;
+use crate::base::record::Header;
+use crate::base::{Result, Seq, Timestamp};
 use crate::expiry::Judge;
-use crate::record::Header;
-use crate::types::{Seq, Timestamp};
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,9 +126,9 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ItemTtl;
+    use crate::base::record::Kind;
     use crate::expiry::{DefaultMillis, Settings};
-    use crate::record::Kind;
-    use crate::types::ItemTtl;
 
     const DAY: u64 = 86_400_000;
 

@@ -8,15 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result, Seq};
 use crate::compact::{oldest_dead, start_by};
 use crate::engine::core::{Engine, FLUSH, HURRY, LOG, MERGE};
+use crate::engine::options::{Background, Durability, Options};
 use crate::engine::state::{Buffer, ContainerState};
 use crate::env::{JoinHandle, Priority, SettledClock, Signal, monotonic, set_priority, spawn};
-use crate::error::{Error, Result};
 use crate::expiry::Judge;
-use crate::options::{Background, Durability, Options};
-use crate::sync::atomic::Ordering;
-use crate::types::Seq;
 
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
 const TICK: Duration = Duration::from_millis(200);

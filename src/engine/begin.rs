@@ -25,21 +25,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result, Seq, Timestamp};
+use crate::catalog::{Change, Manifest};
 use crate::compact::survivors;
+use crate::data::merge::{Merge, Seek};
 use crate::engine::core::{Engine, OldLog};
 use crate::engine::jobs::{JobSpec, Purpose};
+use crate::engine::options::Options;
 use crate::engine::read::Source;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::engine::write::{Show, relog_with};
 use crate::env::Fs;
-use crate::error::{Error, Result};
 use crate::expiry::Judge;
 use crate::mem::RangeDelete;
-use crate::merge::{Merge, Seek};
-use crate::options::Options;
-use crate::sync::atomic::Ordering;
-use crate::types::{Seq, Timestamp};
-use crate::version::{Change, Manifest};
 use crate::wal::{
     Appender, FrameHead, FrameKind, Log, LogOptions, LogStart, remove_before, remove_chain,
 };

@@ -14,13 +14,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::base::file_name;
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result};
+use crate::catalog::{Catalogue, NamePin, copy_path, write_both};
 use crate::engine::core::Engine;
+use crate::engine::options::Background;
 use crate::env::{Fs, sync_name};
-use crate::error::{Error, Result};
-use crate::options::Background;
-use crate::sync::atomic::Ordering;
-use crate::types::file_name;
-use crate::version::{Catalogue, NamePin, copy_path, write_both};
 use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin};
 
 /// How much of a file is copied at a time.

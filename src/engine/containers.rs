@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::core::Engine;
+use crate::engine::options::ContainerOptions;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
-use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
-use crate::options::ContainerOptions;
-use crate::sync::atomic::Ordering;
-use crate::types::{ContainerId, Seq, Timestamp};
-use crate::version::{Change, ContainerRecord, Version};
 
 impl Engine {
     /// Opens a container, or creates it.

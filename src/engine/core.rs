@@ -6,21 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::counters::{Counters, ReclaimLag};
+use crate::base::counters::{Counters, ReclaimLag};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{Mutex, RwLock};
+use crate::base::{Error, Result, Seq, TableId, Timestamp, file_name};
+use crate::catalog::{Manifest, Pins, RunId};
+use crate::compact::pace::Budget;
+use crate::engine::options::Options;
 use crate::engine::relied::Relied;
 use crate::engine::retired::Retired;
 use crate::engine::state::{ContainerState, Scrub, SnapshotPin, Snapshots};
 use crate::env::{Fs, Lock, SettledClock, Signal, monotonic};
-use crate::error::{Error, Result};
 use crate::expiry::{Judge, Judges};
 use crate::mem::Pool;
-use crate::options::Options;
-use crate::pace::Budget;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
-use crate::types::{Seq, TableId, Timestamp, file_name};
-use crate::version::{Manifest, Pins, RunId};
 use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary};
 
 /// The threads' names.

@@ -24,11 +24,10 @@
 
 use std::marker::PhantomData;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result, Seq, Timestamp};
+use crate::catalog::{Change, Manifest};
 use crate::engine::core::{Engine, Turn};
-use crate::error::{Error, Result};
-use crate::sync::atomic::Ordering;
-use crate::types::{Seq, Timestamp};
-use crate::version::{Change, Manifest};
 
 /// Proof that what an edit relies on is durable. For as long as it borrows the turn nothing can be written that it lacks.
 #[derive(Clone, Copy)]

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
+use crate::catalog::{
+    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
+};
 use crate::compact::{Job, Output, forecast};
 use crate::engine::core::Engine;
 use crate::engine::history::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
-use crate::error::{Error, Result};
 use crate::mem::{self, RangeDeletes, discernible};
-use crate::sync::atomic::Ordering;
 use crate::table::FinishedTable;
-use crate::types::{ContainerId, Seq, TableId, Timestamp, file_name};
-use crate::version::{
-    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
-};
 
 impl Engine {
     pub(super) fn remove_tables(&self, tables: &[TableId]) {

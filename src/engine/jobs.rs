@@ -7,20 +7,19 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use crate::base::counters::ReclaimLag;
+use crate::base::{Result, TableId, Timestamp, file_name};
+use crate::catalog::{Placed, Run};
 use crate::compact::{Host, Job, Output, Urgency, guards, heavy, run};
-use crate::counters::ReclaimLag;
+use crate::data::merge::{Merge, Seek};
 use crate::engine::core::Engine;
 use crate::engine::install::{Flushed, Progress};
 use crate::engine::read::Source;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{File, monotonic};
-use crate::error::Result;
 use crate::expiry::Judge;
 use crate::mem::RangeDeletes;
-use crate::merge::{Merge, Seek};
 use crate::table::{RunCursor, TableOptions};
-use crate::types::{TableId, Timestamp, file_name};
-use crate::version::{Placed, Run};
 
 impl Engine {
     /// Flushes the oldest sealed memtable of a container; false when there is none.

@@ -14,6 +14,7 @@
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
 //! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
+pub mod options;
 mod state;
 mod relied;
 mod retired;

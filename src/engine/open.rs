@@ -16,27 +16,26 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::counters::Counters;
+use crate::base::counters::Counters;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{Mutex, RwLock};
+use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
+use crate::catalog::{
+    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace,
+    Version, begin, expect_folders, judge, unnamed_tables,
+};
+use crate::compact::pace::Budget;
 use crate::engine::background::log_time;
 use crate::engine::begin::{Chain, log_options, start_chain};
 use crate::engine::core::{Engine, OldLog, Turn};
+use crate::engine::options::{Background, Options};
 use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::state::ContainerState;
 use crate::engine::write::relog;
 use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir, monotonic};
-use crate::error::{Error, Result};
 use crate::mem::Pool;
-use crate::options::{Background, Options};
-use crate::pace::Budget;
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, RwLock};
 use crate::table::BlockCache;
-use crate::types::{ContainerId, HIGHEST_NUMBER, Seq, Timestamp, file_name};
-use crate::version::{
-    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace,
-    Version, begin, expect_folders, judge, unnamed_tables,
-};
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result, TableId};
+use crate::catalog::{Placed, Run};
+use crate::compact::pace::{Moved, disk_pressure, run_pressure};
 use crate::engine::core::Engine;
+use crate::engine::options::Background;
 use crate::engine::retired::Leaving;
 use crate::env::{DeviceReads, give_way, monotonic, sleep};
-use crate::error::{Error, Result};
-use crate::options::Background;
-use crate::pace::{Moved, disk_pressure, run_pressure};
-use crate::sync::atomic::Ordering;
-use crate::types::TableId;
-use crate::version::{Placed, Run};
 
 /// A budget's wait is slept in pieces of this length, so that neither closing nor another rate need wait for it.
 const NAP: Duration = Duration::from_millis(20);
@@ -78,7 +77,7 @@ impl Engine {
         self.budget.lock().note_disk(pressure, monotonic());
     }
 
-    /// From 0 to 1, how full the disk is; see [`crate::pace::disk_pressure`].
+    /// From 0 to 1, how full the disk is; see [`crate::compact::pace::disk_pressure`].
     pub(super) fn disk_pressure(&self) -> f64 {
         // A file system that does not say how full it is presses nobody.
         let room = self.fs.room(&self.path);

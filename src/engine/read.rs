@@ -23,29 +23,28 @@
 //!
 //! [`SettledClock::leads`]: crate::env::SettledClock::leads
 //! [`Relied`]: crate::engine::relied::Relied
-//! [`Durability::Sync`]: crate::options::Durability::Sync
+//! [`Durability::Sync`]: crate::engine::options::Durability::Sync
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::KeyRange;
-use crate::cover::Cover;
+use crate::base::hash::hash_key;
+use crate::base::record::Header;
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{Mutex, lock_soon};
+use crate::base::{Result, Seq};
+use crate::catalog::Run;
+use crate::data::batch::KeyRange;
+use crate::data::item::{Item, Pair};
+use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::range_tombstones::Cover;
+use crate::data::view::{Horizon, Walk};
 use crate::engine::core::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
-use crate::error::Result;
 use crate::expiry::{Glance, Judge, Judges};
-use crate::hash::hash_key;
-use crate::item::{Item, Pair};
 use crate::mem::MemCursor;
-use crate::merge::{Cursor, Position, Seek};
-use crate::record::Header;
-use crate::sync::atomic::Ordering;
-use crate::sync::{Mutex, lock_soon};
 use crate::table::{self, RunCursor};
-use crate::types::Seq;
-use crate::version::Run;
-use crate::view::{Horizon, Walk};
 
 /// Through what a container is read.
 pub struct Reader<'a> {

@@ -13,20 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Error, Result, TableId, Timestamp};
+use crate::catalog::{Facts, TableFacts};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan, pressure,
 };
 use crate::engine::core::{Engine, MERGE};
 use crate::engine::install::Progress;
 use crate::engine::jobs::{JobSpec, Purpose};
+use crate::engine::options::Background;
 use crate::engine::state::{ContainerState, Picture};
 use crate::env::{Priority, priority};
-use crate::error::{Error, Result};
 use crate::expiry::Judge;
-use crate::options::Background;
-use crate::sync::atomic::Ordering;
-use crate::types::{TableId, Timestamp};
-use crate::version::{Facts, TableFacts};
 
 /// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
 const MOST_BESIDE: u64 = 1 << 30;

@@ -6,14 +6,14 @@
 //! the write could have found the version live. So it asks here whether its version is relied on, and waits if it is.
 //!
 //! Invariant: from before a conditional write reads the clock for its stamp until what it wrote is published (under
-//! [`Durability::Sync`](crate::options::Durability::Sync): until it is in a memtable, where its number tells that it is
+//! [`Durability::Sync`](crate::engine::options::Durability::Sync): until it is in a memtable, where its number tells that it is
 //! not), the number of the version stands here. The turn's owner alone stores it.
 //!
 //! Who asks has read the clock before. The fence here and the one there see to it that, if the number is not found, the
 //! write reads the clock later than that, or is published already.
 
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::types::Seq;
+use crate::base::Seq;
+use crate::base::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// No record has this number.
 const NONE: u64 = Seq::MAX.0;

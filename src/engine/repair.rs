@@ -2,7 +2,7 @@
 //!
 //! What is live is known to the manifest and to its copy. From tables it cannot be told: a table that was replaced or
 //! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
-//! that of the two which counts (version/judge.rs), and refuses when there is none, or when the log has seen more.
+//! that of the two which counts (src/catalog/judge.rs), and refuses when there is none, or when the log has seen more.
 //!
 //! Of a damaged table what is sound stays: it is written to a new table, which takes its place in the run
 //! (table/salvage.rs says what is sound). What is not may have hidden older versions of its keys: by a delete, or by a
@@ -27,22 +27,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::batch::KeyRange;
+use crate::base::error::{BEYOND_REPAIR, Error, Result};
+use crate::base::{ContainerId, Reads, Seq, TableId, file_name};
+use crate::catalog::{
+    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
+    judge, unnamed_tables,
+};
+use crate::data::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::jobs::identity;
 use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
+use crate::engine::options::Options;
 use crate::env::{Fs, LockKind, make_dir};
-use crate::error::{BEYOND_REPAIR, Error, Result};
 use crate::mem::Pool;
-use crate::options::Options;
 use crate::table::{
     BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
     TableMeta, TableOptions, behind, is_damage,
-};
-use crate::types::{ContainerId, Reads, Seq, TableId, file_name};
-use crate::version::{
-    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
-    judge, unnamed_tables,
 };
 
 /// What a repair did, or would do.

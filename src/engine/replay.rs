@@ -10,15 +10,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::batch::{KeyRange, Ops, Relogged, relogged};
-use crate::cover::Fragments;
+use crate::base::record::{Header, key_head, shared_len};
+use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq};
+use crate::catalog::Catalogue;
+use crate::data::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::data::range_tombstones::Fragments;
 use crate::engine::state::ContainerState;
 use crate::env::{Fs, prefetch};
-use crate::error::{Error, Result};
 use crate::mem::Memtable;
-use crate::record::{Header, key_head, shared_len};
-use crate::types::{ContainerId, HIGHEST_NUMBER, Seq};
-use crate::version::Catalogue;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
 /// What to say of a sequence number above [`HIGHEST_NUMBER`].

@@ -3,14 +3,13 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::base::counters::{ContainerStats, Stats};
+use crate::base::{Error, Seq, Timestamp};
+use crate::catalog::Version;
 use crate::compact::{Estimate, Estimator, deadline, explain, oldest_dead};
-use crate::counters::{ContainerStats, Stats};
 use crate::engine::core::Engine;
 use crate::engine::state::{ContainerState, Picture};
-use crate::error::Error;
 use crate::expiry::{Census, Judge};
-use crate::types::{Seq, Timestamp};
-use crate::version::Version;
 
 impl Engine {
     /// A container in numbers; all zero when it was dropped.

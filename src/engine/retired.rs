@@ -12,8 +12,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::pace::{REMOVAL_WINDOW, removals};
-use crate::version::Placed;
+use crate::catalog::Placed;
+use crate::compact::pace::{REMOVAL_WINDOW, removals};
 
 /// The tables.
 #[derive(Default)]

@@ -6,13 +6,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::counters::Damage;
+use crate::base::counters::Damage;
+use crate::base::{Error, Result, TableId};
+use crate::catalog::Placed;
 use crate::engine::core::{Engine, MERGE};
 use crate::env::monotonic;
-use crate::error::{Error, Result};
 use crate::table::Table;
-use crate::types::TableId;
-use crate::version::Placed;
 
 /// What a verification found.
 #[derive(Clone, Debug, Default)]

@@ -5,15 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::base::hash::hash_key;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use crate::base::sync::{ArcSwap, Guard, Mutex, spin_loop};
+use crate::base::{Compression, ContainerId, Error, Result, Seq, TableId, Timestamp};
+use crate::catalog::{ContainerRecord, Version};
 use crate::env::sleep;
-use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
-use crate::hash::hash_key;
 use crate::mem::{Memtable, Pool, RangeDeletes};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sync::{ArcSwap, Guard, Mutex, spin_loop};
-use crate::types::{Compression, ContainerId, Seq, TableId, Timestamp};
-use crate::version::{ContainerRecord, Version};
 use crate::wal::Position as LogPosition;
 
 /// A memtable and where the log holds it.

@@ -18,12 +18,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::base::{Error, Result, Timestamp};
+use crate::catalog::Change;
 use crate::engine::core::{Engine, Turn};
 use crate::engine::state::{Buffer, ContainerState};
 use crate::engine::write::relog;
-use crate::error::{Error, Result};
-use crate::types::Timestamp;
-use crate::version::Change;
 use crate::wal::{FrameKind, SegmentInfo};
 
 /// The most that is logged again: the turn is held meanwhile.

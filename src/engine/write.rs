@@ -6,23 +6,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
+use crate::base::record::Header;
+use crate::base::sync::atomic::Ordering;
+use crate::base::sync::{MutexGuard, lock_soon};
+use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
+use crate::catalog::Change;
+use crate::compact::pace::{Brake, brake};
+use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
+use crate::data::item::Item;
+use crate::data::merge::{Cursor, Position, Seek};
 use crate::engine::core::{Engine, Turn};
+use crate::engine::options::{Background, Durability, Stall};
 use crate::engine::relied::Relying;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{Reading, sleep};
-use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Judge};
-use crate::item::Item;
 use crate::mem::{Memtable, room_for};
-use crate::merge::{Cursor, Position, Seek};
-use crate::options::{Background, Durability, Stall};
-use crate::pace::{Brake, brake};
-use crate::record::Header;
-use crate::sync::atomic::Ordering;
-use crate::sync::{MutexGuard, lock_soon};
-use crate::types::{MAX_TTL_MILLIS, Seq, Timestamp};
-use crate::version::Change;
 use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc, Position as LogPosition};
 
 /// The most that one batch holds, in bytes.

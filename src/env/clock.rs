@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::sync::Mutex;
-use crate::types::Timestamp;
+use crate::base::sync::Mutex;
+use crate::base::{Error, Result, Timestamp};
 
 /// Where the engine gets the time from. It is asked in the midst of operations, and must not call the database that it is
 /// the clock of.

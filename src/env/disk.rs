@@ -26,8 +26,8 @@ use rustix::fs::OFlags;
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use super::memory::zeros;
 use super::words::{self, WORD};
-use crate::error::{Error, Result};
-use crate::sync::atomic::AtomicU64;
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::{Error, Result};
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]

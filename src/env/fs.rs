@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::error::{Error, Result};
+use crate::base::{Error, Result};
 
 /// A file that is being written.
 #[allow(clippy::len_without_is_empty)]

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use memmap2::MmapMut;
 
-use crate::error::{self, Error};
+use crate::base::error::{self, Error};
 #[cfg(all(target_os = "linux", not(miri)))]
 use rustix::{io::Errno, mm::Advice};
 

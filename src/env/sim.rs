@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use self::fault::{Does, Filter};
 use self::world::{FileId, FolderState, Node, Outcome, ROOT, Random, SECTOR, Step, World, refused};
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
-use crate::error::{Error, Result};
+use crate::base::{Error, Result};
 
 pub use self::fault::{Call, Fault, FaultPlan};
 pub use self::world::{FailedSync, Survivors};

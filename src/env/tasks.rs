@@ -3,9 +3,9 @@
 pub use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Condvar, Mutex, spin_loop};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Condvar, Mutex, spin_loop};
+use crate::base::{Error, Result};
 
 /// Starts a named thread.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -67,8 +67,8 @@ mod models {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sync::atomic::AtomicUsize;
-    use crate::sync::{check, spawn};
+    use crate::base::sync::atomic::AtomicUsize;
+    use crate::base::sync::{check, spawn};
 
     /// Nobody waits for what was done before a notification. There, a wait ends by nothing else.
     #[test]

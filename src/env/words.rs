@@ -2,7 +2,7 @@
 //!
 //! All is relaxed; what orders stores and loads of the same bytes is the caller's business.
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a word.
 pub const WORD: usize = size_of::<u64>();

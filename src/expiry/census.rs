@@ -9,10 +9,10 @@
 //!
 //! A block, a table and a memtable have a census; how the records of a lane lie in time says a spread (spread.rs).
 
-use crate::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::record::Head;
+use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::expiry::rule::{DefaultMillis, Judge, Settings};
-use crate::record::Head;
-use crate::types::{ItemTtl, Seq, Timestamp};
 
 /// How many records, and how many bytes by [`Head::weight`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,7 +308,7 @@ impl Census {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Header, Kind};
+    use crate::base::record::{Header, Kind};
     use proptest::prelude::*;
 
     fn head(seq: u64, written_at: u64, ttl: ItemTtl) -> Head<'static> {

@@ -14,9 +14,8 @@
 //! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
 //! it to the definition (tests below).
 
-use crate::error::{Error, Result};
-use crate::record::Header;
-use crate::types::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp, millis_up};
+use crate::base::record::Header;
+use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
 use std::time::Duration;
 
 /// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
@@ -284,7 +283,7 @@ pub fn stored_ttl_until(until: Timestamp, written_at: Timestamp) -> ItemTtl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Kind;
+    use crate::base::record::Kind;
     use proptest::prelude::*;
 
     fn put(seq: u64, written_at: u64, ttl: ItemTtl) -> Header {

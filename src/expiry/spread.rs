@@ -9,11 +9,11 @@
 //! records and of their bytes. So lifetimes over five orders of magnitude and values of which one in a hundred holds
 //! nearly all bytes are told as well as even ones: what a question may be wrong by is part of one bucket.
 
-use crate::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::record::Header;
+use crate::base::{ItemTtl, Timestamp};
 use crate::expiry::census::Tally;
 use crate::expiry::rule::{DefaultMillis, Judge};
-use crate::record::Header;
-use crate::types::{ItemTtl, Timestamp};
 
 /// Above so many buckets, neighbours are joined.
 const MOST: usize = 256;
@@ -215,9 +215,9 @@ impl Spreads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Seq;
+    use crate::base::record::Kind;
     use crate::expiry::rule::Settings;
-    use crate::record::Kind;
-    use crate::types::Seq;
 
     fn spread_of(records: &[(u64, u64)]) -> Spread {
         let mut spread = Spread::default();

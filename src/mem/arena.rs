@@ -32,12 +32,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::error::{self, Error};
+use crate::base::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
 use crate::env::{Pages, prefetch};
-use crate::error::{self, Error};
-use crate::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use crate::types::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
 
 /// The smallest chunk: what an almost empty memtable costs.
 const CHUNK_MIN: usize = 4 << 10;

@@ -8,13 +8,12 @@ use bytes::Bytes;
 use super::arena::Stored;
 use super::node::Gap;
 use super::tree::{Tree, Window};
-use crate::cover::Cover;
-use crate::error::Result;
+use crate::base::record::Head;
+use crate::base::{Result, Seq};
+use crate::data::item::Pair;
+use crate::data::merge::{Cursor, Ghost, Position, Seek};
+use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
-use crate::item::Pair;
-use crate::merge::{Cursor, Ghost, Position, Seek};
-use crate::record::Head;
-use crate::types::Seq;
 
 /// Fewer dead records in a row are shown one by one: a ghost costs about as much as some records.
 const GHOST_LEAST: usize = 6;

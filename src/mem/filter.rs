@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use crate::env::prefetch;
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A memtable of the size that it was made for has five or six of them at the most. The last one takes whatever comes, and
 /// says "maybe" more often then.
@@ -142,7 +142,7 @@ fn block(blocks: &[Block], hash: u64) -> &Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::hash_key;
+    use crate::base::hash::hash_key;
 
     /// Goal: nothing added is denied, and little else is admitted, at every size. Method: consecutive numbers as keys.
     #[test]

@@ -32,14 +32,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::batch::KeyRange;
-use crate::error::Result;
+use crate::base::hash::hash_key;
+use crate::base::record::{Head, Header};
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::{Result, Seq};
+use crate::data::batch::KeyRange;
 use crate::expiry::Census;
-use crate::hash::hash_key;
-use crate::record::{Head, Header};
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::types::Seq;
 
 pub use arena::Pool;
 pub use cursor::MemCursor;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Memtable;
-use crate::batch::KeyRange;
-use crate::hash::hash_key;
-use crate::merge::{Cursor, Position, Seek};
-use crate::record::{Header, Kind};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{check, spawn};
-use crate::types::{ItemTtl, Seq, Timestamp};
+use crate::base::hash::hash_key;
+use crate::base::record::{Header, Kind};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{check, spawn};
+use crate::base::{ItemTtl, Seq, Timestamp};
+use crate::data::batch::KeyRange;
+use crate::data::merge::{Cursor, Position, Seek};
 
 /// Puts a record whose value is its number.
 fn put(memtable: &Memtable, key: &str, seq: u64) {

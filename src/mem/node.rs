@@ -33,11 +33,11 @@ use std::array;
 use std::cmp::Ordering as Order;
 
 use super::arena::{Link, Slot, Stored};
+use crate::base::Seq;
+use crate::base::record::{key_head, shared_len};
+use crate::base::sync::Backoff;
+use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::env::prefetch;
-use crate::record::{key_head, shared_len};
-use crate::sync::Backoff;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::types::Seq;
 
 /// Records in a leaf, separators in an inner node; a power of two. A model has few, but so many
 /// that a split takes away a record that is no fence.

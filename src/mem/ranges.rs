@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::batch::KeyRange;
-use crate::cover::Fragments;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{ArcSwap, Mutex};
-use crate::types::Seq;
+use crate::base::Seq;
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{ArcSwap, Mutex};
+use crate::data::batch::KeyRange;
+use crate::data::range_tombstones::Fragments;
 
 /// As a power of two, the length of the first part.
 const FIRST_SHIFT: u32 = 3;

@@ -11,9 +11,9 @@
 
 use std::collections::HashMap;
 
+use crate::base::record::{Head, Header};
 use crate::expiry::{Census, HEAVY_LEAST, Judge, Spreads, Tally};
 use crate::mem::tree::Inserted;
-use crate::record::{Head, Header};
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
 const SAMPLE_KEYS: usize = 1024;

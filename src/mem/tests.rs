@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
-use crate::cover::{Cover, Fragments};
+use crate::base::record::Kind;
+use crate::base::{ItemTtl, Timestamp};
+use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::range_tombstones::{Cover, Fragments};
+use crate::data::view::{Horizon, Walk};
 use crate::expiry::Glance;
 use crate::expiry::{Census, DefaultMillis, Judge, Judges, Settings};
-use crate::merge::{Cursor, Position, Seek};
-use crate::record::Kind;
-use crate::types::{ItemTtl, Timestamp};
-use crate::view::{Horizon, Walk};
 
 /// Miri takes some thousand times as long: for it, just enough that nodes split.
 const fn scaled(count: u64) -> u64 {
@@ -599,7 +599,7 @@ fn walk(cursor: &mut MemCursor, now: u64, forwards: bool) {
         .unwrap();
     while let Position::Record(head) = cursor.position() {
         if let Some((key, seq)) = &before {
-            let order = crate::record::order(key, *seq, head.key, head.header.seq);
+            let order = crate::base::record::order(key, *seq, head.key, head.header.seq);
             assert_eq!(order.is_lt(), forwards, "in order, nothing twice");
             assert!(order.is_ne());
         }

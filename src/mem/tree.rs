@@ -35,11 +35,10 @@ use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Pool, RECORD_MOST, Refused, Slot, Stored};
 use super::node::{Children, Gap, Node, SLOTS, Torn};
-use crate::error::{Error, Result as Answer};
-use crate::item::Pair;
-use crate::record::Header;
-use crate::sync::Backoff;
-use crate::types::Seq;
+use crate::base::record::Header;
+use crate::base::sync::Backoff;
+use crate::base::{Error, Result as Answer, Seq};
+use crate::data::item::Pair;
 
 /// The tree and the memory it lies in.
 pub struct Tree {

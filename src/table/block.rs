@@ -14,13 +14,13 @@
 
 use std::ops::Range;
 
-use crate::coding::{Malformed, Reader, put_varint};
+use crate::base::Compression;
+use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::expiry::Census;
-use crate::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::codec::{Codec, Packer};
 use crate::table::format::{LARGE_VALUE_LEN, checksum};
 use crate::table::frame::{FRAME_LEN, Frame, Numbers, frame_around};
-use crate::types::Compression;
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;

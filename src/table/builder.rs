@@ -8,18 +8,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::base::hash::hash_key;
+use crate::base::record::{Head, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::{Compression, ContainerId, Error, Result, Seq, TableId};
 use crate::env::File;
-use crate::error::{Error, Result};
 use crate::expiry::Census;
-use crate::hash::hash_key;
-use crate::record::{Head, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::block::{Addition, BlockBuilder, Extent};
 use crate::table::codec::Packer;
 use crate::table::filter;
 use crate::table::format::{FILTER_ALIGN, Footer, LARGE_VALUE_LEN, TableMeta, checksum};
 use crate::table::index::IndexBuilder;
 use crate::table::statistics::Collector;
-use crate::types::{Compression, ContainerId, Seq, TableId};
 
 /// Bytes gathered before a write. Writes of 64 KiB and more cost the same per byte (hotpaths.md, section B).
 const CHUNK_LEN: usize = 256 << 10;

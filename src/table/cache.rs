@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::types::TableId;
+use crate::base::TableId;
 
 /// What an entry costs beside its bytes: key, handle, and its share of the map, rounded up.
 const ENTRY_OVERHEAD: u64 = 128;

@@ -5,12 +5,11 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 
+use crate::base::{Compression, Result as Answer};
 use crate::env::zeros;
-use crate::error::Result as Answer;
-use crate::types::Compression;
 
 /// Longer bytes are never packed, and nothing longer is unpacked: the longest value, 64 MiB.
-const MAX_UNPACKED_LEN: usize = crate::record::MAX_VALUE_LEN;
+const MAX_UNPACKED_LEN: usize = crate::base::record::MAX_VALUE_LEN;
 /// A byte of LZ4 says at most this many bytes.
 const MAX_EXPANSION: usize = 255;
 
@@ -91,7 +90,7 @@ mod tests {
     fn packing_is_kept_only_where_it_pays() {
         let mut packer = Packer::default();
         let dense: Vec<u8> = (0..1_000u32)
-            .map(|i| crate::hash::hash_key(&i.to_le_bytes()) as u8)
+            .map(|i| crate::base::hash::hash_key(&i.to_le_bytes()) as u8)
             .collect();
         assert_eq!(packer.pack(Compression::Lz4, &dense).0, Codec::Raw);
         for len in [100, 4_000, 70_000, 4_000] {

@@ -13,19 +13,18 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::coding::Malformed;
-use crate::cover::Cover;
-use crate::error::Result;
+use crate::base::coding::Malformed;
+use crate::base::record::Head;
+use crate::base::{Result, Seq};
+use crate::data::item::Pair;
+use crate::data::merge::{Cursor, Ghost, Position, Seek};
+use crate::data::range_tombstones::Cover;
 use crate::expiry::{Census, Judge};
-use crate::item::Pair;
-use crate::merge::{Cursor, Ghost, Position, Seek};
-use crate::record::Head;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::{Index, Page};
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
 use crate::table::search::Search;
-use crate::types::Seq;
 
 impl Table {
     /// A place in the table, at first past its end.
@@ -182,7 +181,7 @@ impl TableCursor {
         Ok(self.large.get().expect("set above"))
     }
 
-    fn fault(&self, bad: Malformed) -> crate::error::Error {
+    fn fault(&self, bad: Malformed) -> crate::base::Error {
         self.table.block_fault(self.number, bad)
     }
 

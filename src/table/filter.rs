@@ -93,7 +93,7 @@ pub fn may_contain(filter: &[u8], hash: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::hash_key;
+    use crate::base::hash::hash_key;
 
     #[test]
     fn every_key_passes_and_few_others_do() {

@@ -14,11 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::coding::{Malformed, Reader};
+use crate::base::coding::{Malformed, Reader};
+use crate::base::{ContainerId, Error, Result, TableId};
 use crate::env::{ReadAt, fault_in, will_need};
-use crate::error::{Error, Result};
 use crate::expiry::Settings;
-use crate::types::{ContainerId, TableId};
 
 /// The version that this build writes and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 2;

@@ -15,8 +15,8 @@
 //! A number that would reach into a ninth byte starts with the next byte, so that eight bytes read at once have all of
 //! it. Where all records of a block have one length of key, one kind of ttl, there is nothing of it in the entries.
 
-use crate::record::{Header, Kind};
-use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::base::record::{Header, Kind};
+use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// Bytes of a frame.
 pub const FRAME_LEN: usize = PLACES_AT + 2 * COUNT;

@@ -25,11 +25,11 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::coding::{Malformed, Reader};
+use crate::base::coding::{Malformed, Reader};
+use crate::base::record::{key_head, shared_len};
+use crate::data::merge::Seek;
 use crate::env::prefetch;
 use crate::expiry::Census;
-use crate::merge::Seek;
-use crate::record::{key_head, shared_len};
 use crate::table::block::TRAILER_LEN;
 
 const CRC_LEN: usize = 4;
@@ -605,8 +605,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Head, Header};
-    use crate::types::{Seq, Timestamp};
+    use crate::base::record::{Head, Header};
+    use crate::base::{Seq, Timestamp};
 
     fn census() -> Census {
         let mut census = Census::default();

@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::batch::KeyRange;
-use crate::coding::{Malformed, Reader};
+use crate::base::coding::{Malformed, Reader};
+use crate::base::record::Header;
+use crate::base::{ContainerId, Error, Result, Seq, TableId};
+use crate::data::batch::KeyRange;
 use crate::env::{memory_is_short, prefetch, will_need};
-use crate::error::{Error, Result};
 use crate::expiry::{Census, Settings, Spread};
-use crate::record::Header;
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
@@ -26,7 +26,6 @@ use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::index::{Index, Page, Sealed};
 use crate::table::read_ahead::ReadAhead;
 use crate::table::statistics::{Sample, Statistics};
-use crate::types::{ContainerId, Seq, TableId};
 
 /// What the manifest says of a table: a file that says otherwise is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

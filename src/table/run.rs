@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::cover::Cover;
-use crate::error::Result;
+use crate::base::Result;
+use crate::data::item::Pair;
+use crate::data::merge::{Cursor, Ghost, Position, Seek};
+use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
-use crate::item::Pair;
-use crate::merge::{Cursor, Ghost, Position, Seek};
 use crate::table::cursor::{TableCursor, is_dead};
 use crate::table::reader::Table;
 

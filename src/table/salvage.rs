@@ -29,11 +29,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batch::KeyRange;
-use crate::coding::{Malformed, Reader};
-use crate::error::{Error, Result};
+use crate::base::coding::{Malformed, Reader};
+use crate::base::record::{Head, order};
+use crate::base::{Error, Result, Seq};
+use crate::data::batch::KeyRange;
 use crate::expiry::Census;
-use crate::record::{Head, order};
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::builder::TableBuilder;
 use crate::table::codec::{Codec, unpack};
@@ -41,7 +41,6 @@ use crate::table::format::{Access, FILTER_ALIGN, Footer, Source, Stored, checksu
 use crate::table::index::{Index, Sealed};
 use crate::table::reader::{Expected, open_stored, read_statistics};
 use crate::table::statistics::Statistics;
-use crate::types::Seq;
 
 /// How often a byte is looked at, on average, before blocks behind large values or damage are not looked for any more.
 const LOOKS: u64 = 64;

@@ -5,13 +5,13 @@
 //! walk begins in several blocks, of several runs, it waits for memory in all of them at once: so that search is cut into
 //! steps, each of which ends by asking for what the next one looks at.
 
-use crate::coding::Malformed;
+use crate::base::Seq;
+use crate::base::coding::Malformed;
+use crate::base::hash::hash_key;
+use crate::base::record::order;
+use crate::data::merge::Seek;
 use crate::env::prefetch;
-use crate::hash::hash_key;
-use crate::merge::Seek;
-use crate::record::order;
 use crate::table::block::{Block, Entry, hash_byte};
-use crate::types::Seq;
 
 /// Into how many parts a block is cut at a time to find a key that it may not have.
 const PARTS: usize = 8;
@@ -236,9 +236,9 @@ fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Head, Header, Kind};
+    use crate::base::record::{Head, Header, Kind};
+    use crate::base::{ItemTtl, Timestamp};
     use crate::table::block::{Addition, BlockBuilder, Layout};
-    use crate::types::{ItemTtl, Timestamp};
 
     /// How many entries are before where a search leads.
     fn place(block: &Block<'_>, to: Seek<'_>) -> usize {

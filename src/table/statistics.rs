@@ -21,10 +21,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::record::{Base, Head, Header, MAX_KEY_LEN};
+use crate::base::{Seq, TableId, Timestamp};
 use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
-use crate::record::{Base, Head, Header, MAX_KEY_LEN};
-use crate::types::{Seq, TableId, Timestamp};
 
 /// Keys in the sample of a large table: a share of the keys is found within 1.6 % (one standard error).
 const SAMPLE_KEYS: usize = 1024;
@@ -497,9 +497,9 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::hash_key;
-    use crate::record::Kind;
-    use crate::types::ItemTtl;
+    use crate::base::ItemTtl;
+    use crate::base::hash::hash_key;
+    use crate::base::record::Kind;
 
     fn statistics_of(keys: std::ops::Range<u32>, versions: u64) -> Statistics {
         let (mut collector, mut census) = (Collector::default(), Census::default());

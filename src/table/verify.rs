@@ -7,18 +7,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::coding::Malformed;
-use crate::error::{Error, Result};
+use crate::base::coding::Malformed;
+use crate::base::hash::hash_key;
+use crate::base::record::{Head, order};
+use crate::base::{Error, Result, Seq};
 use crate::expiry::Census;
-use crate::hash::hash_key;
-use crate::record::{Head, order};
 use crate::table::block::{Block, Extent, Layout};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{Access, FILTER_ALIGN, Footer};
 use crate::table::reader::Table;
 use crate::table::statistics::Collector;
-use crate::types::Seq;
 
 /// What a table was found to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,8 +41,8 @@
 //! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
 //! so binds the payload to its place.
 
-use crate::coding::{Malformed, Reader};
-use crate::types::{Seq, Timestamp};
+use crate::base::coding::{Malformed, Reader};
+use crate::base::{Seq, Timestamp};
 
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;

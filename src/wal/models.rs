@@ -8,10 +8,10 @@ use super::replay::replay;
 use super::segments::Segments;
 use super::store::{Buffered, Store, frame_len};
 use super::writer::{Appender, Log, LogOptions};
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::sync::{Elsewhere, check, spawn};
+use crate::base::{Seq, Timestamp, file_name};
 use crate::env::{Fs, Ring, Sim, Survivors, words};
-use crate::sync::atomic::AtomicU64;
-use crate::sync::{Elsewhere, check, spawn};
-use crate::types::{Seq, Timestamp, file_name};
 
 const DIR: &str = "/wal";
 

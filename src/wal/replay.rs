@@ -15,11 +15,10 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::coding::Malformed;
+use crate::base::coding::Malformed;
 
+use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::Fs;
-use crate::error::{Error, Result};
-use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{
     Decoded, Decoder, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault,
     NoFrame, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,

@@ -21,11 +21,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::{Result, Seq, Timestamp, file_name};
 use crate::env::{Dir, File, Fs};
-use crate::error::Result;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::types::{Seq, Timestamp, file_name};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 
 /// The log that belongs to a manifest.

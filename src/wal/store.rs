@@ -3,10 +3,10 @@
 //! A [`Store`] takes frames in the order of their positions; what it has taken survives a killed process. It may keep
 //! them beside the segments until it is told to bring them in. Only what lies in the segments can be synced.
 
+use crate::base::Result;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::env::Ring;
-use crate::error::Result;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::wal::frame::SyncedNote;
 use crate::wal::segments::{Segment, Segments};
 

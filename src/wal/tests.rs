@@ -14,9 +14,8 @@ use super::frame::{HEADER_LEN, Position, RING_TAIL_LEN};
 use super::replay::SegmentSummary;
 use super::segments::SegmentInfo;
 use super::*;
+use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::{Disk, FailedSync, Fault, FaultPlan, Fs, Sim};
-use crate::error::{Error, Result};
-use crate::types::{Seq, Timestamp, file_name};
 
 const DIR: &str = "/db/wal";
 const RINGS: [Option<usize>; 2] = [None, Some(1_024)];

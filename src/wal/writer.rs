@@ -16,11 +16,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{Condvar, Mutex};
+use crate::base::{Error, Result, Seq, Timestamp};
 use crate::env::{Fs, Ring};
-use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex};
-use crate::types::{Seq, Timestamp};
 use crate::wal::frame::{
     Encoder, FrameHead, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
     SegmentHeader, SyncedNote,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::hash::hash_key;
+use crate::base::hash::hash_key;
 
 const FULL: io::ErrorKind = io::ErrorKind::StorageFull;
 

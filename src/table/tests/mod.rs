@@ -9,17 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::base::hash::hash_key;
+use crate::base::record::{Head, Header, Kind};
+use crate::base::{Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp};
 use crate::env::File;
-use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, Settings};
-use crate::hash::hash_key;
-use crate::record::{Head, Header, Kind};
 use crate::table::TableOptions;
 use crate::table::block::Extent;
 use crate::table::codec::Codec;
 use crate::table::verify::TableReport;
 use crate::table::{BlockCache, Expected, FinishedTable, Table, TableBuilder, TableMeta};
-use crate::types::{Compression, ContainerId, ItemTtl, Seq, TableId, Timestamp};
 
 /// A record as tests hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -439,7 +438,7 @@ fn the_cache_keeps_what_was_sought() {
     assert!(one > 1024 / 2 && one < 2048, "{one}");
     assert_eq!(get(1), one);
     let two = get(399);
-    use crate::merge::{Cursor, Position, Seek};
+    use crate::data::merge::{Cursor, Position, Seek};
     let mut cursor = table.cursor();
     cursor.seek(Seek::First, None).unwrap();
     let mut count = 0;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::*;
+use crate::base::record::order;
+use crate::data::merge::{Cursor, Ghost, Position, Seek};
 use crate::expiry::Judge;
-use crate::merge::{Cursor, Ghost, Position, Seek};
-use crate::record::order;
 use crate::table::{RunCursor, table_of};
 
 /// Sorted records with stretches that are dead under [`judge`], keys that share much and little, and now and then many

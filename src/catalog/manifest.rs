@@ -30,11 +30,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
+use crate::base::coding::{FRAME_HEADER_LEN, Reader, put_frame, read_frame};
+use crate::base::{Error, Result, Timestamp, file_name};
+use crate::catalog::edit::{Catalogue, Change, Edit, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
-use crate::error::{Error, Result};
-use crate::types::{Timestamp, file_name};
-use crate::version::edit::{Catalogue, Change, Edit, Step};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
 const FORMAT_VERSION: u32 = 3;

@@ -4,14 +4,13 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use crate::batch::{KeyRange, Op, WriteTtl};
-use crate::counters::ContainerStats;
+use crate::base::counters::ContainerStats;
+use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
+use crate::data::batch::{KeyRange, Op, WriteTtl};
+use crate::data::item::{Item, Value};
 use crate::engine::{ContainerState, Engine, Reader, Scan, SnapshotPin, Verdict, Writes};
-use crate::error::{Error, Result};
 use crate::expiry::{DefaultMillis, ttl_millis};
-use crate::item::{Item, Value};
-use crate::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, DefaultTtl, Timestamp, Ttl};
 
 /// What [`Container::update`] does with the item it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::cover::Cover;
-use crate::error::{Error, Result};
+use crate::base::record::{Head, key_head};
+use crate::base::{Error, Result, Seq};
+use crate::data::item::Pair;
+use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
-use crate::item::Pair;
-use crate::record::{Head, key_head};
-use crate::types::Seq;
 
 /// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,11 +27,11 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::base::error::{BEYOND_REPAIR, Error, Result};
+use crate::base::file_name;
+use crate::catalog::edit::Catalogue;
+use crate::catalog::manifest::{copy_path, highest_edit, sum};
 use crate::env::Fs;
-use crate::error::{BEYOND_REPAIR, Error, Result};
-use crate::types::file_name;
-use crate::version::edit::Catalogue;
-use crate::version::manifest::{copy_path, highest_edit, sum};
 
 /// What a manifest on disk, or its copy, says.
 #[derive(Clone, Debug)]

@@ -14,8 +14,8 @@
 
 use std::cmp::Ordering;
 
-use crate::coding::{Malformed, Reader, put_varint};
-use crate::types::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The longest key, in bytes; the shortest has one.
 pub const MAX_KEY_LEN: usize = 65_535;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use crate::base::{Seq, TableId, Timestamp};
+use crate::catalog::edit::RunId;
 use crate::expiry::{Census, DefaultMillis, Judge, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::Statistics;
-use crate::types::{Seq, TableId, Timestamp};
-use crate::version::edit::RunId;
 
 /// A table as the policy sees it.
 #[derive(Clone, Debug)]

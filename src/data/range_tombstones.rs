@@ -21,9 +21,9 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::KeyRange;
-use crate::record::{key_head, shared_len};
-use crate::types::Seq;
+use crate::base::Seq;
+use crate::base::record::{key_head, shared_len};
+use crate::data::batch::KeyRange;
 
 /// A node with more entries, or with more bytes of keys and more entries than the least, is halved.
 const NODE_MOST: usize = 32;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::types::Timestamp;
+use crate::base::Timestamp;
 
 /// What every operation returns.
 pub type Result<T> = std::result::Result<T, Error>;

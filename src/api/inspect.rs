@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::engine::{self, RepairReport, VerifyReport};
-use crate::env::{Disk, Fs, LockKind};
-use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::table::BlockCache;
-use crate::types::{ContainerId, Reads, file_name};
-use crate::version::{
+use crate::base::{ContainerId, Error, Reads, Result, file_name};
+use crate::catalog::{
     Judged, Loaded, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
 };
+use crate::engine::options::Options;
+use crate::engine::{self, RepairReport, VerifyReport};
+use crate::env::{Disk, Fs, LockKind};
+use crate::table::BlockCache;
 use crate::wal::salvage;
 
 /// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
@@ -158,7 +157,7 @@ impl Check<'_> {
         let catalogue = &loaded.catalogue;
         let (log, closed) = (catalogue.log, catalogue.log_is_closed);
         let (replayed, damage) = salvage(self.fs, wal_dir, log, closed, &mut |frame| {
-            use crate::batch::{Ops, relogged};
+            use crate::data::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);
             match frame.head.kind {

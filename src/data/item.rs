@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
 
-use crate::record::{Header, MAX_KEY_LEN};
-use crate::types::{ItemTtl, Timestamp, Ttl};
+use crate::base::record::{Header, MAX_KEY_LEN};
+use crate::base::{ItemTtl, Timestamp, Ttl};
 
 /// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
 /// file stays readable as long as the value is held. Of a write that is not in a table yet they are copied, unless they are

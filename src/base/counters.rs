@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::error::Error;
+use crate::base::Error;
 
 /// A count that many threads raise.
 #[derive(Debug, Default)]

@@ -12,10 +12,10 @@ use std::mem::take;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::KeyRange;
+use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
+use crate::data::batch::KeyRange;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::{self, RangeDeletes};
-use crate::types::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
 use crate::wal::LogStart;
 
 /// Names a run; never reused within a database.

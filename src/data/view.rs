@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::cover::Cover;
-use crate::error::Result;
+use crate::base::record::{Header, key_head};
+use crate::base::{Result, Seq};
+use crate::data::item::Item;
+use crate::data::merge::{Cursor, Merge, Seek};
+use crate::data::range_tombstones::Cover;
 use crate::expiry::{Glance, Judge, Judges};
-use crate::item::Item;
-use crate::merge::{Cursor, Merge, Seek};
-use crate::record::{Header, key_head};
-use crate::types::Seq;
 
 /// Both keys are equal. Mostly they are not, and their heads tell.
 #[inline]
@@ -145,12 +144,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::error::Error;
+    use crate::base::record::{Head, Kind};
+    use crate::base::{Error, ItemTtl, Timestamp};
+    use crate::data::item::Pair;
+    use crate::data::merge::Position;
     use crate::expiry::Settings;
-    use crate::item::Pair;
-    use crate::merge::Position;
-    use crate::record::{Head, Kind};
-    use crate::types::{ItemTtl, Timestamp};
 
     /// Keys in order, one of which cannot be read once another one was: then it stands at its end, as cursors do.
     struct Failing {

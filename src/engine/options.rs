@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::{Compression, DefaultTtl, Error, Reads, Result};
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
-use crate::error::{Error, Result};
-use crate::types::{Compression, DefaultTtl, Reads};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

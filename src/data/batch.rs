@@ -18,10 +18,10 @@
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given in the commit turn and stands in the
 //! log's frame, so the bytes and their checksum are made outside the turn.
 
-use crate::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::expiry::stored_ttl_until;
-use crate::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
-use crate::types::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

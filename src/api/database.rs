@@ -5,11 +5,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::container::{Batch, Container, Snapshot};
-use crate::counters::Stats;
+use crate::api::container::{Batch, Container, Snapshot};
+use crate::base::Result;
+use crate::base::counters::Stats;
+use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, VerifyReport};
-use crate::error::Result;
-use crate::options::{ContainerOptions, Options};
 
 /// An open database. Cheap to clone; the last clone dropped closes it.
 #[derive(Clone)]

@@ -23,12 +23,11 @@ pub use facts::{Facts, RunFacts, TableFacts};
 pub use judge::{Judged, Loaded, judge};
 pub use manifest::{Manifest, begin, copy_path, expect_folders, parse, write_both};
 
+use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, Timestamp, file_name};
 use crate::env::{Fs, ReadAt};
-use crate::error::{Error, Result};
 use crate::expiry::{Census, DefaultMillis};
 use crate::mem::{self, RangeDeletes};
 use crate::table::{BlockCache, Expected, Found, Source, Table, table_of};
-use crate::types::{ContainerId, Reads, Seq, TableId, Timestamp, file_name};
 
 /// How many bytes of removed tables somebody still holds.
 #[derive(Debug, Default)]

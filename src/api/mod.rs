@@ -1,0 +1,6 @@
+//! The front desk: what a user holds, and nothing but. Each type here is a handle on the engine and checks what it is given;
+//! everything else is asked of the engine.
+
+pub mod container;
+pub mod database;
+pub mod inspect;

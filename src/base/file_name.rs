@@ -1,0 +1,90 @@
+//! Names of the files in a database folder; the one place that spells them.
+
+use crate::base::{HIGHEST_NUMBER, TableId};
+
+/// Held while a process has the database open.
+pub const LOCK: &str = "LOCK";
+/// The folder of log segments.
+pub const WAL_DIR: &str = "wal";
+/// The folder of tables.
+pub const TABLES_DIR: &str = "tables";
+/// The folder of the manifest's copy.
+pub const COPY_DIR: &str = "copy";
+/// The folder of what a repair put aside.
+pub const LOST_DIR: &str = "lost";
+/// Ends the name of a file that is not whole yet.
+pub const TEMPORARY: &str = ".tmp";
+
+/// `manifest-000042`
+pub fn manifest(number: u64) -> String {
+    format!("manifest-{number:06}")
+}
+
+/// `000042.manifest`, inside [`COPY_DIR`]: the copy of a manifest.
+pub fn copy(number: u64) -> String {
+    format!("{number:06}.manifest")
+}
+
+/// `000042.wal`, inside [`WAL_DIR`].
+pub fn segment(number: u64) -> String {
+    format!("{number:06}.wal")
+}
+
+/// `000042.table`, inside [`TABLES_DIR`].
+pub fn table(id: TableId) -> String {
+    format!("{:06}.table", id.0)
+}
+
+/// The number in a manifest's name.
+pub fn parse_manifest(name: &str) -> Option<u64> {
+    number(name.strip_prefix("manifest-")?)
+}
+
+/// The number in the name of a manifest's copy.
+pub fn parse_copy(name: &str) -> Option<u64> {
+    number(name.strip_suffix(".manifest")?)
+}
+
+/// The number in a segment's name.
+pub fn parse_segment(name: &str) -> Option<u64> {
+    number(name.strip_suffix(".wal")?)
+}
+
+/// The identity in a table's name.
+pub fn parse_table(name: &str) -> Option<TableId> {
+    number(name.strip_suffix(".table")?).map(TableId)
+}
+
+/// A file that is named by a number, as all in the folders above are, whole or not.
+pub fn is_numbered(name: &str) -> bool {
+    let digits = name.split_once('.').map_or("", |(digits, _)| digits);
+    digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Only what the functions above print is read back: a file of another spelling is not ours.
+fn number(digits: &str) -> Option<u64> {
+    let value: u64 = digits.parse().ok()?;
+    (value <= HIGHEST_NUMBER && digits == format!("{value:06}")).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_are_read_back_exactly() {
+        assert_eq!(parse_table(&table(TableId(7))), Some(TableId(7)));
+        assert_eq!(parse_segment("1234567.wal"), Some(1_234_567));
+        assert_eq!(parse_manifest(&manifest(0)), Some(0));
+        assert_eq!(parse_copy(&copy(9)), Some(9));
+        for foreign in [
+            "7.table",
+            "+00007.table",
+            "000007.table.tmp",
+            "0000007.table",
+            ".table",
+        ] {
+            assert_eq!(parse_table(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The words that every layer shares: no I/O, no clock, no threads of their own. Everything may be known here that needs
+//! nothing else: identities, moments, times to live, errors, integers as bytes, the header of a record, and the atomics and
+//! locks that a model checker can take the place of.
+
+pub mod ids;
+pub mod time;
+pub mod ttl;
+pub mod choices;
+pub mod file_name;
+pub mod sync;
+pub mod error;
+pub mod coding;
+pub mod hash;
+pub mod counters;
+pub mod record;
+
+pub use choices::{Compression, Reads};
+pub use error::{Error, Result};
+pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
+pub use time::{Timestamp, millis_up};
+pub use ttl::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Ttl};

@@ -1,0 +1,55 @@
+//! Times to live, as a user says them and as they are stored.
+
+use std::time::{Duration, SystemTime};
+
+/// The longest lifetime, 2 147 483 647 seconds, in milliseconds.
+pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
+
+/// The lifetime of one item, as a write gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ttl {
+    /// The container's default counts, whatever it is at the moment of asking.
+    #[default]
+    Inherit,
+    /// The item never expires by itself.
+    Never,
+    /// The item expires this long after its last write: more than 0, at most 2 147 483 647 s; rounded up to 1 ms.
+    After(Duration),
+    /// Stored as the lifetime that ends at this moment; one that has passed is kept as lifetime 0: expired from the
+    /// start wherever ttl counts.
+    Until(SystemTime),
+}
+
+/// The container's setting: what becomes of items without a ttl of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DefaultTtl {
+    /// Nothing expires, not even items with a ttl of their own.
+    #[default]
+    Off,
+    /// Items with a ttl of their own expire; the others do not (Cosmos: -1).
+    NoDefault,
+    /// Items without a ttl of their own expire this long after their last write.
+    After(Duration),
+}
+
+/// An item's own ttl as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ItemTtl {
+    /// The container's default counts.
+    Absent,
+    /// Never expires.
+    Never,
+    /// Milliseconds after `written_at`; 0 only from [`Ttl::Until`] a moment that had passed.
+    Millis(u64),
+}
+
+impl ItemTtl {
+    /// As the public interface shows it.
+    pub fn to_public(self) -> Ttl {
+        match self {
+            ItemTtl::Absent => Ttl::Inherit,
+            ItemTtl::Never => Ttl::Never,
+            ItemTtl::Millis(millis) => Ttl::After(Duration::from_millis(millis)),
+        }
+    }
+}

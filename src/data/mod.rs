@@ -1,0 +1,8 @@
+//! Records and what is made of them: pure functions over keys, values, headers and range tombstones; `now` is always an
+//! argument. Nothing here knows where records lie: memtables and tables are seen as cursors.
+
+pub mod item;
+pub mod batch;
+pub mod range_tombstones;
+pub mod merge;
+pub mod view;
