@@ -3,8 +3,8 @@
 //! Method: the sources are read as text, without comments and unit tests. Every path that starts with `crate::`,
 //! `super::`, `self::` or a folder's own module is followed, name by name and through re-exports, to a module; it must be
 //! one whose `mod` line stands above that of the module it is used in (inside a folder, the folder's mod.rs gives the
-//! order). A folder's mod.rs either uses what lies in it or is used by it, never both; re-exports are no use. Beside
-//! that: who may touch files, time and threads, where `unsafe` may stand, and what must not be left behind.
+//! order). A folder's mod.rs stands behind the last of its modules that it uses: only those below that one may use it;
+//! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, and what must not be left behind.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -263,8 +263,8 @@ fn follow(
 struct Face {
     order: Vec<String>,
     re_exports: BTreeMap<String, Vec<String>>,
-    /// The module itself uses what lies in it.
-    uses_children: bool,
+    /// How many of these, from the front, the module itself stands behind: up to the last one that it uses.
+    stands_behind: usize,
 }
 
 type Faces = BTreeMap<Vec<String>, Face>;
@@ -288,8 +288,10 @@ fn faces(sources: &[Source]) -> Faces {
             let face = faces.get_mut(&source.module).unwrap();
             if one.public {
                 face.re_exports.insert(one.path.last().unwrap().clone(), to);
-            } else {
-                face.uses_children |= inside;
+            } else if inside {
+                let child = &to[source.module.len()];
+                let place = face.order.iter().position(|known| known == child);
+                face.stands_behind = face.stands_behind.max(place.map_or(0, |place| place + 1));
             }
         }
     }
@@ -333,11 +335,16 @@ fn judge(from: &[String], to: &[String], faces: &Faces) -> Option<String> {
     if common == to.len() {
         return match to {
             [] => Some("reaches into lib.rs".into()),
-            _ if faces[to].uses_children => Some(format!(
-                "uses {}, the folder it lies in, which uses it",
-                to.join("::")
-            )),
-            _ => None,
+            _ => {
+                let face = &faces[to];
+                let place = face.order.iter().position(|known| *known == from[common]);
+                (place < Some(face.stands_behind)).then(|| {
+                    format!(
+                        "uses {}, the folder it lies in, which uses it or what is below it",
+                        to.join("::")
+                    )
+                })
+            }
         };
     }
     let order = &faces[&from[..common]].order;
@@ -434,6 +441,29 @@ fn unsafe_code_is_where_it_may_be() {
     report(faults);
 }
 
+/// Each part of the engine owns its state: what stands in its struct is its file's alone, and the engine's own fields are
+/// its folder's. Options are a value, and no state.
+#[test]
+fn no_part_of_the_engine_shows_its_fields() {
+    let mut faults = vec![];
+    for source in sources()
+        .iter()
+        .filter(|source| source.name.starts_with("engine/"))
+        .filter(|source| source.name != "engine/options.rs")
+    {
+        for (number, line) in source.code.lines().enumerate() {
+            let line = line.trim();
+            let opened = ["pub(super) ", "pub(crate) ", "pub(in "];
+            let is_field = |rest: &str| !rest.starts_with("fn ") && rest.contains(": ");
+            let rest = opened.iter().find_map(|opened| line.strip_prefix(opened));
+            if rest.is_some_and(is_field) && line.ends_with(',') {
+                faults.push(format!("src/{}:{}: {line}", source.name, number + 1));
+            }
+        }
+    }
+    report(faults);
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -507,8 +537,14 @@ fn the_judge_of_imports_judges() {
         ),
         source("mem/first", &["mem", "first"], ""),
         source("mem/second", &["mem", "second"], ""),
-        source("knot", &["knot"], "mod end;\nfn f() { end::g() }"),
+        source(
+            "knot",
+            &["knot"],
+            "mod before;\nmod end;\nmod after;\nfn f() { end::g() }",
+        ),
+        source("knot/before", &["knot", "before"], ""),
         source("knot/end", &["knot", "end"], ""),
+        source("knot/after", &["knot", "after"], ""),
     ];
     let faces = faces(&sources);
     let wrong = |from: &str, path: &str| {
@@ -538,6 +574,11 @@ fn the_judge_of_imports_judges() {
         wrong("knot::end", "super::Own"),
         "the folder uses it in turn"
     );
+    assert!(
+        wrong("knot::before", "super::Own"),
+        "the folder uses what may use it"
+    );
+    assert!(!wrong("knot::after", "super::Own"));
     assert!(wrong("low", "crate::Thing"), "below it, through lib.rs");
     assert!(!wrong("knot", "crate::Thing"));
 }

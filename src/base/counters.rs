@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::base::Error;
+use crate::base::sync::Mutex;
 
 /// A count that many threads raise.
 #[derive(Debug, Default)]
@@ -42,6 +43,19 @@ pub struct Counters {
     pub merges: Counter,
     /// Times a writer was slowed or stopped.
     pub stalls: Counter,
+    reclaim_lag: Mutex<ReclaimLag>,
+}
+
+impl Counters {
+    /// Bytes were given up; so many milliseconds went by since `lag` was taken.
+    pub fn note_reclaimed(&self, lag: &ReclaimLag, since_then: u64) {
+        self.reclaim_lag.lock().merge(lag, since_then);
+    }
+
+    /// How long expired bytes stayed.
+    pub fn reclaim_lag(&self) -> ReclaimLag {
+        self.reclaim_lag.lock().clone()
+    }
 }
 
 /// How long bytes stayed after the expiry of their item: from that moment until the tables or the memtable that held them

@@ -8,13 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result, Seq};
 use crate::compact::{oldest_dead, start_by};
-use crate::engine::core::{Engine, FLUSH, HURRY, LOG, MERGE};
+use crate::engine::Engine;
 use crate::engine::options::{Background, Durability, Options};
+use crate::engine::scheduler::Thread;
 use crate::engine::state::{Buffer, ContainerState};
-use crate::env::{JoinHandle, Priority, SettledClock, Signal, monotonic, set_priority, spawn};
+use crate::env::{JoinHandle, SettledClock, monotonic, set_priority, spawn};
 use crate::expiry::Judge;
 
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
@@ -54,59 +54,38 @@ fn survive<T>(thread: &'static str, work: impl FnOnce() -> Result<T>) -> Result<
 }
 
 impl Engine {
-    pub(super) fn start_threads(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
-        let mut threads = vec![
-            Engine::start_loop(
-                engine,
-                FLUSH,
-                &engine.flush_signal,
-                Priority::Low,
-                Engine::flush_round,
-            )?,
-            Engine::start_loop(
-                engine,
-                MERGE,
-                &engine.merge_signal,
-                Priority::Lowest,
-                Engine::merge_round,
-            )?,
+    pub(super) fn start_threads(engine: &Arc<Engine>) -> Result<()> {
+        type Round = fn(&Engine) -> Result<Duration>;
+        let rounds: [(Thread, Round); 4] = [
+            (Thread::Flush, Engine::flush_round),
+            (Thread::Merge, Engine::merge_round),
+            (Thread::Log, Engine::log_step),
+            (Thread::Hurry, Engine::hurry_round),
         ];
-        threads.push(Engine::start_loop(
-            engine,
-            LOG,
-            &engine.sync_signal,
-            Priority::Usual,
-            Engine::log_step,
-        )?);
-        threads.push(Engine::start_loop(
-            engine,
-            HURRY,
-            &engine.hurry_signal,
-            Priority::Low,
-            Engine::hurry_round,
-        )?);
-        Ok(threads)
+        let start = |(thread, round)| Engine::start_loop(engine, thread, round);
+        let threads: Vec<JoinHandle<()>> = rounds.into_iter().map(start).collect::<Result<_>>()?;
+        engine.scheduler.keep(threads);
+        Ok(())
     }
 
     /// A thread that does a round of work, waits as long as the round said or until it is called, and so on until the
     /// database closes. It holds the engine only while it works, so that a database that is merely forgotten goes too.
     fn start_loop(
         engine: &Arc<Engine>,
-        name: &'static str,
-        signal: &Arc<Signal>,
-        priority: Priority,
+        thread: Thread,
         round: fn(&Engine) -> Result<Duration>,
     ) -> Result<JoinHandle<()>> {
-        let (engine, signal) = (Arc::downgrade(engine), signal.clone());
+        let signal = engine.scheduler.signal(thread).clone();
+        let (engine, name) = (Arc::downgrade(engine), thread.name());
         spawn(name, move || {
-            set_priority(priority);
+            set_priority(thread.priority());
             let mut retry = RETRY;
             while let Some(engine) = engine.upgrade() {
-                if engine.closing.load(Ordering::Acquire) {
+                if engine.scheduler.is_closing() {
                     return;
                 }
                 let done = survive(name, || round(&engine));
-                engine.note_outcome(name, &done);
+                engine.scheduler.note_outcome(name, &done);
                 let wait = match done {
                     Ok(wait) => {
                         retry = RETRY;
@@ -119,7 +98,7 @@ impl Engine {
                     }
                 };
                 // A round may have heard the call that was meant to end the wait.
-                if engine.closing.load(Ordering::Acquire) {
+                if engine.scheduler.is_closing() {
                     return;
                 }
                 drop(engine);
@@ -140,7 +119,8 @@ impl Engine {
         let removal = self.remove_some().unwrap_or(TICK);
         let now = self.clock.read().settled;
         let due = self
-            .all_states()
+            .containers
+            .all()
             .iter()
             .filter_map(|state| self.next_due(state))
             .min();
@@ -160,7 +140,7 @@ impl Engine {
     fn log_step(&self) -> Result<Duration> {
         let interval = self.options.sync_interval;
         let now = log_time(&self.options, &self.clock);
-        let Some(log) = self.log.get() else {
+        let Some(log) = self.commit_log.begun() else {
             // Whoever writes next begins it, if there is room.
             return Ok(interval.max(TICK));
         };
@@ -169,22 +149,23 @@ impl Engine {
         }
         if log.wants_next() {
             // Not this step's failure: what was written has its room, and is synced in time.
-            self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
+            self.scheduler
+                .note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
-        let due = *self.sync_due.lock();
+        let due = self.scheduler.sync_due();
         if now < due {
             return Ok(due - now);
         }
         if self.options.durability == Durability::Buffered && log.synced() < log.end() {
             log.sync_to(log.end())?;
         }
-        *self.sync_due.lock() = now + interval;
+        self.scheduler.set_sync_due(now + interval);
         Ok(interval)
     }
 
     /// One piece of background work; false when none is due. The log is kept in any case.
     pub fn step(&self) -> Result<bool> {
-        if self.closing.load(Ordering::Acquire) {
+        if self.scheduler.is_closing() {
             return Err(Error::Closed);
         }
         if self.options.read_only {
@@ -202,7 +183,7 @@ impl Engine {
     fn flush_step(&self) -> Result<bool> {
         self.pool.trim(monotonic());
         self.revive_log()?;
-        let states = self.all_states();
+        let states = self.containers.all();
         let is_due = |state: &&Arc<ContainerState>| {
             state.picture().sealed.is_empty() && self.memory_is_due(state)
         };
@@ -241,7 +222,7 @@ impl Engine {
     }
 
     pub(super) fn seal_one(&self, state: &ContainerState) {
-        let mut turn = self.turn.lock();
+        let mut turn = self.commit_log.lock();
         self.seal(&mut turn, state);
     }
 
@@ -249,9 +230,9 @@ impl Engine {
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.revive_log()?;
-        let states = self.all_states();
+        let states = self.containers.all();
         {
-            let mut turn = self.turn.lock();
+            let mut turn = self.commit_log.lock();
             states.iter().for_each(|state| self.seal(&mut turn, state));
         }
         let mut done = Ok(());

@@ -25,12 +25,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::sync::atomic::Ordering;
-use crate::base::{Error, Result, Seq, Timestamp};
-use crate::catalog::{Change, Manifest};
+use crate::base::{Result, Seq, Timestamp};
+use crate::catalog::Change;
 use crate::compact::survivors;
 use crate::data::merge::{Merge, Seek};
-use crate::engine::core::{Engine, OldLog};
+use crate::engine::Engine;
+use crate::engine::commit::OldLog;
 use crate::engine::jobs::{JobSpec, Purpose};
 use crate::engine::options::Options;
 use crate::engine::read::Source;
@@ -86,7 +86,7 @@ impl Engine {
     /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds.
     #[inline]
     pub(super) fn begin_log(&self) -> Result<()> {
-        match (self.log.get(), &self.old_log) {
+        match (self.commit_log.begun(), self.commit_log.old_log()) {
             (None, Some(old)) => self.begin_log_after(old),
             _ => Ok(()),
         }
@@ -114,16 +114,16 @@ impl Engine {
     }
 
     fn begin_log_with(&self, old: &OldLog, options: &LogOptions) -> Result<()> {
-        let mut turn = self.turn.lock();
-        if self.log.get().is_some() {
+        let mut turn = self.commit_log.lock();
+        if self.commit_log.begun().is_some() {
             return Ok(());
         }
-        let (last, first) = (self.latest(), old.next_segment);
+        let (last, first) = (self.commit_log.latest(), old.next_segment);
         let head = self.frame_head(FrameKind::Relog, last, last);
-        let mut manifest = self.manifest.lock();
+        let mut manifest = self.catalog.edit();
         let mut judged_at = Timestamp(0);
         let begun = start_chain(&self.fs, options, first, &head, |appender| {
-            for state in self.all_states() {
+            for state in self.containers.all() {
                 let (picture, judge) = (state.pin(), self.judge_settled(&state));
                 judged_at = judged_at.max(judge.now);
                 relog_with(&state, &head, appender, |log| {
@@ -134,11 +134,11 @@ impl Engine {
         });
         let begun = begun.and_then(|(log, appender)| {
             let named = vec![Change::Log(Some(log.start(first)))];
-            let basis = self.all_before(&turn)?;
+            let basis = self.commit_log.all_before(&turn)?;
             self.edit(&mut manifest, basis, named, judged_at)?;
             Ok((log, appender))
         });
-        let in_doubt = manifest.as_ref().is_some_and(Manifest::is_in_doubt);
+        let in_doubt = manifest.is_in_doubt();
         let (log, appender) = begun.inspect_err(|_| {
             if !in_doubt {
                 remove_chain(self.fs.as_ref(), &self.wal_dir(), first);
@@ -147,8 +147,7 @@ impl Engine {
         drop(manifest);
         // What it misses goes with a later release.
         let _ = log.release_older();
-        turn.appender = Some(appender);
-        let _ = self.log.set(log);
+        self.commit_log.begin(&mut turn, log, appender);
         self.seal_when_full(&mut turn);
         Ok(())
     }
@@ -164,14 +163,14 @@ impl Engine {
 
     /// Lets go of what nobody needs of the old log, by an edit, and removes it; false when that is nothing.
     fn give_back_old_log(&self) -> Result<bool> {
-        let Some(old) = &self.old_log else {
+        let Some(old) = self.commit_log.old_log() else {
             return Ok(false);
         };
         // No memtable is sealed or flushed before there is a log. Judged before the turn is taken: gone is final, and
         // nobody writes.
         let (mut cut, mut judged_at) = (None::<Seq>, Timestamp(0));
         let mut idle: Vec<(Arc<ContainerState>, Arc<Buffer>)> = vec![];
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let (picture, judge) = (state.pin(), self.judge_settled(&state));
             judged_at = judged_at.max(judge.now);
             let mut own = picture.active.memtable.range_deletes().iter();
@@ -186,10 +185,10 @@ impl Engine {
                 None => idle.push((state, picture.active.clone())),
             }
         }
-        let mut turn = self.turn.lock();
-        let mut manifest = self.manifest.lock();
-        let catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue();
-        if self.log.get().is_some() {
+        let mut turn = self.commit_log.lock();
+        let mut manifest = self.catalog.edit();
+        let catalogue = manifest.catalogue()?;
+        if self.commit_log.begun().is_some() {
             return Ok(false);
         }
         let before = catalogue.log;
@@ -205,22 +204,21 @@ impl Engine {
             Change::Flushed(state.id(), buffer.memtable.seq_max())
         };
         let mut changes: Vec<Change> = idle.iter().map(flushed).collect();
-        changes.extend([Change::Log(rest), Change::used(self.latest())]);
+        changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);
         if rest != before {
-            let basis = self.all_before(&turn)?;
+            let basis = self.commit_log.all_before(&turn)?;
             self.edit(&mut manifest, basis, changes, judged_at)?;
         }
         for (state, buffer) in idle {
             // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
             state.set_flushed(buffer.memtable.seq_max());
             state.install(|picture| Picture {
-                active: Buffer::new(&state.pool),
+                active: state.new_buffer(),
                 sealed: picture.sealed.clone(),
                 version: picture.version.clone(),
             });
-            turn.active_bytes -= buffer.counted();
-            self.unflushed
-                .fetch_sub(buffer.counted(), Ordering::Relaxed);
+            turn.remove_active(buffer.counted());
+            self.throttle.remove_unflushed(buffer.counted());
         }
         drop(manifest);
         // Those too that an edit gave up before, and nobody removed.
@@ -254,7 +252,7 @@ impl Engine {
     /// What it takes in the log, at most.
     fn needed_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let (picture, judge) = (state.pin(), self.judge_settled(&state));
             for RangeDelete { range, .. } in picture.active.memtable.range_deletes().iter() {
                 let to = range.to.as_ref().map_or(0, Vec::len);

@@ -15,11 +15,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::base::file_name;
-use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result};
 use crate::catalog::{Catalogue, NamePin, copy_path, write_both};
-use crate::engine::core::Engine;
+use crate::engine::Engine;
 use crate::engine::options::Background;
+use crate::engine::scheduler::Thread;
 use crate::env::{Fs, sync_name};
 use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin};
 
@@ -60,13 +60,13 @@ impl Engine {
             made.remove();
         }
         if self.options.background == Background::Stepped {
-            self.remove_retired();
+            self.obsolete.remove_all();
         } else {
-            self.merge_signal.notify();
+            self.scheduler.wake(Thread::Merge);
         }
         match copied {
             // Files go then that were pinned.
-            Err(_) if self.closing.load(Ordering::Acquire) => Err(Error::Closed),
+            Err(_) if self.scheduler.is_closing() => Err(Error::Closed),
             copied => copied,
         }
     }
@@ -93,10 +93,10 @@ impl Engine {
     }
 
     fn pin_moment(&self) -> Result<Moment> {
-        let log = self.log()?;
-        let turn = self.turn.lock();
-        let manifest = self.manifest.lock();
-        let mut catalogue = manifest.as_ref().ok_or(Error::Closed)?.catalogue().clone();
+        let log = self.commit_log.log()?;
+        let turn = self.commit_log.lock();
+        let manifest = self.catalog.edit();
+        let mut catalogue = manifest.catalogue()?.clone();
         // All that it is to have lies in segments.
         let start = catalogue.log.as_mut().ok_or(Error::Closed)?;
         start.ring = None;
@@ -105,7 +105,7 @@ impl Engine {
         segments.retain(|segment| segment.number >= first);
         let _segments = log.pin_from(first);
         let mut _tables = vec![];
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let picture = state.picture();
             let files = picture.version.runs.iter().flat_map(|run| &run.files);
             _tables.extend(files.map(|placed| placed.pin_name()));
@@ -121,9 +121,9 @@ impl Engine {
     }
 
     fn copy_into(&self, to: &Path, moment: &Moment, made: &mut Made<'_>) -> Result<()> {
-        self.log()?.sync_to(moment.end)?;
+        self.commit_log.log()?.sync_to(moment.end)?;
         let fs = self.fs.as_ref();
-        let go_on = || match self.closing.load(Ordering::Acquire) {
+        let go_on = || match self.scheduler.is_closing() {
             true => Err(Error::Closed),
             false => Ok(()),
         };

@@ -3,27 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use crate::base::sync::atomic::Ordering;
-use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
+use crate::base::counters::ReclaimLag;
+use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::{
-    Change, Manifest, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
+    Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
 };
 use crate::compact::{Job, Output, forecast};
-use crate::engine::core::Engine;
-use crate::engine::history::Basis;
+use crate::engine::Engine;
+use crate::engine::commit::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::mem::{self, RangeDeletes, discernible};
 use crate::table::FinishedTable;
 
 impl Engine {
-    pub(super) fn remove_tables(&self, tables: &[TableId]) {
-        let dir = self.tables_dir();
-        for id in tables {
-            // What stays is removed by the next open.
-            let _ = self.fs.remove(&dir.join(file_name::table(*id)));
-        }
-    }
-
     /// Tables that matter no more go, by an edit alone: of the version of which that was found.
     pub(super) fn drop_tables(
         &self,
@@ -40,7 +32,7 @@ impl Engine {
         let removed: Vec<Arc<Run>> = version.runs.iter().filter(holds_one).cloned().collect();
         let rest = removed
             .iter()
-            .filter_map(|run| run.without(self.new_run(), gone));
+            .filter_map(|run| run.without(self.catalog.new_run(), gone));
         let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
         let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
         let dropped = bytes(&removed) - bytes(&added);
@@ -50,7 +42,7 @@ impl Engine {
         self.counters.bytes_dropped.add(dropped);
         let files = version.runs.iter().flat_map(|run| &run.files);
         let settings = state.settings();
-        let mut lag = self.reclaim_lag.lock();
+        let mut lag = ReclaimLag::default();
         for placed in files.filter(|placed| gone.contains(&placed.record.id)) {
             let statistics = placed.table.statistics();
             let is_older = statistics.census.seq_max < settings.floor_seq;
@@ -59,6 +51,7 @@ impl Engine {
                 lag.add(judged_at.since(since), bytes);
             }
         }
+        self.counters.note_reclaimed(&lag, 0);
         Ok(())
     }
 
@@ -72,7 +65,7 @@ impl Engine {
     ) -> Result<()> {
         let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
         let removed: Vec<Arc<Run>> = chosen.cloned().collect();
-        let added = vec![Arc::new(Run::joined(self.new_run(), &removed))];
+        let added = vec![Arc::new(Run::joined(self.catalog.new_run(), &removed))];
         self.replace_runs(state, removed, added, judged_at)?;
         Ok(())
     }
@@ -121,7 +114,7 @@ impl Engine {
             let mut removed = inputs;
             let rest = removed
                 .iter()
-                .filter_map(|run| run.without(self.new_run(), &job.inputs));
+                .filter_map(|run| run.without(self.catalog.new_run(), &job.inputs));
             let mut added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
             for (output, run) in outputs.iter().zip(opened) {
                 let before = written.get(&output.slot);
@@ -129,7 +122,7 @@ impl Engine {
                 let run = match before {
                     Some(before) => {
                         removed.push(before.clone());
-                        Arc::new(Run::joined(self.new_run(), &[before.clone(), run]))
+                        Arc::new(Run::joined(self.catalog.new_run(), &[before.clone(), run]))
                     }
                     None => run,
                 };
@@ -150,13 +143,7 @@ impl Engine {
         }
         let tables = outputs.iter().flat_map(|output| &output.tables);
         let tables: Vec<TableId> = tables.map(|table| table.id).collect();
-        // Held, so that no edit comes between the question and what follows from it.
-        let manifest = self.manifest.lock();
-        if manifest.as_ref().is_some_and(Manifest::is_in_doubt) {
-            self.doubtful.lock().extend(tables);
-        } else {
-            self.remove_tables(&tables);
-        }
+        self.catalog.give_up_tables(tables);
     }
 
     fn replace_runs(
@@ -185,12 +172,8 @@ impl Engine {
         basis: Basis<'_>,
     ) -> Result<Vec<ContainerId>> {
         self.let_writes_pass();
-        let mut manifest = self.manifest.lock();
-        let known = &manifest
-            .as_ref()
-            .ok_or(Error::Closed)?
-            .catalogue()
-            .containers;
+        let mut manifest = self.catalog.edit();
+        let known = &manifest.catalogue()?.containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
         let installed = installations.iter().map(|one| one.state.id()).collect();
         let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
@@ -221,7 +204,7 @@ impl Engine {
         let mut first_segment = None;
         if !flushed.is_empty() {
             let first = self.first_needed_segment(&flushed)?;
-            changes.push(Change::Log(Some(self.log()?.start(first))));
+            changes.push(Change::Log(Some(self.commit_log.log()?.start(first))));
             first_segment = Some(first);
         }
         let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
@@ -250,8 +233,7 @@ impl Engine {
                 }
             });
             if let Some((buffer, _)) = one.flushed {
-                self.unflushed
-                    .fetch_sub(buffer.counted(), Ordering::Relaxed);
+                self.throttle.remove_unflushed(buffer.counted());
             }
         }
         drop(manifest);
@@ -267,7 +249,7 @@ impl Engine {
         }
         if let Some(first) = first_segment {
             // Installed it is in any case; what stays of the log goes with the next release.
-            let _ = self.log()?.release_before(first);
+            let _ = self.commit_log.log()?.release_before(first);
         }
         Ok(installed)
     }
@@ -276,8 +258,8 @@ impl Engine {
     /// before that is gone, so that no reader misses both. One that fails never counted.
     fn let_writes_pass(&self) {
         let latest = {
-            let _turn = self.turn.lock();
-            self.latest()
+            let _turn = self.commit_log.lock();
+            self.commit_log.latest()
         };
         let _ = self.make_visible(latest);
     }
@@ -287,7 +269,7 @@ impl Engine {
             fs: self.fs.as_ref(),
             dir: &self.tables_dir(),
             cache: &self.cache,
-            pins: &self.pins,
+            pins: self.obsolete.pins(),
             reads: self.options.reads,
         };
         let open = |table: &FinishedTable| {
@@ -302,7 +284,7 @@ impl Engine {
         let runs = outputs.iter().map(|output| {
             let placed: Vec<Placed> = output.tables.iter().map(open).collect::<Result<_>>()?;
             let record = RunRecord {
-                id: self.new_run(),
+                id: self.catalog.new_run(),
                 end: (output.end != Timestamp::MAX).then_some(output.end),
                 placed: job.judge.settings.default,
                 applied,

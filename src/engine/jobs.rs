@@ -12,9 +12,10 @@ use crate::base::{Result, TableId, Timestamp, file_name};
 use crate::catalog::{Placed, Run};
 use crate::compact::{Host, Job, Output, Urgency, guards, heavy, run};
 use crate::data::merge::{Merge, Seek};
-use crate::engine::core::Engine;
+use crate::engine::Engine;
 use crate::engine::install::{Flushed, Progress};
 use crate::engine::read::Source;
+use crate::engine::scheduler::Thread;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::{File, monotonic};
 use crate::expiry::Judge;
@@ -61,7 +62,7 @@ impl Engine {
         if !states.iter().any(has_sealed) {
             return Ok(false);
         }
-        let _flushing = self.flushing.lock();
+        let _flushing = self.scheduler.lock_flushing();
         let oldest = |state| -> Option<(&Arc<ContainerState>, Arc<Buffer>)> {
             let state: &Arc<ContainerState> = state;
             Some((state, state.picture().sealed.last()?.clone()))
@@ -72,7 +73,7 @@ impl Engine {
         }
         // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
         // judged is published, so no snapshot can come that is older than it.
-        let basis = self.all_so_far()?;
+        let basis = self.commit_log.all_so_far()?;
         let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
         for (state, buffer) in sealed {
             match self.write_flush(state, buffer) {
@@ -91,7 +92,7 @@ impl Engine {
         lags.iter()
             .for_each(|(lag, judge)| self.note_lag(lag, judge));
         self.counters.flushes.add(flushed.len() as u64);
-        self.merge_signal.notify();
+        self.scheduler.wake(Thread::Merge);
         Ok(true)
     }
 
@@ -139,7 +140,7 @@ impl Engine {
             return Ok(());
         }
         let synced = self.fs.sync_dir(&self.tables_dir());
-        synced.inspect_err(|_| self.remove_tables(&tables))
+        synced.inspect_err(|_| self.catalog.remove_tables(&tables))
     }
 
     /// Writes some tables of a picture anew, and installs the result beside what the rewrite has written so far. False:
@@ -152,7 +153,7 @@ impl Engine {
         spec: JobSpec,
         progress: &mut Progress,
     ) -> Result<bool> {
-        self.check_sound(tables.iter().copied())?;
+        self.damaged.check_sound(tables.iter().copied())?;
         let chosen = |placed: &&Placed| tables.contains(&placed.record.id);
         let runs = picture.version.runs.iter();
         let inputs: Vec<Arc<Run>> = runs
@@ -180,7 +181,7 @@ impl Engine {
             Some(now) if judged.now > Timestamp(0) => now.since(judged.now),
             _ => 0,
         };
-        self.reclaim_lag.lock().merge(lag, since_then);
+        self.counters.note_reclaimed(lag, since_then);
     }
 
     pub(super) fn job(
@@ -211,7 +212,7 @@ impl Engine {
             cuts: spec.cuts.clone(),
             options: TableOptions {
                 block_bytes: self.options.block_bytes,
-                compression: state.compression,
+                compression: state.compression(),
             },
             // Small enough for a rewrite to go part by part before there are guards to cut at.
             table_bytes: self.options.table_bytes.min(self.most_beside(bytes) / 2),
@@ -240,7 +241,7 @@ impl Engine {
             Ok(outputs)
         });
         if done.is_err() {
-            self.remove_tables(&host.created);
+            self.catalog.remove_tables(&host.created);
         }
         Ok((done?, host.lag))
     }
@@ -290,7 +291,7 @@ struct Writer<'a> {
 
 impl Host for Writer<'_> {
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)> {
-        let id = self.engine.new_table();
+        let id = self.engine.catalog.new_table();
         let file = self
             .engine
             .fs

@@ -1,29 +1,66 @@
-//! The engine: containers, the commit turn, reads, background work, brought together.
+//! The engine: parts that each own their state and keep one invariant, brought together.
+//!
+//! ```text
+//! CommitLog     one order of writes; what is logged, in memory, visible      commit.rs
+//! Catalog       what is durable of tables and settings; its edits            catalog.rs
+//! ContainerSet  containers by name                                           containers.rs
+//! ContainerState  what a reader pins of one container; its settings          state.rs
+//! Scheduler     threads, who may work now, what failed                       scheduler.rs
+//! Throttle      what slows writers and background work                       throttle.rs
+//! ObsoleteTables  tables on their way out                                    obsolete.rs
+//! DamagedTables   what scrubbing found                                       damage.rs
+//! ```
+//!
+//! The parts know nothing of each other but this: an edit takes a [`commit::Basis`]. Below them stands [`Engine`], and
+//! below it what it does.
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! 1. `merging`, `flushing`: one job of each kind at a time;
-//! 2. `turn`: the commit turn. Sequence numbers, stamps, changes of settings, the log's order, sealing;
-//! 3. `manifest`: one edit at a time;
-//! 4. a container's `installing`: one change of its picture at a time;
-//! 5. `snapshots`, `busy`, `budget`, `retired`, `scrub`, `sync_due`, a memtable's `moving`: held for a few instructions,
-//!    nothing is taken inside.
+//! | | lock | owner | held for |
+//! | --- | --- | --- | --- |
+//! | 1 | `merging` | `Scheduler` | a merge; one at a time |
+//! | 2 | `flushing` | `Scheduler` | a flush; one at a time |
+//! | 3 | the commit lock | `CommitLog` | a write, a change of settings, a seal, a relog |
+//! | 4 | `manifest` | `Catalog` | an edit; one at a time |
+//! | 5 | `doubtful` | `Catalog` | some instructions |
+//! | 5 | `by_name` | `ContainerSet` | some instructions |
+//! | 5 | `installing` | `ContainerState` | one change of its picture |
+//! | 6 | `moving` | a memtable's `Buffer` | some instructions, and so all below |
+//! | 6 | `held` | `ContainerState` | to take pictures from scans that rest; tries each scan's own lock |
+//! | 6 | `rest` | `ContainerState` | |
+//! | 6 | `open` | `Snapshots` | the published number is read in it |
+//! | 6 | `budget` | `Throttle` | |
+//! | 6 | `queue` | `ObsoleteTables` | |
+//! | 6 | `found` | `DamagedTables` | |
+//! | 6 | `busy`, `quiet`, `failures`, `sync_due`, `threads` | `Scheduler` | |
+//! | 6 | `reclaim_lag` | `Counters` | |
+//! | 6 | `lock` | [`Engine`] | the folder's lock is let go |
 //!
-//! Readers take none of them, but for the turn where a write is under way that relies on a version just found dead (see
-//! read.rs): they load a picture, the published number, the clock and the settings, in that order.
+//! Of one rank none is taken while another is held. The log, the memtables, the cache and the clock have locks of their
+//! own, which are taken inside any of these and take none of them.
+//!
+//! Readers take none of them, but for the commit lock where a write is under way that relies on a version just found dead
+//! (see read.rs): they load a picture, the published number, the clock and the settings, in that order.
 //! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
 //! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
 pub mod options;
+// parts: each owns its fields
 mod state;
+mod containers;
 mod relied;
-mod retired;
+mod commit;
+mod catalog;
+mod scheduler;
+mod throttle;
+mod obsolete;
+mod damage;
+// what the engine does with them
 mod core;
-mod history;
 mod pacing;
 mod read;
 mod write;
-mod containers;
+mod create;
 mod trim;
 mod install;
 mod jobs;
@@ -37,9 +74,48 @@ mod open;
 mod checkpoint;
 mod repair;
 
-pub use core::Engine;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::counters::Counters;
+use crate::base::sync::Mutex;
+use crate::env::{Fs, Lock, SettledClock};
+use crate::mem::Pool;
+use crate::table::BlockCache;
+
+use catalog::Catalog;
+use commit::CommitLog;
+use containers::ContainerSet;
+use damage::DamagedTables;
+use obsolete::ObsoleteTables;
+use options::Options;
+use scheduler::Scheduler;
+use state::Snapshots;
+use throttle::Throttle;
+
 pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};
 pub use scrub::VerifyReport;
 pub use state::{ContainerState, SnapshotPin};
 pub use write::{Verdict, Writes};
+
+/// An open database.
+pub struct Engine {
+    path: PathBuf,
+    options: Options,
+    fs: Arc<dyn Fs>,
+    lock: Mutex<Option<Box<dyn Lock>>>,
+    clock: SettledClock,
+    cache: Arc<BlockCache>,
+    /// Memory of flushed memtables, for the next ones.
+    pool: Arc<Pool>,
+    counters: Counters,
+    snapshots: Arc<Snapshots>,
+    containers: ContainerSet,
+    commit_log: CommitLog,
+    catalog: Catalog,
+    scheduler: Scheduler,
+    throttle: Throttle,
+    obsolete: ObsoleteTables,
+    damaged: DamagedTables,
+}

@@ -14,26 +14,30 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::base::counters::Counters;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::base::sync::{Mutex, RwLock};
+use crate::base::sync::Mutex;
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{
     Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace,
     Version, begin, expect_folders, judge, unnamed_tables,
 };
-use crate::compact::pace::Budget;
+use crate::engine::Engine;
 use crate::engine::background::log_time;
 use crate::engine::begin::{Chain, log_options, start_chain};
-use crate::engine::core::{Engine, OldLog, Turn};
+use crate::engine::catalog::Catalog;
+use crate::engine::commit::{Beginning, CommitLog, OldLog};
+use crate::engine::containers::ContainerSet;
+use crate::engine::damage::DamagedTables;
+use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
-use crate::engine::relied::Relied;
 use crate::engine::replay::{MADE_UP, replay_into};
+use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
+use crate::engine::throttle::Throttle;
 use crate::engine::write::relog;
-use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir, monotonic};
+use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::Pool;
 use crate::table::BlockCache;
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
@@ -43,9 +47,9 @@ const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
-    pub(super) catalogue: Catalogue,
+    pub catalogue: Catalogue,
     /// No manifest in the folder has a higher one.
-    pub(super) manifest_number: u64,
+    pub manifest_number: u64,
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
@@ -80,17 +84,17 @@ impl Engine {
             let written = write_anew(path, options, &mut found, FullDisk::WillDo)?;
             (begun, manifest) = (Some(written.0), Some(written.1));
         }
-        let (log, appender, old_log) = match begun {
-            Some(Ok((log, appender))) => (OnceLock::from(log), Some(appender), None),
+        let (log, old_log) = match begun {
+            Some(Ok(log)) => (Some(log), None),
             Some(Err(error)) => {
                 let old = OldLog {
                     error,
                     next_segment: found.next_segment,
                     segments: std::mem::take(&mut found.segments),
                 };
-                (OnceLock::new(), None, Some(old))
+                (None, Some(old))
             }
-            None => (OnceLock::new(), None, None),
+            None => (None, None),
         };
         let Recovered {
             catalogue,
@@ -103,115 +107,65 @@ impl Engine {
             .values()
             .map(|state| state.picture().active.count_growth())
             .sum();
+        let tables_dir = path.join(file_name::TABLES_DIR);
         let engine = Arc::new(Engine {
             path: path.into(),
-            budget: Mutex::new(Budget::new(
-                options.background_rate,
-                options.background_floor,
-                monotonic(),
-            )),
-            retired: Mutex::default(),
-            rest_owed: AtomicU64::new(0),
+            lock: Mutex::new(lock),
+            containers: ContainerSet::new(states.into_values()),
+            commit_log: CommitLog::new(Beginning {
+                last_seq,
+                mark: catalogue.mark,
+                active_bytes: unflushed,
+                log,
+                old_log,
+            }),
+            catalog: Catalog::new(fs.clone(), tables_dir.clone(), manifest, &catalogue),
+            scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
+            throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
+            obsolete: ObsoleteTables::new(fs.clone(), tables_dir, pins),
+            damaged: DamagedTables::default(),
+            snapshots: Arc::default(),
+            counters: Counters::default(),
             options: options.clone(),
             fs,
             cache,
             pool,
-            pins,
-            counters: Counters::default(),
-            reclaim_lag: Mutex::default(),
-            lock: Mutex::new(lock),
-            containers: RwLock::new(
-                states
-                    .into_values()
-                    .map(|state| (state.name().to_owned(), state))
-                    .collect(),
-            ),
-            turn: Mutex::new(Turn {
-                next_seq: last_seq.next(),
-                active_bytes: unflushed,
-                appender,
-            }),
-            latest: AtomicU64::new(last_seq.0),
-            published: AtomicU64::new(last_seq.0),
-            relied: Relied::new(),
-            log,
-            old_log,
-            in_doubt: AtomicBool::new(false),
-            doubtful: Mutex::default(),
-            durable_edit: AtomicU64::new(catalogue.edit),
-            mark: AtomicU64::new(catalogue.mark.0),
-            next_table: AtomicU64::new(catalogue.next_table),
-            next_run: AtomicU64::new(catalogue.next_run),
-            manifest: Mutex::new(manifest),
-            snapshots: Arc::default(),
-            unflushed: AtomicUsize::new(unflushed),
-            scrub: Mutex::default(),
-            flushing: Mutex::new(()),
-            merging: Mutex::new(()),
-            hurrying: AtomicBool::new(false),
-            busy: Mutex::default(),
-            merge_turn: AtomicUsize::new(0),
-            rest: Mutex::new((last_seq, monotonic())),
-            background_errors: Mutex::default(),
-            failed_flushes: Mutex::default(),
-            sync_due: Mutex::new(log_time(options, &clock) + options.sync_interval),
             clock,
-            closing: AtomicBool::new(false),
-            flush_signal: Arc::default(),
-            merge_signal: Arc::default(),
-            sync_signal: Arc::default(),
-            hurry_signal: Arc::default(),
-            threads: Mutex::new(vec![]),
         });
         if !options.read_only {
             // What was recovered may be more than writers are let go beyond, and only writers seal.
-            engine.seal_when_full(&mut engine.turn.lock());
+            engine.seal_when_full(&mut engine.commit_log.lock());
         }
         if !options.read_only && options.background == Background::Threads {
-            *engine.threads.lock() = Engine::start_threads(&engine)?;
+            Engine::start_threads(&engine)?;
         }
         Ok(engine)
     }
 
     /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
     pub fn close(&self) -> Result<()> {
-        if self.unflushed.load(Ordering::Relaxed) > FLUSHED_AT_CLOSE {
+        if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
             // For the next open's sake; when it fails, the log has it all.
             let _ = self.flush();
         }
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if !self.scheduler.close() {
             return Ok(());
         }
-        for signal in [
-            &self.flush_signal,
-            &self.merge_signal,
-            &self.sync_signal,
-            &self.hurry_signal,
-        ] {
-            signal.notify();
-        }
-        for thread in self.threads.lock().drain(..) {
-            let _ = thread.join();
-        }
-        let _merging = self.merging.lock();
-        let _flushing = self.flushing.lock();
-        self.remove_retired();
-        let mut turn = self.turn.lock();
-        let result = match turn.appender.take() {
-            Some(appender) => {
-                let last = Seq(turn.next_seq.0 - 1);
-                appender.close(&self.frame_head(FrameKind::End, last, last))
-            }
-            None => Ok(()),
-        };
-        if result.is_ok() && self.log.get().is_some() {
+        let _merging = self.scheduler.lock_merging();
+        let _flushing = self.scheduler.lock_flushing();
+        self.obsolete.remove_all();
+        let mut turn = self.commit_log.lock();
+        let last = Seq(turn.next_seq().0 - 1);
+        let end = self.frame_head(FrameKind::End, last, last);
+        let result = self.commit_log.close(&mut turn, &end);
+        if result.is_ok() && self.commit_log.begun().is_some() {
             // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
-            let _ = self.all_before(&turn).and_then(|basis| {
+            let _ = self.commit_log.all_before(&turn).and_then(|basis| {
                 let closed = vec![Change::LogClosed];
-                self.edit(&mut self.manifest.lock(), basis, closed, Timestamp(0))
+                self.edit(&mut self.catalog.edit(), basis, closed, Timestamp(0))
             });
         }
-        *self.manifest.lock() = None;
+        self.catalog.close();
         *self.lock.lock() = None;
         result
     }

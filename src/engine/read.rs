@@ -31,8 +31,7 @@ use bytes::Bytes;
 
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
-use crate::base::sync::atomic::Ordering;
-use crate::base::sync::{Mutex, lock_soon};
+use crate::base::sync::Mutex;
 use crate::base::{Result, Seq};
 use crate::catalog::Run;
 use crate::data::batch::KeyRange;
@@ -40,7 +39,7 @@ use crate::data::item::{Item, Pair};
 use crate::data::merge::{Cursor, Position, Seek};
 use crate::data::range_tombstones::Cover;
 use crate::data::view::{Horizon, Walk};
-use crate::engine::core::Engine;
+use crate::engine::Engine;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::expiry::{Glance, Judge, Judges};
 use crate::mem::MemCursor;
@@ -128,7 +127,7 @@ impl Engine {
             let picture = reader.state.picture();
             let max = reader
                 .snapshot
-                .map_or_else(|| self.published(), |pin| pin.seq);
+                .map_or_else(|| self.commit_log.published(), |pin| pin.seq());
             let later = self.judge_later(reader.state);
             let Some(hit) = newest(&picture, key, max)? else {
                 return Ok(None);
@@ -168,16 +167,18 @@ impl Engine {
         }
         match picture.written_since(key, max) {
             // A write that failed after it was stamped is never seen.
-            Some(seq) if self.make_visible(seq).is_ok() && self.published() >= seq => None,
+            Some(seq) if self.make_visible(seq).is_ok() && self.commit_log.published() >= seq => {
+                None
+            }
             _ => Some(judge),
         }
     }
 
     /// After the clock was read: whether a write relies on this version, which has had its turn then.
     pub(super) fn wait_if_relied_on(&self, seq: Seq) -> bool {
-        let is_relied_on = self.relied.is_on(seq);
+        let is_relied_on = self.commit_log.is_relied_on(seq);
         if is_relied_on {
-            drop(lock_soon(&self.turn));
+            self.commit_log.pass();
         }
         is_relied_on
     }
@@ -401,7 +402,7 @@ impl Drop for Scan {
             .map_or(0, |walks| walks.sight.runs(&self.left.range).count());
         if runs > 1 {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
-            self.state.paid_by_scans.fetch_add(worth, Ordering::Relaxed);
+            self.state.pay_for_scan(worth);
         }
     }
 }
@@ -422,7 +423,7 @@ impl Scan {
         }
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(state.pin(), self.pin.seq),
+            sight: Sight::new(state.pin(), self.pin.seq()),
             front: None,
             back: None,
         });

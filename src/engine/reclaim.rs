@@ -13,18 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result, TableId, Timestamp};
 use crate::catalog::{Facts, TableFacts};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan, pressure,
 };
-use crate::engine::core::{Engine, MERGE};
+use crate::engine::Engine;
 use crate::engine::install::Progress;
 use crate::engine::jobs::{JobSpec, Purpose};
 use crate::engine::options::Background;
+use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture};
-use crate::env::{Priority, priority};
 use crate::expiry::Judge;
 
 /// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
@@ -59,7 +58,7 @@ impl Engine {
     /// The same for one container.
     pub(super) fn goals_of(&self, state: &ContainerState) -> Goals {
         Goals {
-            paid_by_scans: state.paid_by_scans.load(Ordering::Relaxed),
+            paid_by_scans: state.paid_by_scans(),
             ..self.goals()
         }
     }
@@ -68,7 +67,7 @@ impl Engine {
     /// all when the disk is full.
     fn eagerness(&self) -> f64 {
         let stepped = self.options.background == Background::Stepped;
-        let idle = if !stepped && self.rests_for() >= IDLE {
+        let idle = if !stepped && self.scheduler.quiet_for(self.commit_log.latest()) >= IDLE {
             0.5
         } else {
             0.0
@@ -86,19 +85,19 @@ impl Engine {
 
     /// The next job of a container, as things are.
     pub(super) fn choose(&self, state: &ContainerState, facts: &Facts, judge: &Judge) -> Choice {
-        let (snapshots, busy) = (self.snapshots.list(), self.busy.lock().clone());
+        let (snapshots, busy) = (self.snapshots.list(), self.scheduler.busy());
         pick(facts, &snapshots, &busy, judge, &self.goals_of(state))
     }
 
     /// One piece of merging or reclaiming; false when there is nothing to do in any container, or when it is left to the
     /// thread that hurries.
     pub(super) fn merge_step(&self) -> Result<bool> {
-        let _merging = self.merging.lock();
-        if self.gives_up() {
+        let _merging = self.scheduler.lock_merging();
+        if self.scheduler.gives_up() {
             return Ok(false);
         }
         match self.most_urgent(None) {
-            Err(error) if error.is_closed() && self.gives_up() => Ok(false),
+            Err(error) if error.is_closed() && self.scheduler.gives_up() => Ok(false),
             done => done,
         }
     }
@@ -108,8 +107,8 @@ impl Engine {
     pub(super) fn hurry(&self) -> Result<()> {
         let _hurry = Hurry { engine: self };
         while self.deadline_pressure() >= HURRY {
-            self.hurrying.store(true, Ordering::Release);
-            let _merging = self.merging.lock();
+            self.scheduler.hurry();
+            let _merging = self.scheduler.lock_merging();
             if !self.most_urgent(None)? {
                 break;
             }
@@ -117,15 +116,10 @@ impl Engine {
         Ok(())
     }
 
-    /// The calling thread is too slow for what is due, and another waits to take its place.
-    pub(super) fn gives_up(&self) -> bool {
-        self.hurrying.load(Ordering::Acquire) && priority() == Priority::Lowest
-    }
-
     /// From 0 to 1, how near the nearest deadline of all containers is; see [`pressure`].
     fn deadline_pressure(&self) -> f64 {
         let goals = self.goals();
-        let states = self.all_states();
+        let states = self.containers.all();
         let pressures = states.iter().map(|state| {
             pressure(
                 &state.pin().version.facts(),
@@ -138,14 +132,16 @@ impl Engine {
 
     /// Lets what is more urgent than `than` go first, if there is anything of that kind.
     pub(super) fn give_way(&self, than: Urgency) -> Result<()> {
-        while self.merge_signal.take() {
+        while self.scheduler.signal(Thread::Merge).take() {
             match self.most_urgent(Some(than)) {
                 // There may be more of it.
-                Ok(true) => self.merge_signal.notify(),
+                Ok(true) => self.scheduler.wake(Thread::Merge),
                 Ok(false) => {}
                 Err(error) if error.is_closed() => return Err(error),
                 // Not this rewrite's failure.
-                Err(error) => self.note_outcome(MERGE, &Err::<(), _>(error)),
+                Err(error) => self
+                    .scheduler
+                    .note_outcome(Thread::Merge.name(), &Err::<(), _>(error)),
             }
         }
         Ok(())
@@ -155,10 +151,10 @@ impl Engine {
     /// nothing and may make room, so that is done at once. The containers take turns, and one in which something fails
     /// does not keep the others waiting.
     fn most_urgent(&self, than: Option<Urgency>) -> Result<bool> {
-        let mut states = self.all_states();
+        let mut states = self.containers.all();
         let len = states.len().max(1);
         let others = if len > LOOKED_AT { LOOKED_AT } else { 1 };
-        let turn = self.merge_turn.fetch_add(others, Ordering::Relaxed);
+        let turn = self.scheduler.next_container(others);
         states.rotate_left(turn % len);
         let mut done = Ok(false);
         let mut rewrites = vec![];
@@ -218,10 +214,10 @@ impl Engine {
         if matches!(&flushed, Err(error) if error.is_closed() || matches!(error, Error::ReadOnly)) {
             return flushed;
         }
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let mut rewritten = false;
             loop {
-                let _merging = self.merging.lock();
+                let _merging = self.scheduler.lock_merging();
                 let judge = self.judge_settled(&state);
                 let version = state.pin().version.clone();
                 let facts = version.facts();
@@ -238,14 +234,14 @@ impl Engine {
                 }
             }
         }
-        self.remove_retired();
+        self.obsolete.remove_all();
         flushed
     }
 
     /// Reads what was chosen and writes it anew, part by part.
     fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
         if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
-            state.paid_by_scans.store(0, Ordering::Relaxed);
+            state.spend_scans();
         }
         let facts = state.pin().version.facts();
         let judge = self.judge_settled(state);
@@ -267,7 +263,7 @@ impl Engine {
             written: BTreeMap::new(),
         };
         let parts = parts(&tables, self.most_beside(facts.bytes()) / 2);
-        let _busy = Busy::mark(self, chosen);
+        let _busy = self.scheduler.take_tables(chosen);
         for part in parts {
             if !self.rewrite_part(state, &part, rewrite, &mut progress)? {
                 break;
@@ -340,30 +336,8 @@ struct Hurry<'a> {
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
-        if self.engine.hurrying.swap(false, Ordering::AcqRel) {
-            self.engine.merge_signal.notify();
+        if self.engine.scheduler.end_hurry() {
+            self.engine.scheduler.wake(Thread::Merge);
         }
-    }
-}
-
-/// Tables that a rewrite will read: no other job takes them.
-struct Busy<'a> {
-    engine: &'a Engine,
-    tables: BTreeSet<TableId>,
-}
-
-impl Busy<'_> {
-    fn mark(engine: &Engine, tables: BTreeSet<TableId>) -> Busy<'_> {
-        engine.busy.lock().extend(&tables);
-        Busy { engine, tables }
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        let mut busy = self.engine.busy.lock();
-        self.tables.iter().for_each(|table| {
-            busy.remove(table);
-        });
     }
 }

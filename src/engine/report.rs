@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::base::counters::{ContainerStats, Stats};
-use crate::base::{Error, Seq, Timestamp};
+use crate::base::{Seq, Timestamp};
 use crate::catalog::Version;
 use crate::compact::{Estimate, Estimator, deadline, explain, oldest_dead};
-use crate::engine::core::Engine;
+use crate::engine::Engine;
 use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::{Census, Judge};
 
@@ -77,18 +77,14 @@ impl Engine {
 
     /// The database in numbers.
     pub fn stats(&self) -> Stats {
-        let states = self.all_states();
+        let states = self.containers.all();
         let containers: Vec<ContainerStats> = states
             .iter()
             .map(|state| self.container_stats(state))
             .collect();
         let sum = |field: fn(&ContainerStats) -> u64| containers.iter().map(field).sum::<u64>();
         let log_bytes = self.log_bytes();
-        let manifest_bytes = self
-            .manifest
-            .lock()
-            .as_ref()
-            .map_or(0, |manifest| manifest.len());
+        let manifest_bytes = self.catalog.bytes();
         let table_bytes = sum(|container| container.disk_bytes);
         let counters = &self.counters;
         Stats {
@@ -98,10 +94,10 @@ impl Engine {
             superseded_bytes: sum(|container| container.superseded_bytes),
             tombstone_bytes: sum(|container| container.tombstone_bytes),
             stored_bytes: sum(|container| container.stored_bytes),
-            disk_bytes: table_bytes + self.pins.bytes() + log_bytes + manifest_bytes,
+            disk_bytes: table_bytes + self.obsolete.pins().bytes() + log_bytes + manifest_bytes,
             log_bytes,
             table_bytes,
-            pinned_bytes: self.pins.bytes(),
+            pinned_bytes: self.obsolete.pins().bytes(),
             memtable_bytes: sum(|container| container.memtable_bytes),
             pinned_memtable_bytes: self.pool.pinned() as u64,
             oldest_unreclaimed: containers
@@ -118,22 +114,17 @@ impl Engine {
             tables: sum(|container| container.tables),
             snapshots: self.snapshots.count() as u64,
             bytes_put: counters.bytes_put.get(),
-            bytes_logged: self.log().map_or(0, |log| log.end().0),
+            bytes_logged: self.commit_log.log().map_or(0, |log| log.end().0),
             bytes_flushed: counters.bytes_flushed.get(),
             bytes_merged: counters.bytes_merged.get(),
             bytes_dropped: counters.bytes_dropped.get(),
             bytes_scrubbed: counters.bytes_scrubbed.get(),
             damage: self.damage(),
-            reclaim_lag: self.reclaim_lag.lock().clone(),
+            reclaim_lag: self.counters.reclaim_lag(),
             flushes: counters.flushes.get(),
             merges: counters.merges.get(),
             stalls: counters.stalls.get(),
-            background_error: self
-                .background_errors
-                .lock()
-                .values()
-                .next()
-                .map(Error::to_string),
+            background_error: self.scheduler.failure(),
         }
     }
 
@@ -151,7 +142,7 @@ impl Engine {
     /// Every container's memtables, runs and tables, a line each; times count from now.
     pub fn describe(&self) -> String {
         let mut out = String::new();
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let (picture, judge) = (state.pin(), self.judge(&state));
             let _ = writeln!(out, "{} {:?}", state.name(), state.settings().default);
             for (at, buffer) in picture

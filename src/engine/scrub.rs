@@ -7,9 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::base::counters::Damage;
-use crate::base::{Error, Result, TableId};
+use crate::base::{Error, Result};
 use crate::catalog::Placed;
-use crate::engine::core::{Engine, MERGE};
+use crate::engine::Engine;
+use crate::engine::scheduler::Thread;
 use crate::env::monotonic;
 use crate::table::Table;
 
@@ -32,7 +33,7 @@ impl Engine {
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         for placed in self.all_tables() {
-            if self.closing.load(std::sync::atomic::Ordering::Acquire) {
+            if self.scheduler.is_closing() {
                 return Err(Error::Closed);
             }
             report.files += 1;
@@ -56,7 +57,7 @@ impl Engine {
         }
         let pause = within / u32::try_from(tables.len()).unwrap_or(u32::MAX);
         let now = monotonic();
-        let last = self.scrub.lock().last;
+        let last = self.damaged.last_checked();
         let after = match last {
             Some((_, due)) if now < due => return Ok(Some(due - now)),
             Some((table, _)) => table,
@@ -69,23 +70,24 @@ impl Engine {
         };
         let next = tables.iter().find(|placed| placed.record.id > after);
         let next = next.unwrap_or(&tables[0]);
-        self.scrub.lock().last = Some((next.record.id, now + pause));
+        self.damaged.set_last_checked(next.record.id, now + pause);
         let mut unpaid = 0;
         let checked = self.check_table(&next.table, &mut |bytes| {
             unpaid += bytes;
             if unpaid >= SCRUB_STEP {
                 self.pace(std::mem::take(&mut unpaid), 0.0)?;
-                if self.merge_signal.take() {
-                    self.note_outcome(MERGE, &self.merge_steps());
+                if self.scheduler.signal(Thread::Merge).take() {
+                    self.scheduler
+                        .note_outcome(Thread::Merge.name(), &self.merge_steps());
                 }
             }
             Ok(())
         });
         match checked {
             // The table's turn comes again.
-            Err(error) if error.is_closed() && self.gives_up() => Ok(Some(pause)),
+            Err(error) if error.is_closed() && self.scheduler.gives_up() => Ok(Some(pause)),
             // It stands in the stats.
-            Err(error) if !self.scrub.lock().damage.contains_key(&next.record.id) => Err(error),
+            Err(error) if !self.damaged.knows(next.record.id) => Err(error),
             _ => Ok(Some(pause)),
         }
     }
@@ -113,38 +115,24 @@ impl Engine {
                         }
                     )
                 {
-                    let mut scrub = self.scrub.lock();
-                    scrub.damage.insert(table.id(), error.clone());
+                    self.damaged.note(table.id(), error.clone());
                 }
                 Err(error)
             }
         }
     }
 
-    /// A job is about to read these tables: none may be known to be damaged, or what is wrong in it would be written
-    /// again under a checksum that fits.
-    pub(super) fn check_sound(&self, tables: impl IntoIterator<Item = TableId>) -> Result<()> {
-        let scrub = self.scrub.lock();
-        let mut damage = tables
-            .into_iter()
-            .filter_map(|table| scrub.damage.get(&table));
-        damage.next().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
     /// What is damaged of the tables there are.
     pub(super) fn damage(&self) -> Vec<Damage> {
         let tables = self.all_tables();
-        let scrub = self.scrub.lock();
-        let damage = tables
-            .iter()
-            .filter_map(|placed| scrub.damage.get(&placed.record.id));
-        damage.map(Damage::of).collect()
+        self.damaged
+            .of(tables.iter().map(|placed| placed.record.id))
     }
 
     /// In the order of their numbers.
     fn all_tables(&self) -> Vec<Placed> {
         let mut tables = vec![];
-        for state in self.all_states() {
+        for state in self.containers.all() {
             let picture = state.pin();
             tables.extend(
                 picture

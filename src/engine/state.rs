@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::base::hash::hash_key;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::base::sync::{ArcSwap, Guard, Mutex, spin_loop};
-use crate::base::{Compression, ContainerId, Error, Result, Seq, TableId, Timestamp};
+use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
 use crate::env::sleep;
 use crate::expiry::{DefaultMillis, Settings};
@@ -138,11 +138,11 @@ pub struct ContainerState {
     id: ContainerId,
     name: String,
     /// The number of its creation.
-    pub(super) created: Seq,
-    pub(super) compression: Compression,
-    pub(super) dropped: AtomicBool,
+    created: Seq,
+    compression: Compression,
+    dropped: AtomicBool,
     /// Where its memtables take their memory from.
-    pub(super) pool: Arc<Pool>,
+    pool: Arc<Pool>,
     settings: SettingsCell,
     picture: ArcSwap<Picture>,
     /// Held while the picture is replaced.
@@ -152,7 +152,7 @@ pub struct ContainerState {
     /// What scans hold of a picture, to be taken away from those that rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since runs were merged last, in bytes rewritten.
-    pub(super) paid_by_scans: AtomicU64,
+    paid_by_scans: AtomicU64,
     rest: Mutex<Option<Rest>>,
 }
 
@@ -214,6 +214,41 @@ impl ContainerState {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The number of its creation.
+    pub(super) fn created(&self) -> Seq {
+        self.created
+    }
+
+    /// How its tables are stored.
+    pub(super) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// An empty memtable for it.
+    pub(super) fn new_buffer(&self) -> Arc<Buffer> {
+        Buffer::new(&self.pool)
+    }
+
+    /// It is dropped: no handle reads or writes it any more.
+    pub(super) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// What one run less has become worth to scans, in bytes rewritten.
+    pub(super) fn paid_by_scans(&self) -> u64 {
+        self.paid_by_scans.load(Ordering::Relaxed)
+    }
+
+    /// One run less would have been worth so much more.
+    pub(super) fn pay_for_scan(&self, worth: u64) {
+        self.paid_by_scans.fetch_add(worth, Ordering::Relaxed);
+    }
+
+    /// Runs are merged: what scans paid is spent.
+    pub(super) fn spend_scans(&self) {
+        self.paid_by_scans.store(0, Ordering::Relaxed);
     }
 
     /// Settings and floors, as one value.
@@ -284,7 +319,7 @@ impl ContainerState {
         *self.rest.lock() = Some(Rest {
             version: Arc::downgrade(version),
             settings,
-            paid_by_scans: self.paid_by_scans.load(Ordering::Relaxed),
+            paid_by_scans: self.paid_by_scans(),
             until: until.unwrap_or(Timestamp::MAX),
         });
     }
@@ -295,7 +330,7 @@ impl ContainerState {
         let rest = rest.as_ref()?;
         let is_same = std::ptr::eq(rest.version.as_ptr(), Arc::as_ptr(&self.picture().version))
             && rest.settings == self.settings()
-            && rest.paid_by_scans == self.paid_by_scans.load(Ordering::Relaxed);
+            && rest.paid_by_scans == self.paid_by_scans();
         is_same.then_some(rest.until)
     }
 
@@ -403,15 +438,6 @@ impl SettingsCell {
     }
 }
 
-/// How far scrubbing has come.
-#[derive(Default)]
-pub struct Scrub {
-    /// The table that was checked last, and when the next one is to be; `None` before the first.
-    pub(super) last: Option<(TableId, Duration)>,
-    /// What was found.
-    pub(super) damage: BTreeMap<TableId, Error>,
-}
-
 /// The numbers of the open snapshots, each as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
@@ -443,8 +469,16 @@ impl Snapshots {
 
 /// Keeps the versions that a snapshot sees.
 pub struct SnapshotPin {
-    pub(super) seq: Seq,
+    seq: Seq,
     snapshots: Arc<Snapshots>,
+}
+
+impl SnapshotPin {
+    /// The last number that it sees.
+    #[inline]
+    pub(super) fn seq(&self) -> Seq {
+        self.seq
+    }
 }
 
 impl Drop for SnapshotPin {

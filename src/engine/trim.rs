@@ -18,9 +18,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::{Error, Result, Timestamp};
+use crate::base::{Result, Timestamp};
 use crate::catalog::Change;
-use crate::engine::core::{Engine, Turn};
+use crate::engine::Engine;
+use crate::engine::commit::CommitState;
 use crate::engine::state::{Buffer, ContainerState};
 use crate::engine::write::relog;
 use crate::wal::{FrameKind, SegmentInfo};
@@ -37,11 +38,11 @@ impl Engine {
     pub(super) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
         let flushed: HashSet<*const Buffer> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
-        let log = self.log()?;
+        let log = self.commit_log.log()?;
         // In this order: what is synced later only makes less needed.
         let (synced, segments) = (log.synced(), log.segments());
         let current = segments.last().expect("a log has a segment").number;
-        let states = self.all_states();
+        let states = self.containers.all();
         let needed = states.iter().flat_map(|state| {
             let picture = state.pin();
             let others = picture
@@ -62,21 +63,21 @@ impl Engine {
 
     /// What this memtable logged is needed no more.
     pub(super) fn mark_stale(&self, buffer: &Buffer) {
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.commit_log.begun() {
             log.mark_stale(buffer.segments(), self.clock.read().settled);
         }
     }
 
     /// In the turn: what is logged from now on is in another segment than all before.
-    pub(super) fn rotate_log(&self, turn: &mut Turn) -> Result<()> {
-        let next = turn.next_seq;
-        let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
+    pub(super) fn rotate_log(&self, turn: &mut CommitState) -> Result<()> {
+        let next = turn.next_seq();
+        let appender = turn.appender()?;
         appender.rotate(&self.frame_head(FrameKind::Batch, next, next))
     }
 
     /// Moves one memtable that keeps needless frames in the log, or lets these go; false when there is nothing to do.
     pub(super) fn trim_log(&self) -> Result<bool> {
-        let segments = self.log()?.segments();
+        let segments = self.commit_log.log()?.segments();
         let Some(last) = self.segment_to_leave(&segments) else {
             return Ok(false);
         };
@@ -84,13 +85,13 @@ impl Engine {
             .last()
             .is_some_and(|current| current.number == last)
         {
-            self.rotate_log(&mut self.turn.lock())?;
+            self.rotate_log(&mut self.commit_log.lock())?;
         }
         let holds = |state: &Arc<ContainerState>| {
             let first = state.picture().active.segment();
             first.is_some_and(|first| first <= last)
         };
-        if let Some(state) = self.all_states().into_iter().find(holds) {
+        if let Some(state) = self.containers.all().into_iter().find(holds) {
             return self.move_on(&state);
         }
         // Nobody does any more, or since a container was dropped.
@@ -118,29 +119,31 @@ impl Engine {
             self.seal_one(state);
             return self.flush_one(state);
         }
-        let mut turn = self.turn.lock();
-        let last = self.latest();
+        let mut turn = self.commit_log.lock();
+        let last = self.commit_log.latest();
         let head = self.frame_head(FrameKind::Relog, last, last);
-        let appender = turn.appender.as_mut().ok_or(Error::Closed)?;
+        let appender = turn.appender()?;
         let before = state.picture().active.segments();
         relog(state, &head, appender)?;
         drop(turn);
-        self.log()?.mark_stale(before, self.clock.read().settled);
+        self.commit_log
+            .log()?
+            .mark_stale(before, self.clock.read().settled);
         Ok(true)
     }
 
     /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
     fn advance_log(&self, oldest: u64) -> Result<bool> {
-        let basis = self.all_so_far()?;
-        let mut manifest = self.manifest.lock();
+        let basis = self.commit_log.all_so_far()?;
+        let mut manifest = self.catalog.edit();
         let first = self.first_needed_segment(&[])?;
         if first == oldest {
             return Ok(false);
         }
-        let named = vec![Change::Log(Some(self.log()?.start(first)))];
+        let named = vec![Change::Log(Some(self.commit_log.log()?.start(first)))];
         self.edit(&mut manifest, basis, named, Timestamp(0))?;
         drop(manifest);
-        self.log()?.release_before(first)?;
+        self.commit_log.log()?.release_before(first)?;
         Ok(true)
     }
 }

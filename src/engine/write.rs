@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::record::Header;
-use crate::base::sync::atomic::Ordering;
-use crate::base::sync::{MutexGuard, lock_soon};
+use crate::base::sync::MutexGuard;
 use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
 use crate::catalog::Change;
 use crate::compact::pace::{Brake, brake};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
 use crate::data::merge::{Cursor, Position, Seek};
-use crate::engine::core::{Engine, Turn};
+use crate::engine::Engine;
+use crate::engine::commit::CommitState;
 use crate::engine::options::{Background, Durability, Stall};
 use crate::engine::relied::Relying;
-use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::engine::scheduler::Thread;
+use crate::engine::state::{ContainerState, Picture};
 use crate::env::{Reading, sleep};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::mem::{Memtable, room_for};
@@ -26,12 +27,6 @@ use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc, Position as LogPosi
 
 /// The most that one batch holds, in bytes.
 const MAX_BATCH_BYTES: usize = 1 << 30;
-
-/// A sleep takes some 60 us longer than it is asked to; shorter ones than this would be mostly that.
-const LEAST_REST: Duration = Duration::from_micros(100);
-
-/// However much one write brings, it is not slowed for longer.
-const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// What becomes of an item that was read for it.
 pub enum Verdict {
@@ -144,7 +139,7 @@ struct Stamped<'a> {
     reading: Reading,
     /// Goes before the turn does, in which the next write will rely on something else.
     _relying: Option<Relying<'a>>,
-    turn: MutexGuard<'a, Turn>,
+    turn: MutexGuard<'a, CommitState>,
 }
 
 /// Writes that are ready for their turn.
@@ -218,7 +213,7 @@ impl Engine {
             // What it will write is not known yet; most write little.
             self.admit(state, 1)?;
             // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
-            let latest = self.latest();
+            let latest = self.commit_log.latest();
             let picture = state.pin();
             let judge = self.judge(state);
             let (version, item) = self.newest_judged(&picture, key, latest, &judge)?;
@@ -227,7 +222,7 @@ impl Engine {
                 version,
                 judge,
             };
-            if seen.ends_soon_after(self.published()) {
+            if seen.ends_soon_after(self.commit_log.published()) {
                 self.make_visible(latest)?;
                 continue;
             }
@@ -281,8 +276,8 @@ impl Engine {
 
     /// Takes the turn, then reads the clock. `relies_on` is the version that will be judged by it.
     fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
-        let turn = lock_soon(&self.turn);
-        let relying = relies_on.map(|seq| self.relied.rely(seq));
+        let turn = self.commit_log.lock_soon();
+        let relying = relies_on.map(|seq| self.commit_log.rely_on_version(seq));
         let reading = self.clock.read();
         Stamped {
             reading,
@@ -298,18 +293,15 @@ impl Engine {
             state.check()?;
         }
         let Stamped { reading, turn, .. } = &mut stamped;
-        let Turn {
-            next_seq, appender, ..
-        } = &mut **turn;
         let head = FrameHead {
             kind: FrameKind::Batch,
-            first_seq: *next_seq,
-            last_seq: Seq(next_seq.0 + writes.len - 1),
+            first_seq: turn.next_seq(),
+            last_seq: Seq(turn.next_seq().0 + writes.len - 1),
             written_at: reading.now,
-            settled: self.rely_on(reading.settled),
-            edit: self.durable_edit(),
+            settled: self.commit_log.rely_on(reading.settled),
+            edit: self.catalog.durable_edit(),
         };
-        let appender = appender.as_mut().ok_or(Error::Closed)?;
+        let appender = turn.appender()?;
         // What is in the log has to get into memory.
         let room = room_for(writes.len as usize, writes.weight as usize);
         self.pool.prepare(room)?;
@@ -317,22 +309,23 @@ impl Engine {
         let segment = appender.segment();
         let last = head.last_seq;
         self.apply(turn, &head, writes, segment).map_err(|error| {
-            self.log()
+            self.commit_log
+                .log()
                 .map_or_else(|closed| closed, |log| log.end_with(error))
         })?;
         if self.options.durability == Durability::Buffered {
-            self.publish(last);
+            self.commit_log.publish(last);
         }
         self.seal_when_full(turn);
         drop(stamped);
         self.counters.bytes_put.add(writes.weight);
-        let log = self.log()?;
+        let log = self.commit_log.log()?;
         if log.wants_upkeep() {
-            self.sync_signal.notify();
+            self.scheduler.wake(Thread::Log);
         }
         if self.options.durability == Durability::Sync {
             log.sync_to(position)?;
-            self.publish(last);
+            self.commit_log.publish(last);
         }
         Ok(())
     }
@@ -340,7 +333,7 @@ impl Engine {
     /// Inserts what was logged.
     fn apply(
         &self,
-        turn: &mut Turn,
+        turn: &mut CommitState,
         head: &FrameHead,
         writes: &Prepared<'_>,
         segment: u64,
@@ -358,49 +351,48 @@ impl Engine {
             insert(&picture.active.memtable, &op.at(seq, head.written_at))?;
             picture.active.logged_in(segment);
             let grown = picture.active.count_growth();
-            turn.active_bytes += grown;
-            self.unflushed.fetch_add(grown, Ordering::Relaxed);
+            turn.add_active(grown);
+            self.throttle.add_unflushed(grown);
             seq = seq.next();
         }
         debug_assert_eq!(seq, head.last_seq.next());
-        turn.next_seq = seq;
-        self.latest.store(head.last_seq.0, Ordering::Release);
+        self.commit_log.applied(turn, head.last_seq);
         Ok(())
     }
 
     /// Seals the largest memtables until the active ones fit their budget again.
     #[inline]
-    pub(super) fn seal_when_full(&self, turn: &mut Turn) {
-        if turn.active_bytes >= self.options.memtable_bytes {
+    pub(super) fn seal_when_full(&self, turn: &mut CommitState) {
+        if turn.active_bytes() >= self.options.memtable_bytes {
             self.seal_largest(turn);
         }
     }
 
     #[cold]
-    fn seal_largest(&self, turn: &mut Turn) {
-        let mut states = self.all_states();
+    fn seal_largest(&self, turn: &mut CommitState) {
+        let mut states = self.containers.all();
         states.sort_by_cached_key(|state| state.picture().active.memtable.bytes());
-        while turn.active_bytes > self.options.memtable_bytes / 2
+        while turn.active_bytes() > self.options.memtable_bytes / 2
             && let Some(state) = states.pop()
         {
             self.seal(turn, &state);
         }
-        self.flush_signal.notify();
+        self.scheduler.wake(Thread::Flush);
     }
 
     /// In the turn: closes the active memtable, unless it is empty, and opens a new one, which is logged from a segment
     /// of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
-    pub(super) fn seal(&self, turn: &mut Turn, state: &ContainerState) {
+    pub(super) fn seal(&self, turn: &mut CommitState, state: &ContainerState) {
         // Without a log nothing is flushed; what was recovered stays together until there is one.
-        if state.picture().active.memtable.is_empty() || turn.appender.is_none() {
+        if state.picture().active.memtable.is_empty() || !turn.has_log() {
             return;
         }
         // Without room for that they share a segment, until `trim_log` parts them.
         let _ = self.rotate_log(turn);
         state.install(|picture| {
             let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
-            turn.active_bytes -= active.counted();
-            sealed.insert(0, std::mem::replace(&mut active, Buffer::new(&state.pool)));
+            turn.remove_active(active.counted());
+            sealed.insert(0, std::mem::replace(&mut active, state.new_buffer()));
             Picture {
                 active,
                 sealed,
@@ -412,12 +404,12 @@ impl Engine {
     /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
     pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
         self.check_writable()?;
-        self.sync_ahead()?;
-        let mut turn = self.turn.lock();
+        self.commit_log.sync_ahead()?;
+        let mut turn = self.commit_log.lock();
         self.check_writable()?;
         state.check()?;
-        let seq = turn.next_seq;
-        let basis = self.all_before(&turn)?;
+        let seq = turn.next_seq();
+        let basis = self.commit_log.all_before(&turn)?;
         state.change_settings(|settings| {
             let reading = self.clock.read();
             if reading.unsettled {
@@ -428,29 +420,22 @@ impl Engine {
             }
             let settings = settings.change(default, reading.settled, seq);
             let changes = vec![Change::Settings(state.id(), settings), Change::used(seq)];
-            self.edit(&mut self.manifest.lock(), basis, changes, reading.settled)?;
+            self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
             Ok(settings)
         })?;
-        turn.next_seq = seq.next();
-        self.note_unlogged(seq);
-        self.merge_signal.notify();
+        self.commit_log.note_unlogged(&mut turn, seq);
+        self.scheduler.wake(Thread::Merge);
         Ok(())
-    }
-
-    /// In the turn: a number was taken by something that is not in the log, and is durable with all before it.
-    pub(super) fn note_unlogged(&self, seq: Seq) {
-        self.latest.store(seq.0, Ordering::Release);
-        self.publish(seq);
     }
 
     /// What was read to be relied on becomes visible and durable, as far as the durability asks.
     pub(super) fn make_visible(&self, seq: Seq) -> Result<()> {
-        if self.published() >= seq {
+        if self.commit_log.published() >= seq {
             return Ok(());
         }
         match self.options.durability {
             // It becomes visible before its turn ends.
-            Durability::Buffered => drop(lock_soon(&self.turn)),
+            Durability::Buffered => self.commit_log.pass(),
             Durability::Sync => self.sync()?,
         }
         Ok(())
@@ -472,7 +457,7 @@ impl Engine {
         let budget = self.options.memtable_bytes;
         let mut stalled = None;
         loop {
-            let unflushed = self.unflushed.load(Ordering::Relaxed);
+            let unflushed = self.throttle.unflushed();
             let runs = state.picture().version.runs.len();
             match brake(unflushed, budget, runs, self.options.max_runs) {
                 Brake::Go => return Ok(()),
@@ -483,26 +468,22 @@ impl Engine {
                 Brake::Stop if self.options.on_stall == Stall::Fail => return Err(Error::Stalled),
                 Brake::Stop => {
                     self.counters.stalls.add(u64::from(stalled.is_none()));
-                    let before = self.failed_flushes.lock().0;
+                    let before = self.scheduler.failed_flushes();
                     self.wait_for_room(*stalled.get_or_insert(before))?;
                 }
             }
         }
     }
 
-    /// A writer is to rest. Short rests, which no sleep is short enough for, are added up until one of the writers takes
-    /// them all: so the rate of writing falls by as much as it should, and not by as much as a sleep must last.
+    /// A writer is to rest for so long, or to leave that to a later one.
     fn rest(&self, time: Duration) {
-        let time = u64::try_from(time.min(LONGEST_REST).as_nanos()).unwrap_or(u64::MAX);
-        let owed = self.rest_owed.fetch_add(time, Ordering::Relaxed) + time;
-        if Duration::from_nanos(owed) < LEAST_REST {
+        let Some(rest) = self.throttle.owe(time) else {
             return;
-        }
-        let owed = self.rest_owed.swap(0, Ordering::Relaxed);
+        };
         self.counters.stalls.add(1);
         if self.options.background == Background::Threads {
-            self.merge_signal.notify();
-            sleep(Duration::from_nanos(owed).min(LONGEST_REST));
+            self.scheduler.wake(Thread::Merge);
+            sleep(rest);
         }
     }
 
@@ -512,11 +493,10 @@ impl Engine {
         if self.options.background == Background::Stepped {
             self.flush()?;
         } else {
-            self.flush_signal.notify();
+            self.scheduler.wake(Thread::Flush);
             sleep(Duration::from_millis(1));
-            let (failures, error) = &*self.failed_flushes.lock();
-            if let (true, Some(error)) = (*failures > failed, error) {
-                return Err(error.clone());
+            if let Some(error) = self.scheduler.flush_failure_after(failed) {
+                return Err(error);
             }
         }
         self.check_writable()
@@ -526,13 +506,13 @@ impl Engine {
     pub fn sync(&self) -> Result<()> {
         self.check_writable()?;
         self.begin_log()?;
-        let log = self.log()?;
+        let log = self.commit_log.log()?;
         let (position, latest) = {
-            let _turn = self.turn.lock();
-            (log.end(), self.latest())
+            let _turn = self.commit_log.lock();
+            (log.end(), self.commit_log.latest())
         };
         log.sync_to(position)?;
-        self.publish(latest);
+        self.commit_log.publish(latest);
         Ok(())
     }
 }

@@ -1,0 +1,173 @@
+//! The catalogue that is durable, and the only way to change it.
+//!
+//! ```text
+//! Catalog::edit -> Editing: one at a time -> commit(basis, changes) -> durable, or nothing has happened, or in doubt
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. Every edit of an open database comes with a [`Basis`]: what it relies on is durable.
+//! 2. `durable_edit` is the number of the last edit that is durable; frames of the log carry it.
+//! 3. While an edit may have happened and nobody knows, no table that it may have named is removed, and no write is taken.
+//! 4. Numbers of tables and runs are given once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::{Error, Result, TableId, Timestamp, file_name};
+use crate::catalog::{Catalogue, Change, Manifest, RunId};
+use crate::engine::commit::Basis;
+use crate::env::Fs;
+
+/// See the file's head.
+pub struct Catalog {
+    fs: Arc<dyn Fs>,
+    tables_dir: PathBuf,
+    /// None: the database is closed, or only read.
+    manifest: Mutex<Option<Manifest>>,
+    /// Copy of [`Manifest::is_in_doubt`].
+    in_doubt: AtomicBool,
+    /// Tables that an edit in doubt may have named.
+    doubtful: Mutex<Vec<TableId>>,
+    durable_edit: AtomicU64,
+    next_table: AtomicU64,
+    next_run: AtomicU64,
+}
+
+impl Catalog {
+    /// Goes on with what was recovered; without a manifest nothing is ever changed.
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        tables_dir: PathBuf,
+        manifest: Option<Manifest>,
+        recovered: &Catalogue,
+    ) -> Catalog {
+        Catalog {
+            fs,
+            tables_dir,
+            manifest: Mutex::new(manifest),
+            in_doubt: AtomicBool::new(false),
+            doubtful: Mutex::default(),
+            durable_edit: AtomicU64::new(recovered.edit),
+            next_table: AtomicU64::new(recovered.next_table),
+            next_run: AtomicU64::new(recovered.next_run),
+        }
+    }
+
+    /// Nobody else changes the catalogue as long as this is held.
+    pub fn edit(&self) -> Editing<'_> {
+        Editing {
+            catalog: self,
+            manifest: self.manifest.lock(),
+        }
+    }
+
+    /// The number of the last edit that is durable.
+    #[inline]
+    pub fn durable_edit(&self) -> u64 {
+        self.durable_edit.load(Ordering::Acquire)
+    }
+
+    /// A number for a table.
+    pub fn new_table(&self) -> TableId {
+        TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a run.
+    pub fn new_run(&self) -> RunId {
+        RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// No edit may have happened of which that is not known: one that drops a container, say, would take later writes
+    /// with it.
+    #[inline]
+    pub fn check_known(&self) -> Result<()> {
+        match self.in_doubt.load(Ordering::Acquire) {
+            true => self.edit().confirm(),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes tables that no edit has named.
+    pub fn remove_tables(&self, tables: &[TableId]) {
+        for id in tables {
+            // What stays is removed by the next open.
+            let _ = self.fs.remove(&self.tables_dir.join(file_name::table(*id)));
+        }
+    }
+
+    /// Removes tables that were not installed: at once, or when it is certain that no edit has named them.
+    pub fn give_up_tables(&self, tables: Vec<TableId>) {
+        // Held, so that no edit comes between the question and what follows from it.
+        let editing = self.edit();
+        if editing.is_in_doubt() {
+            self.doubtful.lock().extend(tables);
+        } else {
+            self.remove_tables(&tables);
+        }
+    }
+
+    /// Bytes of the manifest and of its copy.
+    pub fn bytes(&self) -> u64 {
+        self.manifest.lock().as_ref().map_or(0, Manifest::len)
+    }
+
+    /// Nothing is changed from now on.
+    pub fn close(&self) {
+        *self.manifest.lock() = None;
+    }
+}
+
+/// The catalogue, held for one edit or more.
+pub struct Editing<'a> {
+    catalog: &'a Catalog,
+    manifest: MutexGuard<'a, Option<Manifest>>,
+}
+
+impl Editing<'_> {
+    /// What is durable.
+    pub fn catalogue(&self) -> Result<&Catalogue> {
+        let manifest = self.manifest.as_ref().ok_or(Error::Closed)?;
+        Ok(manifest.catalogue())
+    }
+
+    /// Whether an edit that failed may have happened.
+    pub fn is_in_doubt(&self) -> bool {
+        self.manifest.as_ref().is_some_and(Manifest::is_in_doubt)
+    }
+
+    /// Makes changes durable, as one edit, which relies on the moment `settled` beside its basis.
+    pub fn commit(
+        &mut self,
+        basis: Basis<'_>,
+        changes: Vec<Change>,
+        settled: Timestamp,
+    ) -> Result<()> {
+        let open = self.manifest.as_mut().ok_or(Error::Closed)?;
+        let done = open.commit(changes, basis.mark().max(settled));
+        if done.is_ok() {
+            let edit = open.catalogue().edit;
+            self.catalog.durable_edit.store(edit, Ordering::Release);
+        }
+        self.note_doubt();
+        done
+    }
+
+    /// Makes sure that no edit has happened of which that is not known.
+    fn confirm(&mut self) -> Result<()> {
+        let confirmed = self.manifest.as_mut().ok_or(Error::Closed)?.settle();
+        self.note_doubt();
+        confirmed
+    }
+
+    fn note_doubt(&self) {
+        let in_doubt = self.is_in_doubt();
+        self.catalog.in_doubt.store(in_doubt, Ordering::Release);
+        if !in_doubt {
+            let tables = std::mem::take(&mut *self.catalog.doubtful.lock());
+            self.catalog.remove_tables(&tables);
+        }
+    }
+}

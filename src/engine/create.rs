@@ -1,0 +1,125 @@
+//! Containers come and go: by an edit, in the commit turn.
+
+use std::sync::Arc;
+
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::catalog::{Change, ContainerRecord, Version};
+use crate::engine::Engine;
+use crate::engine::options::ContainerOptions;
+use crate::engine::state::{ContainerState, Picture, SnapshotPin};
+use crate::expiry::{DefaultMillis, Settings};
+
+impl Engine {
+    /// Opens a container, or creates it.
+    pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
+        check_name(name)?;
+        let default = DefaultMillis::from_public(options.default_ttl)?;
+        if self.scheduler.is_closing() {
+            return Err(Error::Closed);
+        }
+        if let Some(state) = self.containers.get(name) {
+            return Ok(state);
+        }
+        self.check_writable()?;
+        self.commit_log.sync_ahead()?;
+        let mut turn = self.commit_log.lock();
+        self.check_writable()?;
+        if let Some(state) = self.containers.get(name) {
+            return Ok(state);
+        }
+        let basis = self.commit_log.all_before(&turn)?;
+        let mut manifest = self.catalog.edit();
+        let catalogue = manifest.catalogue()?;
+        let seq = turn.next_seq();
+        let record = ContainerRecord {
+            id: ContainerId(catalogue.next_container),
+            name: name.to_owned(),
+            created: seq,
+            compression: options.compression.unwrap_or(self.options.compression),
+            settings: Settings::new(default),
+            flushed: Seq(0),
+            runs: vec![],
+            range_deletes: vec![],
+        };
+        let changes = vec![Change::CreateContainer(record.clone())];
+        self.edit(&mut manifest, basis, changes, Timestamp(0))?;
+        drop(manifest);
+        let state = Arc::new(ContainerState::new(
+            &record,
+            Version::default(),
+            self.pool.clone(),
+        ));
+        self.containers.insert(&state);
+        self.commit_log.note_unlogged(&mut turn, seq);
+        Ok(state)
+    }
+
+    /// A container that a snapshot knows.
+    pub fn existing_container(&self, name: &str, pin: &SnapshotPin) -> Result<Arc<ContainerState>> {
+        check_name(name)?;
+        if self.scheduler.is_closing() {
+            return Err(Error::Closed);
+        }
+        match self.containers.get(name) {
+            Some(state) if state.created() <= pin.seq() => Ok(state),
+            _ => Err(Error::invalid(
+                "container",
+                format!("{name:?}"),
+                "one that was there when the snapshot was taken",
+            )),
+        }
+    }
+
+    /// The names of all containers.
+    pub fn containers(&self) -> Vec<String> {
+        self.containers.names()
+    }
+
+    /// Drops a container; false when there is none of this name.
+    pub fn drop_container(&self, name: &str) -> Result<bool> {
+        check_name(name)?;
+        self.check_writable()?;
+        self.commit_log.sync_ahead()?;
+        let mut turn = self.commit_log.lock();
+        self.check_writable()?;
+        let Some(state) = self.containers.get(name) else {
+            return Ok(false);
+        };
+        let seq = turn.next_seq();
+        let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
+        let basis = self.commit_log.all_before(&turn)?;
+        self.edit(&mut self.catalog.edit(), basis, changes, Timestamp(0))?;
+        self.containers.remove(name);
+        state.mark_dropped();
+        self.commit_log.note_unlogged(&mut turn, seq);
+        let picture = state.pin();
+        turn.remove_active(picture.active.counted());
+        let freed: usize = picture.buffers().map(|buffer| buffer.counted()).sum();
+        self.throttle.remove_unflushed(freed);
+        state.install(|_| Picture {
+            active: state.new_buffer(),
+            sealed: vec![],
+            version: Arc::default(),
+        });
+        for buffer in picture.buffers() {
+            self.mark_stale(buffer);
+            buffer.memtable.retire();
+        }
+        drop(turn);
+        state.release_pictures();
+        self.remove_runs_but(&picture.version.runs, &[]);
+        Ok(true)
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > 255 || name.contains(['/', '\0']) {
+        let allowed = "1 to 255 bytes of UTF-8 without '/' or NUL";
+        return Err(Error::invalid(
+            "container name",
+            format!("{name:?}"),
+            allowed,
+        ));
+    }
+    Ok(())
+}
