@@ -8,14 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::{Error, Result, Seq};
-use crate::compact::{oldest_dead, start_by};
+use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::options::{Background, Durability, Options};
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{Buffer, ContainerState};
+use crate::engine::state::ContainerState;
 use crate::env::{JoinHandle, SettledClock, monotonic, set_priority, spawn};
-use crate::expiry::Judge;
 
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
 const TICK: Duration = Duration::from_millis(200);
@@ -203,49 +201,5 @@ impl Engine {
             Ok(false) => done,
             trimmed => trimmed,
         }
-    }
-
-    /// The active memtable holds something that has been dead for so long that it is time to let it go.
-    fn memory_is_due(&self, state: &ContainerState) -> bool {
-        let picture = state.picture();
-        if picture.active.memtable.is_empty() {
-            return false;
-        }
-        self.is_due(&picture.active, &self.judge_settled(state))
-    }
-
-    /// The same of any memtable.
-    pub(super) fn is_due(&self, buffer: &Buffer, judge: &Judge) -> bool {
-        let census = buffer.memtable.census();
-        oldest_dead(&census, Seq(0), judge)
-            .is_some_and(|expiry| start_by(expiry, &census, judge, &self.goals()) <= judge.now)
-    }
-
-    pub(super) fn seal_one(&self, state: &ContainerState) {
-        let mut turn = self.commit_log.lock();
-        self.seal(&mut turn, state);
-    }
-
-    /// Writes what is in memory to tables.
-    pub fn flush(&self) -> Result<()> {
-        self.check_writable()?;
-        self.revive_log()?;
-        let states = self.containers.all();
-        {
-            let mut turn = self.commit_log.lock();
-            states.iter().for_each(|state| self.seal(&mut turn, state));
-        }
-        let mut done = Ok(());
-        for group in self.flush_groups(&states) {
-            let flushed = loop {
-                match self.flush_group(&group) {
-                    Ok(true) => {}
-                    Ok(false) => break Ok(()),
-                    Err(error) => break Err(error),
-                }
-            };
-            done = done.and(flushed);
-        }
-        done
     }
 }

@@ -59,18 +59,16 @@ mod damage;
 mod core;
 mod pacing;
 mod read;
+mod relog;
 mod write;
 mod create;
-mod trim;
-mod install;
 mod jobs;
-mod reclaim;
-mod scrub;
 mod background;
 mod report;
 mod begin;
 mod replay;
 mod open;
+mod close;
 mod checkpoint;
 mod repair;
 
@@ -93,9 +91,9 @@ use scheduler::Scheduler;
 use state::Snapshots;
 use throttle::Throttle;
 
+pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};
-pub use scrub::VerifyReport;
 pub use state::{ContainerState, SnapshotPin};
 pub use write::{Verdict, Writes};
 

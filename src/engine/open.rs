@@ -1,5 +1,3 @@
-//! Opening and closing.
-//!
 //! Opening: lock -> manifest, held to its copy -> footers of the tables -> log into memtables -> clock -> a new chain of
 //! log segments that holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names.
 //! Recovery takes effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A
@@ -18,10 +16,10 @@ use std::sync::Arc;
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
-use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
+use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
 use crate::catalog::{
-    Catalogue, Change, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace,
-    Version, begin, expect_folders, judge, unnamed_tables,
+    Catalogue, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace, Version,
+    begin, expect_folders, judge, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -32,18 +30,15 @@ use crate::engine::containers::ContainerSet;
 use crate::engine::damage::DamagedTables;
 use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
+use crate::engine::relog::relog;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::throttle::Throttle;
-use crate::engine::write::relog;
 use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::Pool;
 use crate::table::BlockCache;
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
-
-/// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
-const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
@@ -140,34 +135,6 @@ impl Engine {
             Engine::start_threads(&engine)?;
         }
         Ok(engine)
-    }
-
-    /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
-    pub fn close(&self) -> Result<()> {
-        if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
-            // For the next open's sake; when it fails, the log has it all.
-            let _ = self.flush();
-        }
-        if !self.scheduler.close() {
-            return Ok(());
-        }
-        let _merging = self.scheduler.lock_merging();
-        let _flushing = self.scheduler.lock_flushing();
-        self.obsolete.remove_all();
-        let mut turn = self.commit_log.lock();
-        let last = Seq(turn.next_seq().0 - 1);
-        let end = self.frame_head(FrameKind::End, last, last);
-        let result = self.commit_log.close(&mut turn, &end);
-        if result.is_ok() && self.commit_log.begun().is_some() {
-            // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
-            let _ = self.commit_log.all_before(&turn).and_then(|basis| {
-                let closed = vec![Change::LogClosed];
-                self.edit(&mut self.catalog.edit(), basis, closed, Timestamp(0))
-            });
-        }
-        self.catalog.close();
-        *self.lock.lock() = None;
-        result
     }
 }
 

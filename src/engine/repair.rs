@@ -35,7 +35,7 @@ use crate::catalog::{
 };
 use crate::data::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::jobs::identity;
+use crate::engine::jobs::job::identity;
 use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
 use crate::engine::options::Options;
 use crate::env::{Fs, LockKind, make_dir};

@@ -13,17 +13,17 @@ use crate::catalog::Change;
 use crate::compact::pace::{Brake, brake};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
-use crate::data::merge::{Cursor, Position, Seek};
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
 use crate::engine::options::{Background, Durability, Stall};
 use crate::engine::relied::Relying;
+use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture};
 use crate::env::{Reading, sleep};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::mem::{Memtable, room_for};
-use crate::wal::{Appender, FrameHead, FrameKind, PayloadCrc, Position as LogPosition};
+use crate::wal::{FrameHead, FrameKind, PayloadCrc};
 
 /// The most that one batch holds, in bytes.
 const MAX_BATCH_BYTES: usize = 1 << 30;
@@ -539,17 +539,6 @@ fn weight(op: &Op<'_>) -> u64 {
     }
 }
 
-/// Room in a payload for one more write of this weight.
-#[inline]
-fn make_room(payload: &mut Vec<u8>, weight: u64) -> Result<()> {
-    /// What is said of a write besides its key and its value takes less.
-    const HEAD_MOST: usize = 64;
-    let bytes = weight as usize + HEAD_MOST;
-    payload
-        .try_reserve(bytes)
-        .map_err(|_| Error::out_of_memory(bytes))
-}
-
 /// Encodes one write into a buffer that the thread keeps.
 fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     /// A buffer that grew beyond this is not kept.
@@ -564,83 +553,4 @@ fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Resu
         PAYLOAD.set(payload);
     }
     result
-}
-
-/// A relog frame is cut at this size.
-const RELOG_FRAME_BYTES: usize = 256 << 10;
-
-/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
-pub(super) fn relog(
-    state: &ContainerState,
-    head: &FrameHead,
-    appender: &mut Appender,
-) -> Result<()> {
-    relog_with(state, head, appender, |log| {
-        let mut cursor = state.picture().active.memtable.cursor();
-        cursor.seek(Seek::First, None)?;
-        while let Position::Record(record) = cursor.position() {
-            log(record.header, record.key, cursor.value()?)?;
-            cursor.advance(None)?;
-        }
-        Ok(())
-    })
-}
-
-/// Is shown records: header, key, value.
-pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
-
-/// The same, of its records those that `show` shows to what it is given, and that its range deletes do not cover: whoever
-/// replays them knows of these first, and has no snapshot.
-pub(super) fn relog_with(
-    state: &ContainerState,
-    head: &FrameHead,
-    appender: &mut Appender,
-    show: impl FnOnce(&mut Show<'_>) -> Result<()>,
-) -> Result<()> {
-    let buffer = state.picture().active.clone();
-    let container = state.id();
-    let (mut payload, mut first_segment, mut end) = (vec![], None, LogPosition(0));
-    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
-        if payload.len() > least {
-            end = appender.append(head, payload, PayloadCrc::of(payload))?;
-            buffer.logged_in(appender.segment());
-            first_segment.get_or_insert(appender.segment());
-            payload.clear();
-        }
-        Ok(())
-    };
-    let ranges = buffer.memtable.range_deletes();
-    for delete in ranges.iter() {
-        let (from, to) = (
-            delete.range.from.as_slice(),
-            delete.range.to.as_deref().unwrap_or_default(),
-        );
-        Relogged::Range {
-            container,
-            seq: delete.seq,
-            from,
-            to,
-        }
-        .encode(&mut payload);
-        write(&mut payload, RELOG_FRAME_BYTES)?;
-    }
-    show(&mut |header, key, value| {
-        if ranges.covers(key, header.seq, Seq::MAX) {
-            return Ok(());
-        }
-        let entry = Relogged::Record {
-            container,
-            header,
-            key,
-            value,
-        };
-        make_room(&mut payload, (key.len() + value.len()) as u64)?;
-        entry.encode(&mut payload);
-        write(&mut payload, RELOG_FRAME_BYTES)
-    })?;
-    write(&mut payload, 0)?;
-    if let Some(segment) = first_segment {
-        buffer.relogged_in(segment, end);
-    }
-    Ok(())
 }

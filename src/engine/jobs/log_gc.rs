@@ -22,8 +22,8 @@ use crate::base::{Result, Timestamp};
 use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
+use crate::engine::relog::relog;
 use crate::engine::state::{Buffer, ContainerState};
-use crate::engine::write::relog;
 use crate::wal::{FrameKind, SegmentInfo};
 
 /// The most that is logged again: the turn is held meanwhile.
@@ -35,7 +35,7 @@ const STALE_SHARE: u64 = 4;
 impl Engine {
     /// The first log segment that is needed once `flushed` are in tables. The segment that is being written is read
     /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
-    pub(super) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
+    pub(in crate::engine) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
         let flushed: HashSet<*const Buffer> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
         let log = self.commit_log.log()?;
@@ -62,21 +62,21 @@ impl Engine {
     }
 
     /// What this memtable logged is needed no more.
-    pub(super) fn mark_stale(&self, buffer: &Buffer) {
+    pub(in crate::engine) fn mark_stale(&self, buffer: &Buffer) {
         if let Some(log) = self.commit_log.begun() {
             log.mark_stale(buffer.segments(), self.clock.read().settled);
         }
     }
 
     /// In the turn: what is logged from now on is in another segment than all before.
-    pub(super) fn rotate_log(&self, turn: &mut CommitState) -> Result<()> {
+    pub(in crate::engine) fn rotate_log(&self, turn: &mut CommitState) -> Result<()> {
         let next = turn.next_seq();
         let appender = turn.appender()?;
         appender.rotate(&self.frame_head(FrameKind::Batch, next, next))
     }
 
     /// Moves one memtable that keeps needless frames in the log, or lets these go; false when there is nothing to do.
-    pub(super) fn trim_log(&self) -> Result<bool> {
+    pub(in crate::engine) fn trim_log(&self) -> Result<bool> {
         let segments = self.commit_log.log()?.segments();
         let Some(last) = self.segment_to_leave(&segments) else {
             return Ok(false);

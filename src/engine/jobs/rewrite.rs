@@ -14,17 +14,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Error, Result, TableId, Timestamp};
-use crate::catalog::{Facts, TableFacts};
+use crate::catalog::{Facts, Placed, Run, TableFacts};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan, pressure,
 };
+use crate::data::merge::{Merge, Seek};
 use crate::engine::Engine;
-use crate::engine::install::Progress;
-use crate::engine::jobs::{JobSpec, Purpose};
+use crate::engine::jobs::install::Progress;
+use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::options::Background;
+use crate::engine::read::Source;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::Judge;
+use crate::table::RunCursor;
 
 /// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
 const MOST_BESIDE: u64 = 1 << 30;
@@ -43,7 +46,7 @@ const LOOKED_AT: usize = 512;
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Engine {
-    pub(super) fn goals(&self) -> Goals {
+    pub(in crate::engine) fn goals(&self) -> Goals {
         Goals {
             max_runs: self.options.max_runs,
             reclaim_within: u64::try_from(self.options.reclaim_within.as_millis())
@@ -56,7 +59,7 @@ impl Engine {
     }
 
     /// The same for one container.
-    pub(super) fn goals_of(&self, state: &ContainerState) -> Goals {
+    pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
         Goals {
             paid_by_scans: state.paid_by_scans(),
             ..self.goals()
@@ -77,21 +80,26 @@ impl Engine {
 
     /// The most that a rewrite of a container should hold on disk beside what it replaces: a tenth of the container, or
     /// a gibibyte if that is less, but a memtable's size at least.
-    pub(super) fn most_beside(&self, bytes: u64) -> u64 {
+    pub(in crate::engine) fn most_beside(&self, bytes: u64) -> u64 {
         (bytes / 10)
             .min(MOST_BESIDE)
             .max(self.options.memtable_bytes as u64)
     }
 
     /// The next job of a container, as things are.
-    pub(super) fn choose(&self, state: &ContainerState, facts: &Facts, judge: &Judge) -> Choice {
+    pub(in crate::engine) fn choose(
+        &self,
+        state: &ContainerState,
+        facts: &Facts,
+        judge: &Judge,
+    ) -> Choice {
         let (snapshots, busy) = (self.snapshots.list(), self.scheduler.busy());
         pick(facts, &snapshots, &busy, judge, &self.goals_of(state))
     }
 
     /// One piece of merging or reclaiming; false when there is nothing to do in any container, or when it is left to the
     /// thread that hurries.
-    pub(super) fn merge_step(&self) -> Result<bool> {
+    pub(in crate::engine) fn merge_step(&self) -> Result<bool> {
         let _merging = self.scheduler.lock_merging();
         if self.scheduler.gives_up() {
             return Ok(false);
@@ -104,7 +112,7 @@ impl Engine {
 
     /// As long as a deadline is so near that it may be missed at the merge thread's priority, takes its place; what it is
     /// at, it gives up at the next wait for the budget.
-    pub(super) fn hurry(&self) -> Result<()> {
+    pub(in crate::engine) fn hurry(&self) -> Result<()> {
         let _hurry = Hurry { engine: self };
         while self.deadline_pressure() >= HURRY {
             self.scheduler.hurry();
@@ -131,7 +139,7 @@ impl Engine {
     }
 
     /// Lets what is more urgent than `than` go first, if there is anything of that kind.
-    pub(super) fn give_way(&self, than: Urgency) -> Result<()> {
+    pub(in crate::engine) fn give_way(&self, than: Urgency) -> Result<()> {
         while self.scheduler.signal(Thread::Merge).take() {
             match self.most_urgent(Some(than)) {
                 // There may be more of it.
@@ -316,8 +324,40 @@ impl Engine {
         self.rewrite_tables(state, &picture, &part, spec, progress)
     }
 
+    /// Writes some tables of a picture anew, and installs the result beside what the rewrite has written so far. False:
+    /// the container was dropped meanwhile.
+    pub(in crate::engine) fn rewrite_tables(
+        &self,
+        state: &Arc<ContainerState>,
+        picture: &Picture,
+        tables: &BTreeSet<TableId>,
+        spec: JobSpec,
+        progress: &mut Progress,
+    ) -> Result<bool> {
+        self.damaged.check_sound(tables.iter().copied())?;
+        let chosen = |placed: &&Placed| tables.contains(&placed.record.id);
+        let runs = picture.version.runs.iter();
+        let inputs: Vec<Arc<Run>> = runs
+            .filter(|run| run.files.iter().any(|placed| chosen(&placed)))
+            .cloned()
+            .collect();
+        let sources = inputs.iter().map(|run| {
+            let files = run.files.iter().filter(chosen);
+            files.clone().for_each(|placed| placed.table.recheck());
+            Source::Disk(RunCursor::new(
+                files.map(|placed| placed.table.clone()).collect(),
+            ))
+        });
+        let sources = Merge::seek(sources.collect(), Seek::First, None)?;
+        let job = self.job(state, picture, tables, &spec);
+        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        let installed = self.install_rewrite(state, &job, inputs, &outputs, progress)?;
+        self.note_lag(&lag, &spec.judge);
+        Ok(installed)
+    }
+
     /// When a container has something to do if nobody writes.
-    pub(super) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
+    pub(in crate::engine) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
         if let Some(until) = state.rests_until() {
             return Some(until);
         }

@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// Checks the next table if its time has come; says how long it is until the next one's.
-    pub(super) fn scrub_some(&self) -> Result<Option<Duration>> {
+    pub(in crate::engine) fn scrub_some(&self) -> Result<Option<Duration>> {
         let Some(within) = self.options.scrub_within else {
             return Ok(None);
         };
@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// What is damaged of the tables there are.
-    pub(super) fn damage(&self) -> Vec<Damage> {
+    pub(in crate::engine) fn damage(&self) -> Vec<Damage> {
         let tables = self.all_tables();
         self.damaged
             .of(tables.iter().map(|placed| placed.record.id))

@@ -17,7 +17,7 @@ use crate::table::FinishedTable;
 
 impl Engine {
     /// Tables that matter no more go, by an edit alone: of the version of which that was found.
-    pub(super) fn drop_tables(
+    pub(in crate::engine) fn drop_tables(
         &self,
         state: &Arc<ContainerState>,
         version: &Version,
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// These runs of a version become one: the catalogue lists their tables together.
-    pub(super) fn join_runs(
+    pub(in crate::engine) fn join_runs(
         &self,
         state: &Arc<ContainerState>,
         version: &Version,
@@ -72,7 +72,11 @@ impl Engine {
 
     /// Installs what flushes wrote, by one edit. One whose tables do not open is left out, unless it is alone; it is tried
     /// again.
-    pub(super) fn install_flushes(&self, flushes: &[Flushed<'_>], basis: Basis<'_>) -> Result<()> {
+    pub(in crate::engine) fn install_flushes(
+        &self,
+        flushes: &[Flushed<'_>],
+        basis: Basis<'_>,
+    ) -> Result<()> {
         let (mut installations, mut failure) = (vec![], None);
         for flush in flushes {
             match self.open_outputs(&flush.job, &flush.outputs) {
@@ -100,7 +104,7 @@ impl Engine {
 
     /// Installs what a part of a rewrite wrote: its inputs leave their runs, and its outputs join what the rewrite wrote
     /// to the same slots before. False: the container was dropped meanwhile.
-    pub(super) fn install_rewrite(
+    pub(in crate::engine) fn install_rewrite(
         &self,
         state: &Arc<ContainerState>,
         job: &Job,
@@ -385,7 +389,7 @@ fn range_changes(id: ContainerId, current: &Version, next: &Version) -> Vec<Vec<
 }
 
 /// How far a rewrite has come.
-pub(super) struct Progress {
+pub(in crate::engine) struct Progress {
     /// Where dated output is cut: the same in every part, so that what belongs together ends together.
     pub cuts: Vec<Timestamp>,
     /// For each slot the run that holds what was written to it.
@@ -404,7 +408,7 @@ struct Installation<'a> {
 }
 
 /// A memtable, and what a flush wrote of it.
-pub(super) struct Flushed<'a> {
+pub(in crate::engine) struct Flushed<'a> {
     pub state: &'a Arc<ContainerState>,
     pub buffer: Arc<Buffer>,
     pub job: Job,

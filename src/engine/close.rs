@@ -1,0 +1,39 @@
+//! Closing: threads end -> the log is synced and ended with a mark -> the manifest says so -> the folder's lock goes.
+
+use crate::base::{Result, Seq, Timestamp};
+use crate::catalog::Change;
+use crate::engine::Engine;
+use crate::wal::FrameKind;
+
+/// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
+const FLUSHED_AT_CLOSE: usize = 4 << 20;
+
+impl Engine {
+    /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
+    pub fn close(&self) -> Result<()> {
+        if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
+            // For the next open's sake; when it fails, the log has it all.
+            let _ = self.flush();
+        }
+        if !self.scheduler.close() {
+            return Ok(());
+        }
+        let _merging = self.scheduler.lock_merging();
+        let _flushing = self.scheduler.lock_flushing();
+        self.obsolete.remove_all();
+        let mut turn = self.commit_log.lock();
+        let last = Seq(turn.next_seq().0 - 1);
+        let end = self.frame_head(FrameKind::End, last, last);
+        let result = self.commit_log.close(&mut turn, &end);
+        if result.is_ok() && self.commit_log.begun().is_some() {
+            // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
+            let _ = self.commit_log.all_before(&turn).and_then(|basis| {
+                let closed = vec![Change::LogClosed];
+                self.edit(&mut self.catalog.edit(), basis, closed, Timestamp(0))
+            });
+        }
+        self.catalog.close();
+        *self.lock.lock() = None;
+        result
+    }
+}

@@ -1,0 +1,188 @@
+//! Flushes: which memtables go together, and how what is left of them becomes tables.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::counters::ReclaimLag;
+use crate::base::{Result, Seq, TableId, Timestamp};
+use crate::compact::{oldest_dead, start_by};
+use crate::data::merge::{Merge, Seek};
+use crate::engine::Engine;
+use crate::engine::jobs::install::Flushed;
+use crate::engine::jobs::job::{JobSpec, Purpose};
+use crate::engine::read::Source;
+use crate::engine::scheduler::Thread;
+use crate::engine::state::{Buffer, ContainerState};
+use crate::expiry::Judge;
+
+/// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush is
+/// small, and its syncs are what it takes.
+const GROUP_SHARE: usize = 8;
+/// ... and up to so many, for an edit of some hundred KiB.
+const GROUP_MOST: usize = 256;
+
+impl Engine {
+    /// Flushes the oldest sealed memtable of a container; false when there is none.
+    pub(in crate::engine) fn flush_one(&self, state: &Arc<ContainerState>) -> Result<bool> {
+        self.flush_group(std::slice::from_ref(state))
+    }
+
+    /// The containers with a sealed memtable, in groups that are flushed together.
+    pub(in crate::engine) fn flush_groups(
+        &self,
+        states: &[Arc<ContainerState>],
+    ) -> Vec<Vec<Arc<ContainerState>>> {
+        let most_bytes = self.options.memtable_bytes / GROUP_SHARE;
+        let (mut groups, mut bytes) = (vec![], 0);
+        for state in states {
+            let Some(size) = state.picture().sealed.last().map(|buffer| buffer.counted()) else {
+                continue;
+            };
+            match groups.last_mut() {
+                Some(group) if bytes + size <= most_bytes && Vec::len(group) < GROUP_MOST => {
+                    group.push(state.clone());
+                    bytes += size;
+                }
+                _ => {
+                    groups.push(vec![state.clone()]);
+                    bytes = size;
+                }
+            }
+        }
+        groups
+    }
+
+    /// Flushes the oldest sealed memtable of each of these containers, and installs them by one edit; false when there is
+    /// none. Those of a container are flushed and installed in the order in which they were sealed, so that no older
+    /// version can appear after a newer one was judged. One that fails does not keep the others: it fails alone when it is
+    /// tried again.
+    pub(in crate::engine) fn flush_group(&self, states: &[Arc<ContainerState>]) -> Result<bool> {
+        let has_sealed = |state: &Arc<ContainerState>| !state.picture().sealed.is_empty();
+        if !states.iter().any(has_sealed) {
+            return Ok(false);
+        }
+        let _flushing = self.scheduler.lock_flushing();
+        let oldest = |state| -> Option<(&Arc<ContainerState>, Arc<Buffer>)> {
+            let state: &Arc<ContainerState> = state;
+            Some((state, state.picture().sealed.last()?.clone()))
+        };
+        let sealed: Vec<_> = states.iter().filter_map(oldest).collect();
+        if sealed.is_empty() {
+            return Ok(false);
+        }
+        // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
+        // judged is published, so no snapshot can come that is older than it.
+        let basis = self.commit_log.all_so_far()?;
+        let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
+        for (state, buffer) in sealed {
+            match self.write_flush(state, buffer) {
+                Ok((flush, lag)) => {
+                    lags.push((lag, flush.job.judge));
+                    flushed.push(flush);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        if let (true, Some(error)) = (flushed.is_empty(), failure) {
+            return Err(error);
+        }
+        self.sync_tables(&flushed)?;
+        self.install_flushes(&flushed, basis)?;
+        lags.iter()
+            .for_each(|(lag, judge)| self.note_lag(lag, judge));
+        self.counters.flushes.add(flushed.len() as u64);
+        self.scheduler.wake(Thread::Merge);
+        Ok(true)
+    }
+
+    /// Writes what is left of a memtable; the tables' names are not durable yet.
+    fn write_flush<'a>(
+        &self,
+        state: &'a Arc<ContainerState>,
+        buffer: Arc<Buffer>,
+    ) -> Result<(Flushed<'a>, ReclaimLag)> {
+        let picture = state.pin();
+        let judge = self.judge_settled(state);
+        let spec = JobSpec {
+            judge,
+            range_deletes: vec![
+                buffer.memtable.range_deletes().clone(),
+                picture.version.range_deletes.clone(),
+            ],
+            cuts: vec![Timestamp::MAX],
+            purpose: Purpose::Flush {
+                is_due: picture.buffers().any(|buffer| self.is_due(buffer, &judge)),
+            },
+        };
+        let job = self.job(state, &picture, &BTreeSet::new(), &spec);
+        let sources = Merge::seek(
+            vec![Source::Memory(buffer.memtable.cursor())],
+            Seek::First,
+            None,
+        )?;
+        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        let flush = Flushed {
+            state,
+            buffer,
+            job,
+            outputs,
+        };
+        Ok((flush, lag))
+    }
+
+    /// Makes the names of what flushes wrote durable, or removes it.
+    fn sync_tables(&self, flushed: &[Flushed<'_>]) -> Result<()> {
+        let outputs = flushed.iter().flat_map(|flush| &flush.outputs);
+        let tables = outputs.flat_map(|output| &output.tables);
+        let tables: Vec<TableId> = tables.map(|table| table.id).collect();
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let synced = self.fs.sync_dir(&self.tables_dir());
+        synced.inspect_err(|_| self.catalog.remove_tables(&tables))
+    }
+
+    /// The active memtable holds something that has been dead for so long that it is time to let it go.
+    pub(in crate::engine) fn memory_is_due(&self, state: &ContainerState) -> bool {
+        let picture = state.picture();
+        if picture.active.memtable.is_empty() {
+            return false;
+        }
+        self.is_due(&picture.active, &self.judge_settled(state))
+    }
+
+    /// The same of any memtable.
+    pub(in crate::engine) fn is_due(&self, buffer: &Buffer, judge: &Judge) -> bool {
+        let census = buffer.memtable.census();
+        oldest_dead(&census, Seq(0), judge)
+            .is_some_and(|expiry| start_by(expiry, &census, judge, &self.goals()) <= judge.now)
+    }
+
+    pub(in crate::engine) fn seal_one(&self, state: &ContainerState) {
+        let mut turn = self.commit_log.lock();
+        self.seal(&mut turn, state);
+    }
+
+    /// Writes what is in memory to tables.
+    pub fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        self.revive_log()?;
+        let states = self.containers.all();
+        {
+            let mut turn = self.commit_log.lock();
+            states.iter().for_each(|state| self.seal(&mut turn, state));
+        }
+        let mut done = Ok(());
+        for group in self.flush_groups(&states) {
+            let flushed = loop {
+                match self.flush_group(&group) {
+                    Ok(true) => {}
+                    Ok(false) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            done = done.and(flushed);
+        }
+        done
+    }
+}

@@ -1,0 +1,98 @@
+//! What memory holds is logged again: a memtable then needs no earlier segment of the log.
+
+use crate::base::record::Header;
+use crate::base::{Error, Result, Seq};
+use crate::data::batch::Relogged;
+use crate::data::merge::{Cursor, Position, Seek};
+use crate::engine::state::ContainerState;
+use crate::wal::{Appender, FrameHead, PayloadCrc, Position as LogPosition};
+
+/// Room in a payload for one more write of this weight.
+#[inline]
+pub(super) fn make_room(payload: &mut Vec<u8>, weight: u64) -> Result<()> {
+    /// What is said of a write besides its key and its value takes less.
+    const HEAD_MOST: usize = 64;
+    let bytes = weight as usize + HEAD_MOST;
+    payload
+        .try_reserve(bytes)
+        .map_err(|_| Error::out_of_memory(bytes))
+}
+
+/// A relog frame is cut at this size.
+const RELOG_FRAME_BYTES: usize = 256 << 10;
+
+/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
+pub(super) fn relog(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+) -> Result<()> {
+    relog_with(state, head, appender, |log| {
+        let mut cursor = state.picture().active.memtable.cursor();
+        cursor.seek(Seek::First, None)?;
+        while let Position::Record(record) = cursor.position() {
+            log(record.header, record.key, cursor.value()?)?;
+            cursor.advance(None)?;
+        }
+        Ok(())
+    })
+}
+
+/// Is shown records: header, key, value.
+pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
+
+/// The same, of its records those that `show` shows to what it is given, and that its range deletes do not cover: whoever
+/// replays them knows of these first, and has no snapshot.
+pub(super) fn relog_with(
+    state: &ContainerState,
+    head: &FrameHead,
+    appender: &mut Appender,
+    show: impl FnOnce(&mut Show<'_>) -> Result<()>,
+) -> Result<()> {
+    let buffer = state.picture().active.clone();
+    let container = state.id();
+    let (mut payload, mut first_segment, mut end) = (vec![], None, LogPosition(0));
+    let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
+        if payload.len() > least {
+            end = appender.append(head, payload, PayloadCrc::of(payload))?;
+            buffer.logged_in(appender.segment());
+            first_segment.get_or_insert(appender.segment());
+            payload.clear();
+        }
+        Ok(())
+    };
+    let ranges = buffer.memtable.range_deletes();
+    for delete in ranges.iter() {
+        let (from, to) = (
+            delete.range.from.as_slice(),
+            delete.range.to.as_deref().unwrap_or_default(),
+        );
+        Relogged::Range {
+            container,
+            seq: delete.seq,
+            from,
+            to,
+        }
+        .encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)?;
+    }
+    show(&mut |header, key, value| {
+        if ranges.covers(key, header.seq, Seq::MAX) {
+            return Ok(());
+        }
+        let entry = Relogged::Record {
+            container,
+            header,
+            key,
+            value,
+        };
+        make_room(&mut payload, (key.len() + value.len()) as u64)?;
+        entry.encode(&mut payload);
+        write(&mut payload, RELOG_FRAME_BYTES)
+    })?;
+    write(&mut payload, 0)?;
+    if let Some(segment) = first_segment {
+        buffer.relogged_in(segment, end);
+    }
+    Ok(())
+}
