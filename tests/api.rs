@@ -255,8 +255,27 @@ fn lifetimes_out_of_range_are_refused() {
             &["2147483647 seconds"],
         );
     }
-    assert_eq!(f.c.default_ttl(), DefaultTtl::Off);
+    assert_eq!(f.c.default_ttl(), DefaultTtl::NoDefault);
     assert_eq!(f.db.containers(), ["c"]);
+}
+
+#[test]
+fn a_new_container_is_on_without_default() {
+    let Fixture { c, clock, db, .. } = fixture();
+    let made = db.container("made by name alone").unwrap();
+    for container in [&c, &made] {
+        assert_eq!(container.default_ttl(), DefaultTtl::NoDefault);
+        let second = Ttl::After(Duration::from_secs(1));
+        container.put_with_ttl("ends", "", second).unwrap();
+        container.put("stays", "").unwrap();
+    }
+    clock.advance(Duration::from_secs(1));
+    for container in [&c, &made] {
+        assert_eq!(keys(container), [b"stays".to_vec()]);
+    }
+    let off = ContainerOptions::new().default_ttl(DefaultTtl::Off);
+    let off = db.container_with("off is asked for", off).unwrap();
+    assert_eq!(off.default_ttl(), DefaultTtl::Off);
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn a_ttl_out_of_range_is_refused_and_nothing_is_stored() {
         assert!(why.starts_with("line 1: "), "{why}");
     }
     assert_eq!(world.ok(&["scan", "db", "c"]), "there\tbefore\n");
-    assert_eq!(world.ok(&["ttl", "db", "c"]), "off\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "-1\n");
     world.fails(2, &["put", "new", "c", "k", "v", "--ttl", "0"]);
     assert!(!world.path("new").exists());
 }
@@ -639,6 +639,7 @@ fn real_answers_of_name_servers_are_imported() {
         why.starts_with(&format!("line {first}: ttl 0 is not allowed")),
         "{why}"
     );
+    world.ok(&["ttl", "db", "dns", "off"]);
     let ran = world.run(&[
         "import",
         "db",

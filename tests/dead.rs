@@ -116,8 +116,9 @@ fn blocks_of_the_dead_are_not_read() {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
         let (db, c) = open(&sim, &clock);
         let lives = |n: u32| n % 4_000 == 1_999;
-        if death == "expired" {
-            c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+        // One run: else the living, in a run of their own, have what lies around them read.
+        if death != "expired" {
+            c.set_default_ttl(DefaultTtl::Off).unwrap();
         }
         for n in 0..20_000 {
             match lives(n) {

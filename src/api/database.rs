@@ -54,7 +54,7 @@ impl Database {
         &self.open.engine
     }
 
-    /// Opens a container, or creates it with ttl off. Names are 1 to 255 bytes of UTF-8 without `/` or NUL.
+    /// Opens a container, or creates it on without default ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are 1 to 255 bytes of UTF-8 without `/` or NUL.
     pub fn container(&self, name: impl AsRef<str>) -> Result<Container> {
         self.container_with(name, ContainerOptions::new())
     }

@@ -311,19 +311,29 @@ impl Options {
 }
 
 /// How to create a container; what counts of it once the container exists is only what was chosen then.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ContainerOptions {
     pub(crate) default_ttl: DefaultTtl,
     pub(crate) compression: Option<Compression>,
 }
 
+impl Default for ContainerOptions {
+    fn default() -> Self {
+        ContainerOptions::new()
+    }
+}
+
 impl ContainerOptions {
-    /// ttl off, the database's compression.
+    /// On without default, the database's compression.
     pub fn new() -> Self {
-        ContainerOptions::default()
+        ContainerOptions {
+            default_ttl: DefaultTtl::NoDefault,
+            compression: None,
+        }
     }
 
-    /// The default ttl that the container starts with. Default: [`DefaultTtl::Off`].
+    /// The default ttl that the container starts with. Default: [`DefaultTtl::NoDefault`]: items with a ttl of their own
+    /// expire, and nothing else does.
     pub fn default_ttl(mut self, default: DefaultTtl) -> Self {
         self.default_ttl = default;
         self

@@ -346,7 +346,7 @@ impl World {
             self.find_cut(&found, count, now)?;
         }
         if !self.model.has(OWN) {
-            self.model.create_container(OWN, Standard::Off);
+            self.model.create_container(OWN, Standard::NoDefault);
             self.synced = self.model.order;
         }
         self.cut = false;
