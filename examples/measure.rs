@@ -23,14 +23,13 @@
 
 #[path = "support/keys.rs"]
 mod keys;
-#[path = "support/process.rs"]
-mod process;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options, Reads, Result, Ttl};
 use keys::{key, mixed};
+use testkit::process;
 
 fn timed<T>(what: &str, count: u64, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();

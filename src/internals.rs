@@ -1,4 +1,5 @@
-//! What tests and fuzz targets of the engine reach inside; no part of the public face, and free to change.
+//! What tests and fuzz targets of the engine reach inside, with the feature `unstable-internals`; no part of the public
+//! face, and free to change.
 
 pub use crate::api::inspect::verify_in;
 pub use crate::base::coding::{Malformed, Reader, put_frame, put_varint, read_frame};

@@ -7,9 +7,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +15,7 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, Survivors};
 use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options};
-use patience::wait_until;
+use testkit::patience::wait_until;
 
 const START: u64 = 1_800_000_000_000;
 

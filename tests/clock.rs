@@ -14,8 +14,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +25,10 @@ use ebbtide::{
     Clock, ClockBehind, ContainerOptions, Database, DefaultTtl, Error, Item, ManualClock, Options,
     Ttl,
 };
-use support::model::{Life, Standard};
-use support::op::{ALL, Op, Span, StepTtl};
-use support::random::Random;
-use support::world::{START, Setup, World, millis};
+use testkit::model::{Life, Standard};
+use testkit::op::{ALL, Op, Span, StepTtl};
+use testkit::random::Random;
+use testkit::world::{START, Setup, World, millis};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -223,7 +221,7 @@ fn one(moment: Moment, by: i64, behind: ClockBehind, seed: u64) -> u64 {
 /// What is said to somebody who opens with the clock behind.
 fn refusal(world: &World) -> String {
     let options = world.setup.options(&world.sim, &world.clock);
-    match options.open(support::world::path()) {
+    match options.open(testkit::world::path()) {
         Err(error @ Error::ClockBehind { .. }) => error.to_string(),
         Err(error) => panic!("refused, but with {error}"),
         Ok(_) => panic!("refused, and then not"),
@@ -233,8 +231,8 @@ fn refusal(world: &World) -> String {
 #[test]
 fn no_jump_of_the_clock_shows_or_purges_what_it_should_not() {
     let (mut cells, mut steps) = (0, 0);
-    let first = support::env("EBBTIDE_SEED", 1);
-    for seed in first..first + support::env("EBBTIDE_CASES", 1) {
+    let first = testkit::env("EBBTIDE_SEED", 1);
+    for seed in first..first + testkit::env("EBBTIDE_CASES", 1) {
         for moment in MOMENTS {
             for behind in [ClockBehind::Refuse, ClockBehind::StartAtMark] {
                 let jumps = JUMPS.into_iter().flat_map(|by| [by as i64, -(by as i64)]);
@@ -243,7 +241,7 @@ fn no_jump_of_the_clock_shows_or_purges_what_it_should_not() {
                     steps += catch_unwind(AssertUnwindSafe(cell)).unwrap_or_else(|panic| {
                         panic!(
                             "{moment:?}, {by} ms, {behind:?}, seed {seed}: {}",
-                            support::panic_text(panic.as_ref())
+                            testkit::panic_text(panic.as_ref())
                         )
                     });
                     cells += 1;

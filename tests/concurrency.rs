@@ -11,15 +11,13 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{
     Batch, Compression, Container, Database, DefaultTtl, Durability, Item, Options, Ttl, Update,
 };
-use support::random::Random;
+use testkit::random::Random;
 
 const KEYS: usize = 400;
 const WRITERS: u64 = 2;
@@ -485,7 +483,7 @@ fn everything_at_once() {
         .max_runs(4)
         .reclaim_within(Duration::from_millis(200))
         .sizes(512, 64 << 10, 256 << 10);
-    play(options, support::env("EBBTIDE_SECONDS", 3));
+    play(options, testkit::env("EBBTIDE_SECONDS", 3));
 }
 
 #[test]
@@ -498,7 +496,7 @@ fn everything_at_once_compressed_and_synced() {
         .max_runs(2)
         .reclaim_within(Duration::from_millis(50))
         .sizes(256, 8 << 10, 32 << 10);
-    play(options, support::env("EBBTIDE_SECONDS", 3));
+    play(options, testkit::env("EBBTIDE_SECONDS", 3));
 }
 
 /// Memtables are sealed all the time, between the look of a conditional write and its turn above all.
@@ -515,7 +513,7 @@ fn one_of_many_creates_succeeds() {
         db.container("counters").unwrap(),
     );
     let (claims, raised) = (AtomicU64::new(0), AtomicU64::new(0));
-    let rounds = support::env("EBBTIDE_CLAIMS", 3_000);
+    let rounds = testkit::env("EBBTIDE_CLAIMS", 3_000);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

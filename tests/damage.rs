@@ -10,8 +10,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +19,8 @@ use std::time::Duration;
 use ebbtide::{
     Compression, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Reads, Ttl,
 };
-use support::random::Random;
 use tempfile::TempDir;
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 
@@ -271,11 +269,11 @@ fn judge(path: &Path, states: &[State]) -> Result<(), String> {
         }));
         match outcome {
             Ok(judged) => judged.map_err(|fault| format!("{round}: {fault}"))?,
-            Err(panic) => return Err(format!("{round}: panic: {}", support::panic_text(&*panic))),
+            Err(panic) => return Err(format!("{round}: panic: {}", testkit::panic_text(&*panic))),
         }
         match catch_unwind(AssertUnwindSafe(|| probe(path, states))) {
             Ok(judged) => judged.map_err(|fault| format!("{round}: {fault}"))?,
-            Err(panic) => return Err(format!("{round}: panic: {}", support::panic_text(&*panic))),
+            Err(panic) => return Err(format!("{round}: panic: {}", testkit::panic_text(&*panic))),
         }
     }
     Ok(())
@@ -336,7 +334,7 @@ struct Flip {
 
 fn places(len: u64, random: &mut Random) -> Vec<u64> {
     let edges = (0..len.min(24)).chain(len.saturating_sub(32)..len);
-    let within = (0..support::env("EBBTIDE_FLIPS", 12)).map(|_| random.next() % len.max(1));
+    let within = (0..testkit::env("EBBTIDE_FLIPS", 12)).map(|_| random.next() % len.max(1));
     let mut places: Vec<u64> = edges.chain(within).filter(|&at| at < len).collect();
     places.sort_unstable();
     places.dedup();

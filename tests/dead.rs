@@ -1,15 +1,13 @@
 //! Goal: what is dead is not read. Method: the bytes on a simulated disk are damaged where the dead lie; whoever read them
 //! would get an error, for every block and every large value has a checksum.
 
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim};
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
-use support::random::Random;
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 const MARK: &[u8] = b"<of the living>";

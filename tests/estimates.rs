@@ -5,8 +5,6 @@
 //! and what is in memory is remembered; each record is judged by the definition: gone if it ever was, under the default
 //! of then; hidden by a newer version, or a range delete. The sums are compared with the estimates.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +17,7 @@ use ebbtide::{
     Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, ManualClock,
     Options, Ttl,
 };
-use support::random::Random;
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 

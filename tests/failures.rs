@@ -1,8 +1,5 @@
 //! Goal: what is promised of one kind of failure. Method: a test for each, on the simulated disk; its name is the promise.
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,7 +11,7 @@ use ebbtide::{
     Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Stall, Ttl,
 };
 
-use patience::wait_until;
+use testkit::patience::wait_until;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";

@@ -9,9 +9,6 @@
 #![allow(clippy::disallowed_methods)]
 #![cfg(target_os = "linux")]
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -21,7 +18,7 @@ use std::time::SystemTime;
 
 use ebbtide::internals::{Reader, put_frame, read_frame};
 use ebbtide::{Database, Error, Options, Result, verify};
-use patience::wait_until;
+use testkit::patience::wait_until;
 
 /// So small that hundreds are opened in seconds.
 fn options() -> Options {

@@ -1,8 +1,5 @@
 //! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options, Stall, Ttl, Update};
+use testkit::patience;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";

@@ -12,10 +12,6 @@
 #![allow(clippy::disallowed_methods)]
 #![cfg(unix)]
 
-#[path = "support/patience.rs"]
-mod patience;
-mod support;
-
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -24,16 +20,16 @@ use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 use ebbtide::Durability;
-use patience::comes_true;
-use support::random::Random;
-use support::witness::{Expected, Witness, options};
+use testkit::patience::comes_true;
+use testkit::random::Random;
+use testkit::witness::{Expected, Witness, options};
 
 const CHILD: &str = "EBBTIDE_KILL_CHILD";
 const SEED: &str = "EBBTIDE_KILL_SEED";
 
 /// Writes step by step, from the first that is not there, until it is killed.
 fn write_until_killed(path: &Path) {
-    let mut random = Random(support::env(SEED, 0));
+    let mut random = Random(testkit::env(SEED, 0));
     let durability = random.pick(&[
         Durability::Sync,
         Durability::Buffered,
@@ -59,8 +55,8 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
     if let Some(path) = std::env::var_os(CHILD) {
         return write_until_killed(Path::new(&path));
     }
-    let kills = support::env("EBBTIDE_KILLS", 100);
-    let mut random = Random(support::env("EBBTIDE_SEED", 1));
+    let kills = testkit::env("EBBTIDE_KILLS", 100);
+    let mut random = Random(testkit::env("EBBTIDE_SEED", 1));
     let mut folder = tempfile::tempdir().unwrap();
     let mut expected = Expected::default();
     let mut total = 0;

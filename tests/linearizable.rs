@@ -15,8 +15,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,7 +24,7 @@ use ebbtide::{
     Batch, Clock, Container, Database, DefaultTtl, Durability, Item, ManualClock, Options,
     SystemClock, Ttl, Update,
 };
-use support::random::Random;
+use testkit::random::Random;
 use todc_utils::{Action, History, Specification, WGLChecker};
 
 const START: u64 = 1_800_000_000_000;
@@ -517,7 +515,7 @@ fn history(stage: &Stage<'_>, clock: Option<&Dawdling<ManualClock>>, seed: u64) 
 
 /// Plays histories until the time is over, in one database after the other.
 fn play(time: Time) {
-    let until = Instant::now() + Duration::from_secs(support::env("EBBTIDE_SECONDS", 3));
+    let until = Instant::now() + Duration::from_secs(testkit::env("EBBTIDE_SECONDS", 3));
     let (mut seed, mut operations, mut flushes, mut merges) = (0, 0, 0, 0);
     loop {
         let clock = (time != Time::Passes).then(|| Dawdling::new(ManualClock::new(START)));

@@ -5,11 +5,6 @@
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]
 
-#[path = "support/patience.rs"]
-mod patience;
-#[path = "../examples/support/process.rs"]
-mod process;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,7 +12,8 @@ use std::time::Duration;
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use patience::wait_until;
+use testkit::patience::wait_until;
+use testkit::process;
 
 /// As large is the reserve, and the largest allocation that comes from it.
 const RESERVE: usize = 64 << 20;

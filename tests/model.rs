@@ -2,18 +2,16 @@
 //! what ttl.md says, and nothing tells whether compaction has run.
 //!
 //! Method: random histories from a seed, each step done by the engine on a simulated disk and by the model (its
-//! definition, tests/support/model.rs), all answers compared as they come, and everything that can be seen every few
+//! definition, crates/testkit/src/model.rs), all answers compared as they come, and everything that can be seen every few
 //! steps. A history that fails is made short and printed as a script for tests/scripts.
 //!
 //! `EBBTIDE_SEED` (the first seed), `EBBTIDE_CASES`, `EBBTIDE_STEPS` make it longer.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use support::op::Op;
-use support::random::{Random, history, setup, shrink};
-use support::world::{Setup, World};
+use testkit::op::Op;
+use testkit::random::{Random, history, setup, shrink};
+use testkit::world::{Setup, World};
 
 /// Between two looks at everything.
 const LOOK_EVERY: usize = 16;
@@ -39,7 +37,7 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
         let difference = match step {
             Ok(Ok(())) => continue,
             Ok(Err(difference)) => difference,
-            Err(panic) => format!("panic: {}", support::panic_text(&*panic)),
+            Err(panic) => format!("panic: {}", testkit::panic_text(&*panic)),
         };
         return Err((at, difference));
     }
@@ -48,9 +46,9 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
 
 #[test]
 fn every_history_is_seen_as_the_model_says() {
-    let first = support::env("EBBTIDE_SEED", 1);
-    let cases = support::env("EBBTIDE_CASES", 12);
-    let steps = support::env("EBBTIDE_STEPS", 1_000) as usize;
+    let first = testkit::env("EBBTIDE_SEED", 1);
+    let cases = testkit::env("EBBTIDE_CASES", 12);
+    let steps = testkit::env("EBBTIDE_STEPS", 1_000) as usize;
     for seed in first..first + cases {
         let mut random = Random(seed);
         let setup = setup(&mut random);

@@ -3,9 +3,6 @@
 //! Method: a simulated disk or a clock that does something in the midst of a call, just where the wrong order would let it
 //! come between; or a power cut right behind the call.
 
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +16,7 @@ use ebbtide::{
     Update,
 };
 
-use watched::Watched;
+use testkit::watched::Watched;
 
 const START: u64 = 1_800_000_000_000;
 /// As many survivors of each power cut are opened.

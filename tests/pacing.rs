@@ -4,12 +4,7 @@
 //! Method: databases with threads, on disk, under a manual clock. Nothing is asserted about how long anything takes, but
 //! that it comes.
 
-#[path = "support/patience.rs"]
-mod patience;
 #[allow(dead_code)]
-#[path = "support/watched.rs"]
-mod watched;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -20,8 +15,8 @@ use std::time::{Duration, SystemTime};
 use ebbtide::internals::Sim;
 use ebbtide::{Compression, Container, Database, DefaultTtl, ManualClock, Options, Ttl};
 
-use patience::wait_until;
-use watched::Watched;
+use testkit::patience::wait_until;
+use testkit::watched::Watched;
 
 const NOW: u64 = 1_767_225_600_000;
 

@@ -3,9 +3,6 @@
 //!
 //! Method: a user's clock that panics, on a thread that a test names: it is looked at in each kind of work.
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +11,7 @@ use std::time::Duration;
 use ebbtide::internals::Sim;
 use ebbtide::{Clock, Database, DefaultTtl, Durability, ManualClock, Options};
 
-use patience::{ends, wait_until};
+use testkit::patience::{ends, wait_until};
 
 const START: u64 = 1_800_000_000_000;
 

@@ -11,8 +11,6 @@
 //! and again in the recovery of one cut in `EBBTIDE_AGAIN`. Random ones follow, from `EBBTIDE_SEED` on, for
 //! `EBBTIDE_SECONDS`.
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use ebbtide::internals::{Call, Sim, Survivors};
 use ebbtide::{Compression, Durability};
-use support::env;
-use support::op::{Op, parse};
-use support::random::{Random, history, setup};
-use support::world::{Setup, World};
+use testkit::env;
+use testkit::op::{Op, parse};
+use testkit::random::{Random, history, setup};
+use testkit::world::{Setup, World};
 
 const HISTORIES: [&str; 3] = [
     // Writes of every kind, changes of settings, slots that end, in one container.
@@ -259,7 +257,7 @@ fn cuts_in_recovery(left: &Sim, moment: &Moment, seed: u64) -> Vec<Sim> {
 
 fn quietly(check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(check))
-        .unwrap_or_else(|panic| Err(format!("panic: {}", support::panic_text(&*panic))))
+        .unwrap_or_else(|panic| Err(format!("panic: {}", testkit::panic_text(&*panic))))
 }
 
 fn setups() -> [Setup; 2] {

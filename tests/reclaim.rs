@@ -8,8 +8,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fault, FaultPlan, Fs, Sim};
 use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options, Ttl};
-use support::random::Random;
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 const WITHIN: u64 = 60_000;

@@ -4,8 +4,6 @@
 //! Method: databases on a simulated disk, of several runs with overwrites and deletes. Bytes of their tables are changed;
 //! the repaired database is compared with what was written, key by key.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use ebbtide::internals::{Fs, Sim, repair_with};
 use ebbtide::{
     Compression, Container, Database, DefaultTtl, Loss, ManualClock, Options, RepairReport, Ttl,
 };
-use support::random::Random;
+use testkit::random::Random;
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -389,7 +387,7 @@ fn all(c: &Container, model: &Model, report: &RepairReport) -> usize {
 #[test]
 fn what_is_missing_was_reported_and_all_else_is_right() {
     let (mut lost, mut whole, mut repaired) = (0, 0, 0);
-    for seed in 0..support::env("EBBTIDE_SEEDS", 25) {
+    for seed in 0..testkit::env("EBBTIDE_SEEDS", 25) {
         let built = build(seed);
         let mut random = Random(seed ^ 0x5eed);
         for _ in 0..12 {

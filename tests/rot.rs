@@ -13,8 +13,6 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,7 +24,7 @@ use ebbtide::{
     Batch, Compression, ContainerOptions, Database, DefaultTtl, Error, Loss, ManualClock, Options,
     Reads, Ttl,
 };
-use support::random::Random;
+use testkit::random::Random;
 
 const NOW: u64 = 1_767_225_600_000;
 const DB: &str = "/db";
@@ -695,7 +693,7 @@ fn all(
             let fault = match judged {
                 Ok(Ok(())) => continue,
                 Ok(Err(fault)) => fault,
-                Err(panic) => format!("panic: {}", support::panic_text(&*panic)),
+                Err(panic) => format!("panic: {}", testkit::panic_text(&*panic)),
             };
             let mut wrong = wrong.lock().unwrap();
             wrong.push(format!(
@@ -1056,9 +1054,9 @@ fn the_last_edit_of_a_manifest_is_not_lost_unnoticed() {
 fn damages_at_random() {
     let images = images();
     let targets = targets(&images);
-    let mut random = Random(support::env("EBBTIDE_SEED", 1));
+    let mut random = Random(testkit::env("EBBTIDE_SEED", 1));
     let (until, least) = (
-        Instant::now() + Duration::from_secs(support::env("EBBTIDE_SECONDS", 0)),
+        Instant::now() + Duration::from_secs(testkit::env("EBBTIDE_SECONDS", 0)),
         20,
     );
     let damages = (0..)

@@ -1,7 +1,7 @@
 //! Goal: each promise of ttl.md, and each fact that dropping stands on, as a short history that someone can read.
 //!
-//! Method: the files in tests/scripts are blocks: commands (tests/support/op.rs lists them), a line of dashes, and what
-//! they show. A block without dashes shows nothing. The model (tests/support) takes every step too, so a script is
+//! Method: the files in tests/scripts are blocks: commands (crates/testkit/src/op.rs lists them), a line of dashes, and what
+//! they show. A block without dashes shows nothing. The model (crates/testkit) takes every step too, so a script is
 //! judged twice: by the text below it and by the definition.
 //!
 //! `EBBTIDE_REWRITE=1` writes what is shown into the files; what the engine and the model disagree on still fails.
@@ -10,13 +10,11 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::op::parse;
-use support::world::{Setup, World};
+use testkit::op::parse;
+use testkit::world::{Setup, World};
 
 const DASHES: &str = "----";
 
@@ -116,7 +114,7 @@ fn scripts() -> Vec<PathBuf> {
 #[test]
 fn every_script_shows_what_it_says() {
     let only = std::env::var("EBBTIDE_SCRIPT").ok();
-    let rewrite = support::env("EBBTIDE_REWRITE", 0) == 1;
+    let rewrite = testkit::env("EBBTIDE_REWRITE", 0) == 1;
     let (mut ran, mut faults) = (0, vec![]);
     for path in scripts() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
@@ -127,7 +125,7 @@ fn every_script_shows_what_it_says() {
         let (found, rewritten) = match std::panic::catch_unwind(|| run(&text)) {
             Ok(outcome) => outcome,
             Err(panic) => (
-                vec![format!("  panic: {}", support::panic_text(&*panic))],
+                vec![format!("  panic: {}", testkit::panic_text(&*panic))],
                 text.clone(),
             ),
         };

@@ -8,9 +8,6 @@
 #![allow(clippy::disallowed_methods)]
 #![cfg(target_os = "linux")]
 
-#[path = "support/patience.rs"]
-mod patience;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use ebbtide::{Database, Error, Options, Stall};
 
-use patience::wait_until;
+use testkit::patience::wait_until;
 
 const MEMTABLE: usize = 256 << 10;
 const VALUE: usize = 1_000;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ebbtide::internals::Sim;
-use ebbtide::json::{KEY, from_json, parse_default_ttl, to_json};
 use ebbtide::{Container, Database, ManualClock, Options};
+use ebbtide_cli::json::{KEY, from_json, parse_default_ttl, to_json};
 
 /// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
 /// and read again.

@@ -589,7 +589,7 @@ fn check_value_len(len: usize) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
+fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
     check_key(key)?;
     check_value(value)
 }

@@ -160,6 +160,7 @@ impl Options {
 }
 
 /// What only tests of the engine need.
+#[cfg(any(test, feature = "unstable-internals"))]
 #[doc(hidden)]
 impl Database {
     /// Does one piece of background work on the calling thread; false when none is due.

@@ -290,6 +290,7 @@ impl Options {
 }
 
 /// Settings that only tests of the engine need.
+#[cfg(any(test, feature = "unstable-internals"))]
 #[doc(hidden)]
 impl Options {
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {

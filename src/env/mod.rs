@@ -7,6 +7,7 @@ mod memory;
 mod clock;
 mod disk;
 mod process;
+#[cfg(any(test, feature = "unstable-internals"))]
 mod sim;
 
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
@@ -16,5 +17,6 @@ pub use fs::{
 };
 pub use memory::{Pages, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use process::{DeviceReads, Priority, priority, set_priority};
+#[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

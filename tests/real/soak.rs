@@ -13,9 +13,6 @@
 // Like the tests, a world of its own.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +25,7 @@ use std::time::{Duration, Instant};
 use ebbtide::{
     Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Durability, Options, Ttl,
 };
-use support::random::Random;
+use testkit::random::Random;
 
 /// How much faster time runs.
 const SPEED: u64 = 600;
@@ -305,8 +302,8 @@ fn episode(
 }
 
 fn main() {
-    let seconds = support::env("EBBTIDE_SECONDS", 60);
-    let mut random = Random(support::env("EBBTIDE_SEED", 1));
+    let seconds = testkit::env("EBBTIDE_SECONDS", 60);
+    let mut random = Random(testkit::env("EBBTIDE_SEED", 1));
     let temporary = tempfile::tempdir().unwrap();
     let path = match std::env::args_os().nth(1) {
         Some(path) => PathBuf::from(path),

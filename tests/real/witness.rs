@@ -21,9 +21,6 @@
 // Like the tests, a world of its own.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,8 +28,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{ContainerOptions, DefaultTtl, Durability, Error, ManualClock, Options, Ttl};
-use support::random::Random;
-use support::witness::{Expected, Witness, options};
+use testkit::random::Random;
+use testkit::witness::{Expected, Witness, options};
 
 enum Failure {
     /// The database said no, clearly.

@@ -182,7 +182,7 @@ pub struct Import {
     #[arg(value_name = "FILE.jsonl|-")]
     pub file: PathBuf,
     /// The member that holds the key, a string or a number; a line without it may have the one that export writes
-    #[arg(long, value_name = "FIELD", default_value = ebbtide::json::KEY)]
+    #[arg(long, value_name = "FIELD", default_value = ebbtide_cli::json::KEY)]
     pub key: String,
     /// Name the first twenty bad lines, and go on
     #[arg(long)]

@@ -3,7 +3,8 @@
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::ops::Bound;
 
-use ebbtide::{Container, Item, Iter, Ttl, json};
+use ebbtide::{Container, Item, Iter, Ttl};
+use ebbtide_cli::json;
 use serde_json::json;
 
 use crate::arguments::{Place, Put, Scan};

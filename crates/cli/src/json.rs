@@ -26,13 +26,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::BASE64;
+use ebbtide::{DefaultTtl, Error, Item, MAX_KEY_LEN, MAX_VALUE_LEN, Result, Ttl};
 use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use crate::api::container::check_item;
-use crate::base::{DefaultTtl, Error, Result, Ttl};
-use crate::data::item::Item;
 
 /// The member that holds the key in an exported line.
 pub const KEY: &str = "_key";
@@ -65,7 +63,8 @@ pub fn to_json(item: &Item) -> String {
 ///
 /// ```
 /// use std::time::Duration;
-/// use ebbtide::{Ttl, json};
+/// use ebbtide::Ttl;
+/// use ebbtide_cli::json;
 ///
 /// let entry = json::from_json(br#"{"id": "s-1", "user": "ada", "ttl": 1800}"#, "id")?;
 /// assert_eq!(entry.key, b"s-1");
@@ -95,7 +94,7 @@ pub fn parse_ttl(text: &str) -> Result<Ttl> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(Ttl::Never),
         Ok(seconds @ 1..=MAX_SECONDS) => Ok(Ttl::After(Duration::from_secs(seconds as u64))),
-        _ => Err(Error::invalid(
+        _ => Err(invalid(
             "ttl",
             shortened(text),
             "-1 (never), or whole seconds from 1 to 2147483647",
@@ -112,7 +111,7 @@ pub fn parse_default_ttl(text: &str) -> Result<DefaultTtl> {
         ("off", _) => Ok(DefaultTtl::Off),
         (_, Ok(Ttl::Never)) => Ok(DefaultTtl::NoDefault),
         (_, Ok(Ttl::After(time))) => Ok(DefaultTtl::After(time)),
-        _ => Err(Error::invalid(
+        _ => Err(invalid(
             "default ttl",
             shortened(text),
             "off, -1 (on without default), or whole seconds from 1 to 2147483647",
@@ -171,7 +170,7 @@ fn members_in_place(value: &[u8]) -> Option<&str> {
 fn push_bytes(line: &mut String, bytes: &[u8], as_text: &str, as_base64: &str) {
     let (name, text) = match std::str::from_utf8(bytes) {
         Ok(text) => (as_text, serde_json::Value::from(text)),
-        Err(_) => (as_base64, base64::encode(bytes).into()),
+        Err(_) => (as_base64, BASE64.encode(bytes).into()),
     };
     line.push_str(&format!("\"{name}\":{text}"));
 }
@@ -219,7 +218,7 @@ impl<'a> Object<'a> {
         let first = found.next().map(|member| member.value);
         match found.next() {
             None => Ok(first),
-            Some(_) => Err(Error::invalid(
+            Some(_) => Err(invalid(
                 "line",
                 format!("with {name:?} twice"),
                 "the members that make the item stand there once",
@@ -231,8 +230,7 @@ impl<'a> Object<'a> {
         if key_field != KEY_BASE64
             && let Some(json) = self.only(key_field)?.or(self.only(KEY)?)
         {
-            let refused =
-                || Error::invalid("key", shortened(json), "a JSON string or a JSON number");
+            let refused = || invalid("key", shortened(json), "a JSON string or a JSON number");
             return match json.as_bytes()[0] {
                 b'"' => serde_json::from_str::<String>(json)
                     .map(String::into_bytes)
@@ -242,7 +240,7 @@ impl<'a> Object<'a> {
             };
         }
         self.base64(KEY_BASE64)?.ok_or_else(|| {
-            Error::invalid(
+            invalid(
                 "line",
                 format!("without {key_field:?}"),
                 "an object whose member of this name, a string or a number, is the key",
@@ -255,7 +253,7 @@ impl<'a> Object<'a> {
         let text = self.only(VALUE)?.map(|json| {
             serde_json::from_str::<String>(json)
                 .map(String::into_bytes)
-                .map_err(|_| Error::invalid(VALUE, shortened(json), "a JSON string"))
+                .map_err(|_| invalid(VALUE, shortened(json), "a JSON string"))
         });
         let Some(value) = text.or_else(|| self.base64(VALUE_BASE64).transpose()) else {
             let kept: Vec<_> = self
@@ -269,7 +267,7 @@ impl<'a> Object<'a> {
         let mut others = self.members.iter().filter(|member| !is_own(member));
         match others.find(|member| member.name != key_field) {
             None => value,
-            Some(member) => Err(Error::invalid(
+            Some(member) => Err(invalid(
                 "line",
                 format!("with {VALUE:?} beside {:?}", shortened(&member.name)),
                 "the value as text, or as the object's other members, not both",
@@ -282,9 +280,14 @@ impl<'a> Object<'a> {
             return Ok(None);
         };
         let text = serde_json::from_str::<String>(json).ok();
-        match text.and_then(|text| base64::decode(text.as_bytes())) {
+        // Of several texts that stand for the same bytes, one alone is written, and read.
+        let bytes = text.and_then(|text| {
+            let bytes = BASE64.decode(text.as_bytes()).ok()?;
+            (BASE64.encode(&bytes) == text).then_some(bytes)
+        });
+        match bytes {
             Some(bytes) => Ok(Some(bytes)),
-            None => Err(Error::invalid(
+            None => Err(invalid(
                 name,
                 shortened(json),
                 "a JSON string of padded base64",
@@ -315,8 +318,29 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
+/// What the database would refuse when it is written, with the words that it has for it.
+fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY_LEN {
+        let given = format!("of {} bytes", key.len());
+        return Err(invalid("key", given, "1 to 65535 bytes"));
+    }
+    if value.len() > MAX_VALUE_LEN {
+        let given = format!("of {} bytes", value.len());
+        return Err(invalid("value", given, "up to 67108864 bytes (64 MiB)"));
+    }
+    Ok(())
+}
+
+fn invalid(what: &'static str, given: impl Into<String>, allowed: &'static str) -> Error {
+    Error::InvalidArgument {
+        what,
+        given: given.into(),
+        allowed,
+    }
+}
+
 fn broken(error: &dyn fmt::Display) -> Error {
-    Error::invalid("line", format!("({error})"), "one JSON object a line")
+    invalid("line", format!("({error})"), "one JSON object a line")
 }
 
 /// What an error repeats of a text of any length.
@@ -325,51 +349,6 @@ fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}...", &text[..end]),
-    }
-}
-
-/// Base64 with the standard alphabet, padded (RFC 4648, section 4).
-mod base64 {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    pub fn encode(bytes: &[u8]) -> String {
-        let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-        for chunk in bytes.chunks(3) {
-            let mut group = [0; 4];
-            group[1..=chunk.len()].copy_from_slice(chunk);
-            let bits = u32::from_be_bytes(group);
-            for digit in 0..4 {
-                let sextet = (bits >> (18 - 6 * digit)) & 63;
-                let stands = digit <= chunk.len();
-                text.push(if stands {
-                    ALPHABET[sextet as usize] as char
-                } else {
-                    '='
-                });
-            }
-        }
-        text
-    }
-
-    /// `None` where `text` is not what [`encode`] writes.
-    pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-        let (groups, rest) = text.as_chunks::<4>();
-        for group in groups {
-            let padding = group
-                .iter()
-                .rev()
-                .take_while(|&&digit| digit == b'=')
-                .count();
-            let mut bits = 0;
-            for &digit in &group[..4 - padding] {
-                let sextet = ALPHABET.iter().position(|&known| known == digit)?;
-                bits = bits << 6 | sextet as u32;
-            }
-            let group = (bits << (6 * padding)).to_be_bytes();
-            bytes.extend_from_slice(group.get(1..4 - padding)?);
-        }
-        (rest.is_empty() && encode(&bytes).as_bytes() == text).then_some(bytes)
     }
 }
 

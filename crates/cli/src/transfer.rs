@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::path::Path;
 
-use ebbtide::{Batch, Container, Database, json};
+use ebbtide::{Batch, Container, Database};
+use ebbtide_cli::json;
 use indicatif::ProgressBar;
 use serde_json::json;
 

@@ -13,10 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-#[path = "support/patience.rs"]
-mod patience;
-
-use patience::wait_until;
+use testkit::patience::wait_until;
 
 const ALLOWED_TTL: &str = "-1 (never), or whole seconds from 1 to 2147483647";
 
@@ -621,7 +618,8 @@ fn a_signal_takes_the_temporary_folder_along() {
 
 #[test]
 fn real_answers_of_name_servers_are_imported() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/dns-answers.jsonl.gz");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/dns-answers.jsonl.gz");
     let gzip = Command::new("gzip").arg("-dc").arg(&file).output();
     let Some(lines) = gzip.ok().filter(|output| output.status.success()) else {
         eprintln!("skipped: needs {} and the gzip tool", file.display());
@@ -1210,7 +1208,7 @@ fn a_replay_by_a_factor_takes_its_time() {
 
 #[test]
 fn a_real_trace_has_the_hits_that_can_be_counted() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/dns-trace.csv.gz");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/dns-trace.csv.gz");
     let gzip = Command::new("gzip").arg("-dc").arg(&file).output();
     let Some(trace) = gzip.ok().filter(|output| output.status.success()) else {
         eprintln!("skipped: needs {} and the gzip tool", file.display());

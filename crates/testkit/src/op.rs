@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use super::model::{Life, Standard};
+use crate::model::{Life, Standard};
 
 pub type Bytes = Vec<u8>;
 

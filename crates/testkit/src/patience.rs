@@ -1,8 +1,6 @@
 //! Waiting for what threads do: by looks and not by the clock, so that a test fails neither on a slow machine nor on one
 //! that stands still for a while.
 
-#![allow(dead_code)]
-
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! What this process takes, as Linux counts it; nothing elsewhere.
 
-#![allow(dead_code)]
-
 use std::fmt;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

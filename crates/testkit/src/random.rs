@@ -2,14 +2,15 @@
 
 use ebbtide::{Compression, Durability};
 
-use super::model::{Life, Standard};
-use super::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, expand};
-use super::world::Setup;
+use crate::model::{Life, Standard};
+use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, expand};
+use crate::world::Setup;
 
 /// SplitMix64 (S. Vigna): one word of state, every seed is good.
 pub struct Random(pub u64);
 
 impl Random {
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

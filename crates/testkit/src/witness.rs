@@ -12,7 +12,7 @@ use ebbtide::{
     Batch, Container, ContainerOptions, Database, DefaultTtl, Durability, Options, Result, Ttl,
 };
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Small enough that a few hundred steps make segments, runs and merges.
 pub fn options(durability: Durability) -> Options {

@@ -23,8 +23,8 @@ use ebbtide::{
     Error, Item, Iter, ManualClock, Options, Snapshot, Ttl, Update, Value, View,
 };
 
-use super::model::{Given, Life, MAX_TTL, Model, Seen, Standard, Time, Write};
-use super::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, shorten, show_duration};
+use crate::model::{Given, Life, MAX_TTL, Model, Seen, Standard, Time, Write};
+use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, shorten, show_duration};
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
 pub const START: u64 = 1_767_225_600_000;

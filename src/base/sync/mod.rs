@@ -1,20 +1,19 @@
 //! Atomics, locks, and what else threads share: the one door to them. Behind it stand the crates that are used in
-//! earnest; under `--cfg loom` their counterparts of the same names, which a model checker steps through (`.ci/models`).
+//! earnest; in unit tests under `--cfg loom` their counterparts of the same names, which a model checker steps through (`.ci/models`).
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 mod model;
 
-#[cfg(loom)]
-pub use model::{
-    ArcSwap, Backoff, Condvar, Guard, Mutex, MutexGuard, RwLock, atomic, lock_soon, spin_loop,
-};
 #[cfg(all(test, loom))]
-pub use model::{Elsewhere, check, spawn};
+pub use model::{
+    ArcSwap, Backoff, Condvar, Elsewhere, Guard, Mutex, MutexGuard, RwLock, atomic, check,
+    lock_soon, spawn, spin_loop,
+};
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 pub use self::real::*;
 
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 mod real {
     pub use std::hint::spin_loop;
     pub use std::sync::atomic;

@@ -13,7 +13,6 @@ use loom::sync as checked;
 
 pub use loom::hint::spin_loop;
 pub use loom::sync::atomic;
-#[cfg(test)]
 pub use loom::thread::JoinHandle;
 
 /// Locks are not poisoned.
@@ -22,7 +21,6 @@ const NEVER: &str = "a model ends with its first panic";
 /// Plays a history in every order in which its threads can take their steps, with every value that the memory model lets
 /// a load see, and prints how many these are. A thread is interrupted, where it need not wait, up to `interruptions`
 /// times; `EBBTIDE_INTERRUPTIONS` overrules that.
-#[cfg(test)]
 pub fn check(what: &str, interruptions: usize, history: impl Fn() + Send + Sync + 'static) {
     let overruled = std::env::var("EBBTIDE_INTERRUPTIONS");
     let interruptions = overruled.map_or(interruptions, |number| number.parse().expect("a number"));
@@ -42,11 +40,9 @@ pub fn check(what: &str, interruptions: usize, history: impl Fn() + Send + Sync 
 }
 
 /// A step on something that the checker does not see, such as a disk: it comes before or after every other one.
-#[cfg(test)]
 #[derive(Clone, Debug)]
 pub struct Elsewhere(Arc<atomic::AtomicUsize>);
 
-#[cfg(test)]
 impl Elsewhere {
     pub fn new() -> Elsewhere {
         Elsewhere(Arc::new(atomic::AtomicUsize::new(0)))
@@ -59,7 +55,6 @@ impl Elsewhere {
 }
 
 /// Starts a thread of a history.
-#[cfg(test)]
 pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     // In words: opening a database takes more than the checker's own.
     let thread = loom::thread::Builder::new().stack_size(128 << 10);
