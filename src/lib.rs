@@ -30,6 +30,11 @@
 //! The README states the promises, DESIGN.md how they are kept.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+// What is said of every public name; the names in `internals` need not keep to it.
+#![cfg_attr(
+    not(feature = "unstable-internals"),
+    warn(missing_debug_implementations, clippy::must_use_candidate)
+)]
 // Some of what `internals` shows is used by nothing else; what is dead shows in the builds that have it.
 #![cfg_attr(
     not(any(test, feature = "unstable-internals")),

@@ -471,7 +471,7 @@ fn a_folder_of_a_database_that_is_missing_is_damage_that_can_be_repaired() {
             assert!(options(&sim).open(PATH).is_err());
             assert!(files(&sim) == before, "{gone}: something was removed");
         }
-        repair_with(Path::new(PATH), &options(&sim), true).unwrap();
+        drop(repair_with(Path::new(PATH), &options(&sim), true).unwrap());
         let db = options(&sim).open(PATH).unwrap();
         assert_eq!(db.container("c").unwrap().iter().count(), left, "{gone}");
     }

@@ -103,7 +103,7 @@ fn use_all(db: &Database) {
         let container = db.container(&name).expect("it was listed");
         for _ in container.iter().take_while(Result::is_ok) {}
         for _ in container.iter().rev().take_while(Result::is_ok) {}
-        container.stats();
+        drop(container.stats());
         let _ = container.put("key", "value");
         let _ = container.set_default_ttl(DefaultTtl::NoDefault);
     }

@@ -56,6 +56,7 @@ impl Stored {
             (Lifetime::Inherited, DefaultTtl::NoDefault) => return None,
             (Lifetime::Inherited, DefaultTtl::After(time)) => time.as_millis() as u64,
             (Lifetime::Millis(millis), _) => millis,
+            (Lifetime::Inherited, other) => unreachable!("{other:?} is set nowhere"),
         };
         Some(self.written_at + lifetime)
     }
@@ -171,6 +172,7 @@ impl World {
             Ttl::Never => Lifetime::Never,
             Ttl::After(time) => Lifetime::Millis(time.as_millis() as u64),
             Ttl::Until(moment) => Lifetime::Millis(millis_of(moment).saturating_sub(self.now)),
+            other => unreachable!("{other:?} is written nowhere"),
         };
         let stored = Stored {
             value,
@@ -326,7 +328,7 @@ impl World {
             self.snapshots
                 .push((self.db.snapshot(), self.shelves.clone()));
         } else {
-            self.snapshots.remove(input.below(3));
+            drop(self.snapshots.remove(input.below(3)));
         }
     }
 
@@ -428,7 +430,7 @@ fn same(found: Option<Item>, expected: Option<Pair>, default: DefaultTtl) {
                 Ttl::Inherit => Lifetime::Inherited,
                 Ttl::Never => Lifetime::Never,
                 Ttl::After(time) => Lifetime::Millis(time.as_millis() as u64),
-                Ttl::Until(_) => unreachable!("a stored ttl is a span"),
+                other => unreachable!("no item has the ttl {other:?}"),
             },
         };
         (item.key().to_vec(), stored)

@@ -14,6 +14,7 @@ use crate::expiry::{DefaultMillis, ttl_millis};
 
 /// What [`Container::update`] does with the item it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// Leaves it as it is.
     Keep,
@@ -60,11 +61,13 @@ impl Container {
     }
 
     /// Its name.
+    #[must_use]
     pub fn name(&self) -> &str {
         self.state.name()
     }
 
     /// What becomes of items without a ttl of their own.
+    #[must_use]
     pub fn default_ttl(&self) -> DefaultTtl {
         self.state.settings().default.to_public()
     }
@@ -247,11 +250,13 @@ impl Container {
     /// About how many items can be read now: [`ContainerStats::live_items`] without the rest. Exact while no more than a
     /// thousand are stored, or have been put since a range delete of all others; counting them exactly is
     /// `iter().count()`. 0 when the container was dropped.
+    #[must_use]
     pub fn len_estimate(&self) -> u64 {
         self.engine.len_estimate(&self.state)
     }
 
     /// The container in numbers.
+    #[must_use]
     pub fn stats(&self) -> ContainerStats {
         self.engine.container_stats(&self.state)
     }
@@ -306,8 +311,17 @@ impl Reading<'_> {
 }
 
 /// Items in the order of keys, from both ends.
+#[must_use = "items are read when they are asked for"]
 pub struct Iter {
     scan: Option<Result<Scan>>,
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("has_ended", &self.scan.is_none())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Iter {
@@ -346,6 +360,7 @@ impl std::iter::FusedIterator for Iter {}
 /// The writes up to a moment, over all containers. It freezes which writes are seen, never the clock or the settings:
 /// an item that expires is gone from it too.
 #[derive(Clone)]
+#[must_use = "what was written is kept for it as long as it is held"]
 pub struct Snapshot {
     engine: Arc<Engine>,
     pin: Arc<SnapshotPin>,
@@ -385,6 +400,14 @@ pub struct View {
     engine: Arc<Engine>,
     state: Arc<ContainerState>,
     pin: Arc<SnapshotPin>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("name", &self.state.name())
+            .finish_non_exhaustive()
+    }
 }
 
 impl View {
@@ -448,6 +471,7 @@ impl View {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
+#[must_use = "nothing is written before the database is given it"]
 pub struct Batch {
     writes: Writes,
     /// The first write that is not allowed; the batch is refused for it, as a whole.
@@ -529,11 +553,13 @@ impl Batch {
     }
 
     /// How many writes it holds; a refused one is not among them.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
     /// It holds no writes.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -70,6 +70,7 @@ impl Database {
     }
 
     /// The names of all containers, in their order.
+    #[must_use]
     pub fn containers(&self) -> Vec<String> {
         self.engine().containers()
     }
@@ -123,6 +124,7 @@ impl Database {
     }
 
     /// The database in numbers.
+    #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }

@@ -2,6 +2,7 @@
 
 /// How the bytes of tables come into memory. The log and the manifest are always read by calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reads {
     /// Through memory maps: the fastest, and without a copy. Each part of a table is brought in by a call that reports a
     /// failing device as an error before it is touched for the first time; but what the system evicts later and cannot
@@ -19,6 +20,7 @@ pub enum Reads {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Compression {
     /// As they are: reads hand out the file's own bytes, without a copy.
     #[default]

@@ -108,17 +108,20 @@ impl ReclaimLag {
     }
 
     /// All bytes that were given up.
+    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.steps.iter().sum()
     }
 
     /// The longest time that any stayed.
+    #[must_use]
     pub fn longest(&self) -> Duration {
         Duration::from_millis(self.longest)
     }
 
     /// The time within which this share of the bytes, from 0 to 1, was given up, rounded up to the end of its step; zero
     /// when there were none.
+    #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.bytes() as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;

@@ -162,6 +162,7 @@ impl Error {
     }
 
     /// Stored bytes are damaged: see what `ebbtide repair` says that it can save, or restore a checkpoint.
+    #[must_use]
     pub fn is_corruption(&self) -> bool {
         match self {
             Error::Corruption { .. } | Error::UnsupportedFormat { .. } => true,
@@ -171,6 +172,7 @@ impl Error {
     }
 
     /// The file system has no room: free some, then try again.
+    #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
             Error::Io { source, .. } => {
@@ -201,6 +203,7 @@ impl Error {
     }
 
     /// The same call may succeed later without anything being repaired.
+    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Stalled
@@ -216,6 +219,7 @@ impl Error {
     }
 
     /// The database or the container is closed to this handle for good.
+    #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self, Error::Closed | Error::ContainerDropped { .. })
     }

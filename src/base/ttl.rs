@@ -7,6 +7,7 @@ pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
 
 /// The lifetime of one item, as a write gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Ttl {
     /// The container's default counts, whatever it is at the moment of asking.
     #[default]
@@ -22,6 +23,7 @@ pub enum Ttl {
 
 /// The container's setting: what becomes of items without a ttl of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum DefaultTtl {
     /// Nothing expires, not even items with a ttl of their own.
     #[default]

@@ -1,5 +1,6 @@
 //! Every setting of a database, each with its default, unit and range.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// An acknowledged write survives a killed process, and a power cut once it has been synced: within
     /// [`Options::sync_interval`].
@@ -19,6 +21,7 @@ pub enum Durability {
 
 /// What a writer meets when flushing cannot follow and memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stall {
     /// It waits until there is room; when the flush that it waits for fails, it gets that error.
     #[default]
@@ -53,6 +56,7 @@ pub(crate) enum Background {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "settings count for what is opened with them"]
 pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) sync_interval: Duration,
@@ -77,6 +81,30 @@ pub struct Options {
     pub(crate) table_bytes: u64,
     /// `None`: as [`Options::segment_len`] has it.
     pub(crate) segment_bytes: Option<u64>,
+}
+
+/// But for the clock, which need not show itself.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("durability", &self.durability)
+            .field("sync_interval", &self.sync_interval)
+            .field("memtable_bytes", &self.memtable_bytes)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("compression", &self.compression)
+            .field("background_rate", &self.background_rate)
+            .field("background_floor", &self.background_floor)
+            .field("reclaim_within", &self.reclaim_within)
+            .field("reclaim_strict", &self.reclaim_strict)
+            .field("max_clock_skew", &self.max_clock_skew)
+            .field("clock_behind", &self.clock_behind)
+            .field("max_runs", &self.max_runs)
+            .field("on_stall", &self.on_stall)
+            .field("read_only", &self.read_only)
+            .field("reads", &self.reads)
+            .field("scrub_within", &self.scrub_within)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
@@ -313,6 +341,7 @@ impl Options {
 
 /// How to create a container; what counts of it once the container exists is only what was chosen then.
 #[derive(Clone, Debug)]
+#[must_use = "they count for what is created with them"]
 pub struct ContainerOptions {
     pub(crate) default_ttl: DefaultTtl,
     pub(crate) compression: Option<Compression>,

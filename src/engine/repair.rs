@@ -48,6 +48,7 @@ use crate::table::{
 /// What a repair did, or would do.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
+#[must_use = "what is lost is in the report, and no error of the call"]
 pub struct RepairReport {
     /// The manifest, or the copy of it, that says what is live.
     pub manifest: PathBuf,

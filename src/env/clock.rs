@@ -92,6 +92,7 @@ struct ManualTime {
 
 impl ManualClock {
     /// A clock whose wall reads `millis` since the Unix epoch and whose uptime reads 0.
+    #[must_use]
     pub fn new(millis: u64) -> Self {
         ManualClock {
             time: Arc::new(ManualTime {

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 /// A storage engine for data with a deadline: exact expiry on read, disk space given back on time.
 #[derive(Parser)]
 #[command(
+    name = "ebbtide",
     version,
     arg_required_else_help = true,
     after_help = "Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it."

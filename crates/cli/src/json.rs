@@ -135,7 +135,8 @@ fn line(key: &[u8], value: &[u8], written_at: SystemTime, ttl: Ttl) -> String {
             let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
             line.push_str(&format!(",\"{TTL}\":{seconds}"));
         }
-        Ttl::Inherit | Ttl::Until(_) => {}
+        // It inherits: a stored ttl is of no other kind.
+        _ => {}
     }
     match members_in_place(value) {
         Some("") => line.push('}'),

@@ -62,6 +62,8 @@ pub fn default_ttl(default: DefaultTtl) -> String {
         DefaultTtl::Off => "off".to_owned(),
         DefaultTtl::NoDefault => "-1".to_owned(),
         DefaultTtl::After(time) => time.as_secs_f64().to_string(),
+        // A kind that this command does not know yet.
+        other => format!("{other:?}"),
     }
 }
 
@@ -72,6 +74,7 @@ pub fn default_ttl_json(default: DefaultTtl) -> Value {
         DefaultTtl::NoDefault => (-1).into(),
         DefaultTtl::After(time) if time.subsec_nanos() == 0 => time.as_secs().into(),
         DefaultTtl::After(time) => time.as_secs_f64().into(),
+        other => format!("{other:?}").into(),
     }
 }
 

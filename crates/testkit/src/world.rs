@@ -1227,7 +1227,7 @@ fn seen(item: &Item) -> Seen {
             Ttl::Inherit => Life::Inherit,
             Ttl::Never => Life::Never,
             Ttl::After(time) => Life::Own(time.as_millis() as u64),
-            Ttl::Until(_) => panic!("an item's ttl is never a moment"),
+            other => panic!("no item has the ttl {other:?}"),
         },
         expires_at: item.expires_at().map(millis),
     }

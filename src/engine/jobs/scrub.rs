@@ -17,6 +17,7 @@ use crate::table::Table;
 /// What a verification found.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
+#[must_use = "damage is in the report, and no error of the call"]
 pub struct VerifyReport {
     /// Files that were read.
     pub files: u64,
