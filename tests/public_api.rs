@@ -1,0 +1,526 @@
+//! Goal: nothing enters, leaves or changes the library's public surface unseen, and with its default features it shows
+//! nothing of the inside and burdens nobody with the command's dependencies.
+//!
+//! Method: the sources are parsed. From the `pub use` lines of lib.rs on, each public name is followed to its definition,
+//! and listed with its fields, variants, methods and traits, as far as they are there without any feature. The list is
+//! docs/public-api.txt; `EBBTIDE_REWRITE=1 cargo test --test public_api` writes it anew. And small programs that depend on
+//! the library are compiled: one imports every name of the list, others reach inside and must be refused.
+//!
+//! Not from rustdoc's JSON, which no stable toolchain writes, and each nightly in a form of its own.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use quote::ToTokens;
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, Fields, FnArg, ImplItem, Item, Meta, Pat, Signature, Token, TraitItem, Type,
+    UseTree, Visibility,
+};
+
+const LIST: &str = "docs/public-api.txt";
+const HEAD: &str = "\
+# The public surface of the library with its default features, as its sources have it. tests/public_api.rs compares them;
+# `EBBTIDE_REWRITE=1 cargo test --test public_api` writes this file anew.
+";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+struct Source {
+    path: PathBuf,
+    /// The outermost module that it is part of.
+    module: String,
+    items: Vec<Item>,
+    /// The names that it imports, with the outermost module that each comes from.
+    imports: Vec<(String, String)>,
+}
+
+impl Source {
+    fn read(path: PathBuf) -> Source {
+        let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+        let relative = path.strip_prefix(root().join("src")).unwrap();
+        let module = relative.iter().next().unwrap().to_string_lossy();
+        let module = module.trim_end_matches(".rs").to_owned();
+        let items: Vec<Item> = file.items.into_iter().filter(is_there).collect();
+        let mut imports = vec![];
+        for item in &items {
+            if let Item::Use(line) = item {
+                for import in leaves(&line.tree) {
+                    let from = match import[0].as_str() {
+                        "crate" => import[1].clone(),
+                        _ => module.clone(),
+                    };
+                    imports.push((import.last().unwrap().clone(), from));
+                }
+            }
+        }
+        Source {
+            path,
+            module,
+            items,
+            imports,
+        }
+    }
+
+    fn defines(&self, name: &str) -> Option<&Item> {
+        self.items
+            .iter()
+            .find(|item| defined(item).is_some_and(|defined| defined == name))
+    }
+}
+
+fn sources(folder: &Path, out: &mut Vec<Source>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(Source::read(path));
+        }
+    }
+}
+
+/// The name of a type, trait, function or constant that an item defines.
+fn defined(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Struct(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Const(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        _ => return None,
+    };
+    Some(ident.to_string())
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Struct(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Const(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn is_there(item: &Item) -> bool {
+    has_default_features(attributes(item))
+}
+
+/// What the attributes ask for holds for a library without features that is not being tested, on whatever system.
+fn has_default_features(attributes: &[Attribute]) -> bool {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"))
+        .all(|attribute| holds(&attribute.parse_args().unwrap()))
+}
+
+fn holds(condition: &Meta) -> bool {
+    let name = condition.path().get_ident().unwrap().to_string();
+    match condition {
+        Meta::List(list) => {
+            let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+            let mut parts = parts.unwrap().into_iter();
+            match name.as_str() {
+                "any" => parts.any(|part| holds(&part)),
+                "all" => parts.all(|part| holds(&part)),
+                "not" => !parts.all(|part| holds(&part)),
+                _ => panic!("cfg({name}(..)) is new here"),
+            }
+        }
+        _ => !["test", "doctest", "loom", "feature"].contains(&name.as_str()),
+    }
+}
+
+/// The paths in a `use` line.
+fn leaves(tree: &UseTree) -> Vec<Vec<String>> {
+    match tree {
+        UseTree::Path(path) => leaves(&path.tree)
+            .into_iter()
+            .map(|rest| [vec![path.ident.to_string()], rest].concat())
+            .collect(),
+        UseTree::Group(group) => group.items.iter().flat_map(leaves).collect(),
+        UseTree::Name(name) => vec![vec![name.ident.to_string()]],
+        UseTree::Rename(rename) => vec![vec![rename.rename.to_string()]],
+        UseTree::Glob(_) => vec![vec!["*".to_owned()]],
+    }
+}
+
+/// Code on one line, each token and space as the language's usual style has them.
+fn text(code: &impl ToTokens) -> String {
+    let text = code.to_token_stream().to_string();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::new();
+    for (at, c) in text.char_indices() {
+        let (before, after) = (text[..at].chars().next_back(), text[at..].chars().nth(1));
+        let between = before.is_some_and(is_word) && after.is_some_and(is_word);
+        let behind_lifetime = c == '[' && out.trim_end_matches(is_word).ends_with('\'');
+        if behind_lifetime || is_word(c) && out.ends_with(['>', ')']) {
+            out.push(' ');
+        }
+        if !c.is_whitespace() || between {
+            out.push(c);
+        }
+    }
+    for (close, spaced) in [
+        (",", ", "),
+        ("->", " -> "),
+        ("+", " + "),
+        ("=", " = "),
+        (":", ": "),
+        (": : ", "::"),
+        ("<<", " << "),
+        ("{", " { "),
+        (", }", " }"),
+        (", >", ">"),
+        (", )", ")"),
+        ("  ", " "),
+    ] {
+        out = out.replace(close, spaced);
+    }
+    out.trim().to_owned()
+}
+
+/// The attributes that users notice.
+fn marks(attributes: &[Attribute]) -> String {
+    let mut marks = String::new();
+    for attribute in attributes {
+        let name = attribute.path().to_token_stream().to_string();
+        let is_hidden = name == "doc" && text(attribute).contains("(hidden)");
+        match name.as_str() {
+            "must_use" | "non_exhaustive" | "deprecated" => marks += &format!("  #[{name}]"),
+            _ if is_hidden => marks += "  #[doc(hidden)]",
+            _ => {}
+        }
+    }
+    marks
+}
+
+/// A function's head; whether it changes what it was given is its own affair.
+fn signature(sig: &Signature, owner: &str) -> String {
+    let mut sig = sig.clone();
+    for input in &mut sig.inputs {
+        match input {
+            FnArg::Receiver(receiver) => receiver.mutability = None,
+            FnArg::Typed(typed) => {
+                if let Pat::Ident(name) = &mut *typed.pat {
+                    name.mutability = None;
+                }
+            }
+        }
+    }
+    let name = format!("fn {}", sig.ident);
+    text(&sig).replacen(&name, &format!("fn {owner}{}", sig.ident), 1)
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+fn list_fields(name: &str, fields: &Fields, lines: &mut BTreeSet<String>) {
+    for (at, field) in fields.iter().enumerate() {
+        let ident = field.ident.as_ref().map(ToString::to_string);
+        let ident = ident.unwrap_or_else(|| at.to_string());
+        if is_public(&field.vis) && has_default_features(&field.attrs) {
+            lines.insert(format!("    field {name}.{ident}: {}", text(&field.ty)));
+        }
+    }
+}
+
+/// A definition, and what stands in it: the line of its own, and those below it.
+fn list_definition(name: &str, item: &Item) -> (String, BTreeSet<String>) {
+    let (marks, mut lines) = (marks(attributes(item)), BTreeSet::new());
+    for derived in attributes(item)
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("derive"))
+    {
+        let traits = derived.parse_args_with(Punctuated::<syn::Path, Token![,]>::parse_terminated);
+        for path in traits.unwrap() {
+            lines.insert(format!("    impl {} for {name}", text(&path)));
+        }
+    }
+    let head = match item {
+        Item::Struct(item) => {
+            list_fields(name, &item.fields, &mut lines);
+            format!("struct {name}{}", text(&item.generics))
+        }
+        Item::Enum(item) => {
+            for variant in &item.variants {
+                let mut plain = variant.clone();
+                plain.attrs.clear();
+                plain
+                    .fields
+                    .iter_mut()
+                    .for_each(|field| field.attrs.clear());
+                lines.insert(format!("    variant {name}::{}", text(&plain)));
+            }
+            format!("enum {name}{}", text(&item.generics))
+        }
+        Item::Trait(item) => {
+            for member in &item.items {
+                let TraitItem::Fn(method) = member else {
+                    panic!("{name} has more than methods: this test has to list them");
+                };
+                let given = if method.default.is_some() {
+                    " { .. }"
+                } else {
+                    ""
+                };
+                let method = signature(&method.sig, &format!("{name}::"));
+                lines.insert(format!("    {method}{given}"));
+            }
+            format!("trait {name}: {}", text(&item.supertraits))
+        }
+        Item::Type(item) => format!("type {name}{} = {}", text(&item.generics), text(&item.ty)),
+        Item::Const(item) => format!("const {name}: {} = {}", text(&item.ty), text(&item.expr)),
+        Item::Fn(item) => signature(&item.sig, ""),
+        _ => unreachable!("these alone are defined"),
+    };
+    (format!("pub {head}{marks}"), lines)
+}
+
+/// The impls of a type, and those for other types that name it.
+fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSet<String>) {
+    for source in sources {
+        // A type of the same name may be another one.
+        let known = std::ptr::eq(source, home)
+            || source.defines(name).is_none()
+                && source
+                    .imports
+                    .iter()
+                    .any(|(import, from)| import == name && *from == home.module);
+        let impls = source.items.iter().filter_map(|item| match item {
+            Item::Impl(block) if known => Some(block),
+            _ => None,
+        });
+        for block in impls {
+            let own = match &*block.self_ty {
+                Type::Path(path) => path.path.segments.last().unwrap().ident == name,
+                _ => false,
+            };
+            match &block.trait_ {
+                None if own => {
+                    let hidden = marks(&block.attrs);
+                    for member in &block.items {
+                        match member {
+                            ImplItem::Fn(method)
+                                if is_public(&method.vis)
+                                    && has_default_features(&method.attrs) =>
+                            {
+                                let marks = hidden.clone() + &marks(&method.attrs);
+                                let method = signature(&method.sig, &format!("{name}::"));
+                                lines.insert(format!("    pub {method}{marks}"));
+                            }
+                            ImplItem::Const(constant) if is_public(&constant.vis) => {
+                                let ident = constant.ident.to_string();
+                                let ty = text(&constant.ty);
+                                lines.insert(format!("    pub const {name}::{ident}: {ty}"));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                Some((path, _)) => {
+                    let named = path
+                        .to_token_stream()
+                        .to_string()
+                        .split(|c: char| !c.is_alphanumeric())
+                        .any(|word| word == name);
+                    if own || named {
+                        let mut head = block.clone();
+                        head.attrs.clear();
+                        head.items.retain(|item| matches!(item, ImplItem::Type(_)));
+                        let head = text(&head).replace(";}", " }");
+                        let head = head.trim_end_matches([' ', ',', '{', '}']);
+                        let open = if head.contains('{') { " }" } else { "" };
+                        lines.insert(format!("    {head}{open}"));
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// The names that lib.rs makes public, and the list.
+fn surface() -> (Vec<String>, String) {
+    let mut all = vec![];
+    sources(&root().join("src"), &mut all);
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    let lib = all.iter().find(|source| source.module == "lib").unwrap();
+    let (mut names, mut blocks) = (vec![], vec![]);
+    for item in &lib.items {
+        let line = match item {
+            Item::Use(line) if is_public(&line.vis) => line,
+            Item::Mod(module) => {
+                let ident = &module.ident;
+                assert!(!is_public(&module.vis), "{ident}: no module is public");
+                continue;
+            }
+            _ if defined(item).is_some() => panic!("lib.rs defines nothing of its own"),
+            _ => continue,
+        };
+        for path in leaves(&line.tree) {
+            let name = path.last().unwrap();
+            let homes: Vec<&Source> = all
+                .iter()
+                .filter(|source| source.module == path[0] && source.defines(name).is_some())
+                .collect();
+            let [home] = homes[..] else {
+                panic!("{name} is defined {} times in {}", homes.len(), path[0]);
+            };
+            let (head, mut lines) = list_definition(name, home.defines(name).unwrap());
+            list_impls(name, home, &all, &mut lines);
+            let lines = Vec::from_iter(lines);
+            blocks.push((name.clone(), [vec![head], lines].concat().join("\n")));
+            names.push(name.clone());
+        }
+    }
+    blocks.sort();
+    let blocks: Vec<String> = blocks.into_iter().map(|(_, block)| block).collect();
+    (names, format!("{HEAD}\n{}\n", blocks.join("\n\n")))
+}
+
+#[test]
+fn the_surface_is_what_is_listed() {
+    let (names, found) = surface();
+    assert!(names.len() > 25, "only {names:?} were found");
+    let path = root().join(LIST);
+    if testkit::env("EBBTIDE_REWRITE", 0) == 1 {
+        fs::write(&path, &found).unwrap();
+    }
+    let listed = fs::read_to_string(&path).unwrap();
+    let (listed, found): (Vec<_>, Vec<_>) = (listed.lines().collect(), found.lines().collect());
+    let gone = listed.iter().filter(|line| !found.contains(line));
+    let new = found.iter().filter(|line| !listed.contains(line));
+    let differing: Vec<String> = gone
+        .map(|line| format!("- {}", line.trim()))
+        .chain(new.map(|line| format!("+ {}", line.trim())))
+        .collect();
+    assert!(
+        differing.is_empty() && listed == found,
+        "the public surface is no longer what {LIST} says; with intent, write it anew (EBBTIDE_REWRITE=1):\n{}",
+        differing.join("\n")
+    );
+}
+
+/// A package that depends on the library, as others write theirs.
+struct Embedder(tempfile::TempDir);
+
+impl Embedder {
+    fn new() -> Embedder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("src/bin")).unwrap();
+        let manifest = format!(
+            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?} }}\n",
+            root()
+        );
+        fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
+        // The versions that are here already, so that nothing is fetched.
+        fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
+        Embedder(folder)
+    }
+
+    /// Checks a program; `None` when it is right, or else what the compiler said.
+    fn compile(&self, name: &str, program: &str) -> Option<String> {
+        fs::write(self.0.path().join(format!("src/bin/{name}.rs")), program).unwrap();
+        let output = Command::new(env!("CARGO"))
+            .args([
+                "check",
+                "--offline",
+                "--quiet",
+                "--bin",
+                name,
+                "--target-dir",
+            ])
+            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedder"))
+            .current_dir(self.0.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (!output.status.success()).then_some(said)
+    }
+}
+
+#[test]
+fn embedders_see_the_surface_and_nothing_of_the_inside() {
+    let embedder = Embedder::new();
+    let (names, _) = surface();
+    let imports = format!(
+        "#![allow(unused_imports)]\nuse ebbtide::{{{}}};\nfn main() {{}}\n",
+        names.join(", ")
+    );
+    assert_eq!(embedder.compile("imports", &imports), None);
+
+    let inside = "use ebbtide::internals::Sim;\nfn main() {}\n";
+    let said = embedder.compile("internals", inside);
+    assert!(
+        said.as_ref()
+            .is_some_and(|said| said.contains("`internals`")),
+        "{said:?}"
+    );
+
+    let methods = "\
+        use ebbtide::{Database, Options};\n\
+        pub fn options() { Options::new().fs(()); Options::new().stepped(); Options::new().sizes(1, 1, 1); }\n\
+        pub fn database(db: &Database) { db.step(); db.describe(); }\n\
+        fn main() {}\n";
+    let said = embedder
+        .compile("methods", methods)
+        .expect("they are refused");
+    for method in ["fs", "stepped", "sizes", "step", "describe"] {
+        let refused = format!("no method named `{method}` found");
+        assert!(said.contains(&refused), "{method}: {said}");
+    }
+
+    let lock = fs::read_to_string(embedder.0.path().join("Cargo.lock")).unwrap();
+    for dependency in ["clap", "indicatif", "signal-hook", "data-encoding"] {
+        assert!(
+            !lock.contains(&format!("name = \"{dependency}\"\n")),
+            "{dependency}"
+        );
+    }
+}
+
+#[test]
+fn the_reader_of_sources_reads() {
+    let file = syn::parse_file(
+        "#[cfg(any(test, feature = \"x\"))] pub struct Gone;\n\
+         #[cfg(not(test))] pub struct Here;\n\
+         #[derive(Clone, std::fmt::Debug)] #[must_use = \"so\"] pub struct Pair<T>(pub Vec<T>, u8);",
+    );
+    let items: Vec<Item> = file.unwrap().items.into_iter().filter(is_there).collect();
+    let names: Vec<_> = items.iter().filter_map(defined).collect();
+    assert_eq!(names, ["Here", "Pair"]);
+    let (head, lines) = list_definition("Pair", &items[1]);
+    assert_eq!(head, "pub struct Pair<T>  #[must_use]");
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim()).collect();
+    assert_eq!(
+        lines,
+        [
+            "field Pair.0: Vec<T>",
+            "impl Clone for Pair",
+            "impl std::fmt::Debug for Pair"
+        ]
+    );
+    let function = "pub fn f<'a, T: A + ?Sized>(mut self, mut b: &'a [u8], c: impl Fn(u8) -> Option<T>) -> Result<(), E> {}";
+    let Item::Fn(function) = syn::parse_str(function).unwrap() else {
+        panic!("it is a function");
+    };
+    assert_eq!(
+        signature(&function.sig, "S::"),
+        "fn S::f<'a, T: A + ?Sized>(self, b: &'a [u8], c: impl Fn(u8) -> Option<T>) -> Result<(), E>"
+    );
+}
