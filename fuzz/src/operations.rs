@@ -120,7 +120,7 @@ impl World {
             sim,
             db,
             containers,
-            defaults: [DefaultTtl::Off; 2],
+            defaults: [DefaultTtl::NoDefault; 2],
             shelves: Default::default(),
             snapshots: vec![],
             opens: 1,
