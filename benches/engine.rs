@@ -25,7 +25,7 @@ use criterion::{
     BatchSize, Bencher, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group,
     criterion_main,
 };
-use ebbtide::{Batch, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
+use ebbtide::{Batch, Container, Database, Durability, ManualClock, Options, Ttl};
 use tempfile::TempDir;
 
 /// Items in the databases that are read: more than the processor's caches hold.
@@ -115,10 +115,6 @@ impl World {
     fn open(options: &Options, folder: TempDir) -> World {
         let db = options.open(folder.path()).expect("a database");
         let items = db.container("items").expect("a container");
-        if items.default_ttl() == DefaultTtl::Off {
-            let set = items.set_default_ttl(DefaultTtl::NoDefault);
-            set.expect("from now on lifetimes count");
-        }
         World { db, items, folder }
     }
 

@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::{Batch, Container, Database, DefaultTtl, Ttl};
+use ebbtide::{Batch, Container, Database, Ttl};
 
 const A_DAY: Ttl = Ttl::After(Duration::from_secs(24 * 60 * 60));
 
@@ -55,7 +55,6 @@ impl Shop {
     fn open(folder: &std::path::Path) -> ebbtide::Result<Shop> {
         let db = Database::open(folder)?;
         let (payments, answers) = (db.container("payments")?, db.container("answers")?);
-        answers.set_default_ttl(DefaultTtl::NoDefault)?;
         // One process at a time has the database, so whoever made these claims has ended; and since work and answer are
         // one batch, none of the work was done.
         for claim in answers.iter() {

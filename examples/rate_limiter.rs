@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ebbtide::{Container, DefaultTtl, ManualClock, Options, Ttl, Update};
+use ebbtide::{Container, ManualClock, Options, Ttl, Update};
 
 const LIMIT: u8 = 5;
 const WINDOW: Duration = Duration::from_secs(60);
@@ -15,7 +15,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::new(1_800_000_000_000);
     let db = Options::new().clock(clock.clone()).open(folder.path())?;
     let counts = db.container("requests")?;
-    counts.set_default_ttl(DefaultTtl::NoDefault)?;
 
     for request in 1..=7 {
         let verdict = if admit(&counts, "203.0.113.9")? {
