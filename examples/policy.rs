@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use ebbtide::internals::policy::{
     Choice, Collector, Elsewhere, Facts, Fate, Goals, Rewrite, RunFacts, RunId, Sentence,
-    TableFacts, Urgency, forecast, guards, judge, parts, pick, plan,
+    TableFacts, Urgency, guards, judge, parts, pick, plan,
 };
 use ebbtide::internals::{
     Census, DefaultMillis, Head, Header, ItemTtl, Judge, Kind, Seq, Settings, TableId, Timestamp,
@@ -523,13 +523,16 @@ impl Simulation {
             );
         }
         let least = self.memtable_bytes.max(facts.bytes() / 24);
-        let statistics = chosen.iter().map(|table| table.statistics.as_ref());
-        let forecast = forecast(statistics, &settings());
+        let (spreads, settings) = (
+            chosen.iter().map(|table| &table.statistics.spreads),
+            settings(),
+        );
+        let forecast = spreads.flat_map(|spreads| spreads.forecast(&settings));
         let mut parts = parts(&chosen, self.most_beside(facts.bytes()) / 2);
         parts.reverse();
         self.job = Some(Job {
             cuts: if rewrite.cut {
-                plan(forecast, least, self.now)
+                plan(forecast.collect(), least, self.now)
             } else {
                 vec![]
             },

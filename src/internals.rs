@@ -8,7 +8,7 @@ pub use crate::base::record::{Base, Head, Header, Kind};
 pub use crate::base::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::catalog::{Catalogue, parse as parse_manifest};
 pub use crate::data::batch::{Op, Ops, Relogged, WriteTtl, relogged};
-pub use crate::data::merge::{Cursor, Position, Seek};
+pub use crate::data::cursor::{Cursor, Position, Seek};
 pub use crate::engine::repair as repair_with;
 pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
@@ -28,8 +28,8 @@ pub mod pieces {
 pub mod policy {
     pub use crate::catalog::{Facts, RunFacts, RunId, TableFacts};
     pub use crate::compact::{
-        Choice, Elsewhere, Fate, Goals, Rewrite, Sentence, Urgency, Why, forecast, guards, judge,
-        parts, pick, plan,
+        Choice, Elsewhere, Fate, Goals, Rewrite, Sentence, Urgency, Why, guards, judge, parts,
+        pick, plan,
     };
     pub use crate::table::{Collector, Sampled, Statistics};
 }

@@ -1,6 +1,7 @@
 //! What the policy knows of a container's runs: plain values, from the catalogue and from the statistics that every
 //! table carries, so that choosing the next job reads no file, and a simulation can make them up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::{Seq, TableId, Timestamp};
@@ -68,6 +69,24 @@ impl RunFacts {
         settings.default.is_as_strict_as(self.placed)
     }
 
+    /// The numbers of its tables.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
+        self.tables.iter().map(|table| table.id)
+    }
+
+    /// One of these tables is in it.
+    pub fn holds_any(&self, tables: &BTreeSet<TableId>) -> bool {
+        self.table_ids().any(|id| tables.contains(&id))
+    }
+
+    /// When the oldest dead item in it expired; `None` when none is dead.
+    pub fn oldest_dead(&self, judge: &Judge) -> Option<Timestamp> {
+        let tables = self.tables.iter();
+        tables
+            .filter_map(|table| table.statistics.oldest_dead(judge))
+            .min()
+    }
+
     /// No record in it matters any more.
     pub fn has_ended(&self, judge: &Judge) -> bool {
         self.end <= judge.now && self.end_is_trusted(&judge.settings)
@@ -87,6 +106,15 @@ impl Facts {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// The runs of which no job has a table.
+    pub fn free_runs<'a>(
+        &'a self,
+        busy: &'a BTreeSet<TableId>,
+    ) -> impl Iterator<Item = &'a RunFacts> {
+        let runs = self.runs.iter().map(|run| run.as_ref());
+        runs.filter(|run| !run.holds_any(busy))
     }
 
     /// Every table, with its run.

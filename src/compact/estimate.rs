@@ -6,43 +6,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::{Seq, Timestamp};
+use crate::base::Seq;
 use crate::catalog::{Facts, RunFacts};
 use crate::expiry::{Census, Judge, Tally, is_heavy};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
-
-/// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-/// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
-/// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
-pub fn oldest_dead(census: &Census, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
-    let settings = &judge.settings;
-    let by_clock = census
-        .first_expiry(settings)
-        .filter(|expiry| *expiry <= judge.now);
-    let by_floor = floor_seen < settings.floor_seq
-        && census.seq_min < settings.floor_seq
-        && ((census.inheriting.tally.count > 0 && census.inheriting.min < settings.inherit_floor)
-            || (census.overriding.tally.count > 0
-                && census.overriding.min < settings.override_floor));
-    by_clock
-        .into_iter()
-        .chain(by_floor.then(|| settings.override_floor.before(1)))
-        .min()
-}
-
-/// The same of a run; its tables were cleared of what the floors held down when they were written.
-pub fn oldest_dead_in_run(run: &RunFacts, judge: &Judge) -> Option<Timestamp> {
-    let tables = run.tables.iter();
-    tables
-        .filter_map(|table| oldest_dead_in_table(&table.statistics, judge))
-        .min()
-}
-
-/// The same of a table.
-pub fn oldest_dead_in_table(table: &Statistics, judge: &Judge) -> Option<Timestamp> {
-    oldest_dead(&table.census, table.settings.floor_seq, judge)
-}
 
 /// About how many bytes of a run are expired; see [`expired_in_table`].
 pub fn expired_in_run(run: &RunFacts, judge: &Judge) -> u64 {

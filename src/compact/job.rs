@@ -14,14 +14,13 @@ use crate::base::hash::hash_key;
 use crate::base::record::{Head, Header};
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::Run;
-use crate::compact::verdict::{Elsewhere, Fate, Sentence, judge};
-use crate::data::merge::{Cursor, Merge};
+use crate::compact::verdict::{Elsewhere, Fate, Sentence, is_superseded, judge};
+use crate::data::cursor::Cursor;
+use crate::data::merge::Merge;
 use crate::env::File;
-use crate::expiry::{DefaultMillis, Judge, Settings};
+use crate::expiry::{Judge, Settings};
 use crate::mem::RangeDeletes;
-use crate::table::{
-    FinishedTable, Probe, Statistics, Table, TableBuilder, TableMeta, TableOptions,
-};
+use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOptions};
 
 /// What a job asks of the engine.
 pub trait Host {
@@ -87,28 +86,6 @@ pub struct Output {
     pub end: Timestamp,
     /// Its tables, in key order.
     pub tables: Vec<FinishedTable>,
-}
-
-/// When how many bytes of these tables expire, for planning slots: from their statistics, under these settings.
-pub fn forecast<'a>(
-    tables: impl IntoIterator<Item = &'a Statistics>,
-    settings: &Settings,
-) -> Vec<(Timestamp, u64)> {
-    let mut forecast = vec![];
-    for table in tables {
-        let (inheriting, overriding) = (&table.spreads.inheriting, &table.spreads.overriding);
-        if let DefaultMillis::Millis(n) = settings.default {
-            forecast.extend(
-                inheriting
-                    .iter()
-                    .map(|(at, tally)| (at.after(n), tally.bytes)),
-            );
-        }
-        if settings.default.is_on() {
-            forecast.extend(overriding.iter().map(|(at, tally)| (at, tally.bytes)));
-        }
-    }
-    forecast
 }
 
 /// Does the job: what is left of the sources, as finished and synced tables that nobody knows of yet.
@@ -230,14 +207,8 @@ impl Group {
                 let since = settings.overdue_since(expired, header.seq < settings.floor_seq);
                 reclaim(job.judge.now.since(since), head.weight());
             }
-            let superseded = self.headers.last().is_some_and(|newer| {
-                let at = job
-                    .snapshots
-                    .partition_point(|snapshot| *snapshot < header.seq);
-                job.snapshots
-                    .get(at)
-                    .is_none_or(|snapshot| *snapshot >= newer.seq)
-            });
+            let superseded = (self.headers.last())
+                .is_some_and(|newer| is_superseded(newer.seq, header.seq, &job.snapshots));
             if !superseded {
                 let front = sources.front().expect("a head has a cursor");
                 let start = self.copies.len();

@@ -6,17 +6,17 @@
 pub mod pace;
 mod slot;
 mod estimate;
+mod verdict;
 mod choice;
 mod pick;
 mod explain;
 mod parts;
-mod verdict;
 mod job;
 
 pub use choice::{Choice, Goals, Rewrite, Urgency, Why};
-pub use estimate::{Estimate, Estimator, heavy, oldest_dead};
+pub use estimate::{Estimate, Estimator, heavy};
 pub use explain::explain;
-pub use job::{Host, Job, Output, forecast, run, survivors};
+pub use job::{Host, Job, Output, run, survivors};
 pub use parts::{guards, parts};
 pub use pick::{deadline, ended, pick, pick_all, pressure, start_by};
 pub use slot::plan;

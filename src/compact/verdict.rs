@@ -1,5 +1,11 @@
 //! The verdict: keep, bury or drop, for every version of one key that a job holds.
 //!
+//! Example, at `now` = 61 s, with a snapshot at 15. A flush holds two versions of a key: 20, with a ttl of one minute and
+//! written at 1 s, and 10, with a ttl of 30 days. 20 is dead, but the snapshot needs 10: it is kept, and so 20 is buried, or
+//! every reader from 20 on would see 10 again. Without the snapshot 10 is superseded, and nothing is left that 20 hides: both
+//! are dropped. Were there a version 5 in an older run, live for another hour, then 10 would go and 20 stay as a tombstone
+//! that stops mattering in an hour.
+//!
 //! For one record, with `now`, settings and floors read once for the whole job:
 //!
 //! * (a) a newer record of its key is in this job, and no open snapshot `s` has `seq <= s < newer.seq`: **drop**;
@@ -25,6 +31,21 @@
 //! * A record that (d) drops showed nothing. What it hid are older versions, all of which are gone now and for ever:
 //!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest number is below
 //!   this record's. No older version can appear later: memtables are installed in the order in which they were sealed.
+//!
+//! Whole tables go by the same rules, unread (pick/ended.rs):
+//!
+//! * (t) every record of a table is **dropped** at once when one of these holds.
+//!   *Its run has ended*: each record was written to the run with the moment at which it stops mattering, at or before the
+//!   run's end: then it is a tombstone or dead, and every older version that it hid is dead too, wherever a merge has
+//!   carried it since. That is (d). The settings of today let nothing live longer than those under which the end was found
+//!   did, or the end is not trusted.
+//!   *All its records are dead, and no table with a live one overlaps it that has a number below its highest*: then whatever
+//!   older version any of them hides is dead. That is (d) again, asked of all keys at once.
+//!   *Range deletes above its highest number cover all its keys*, each at most as high as the first reader of its lowest
+//!   number: that is (r), for a reader of any of its records.
+//!
+//! Several tables that go together do not hold each other up: the dead hide nothing from each other, and what (t) leaves
+//! out of one shows nothing to a reader whether or not the other is there.
 
 use crate::base::record::Header;
 use crate::base::{Result, Seq, Timestamp};
@@ -61,6 +82,20 @@ pub trait Elsewhere {
     fn is_covered(&self, seq: Seq, max: Seq) -> bool;
 }
 
+/// The lowest number at which anybody reads that sees a record of this number, unless something hides it: of an open
+/// snapshot, or else [`Seq::MAX`], for all that are still to come. `snapshots` ascend.
+#[inline]
+pub fn first_reader(seq: Seq, snapshots: &[Seq]) -> Seq {
+    let at = snapshots.partition_point(|snapshot| *snapshot < seq);
+    snapshots.get(at).copied().unwrap_or(Seq::MAX)
+}
+
+/// (a): nobody sees the older of two versions of a key any more, because whoever could sees the newer one.
+#[inline]
+pub fn is_superseded(newer: Seq, older: Seq, snapshots: &[Seq]) -> bool {
+    first_reader(older, snapshots) >= newer
+}
+
 /// Judges the versions of one key that a job holds, newest first. `snapshots` are the numbers of the open snapshots,
 /// ascending. `sentences` gets one for each version, in the same order.
 pub fn judge(
@@ -71,11 +106,6 @@ pub fn judge(
     sentences: &mut Vec<Sentence>,
 ) -> Result<()> {
     debug_assert!(versions.windows(2).all(|pair| pair[0].seq > pair[1].seq));
-    // The oldest reader that sees a record, if nothing newer hides it.
-    let first_reader = |seq: Seq| {
-        let at = snapshots.partition_point(|snapshot| *snapshot < seq);
-        snapshots.get(at).copied().unwrap_or(Seq::MAX)
-    };
     sentences.clear();
     sentences.resize(
         versions.len(),
@@ -88,10 +118,10 @@ pub fn judge(
     let mut longest_written: Option<Timestamp> = None;
     for at in (0..versions.len()).rev() {
         let header = &versions[at];
-        if at > 0 && first_reader(header.seq) >= versions[at - 1].seq {
+        if at > 0 && is_superseded(versions[at - 1].seq, header.seq, snapshots) {
             continue; // (a)
         }
-        if elsewhere.is_covered(header.seq, first_reader(header.seq)) {
+        if elsewhere.is_covered(header.seq, first_reader(header.seq, snapshots)) {
             continue; // (r)
         }
         let dead = judge.dead(header);

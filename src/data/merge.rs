@@ -1,112 +1,13 @@
-//! Sorted sources and their merge.
-//!
-//! A source (memtable, table, run) is walked by a [`Cursor`] in the order of records: key up, sequence number down. A
-//! cursor may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under
-//! a given [`Judge`]: a *ghost*. Its owner steps over it, unless something that it might hide lies inside its range.
+//! The merge of sorted sources, each walked by a [`Cursor`]: what a step, a seek and a ghost are is said in cursor.rs.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::base::record::{Head, key_head};
 use crate::base::{Error, Result, Seq};
-use crate::data::item::Pair;
+use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
-
-/// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek<'a> {
-    /// The first record.
-    First,
-    /// The first record whose key is at or above this one.
-    AtOrAfter(&'a [u8]),
-    /// The first record whose key is above this one.
-    After(&'a [u8]),
-    /// The last record.
-    Last,
-    /// The last record whose key is at or below this one.
-    AtOrBefore(&'a [u8]),
-    /// The last record whose key is below this one.
-    Before(&'a [u8]),
-}
-
-impl Seek<'_> {
-    /// For walking forwards.
-    pub fn is_forward(&self) -> bool {
-        matches!(self, Seek::First | Seek::AtOrAfter(_) | Seek::After(_))
-    }
-
-    /// A record of this key may be gone to.
-    pub fn admits(&self, key: &[u8]) -> bool {
-        match self {
-            Seek::First | Seek::Last => true,
-            Seek::AtOrAfter(bound) => key >= *bound,
-            Seek::After(bound) => key > *bound,
-            Seek::AtOrBefore(bound) => key <= *bound,
-            Seek::Before(bound) => key < *bound,
-        }
-    }
-}
-
-/// An unread stretch of a source, all of whose records are dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ghost<'a> {
-    /// Its first key.
-    pub first: &'a [u8],
-    /// Its last key. All versions of a key lie in one stretch.
-    pub last: &'a [u8],
-    /// Its highest sequence number.
-    pub seq_max: Seq,
-}
-
-/// What a cursor stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position<'a> {
-    /// Past the end (or, walking backwards, before the start).
-    End,
-    /// A record.
-    Record(Head<'a>),
-    /// An unread stretch of dead records.
-    Ghost(Ghost<'a>),
-}
-
-/// A place in one sorted source.
-///
-/// With a judge, a cursor stops at ghosts; without one, at records only. After an error a cursor stands at
-/// [`Position::End`].
-pub trait Cursor {
-    /// What stands here.
-    fn position(&self) -> Position<'_>;
-    /// A record stands here: [`Cursor::position`] without the rest.
-    fn is_on_record(&self) -> bool;
-    /// Sets out for the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
-    /// range is. Until [`Cursor::approach`] says that it is there, the cursor stands nowhere.
-    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
-    /// Makes a step of the way, and says whether the cursor is there. A step ends where memory has to be waited for, and
-    /// has asked for it: so who seeks in several sources waits for all of them at once.
-    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool>;
-    /// Goes to the first position, in the direction of `to`, that `to` admits.
-    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        self.set_out(to, judge)?;
-        while !self.approach(to, judge)? {}
-        Ok(())
-    }
-    /// From a record to the next position; from a ghost over it.
-    fn advance(&mut self, judge: Option<&Judge>) -> Result<()>;
-    /// As [`Cursor::advance`], backwards.
-    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()>;
-    /// Reads the ghost on which it stands and goes to the first position in it, in the direction of `to`, that `to`
-    /// admits (a table's ghost may turn into a block's), or beyond it when there is none.
-    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
-    /// Key and value of the record here, keeping their source alive; read and checked now.
-    fn pair(&self) -> Result<Pair>;
-    /// The value of the record here, keeping its source alive; read and checked now.
-    fn value_bytes(&self) -> Result<Bytes>;
-    /// The value of the record here, where it lies; read and checked now.
-    fn value(&self) -> Result<&[u8]>;
-}
 
 /// Many sources as one, in one direction: a list of cursors sorted by what they stand on. While one source leads, only
 /// its new position is compared, with the runner-up.

@@ -4,5 +4,6 @@
 pub mod item;
 pub mod batch;
 pub mod range_tombstones;
+pub mod cursor;
 pub mod merge;
 pub mod view;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::base::record::{Header, key_head};
 use crate::base::{Result, Seq};
+use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
-use crate::data::merge::{Cursor, Merge, Seek};
+use crate::data::merge::Merge;
 use crate::data::range_tombstones::Cover;
 use crate::expiry::{Glance, Judge, Judges};
 
@@ -146,8 +147,8 @@ mod tests {
     use super::*;
     use crate::base::record::{Head, Kind};
     use crate::base::{Error, ItemTtl, Timestamp};
+    use crate::data::cursor::Position;
     use crate::data::item::Pair;
-    use crate::data::merge::Position;
     use crate::expiry::Settings;
 
     /// Keys in order, one of which cannot be read once another one was: then it stands at its end, as cursors do.

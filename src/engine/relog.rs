@@ -3,7 +3,7 @@
 use crate::base::record::Header;
 use crate::base::{Error, Result, Seq};
 use crate::data::batch::Relogged;
-use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::state::ContainerState;
 use crate::wal::{Appender, FrameHead, PayloadCrc, Position as LogPosition};
 

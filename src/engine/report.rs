@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::base::counters::{ContainerStats, Stats};
 use crate::base::{Seq, Timestamp};
 use crate::catalog::Version;
-use crate::compact::{Estimate, Estimator, deadline, explain, oldest_dead};
+use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
 use crate::engine::state::{ContainerState, Picture};
 use crate::expiry::{Census, Judge};
@@ -23,7 +23,7 @@ impl Engine {
         let (goals, settled) = (self.goals(), judges.settled.now.min(judge.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, floor_seen: Seq| {
-            if let Some(expired) = oldest_dead(census, floor_seen, &judge) {
+            if let Some(expired) = census.oldest_dead(floor_seen, &judge) {
                 oldest_unreclaimed =
                     Some(oldest_unreclaimed.map_or(expired, |oldest| oldest.min(expired)));
                 let deadline = deadline(expired, census, &judge, &goals);

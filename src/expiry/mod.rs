@@ -3,6 +3,7 @@
 mod rule;
 mod census;
 mod spread;
+mod lanes;
 
 pub use census::{Census, HEAVY_LEAST, Tally, is_heavy};
 pub use rule::{DefaultMillis, Glance, Judge, Judges, Settings, stored_ttl_until, ttl_millis};

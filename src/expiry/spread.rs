@@ -13,7 +13,6 @@ use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
 use crate::base::{ItemTtl, Timestamp};
 use crate::expiry::census::Tally;
-use crate::expiry::rule::{DefaultMillis, Judge};
 
 /// Above so many buckets, neighbours are joined.
 const MOST: usize = 256;
@@ -185,26 +184,6 @@ impl Spreads {
         add_all(&mut self.overriding, &other.overriding);
     }
 
-    /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
-    /// then the floors count, for all: what was written after the change ends after them.
-    pub fn gone(&self, judge: &Judge, from_before: bool) -> Tally {
-        let settings = &judge.settings;
-        let below = |floor: Timestamp| {
-            let moment = floor.0.checked_sub(1).filter(|_| from_before);
-            moment.map(Timestamp)
-        };
-        let written_by = match settings.default {
-            DefaultMillis::Millis(n) => judge.now.0.checked_sub(n).map(Timestamp),
-            _ => None,
-        };
-        let over_by = settings.default.is_on().then_some(judge.now);
-        let inheriting = written_by.max(below(settings.inherit_floor));
-        let overriding = over_by.max(below(settings.override_floor));
-        let mut gone = inheriting.map_or(Tally::default(), |at| self.inheriting.up_to(at));
-        gone.add(overriding.map_or(Tally::default(), |at| self.overriding.up_to(at)));
-        gone
-    }
-
     /// Few enough buckets to be stored.
     pub fn thin(&mut self) {
         self.inheriting.thin();
@@ -217,7 +196,7 @@ mod tests {
     use super::*;
     use crate::base::Seq;
     use crate::base::record::Kind;
-    use crate::expiry::rule::Settings;
+    use crate::expiry::rule::{DefaultMillis, Judge, Settings};
 
     fn spread_of(records: &[(u64, u64)]) -> Spread {
         let mut spread = Spread::default();

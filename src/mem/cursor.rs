@@ -1,4 +1,4 @@
-//! A walk over a memtable.
+//! A walk over a memtable. A seek (data/cursor.rs has the protocol) takes one step here.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::node::Gap;
 use super::tree::{Tree, Window};
 use crate::base::record::Head;
 use crate::base::{Result, Seq};
+use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::merge::{Cursor, Ghost, Position, Seek};
 use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
 

@@ -9,7 +9,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{check, spawn};
 use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::data::batch::KeyRange;
-use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::cursor::{Cursor, Position, Seek};
 
 /// Puts a record whose value is its number.
 fn put(memtable: &Memtable, key: &str, seq: u64) {

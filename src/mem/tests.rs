@@ -9,7 +9,7 @@ use std::thread;
 use super::*;
 use crate::base::record::Kind;
 use crate::base::{ItemTtl, Timestamp};
-use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::cursor::{Cursor, Position, Seek};
 use crate::data::range_tombstones::{Cover, Fragments};
 use crate::data::view::{Horizon, Walk};
 use crate::expiry::Glance;

@@ -5,8 +5,8 @@
 //! it: before the blocks of a page of the index, what is left of them, or one block. A block that was read to be stood in
 //! is walked through record by record, whatever its census says.
 //!
-//! The way to a place goes over the row of its block in the index, the block's end, and some of its keys, each of which is
-//! asked for before it is looked at: so who is on its way in several tables waits for memory in all of them at once.
+//! A seek (data/cursor.rs has the protocol) goes over the row of its block in the index, the block's end, and some of its
+//! keys: a step for each, and each is asked for by the step before.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
@@ -16,8 +16,8 @@ use bytes::Bytes;
 use crate::base::coding::Malformed;
 use crate::base::record::Head;
 use crate::base::{Result, Seq};
+use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::merge::{Cursor, Ghost, Position, Seek};
 use crate::data::range_tombstones::Cover;
 use crate::expiry::{Census, Judge};
 use crate::table::block::{Block, Entry, Extent, Layout};

@@ -27,7 +27,7 @@ use bytes::Bytes;
 
 use crate::base::coding::{Malformed, Reader};
 use crate::base::record::{key_head, shared_len};
-use crate::data::merge::Seek;
+use crate::data::cursor::Seek;
 use crate::env::prefetch;
 use crate::expiry::Census;
 use crate::table::block::TRAILER_LEN;

@@ -1,13 +1,13 @@
 //! Walking a run: tables that follow each other in key order. With a judge, its cursor stops before a table that is dead
-//! as a whole.
+//! as a whole. The steps of a seek (data/cursor.rs has the protocol) are those of the table's cursor.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::base::Result;
+use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::merge::{Cursor, Ghost, Position, Seek};
 use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
 use crate::table::cursor::{TableCursor, is_dead};

@@ -9,7 +9,7 @@ use crate::base::Seq;
 use crate::base::coding::Malformed;
 use crate::base::hash::hash_key;
 use crate::base::record::order;
-use crate::data::merge::Seek;
+use crate::data::cursor::Seek;
 use crate::env::prefetch;
 use crate::table::block::{Block, Entry, hash_byte};
 

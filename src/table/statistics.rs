@@ -192,6 +192,12 @@ impl Statistics {
         gone
     }
 
+    /// When the oldest dead item in it expired; `None` when none is dead. What the floors of its settings held down was left
+    /// out when it was written.
+    pub fn oldest_dead(&self, judge: &Judge) -> Option<Timestamp> {
+        self.census.oldest_dead(self.settings.floor_seq, judge)
+    }
+
     /// The heavy ones of the puts, all of which are in the sample.
     pub fn heavy(&self) -> impl Iterator<Item = &Sampled> {
         let records = self.heavy.iter();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::{Result, Seq, TableId, Timestamp};
-use crate::compact::{oldest_dead, start_by};
-use crate::data::merge::{Merge, Seek};
+use crate::compact::start_by;
+use crate::data::cursor::Seek;
+use crate::data::merge::Merge;
 use crate::engine::Engine;
 use crate::engine::jobs::install::Flushed;
 use crate::engine::jobs::job::{JobSpec, Purpose};
@@ -154,7 +155,8 @@ impl Engine {
     /// The same of any memtable.
     pub(in crate::engine) fn is_due(&self, buffer: &Buffer, judge: &Judge) -> bool {
         let census = buffer.memtable.census();
-        oldest_dead(&census, Seq(0), judge)
+        census
+            .oldest_dead(Seq(0), judge)
             .is_some_and(|expiry| start_by(expiry, &census, judge, &self.goals()) <= judge.now)
     }
 

@@ -8,7 +8,7 @@ use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::{
     Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
 };
-use crate::compact::{Job, Output, forecast};
+use crate::compact::{Job, Output};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
@@ -46,7 +46,7 @@ impl Engine {
         for placed in files.filter(|placed| gone.contains(&placed.record.id)) {
             let statistics = placed.table.statistics();
             let is_older = statistics.census.seq_max < settings.floor_seq;
-            for (expired, bytes) in forecast([statistics.as_ref()], &settings) {
+            for (expired, bytes) in statistics.spreads.forecast(&settings) {
                 let since = settings.overdue_since(expired, is_older);
                 lag.add(judged_at.since(since), bytes);
             }

@@ -16,9 +16,10 @@ use std::time::Duration;
 use crate::base::{Error, Result, TableId, Timestamp};
 use crate::catalog::{Facts, Placed, Run, TableFacts};
 use crate::compact::{
-    Choice, Goals, Rewrite, Urgency, Why, ended, forecast, parts, pick, pick_all, plan, pressure,
+    Choice, Goals, Rewrite, Urgency, Why, ended, parts, pick, pick_all, plan, pressure,
 };
-use crate::data::merge::{Merge, Seek};
+use crate::data::cursor::Seek;
+use crate::data::merge::Merge;
 use crate::engine::Engine;
 use crate::engine::jobs::install::Progress;
 use crate::engine::jobs::job::{JobSpec, Purpose};
@@ -260,11 +261,11 @@ impl Engine {
             .filter(|table| chosen.contains(&table.id))
             .collect();
         let least = (self.options.memtable_bytes as u64).max(facts.bytes() / SLOTS);
-        let statistics = tables.iter().map(|table| table.statistics.as_ref());
-        let forecast = forecast(statistics, &judge.settings);
+        let spreads = tables.iter().map(|table| &table.statistics.spreads);
+        let forecast = spreads.flat_map(|spreads| spreads.forecast(&judge.settings));
         let mut progress = Progress {
             cuts: if rewrite.cut {
-                plan(forecast, least, judge.now)
+                plan(forecast.collect(), least, judge.now)
             } else {
                 vec![]
             },

@@ -1,7 +1,7 @@
 //! Bytes that are not what was written: an error, or the right answer; never a wrong one, never a panic.
 
 use super::*;
-use crate::data::merge::{Cursor, Position, Seek};
+use crate::data::cursor::{Cursor, Position, Seek};
 use crate::table::block::TRAILER_LEN;
 use crate::table::format::{FOOTER_LEN, checksum};
 use crate::table::index::Index;

@@ -438,7 +438,7 @@ fn the_cache_keeps_what_was_sought() {
     assert!(one > 1024 / 2 && one < 2048, "{one}");
     assert_eq!(get(1), one);
     let two = get(399);
-    use crate::data::merge::{Cursor, Position, Seek};
+    use crate::data::cursor::{Cursor, Position, Seek};
     let mut cursor = table.cursor();
     cursor.seek(Seek::First, None).unwrap();
     let mut count = 0;

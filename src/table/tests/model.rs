@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::*;
 use crate::base::record::order;
-use crate::data::merge::{Cursor, Ghost, Position, Seek};
+use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::expiry::Judge;
 use crate::table::{RunCursor, table_of};
 

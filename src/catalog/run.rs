@@ -1,0 +1,127 @@
+//! A run: tables that follow each other in key order, written at once or joined.
+//!
+//! Invariants: its tables are in key order and do not overlap; all versions of a key lie in one of them. When its `end` has
+//! passed (and the end can be trusted under the settings of today), no record in it matters any more: each is a tombstone
+//! or gone, and every older version that it hid is gone too. "Gone" is final, so that stays true, whatever other runs are
+//! merged meanwhile.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::base::{Result, Seq, TableId, Timestamp};
+use crate::catalog::edit::{RunId, RunRecord};
+use crate::catalog::facts::{RunFacts, TableFacts};
+use crate::catalog::table_file::Placed;
+use crate::expiry::{Census, DefaultMillis};
+use crate::table::{Found, Table, table_of};
+
+/// Tables that follow each other in key order, and what is known of them.
+pub struct Run {
+    facts: Arc<RunFacts>,
+    /// In key order, at least one.
+    pub files: Vec<Placed>,
+    /// The same tables, as cursors take them.
+    pub shared: Arc<[Arc<Table>]>,
+}
+
+impl Deref for Run {
+    type Target = RunFacts;
+
+    fn deref(&self) -> &RunFacts {
+        &self.facts
+    }
+}
+
+impl Run {
+    /// A run of these tables.
+    pub fn new(record: &RunRecord, files: Vec<Placed>) -> Run {
+        assert!(!files.is_empty(), "a run has a table");
+        let mut census = Census::default();
+        files
+            .iter()
+            .for_each(|placed| census.merge(placed.table.census()));
+        let tables: Vec<TableFacts> = files.iter().map(Placed::facts).collect();
+        let facts = RunFacts {
+            id: record.id,
+            end: record.end.unwrap_or(Timestamp::MAX),
+            placed: record.placed,
+            applied: record.applied,
+            census,
+            bytes: tables.iter().map(|table| table.bytes).sum(),
+            tables,
+        };
+        let shared = files.iter().map(|placed| placed.table.clone()).collect();
+        Run {
+            facts: Arc::new(facts),
+            files,
+            shared,
+        }
+    }
+
+    /// What the policy sees of it.
+    pub fn facts(&self) -> &Arc<RunFacts> {
+        &self.facts
+    }
+
+    /// How the catalogue names it.
+    pub fn record(&self) -> RunRecord {
+        RunRecord {
+            id: self.id,
+            end: (self.end != Timestamp::MAX).then_some(self.end),
+            placed: self.placed,
+            applied: self.applied,
+            tables: self.files.iter().map(|placed| placed.record).collect(),
+        }
+    }
+
+    /// The same run under another number, without some of its tables; `None` when nothing is left.
+    pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
+        let stays = |placed: &&Placed| !gone.contains(&placed.record.id);
+        let files: Vec<Placed> = self.files.iter().filter(stays).cloned().collect();
+        (!files.is_empty()).then(|| {
+            Run::new(
+                &RunRecord {
+                    id,
+                    ..self.record()
+                },
+                files,
+            )
+        })
+    }
+
+    /// The tables of runs that share no table's key range, as one run: it ends when the last of them does, and is
+    /// trusted when all are.
+    pub fn joined(id: RunId, runs: &[Arc<Run>]) -> Run {
+        let mut files: Vec<Placed> = runs.iter().flat_map(|run| run.files.clone()).collect();
+        files.sort_by(|a, b| a.table.first_key().cmp(b.table.first_key()));
+        let apart = |pair: &[Placed]| pair[0].table.last_key() < pair[1].table.first_key();
+        assert!(files.windows(2).all(apart), "joined runs do not overlap");
+        let end = runs.iter().map(|run| run.end).max();
+        let placed = runs.iter().map(|run| run.placed);
+        let record = RunRecord {
+            id,
+            end: end.filter(|end| *end != Timestamp::MAX),
+            placed: placed
+                .reduce(DefaultMillis::strictest)
+                .expect("there is a run"),
+            applied: runs.iter().map(|run| run.applied).min().unwrap_or_default(),
+            tables: files.iter().map(|placed| placed.record).collect(),
+        };
+        Run::new(&record, files)
+    }
+
+    /// The one table that can hold the key.
+    #[inline]
+    pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        table_of(&self.shared, key)
+    }
+
+    /// The newest version of a key up to a sequence number.
+    #[inline]
+    pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
+        match self.table_for(key) {
+            Some(table) => table.get(hash, key, max),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A table's file: opened, retired, removed, and what it takes on disk until nobody holds its bytes any more.
+//!
+//! ```text
+//! named by the catalogue -> retired: counted in Pins -> the last run, cursor or value lets go: no longer counted
+//!                                    -> its name removed, once no NamePin wants it
+//! ```
+//!
+//! A value of a map holds the map, and so the file's bytes, long after the table is gone: it holds its [`Residence`] too.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use crate::base::{ContainerId, Error, Reads, Result, TableId, file_name};
+use crate::catalog::edit::TableRecord;
+use crate::catalog::facts::TableFacts;
+use crate::env::{Fs, ReadAt};
+use crate::table::{BlockCache, Expected, Source, Table};
+
+/// How many bytes of removed tables somebody still holds.
+#[derive(Debug, Default)]
+pub struct Pins {
+    bytes: AtomicU64,
+}
+
+impl Pins {
+    /// Bytes on disk that no catalogue names any more.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A table's file, or a map of it that every value and iterator holds which lies in it.
+struct Resident<T> {
+    content: T,
+    /// Dropped behind the content.
+    _residence: Arc<Residence>,
+}
+
+/// What a table takes on disk, until the last who holds its bytes lets go.
+struct Residence {
+    removed: AtomicBool,
+    /// How many want it to keep its name.
+    named_for: AtomicUsize,
+    len: u64,
+    pins: Arc<Pins>,
+}
+
+impl AsRef<[u8]> for Resident<Bytes> {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+impl ReadAt for Resident<Box<dyn ReadAt>> {
+    fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        self.content.read_at(offset, len)
+    }
+}
+
+impl Drop for Residence {
+    fn drop(&mut self) {
+        if self.removed.load(Ordering::Acquire) {
+            self.pins.bytes.fetch_sub(self.len, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keeps a table's name in the folder.
+pub struct NamePin(Arc<Residence>);
+
+impl Drop for NamePin {
+    fn drop(&mut self) {
+        self.0.named_for.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Where tables are, and what they are opened with.
+pub struct TableSpace<'a> {
+    /// The file system.
+    pub fs: &'a dyn Fs,
+    /// The folder of tables.
+    pub dir: &'a Path,
+    /// For blocks that are not in a map as they are read.
+    pub cache: &'a Arc<BlockCache>,
+    /// Of removed tables.
+    pub pins: &'a Arc<Pins>,
+    /// How bytes come into memory.
+    pub reads: Reads,
+}
+
+/// A table with its place on disk.
+#[derive(Clone)]
+pub struct Placed {
+    /// The table.
+    pub table: Arc<Table>,
+    /// How the catalogue names it.
+    pub record: TableRecord,
+    residence: Arc<Residence>,
+}
+
+impl Placed {
+    /// Opens the table that `record` names.
+    pub fn open(
+        space: &TableSpace<'_>,
+        container: ContainerId,
+        record: TableRecord,
+    ) -> Result<Placed> {
+        let path = space.dir.join(file_name::table(record.id));
+        let Some(len) = space.fs.len(&path)? else {
+            return Err(Error::corruption(
+                path,
+                0,
+                "the manifest names this table, but it is missing",
+            ));
+        };
+        let residence = Arc::new(Residence {
+            removed: AtomicBool::new(false),
+            named_for: AtomicUsize::new(0),
+            len: record.len,
+            pins: space.pins.clone(),
+        });
+        let source = match space.reads {
+            Reads::Map => {
+                let map = space.fs.map(&path)?;
+                let in_order = space.fs.map_in_order(&path, &map)?;
+                let resident = |content| {
+                    Bytes::from_owner(Resident {
+                        content,
+                        _residence: residence.clone(),
+                    })
+                };
+                Source::mapped(&resident(map), &resident(in_order))
+            }
+            Reads::Pread => Source::File(
+                Box::new(Resident {
+                    content: space.fs.reader(&path)?,
+                    _residence: residence.clone(),
+                }),
+                len,
+            ),
+        };
+        let expected = Expected {
+            id: record.id,
+            container,
+            len: record.len,
+            crc: record.crc,
+        };
+        let table = Table::open(source, path, expected, Some(space.cache.clone()))?;
+        Ok(Placed {
+            table: Arc::new(table),
+            record,
+            residence,
+        })
+    }
+
+    /// What the policy sees of it.
+    pub fn facts(&self) -> TableFacts {
+        TableFacts {
+            id: self.record.id,
+            bytes: self.record.len,
+            statistics: self.table.statistics().clone(),
+        }
+    }
+
+    /// No catalogue names it any more: its bytes are counted as pinned until the last who holds them lets go.
+    pub fn retire(&self) {
+        self.residence
+            .pins
+            .bytes
+            .fetch_add(self.residence.len, Ordering::Relaxed);
+        self.residence.removed.store(true, Ordering::Release);
+    }
+
+    /// A run, a cursor or a read holds it beside this one; values that are held do not count.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.table) > 1
+    }
+
+    /// The file keeps its name as long as the pin lives. Only a table that the catalogue names can be pinned.
+    pub fn pin_name(&self) -> NamePin {
+        self.residence.named_for.fetch_add(1, Ordering::AcqRel);
+        NamePin(self.residence.clone())
+    }
+
+    /// Somebody wants it to keep its name.
+    pub fn is_name_pinned(&self) -> bool {
+        self.residence.named_for.load(Ordering::Acquire) > 0
+    }
+
+    /// Removes the file's name; the bytes stay readable to those who hold them.
+    pub fn remove(&self, fs: &dyn Fs, tables_dir: &Path) -> Result<()> {
+        fs.remove(&tables_dir.join(file_name::table(self.record.id)))
+    }
+}
+
+/// Names of the tables in a folder that `named` does not hold.
+pub fn unnamed_tables(
+    fs: &dyn Fs,
+    tables_dir: &Path,
+    named: &BTreeSet<TableId>,
+) -> Result<Vec<String>> {
+    let mut names = match fs.is_dir(tables_dir) {
+        true => fs.list(tables_dir)?,
+        false => vec![],
+    };
+    names.retain(|name| match file_name::parse_table(name) {
+        Some(id) => !named.contains(&id),
+        None => name.ends_with(file_name::TEMPORARY),
+    });
+    Ok(names)
+}

@@ -1,0 +1,56 @@
+//! A version: the runs of a container at one moment, and the range deletes that hide some of them. It never changes; an edit
+//! leads to the next one.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use crate::catalog::facts::Facts;
+use crate::catalog::run::Run;
+use crate::mem::{self, RangeDeletes};
+
+/// The runs of a container at one moment, and what its range deletes hide.
+#[derive(Default)]
+pub struct Version {
+    /// Highest sequence number first: the order in which a get asks them.
+    pub runs: Vec<Arc<Run>>,
+    /// What hides some of it.
+    pub range_deletes: Arc<RangeDeletes>,
+}
+
+impl Version {
+    /// A picture of these runs and range deletes.
+    pub fn new(mut runs: Vec<Arc<Run>>, range_deletes: Arc<RangeDeletes>) -> Version {
+        runs.sort_by_key(|run| Reverse((run.census.seq_max, run.id)));
+        Version {
+            runs,
+            range_deletes,
+        }
+    }
+
+    /// What the policy sees of it.
+    pub fn facts(&self) -> Facts {
+        Facts {
+            runs: self.runs.iter().map(|run| run.facts().clone()).collect(),
+            range_deletes: self.range_deletes.clone(),
+        }
+    }
+
+    /// The range delete may still hide something: an older run overlaps it and has not had it applied.
+    pub fn needs(&self, delete: &mem::RangeDelete) -> bool {
+        self.runs.iter().any(|run| {
+            run.applied < delete.seq
+                && run.census.seq_min < delete.seq
+                && delete.range.overlaps(run.first_key(), run.last_key())
+        })
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// Of the runs and their tables.
+    pub fn tables(&self) -> usize {
+        self.runs.iter().map(|run| run.files.len()).sum()
+    }
+}

@@ -1,0 +1,126 @@
+//! *On time*: an item's bytes are gone from the disk `reclaim_within` after it expired, or an eighth of the longest
+//! lifetime beside it, whichever is later.
+//!
+//! The tables whose oldest unreclaimed expiry nears its deadline are rewritten together with those that are soon to
+//! follow, so that there is enough to be cut into slots which end in time by themselves. A run that ends before its
+//! deadline is left alone: it is dropped for nothing then.
+//!
+//! Example: items live 8 hours, so a deadline lies 1 hour behind an expiry. A table's oldest dead item expired at 12:00:
+//! the table is rewritten from 12:45 on, and with it every free table whose deadline lies no later than 13:30. The
+//! [`pressure`] is three quarters then, and 1 at 13:00. Had the item still been in a memtable, this would have been flushed
+//! at 12:30.
+
+use std::collections::BTreeSet;
+
+use crate::base::{TableId, Timestamp};
+use crate::catalog::{Facts, RunFacts, TableFacts};
+use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
+use crate::compact::pick::runs::FAN;
+use crate::expiry::{Census, Judge};
+
+/// When the bytes of an item that expired at `expiry` beside these are to be gone.
+pub fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
+    let eighth = if goals.reclaim_strict {
+        0
+    } else {
+        census.longest_life(&judge.settings) / 8
+    };
+    expiry.after(goals.reclaim_within.max(eighth))
+}
+
+/// When the memtable that holds it is flushed for an item that expired at `expiry`: when half of the time to its deadline
+/// is over.
+pub fn start_by(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
+    expiry.after(deadline(expiry, census, judge, goals).since(expiry) / 2)
+}
+
+/// When tables are rewritten for their deadline: in the last quarter of the time to it, so that it can take as long, and
+/// most runs have ended by themselves.
+fn begin_by(expired: Timestamp, deadline: Timestamp) -> Timestamp {
+    deadline.before(deadline.since(expired) / 4)
+}
+
+/// Everything that is due, and what is nearly due with it: alone, each would be too small to be cut, and be due again.
+pub fn on_time(
+    facts: &Facts,
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    goals: &Goals,
+) -> Option<Rewrite> {
+    let mut dead: Vec<(Timestamp, Timestamp, &TableFacts)> =
+        with_deadlines(facts.free_runs(busy), judge, goals).collect();
+    dead.sort_by_key(|&(deadline, _, table)| (deadline, table.id));
+    let &(deadline, expired, _) = dead.first()?;
+    let span = deadline.since(expired);
+    if begin_by(expired, deadline) > judge.now {
+        return None;
+    }
+    let most = (FAN as u64 * goals.memtable_bytes).max(facts.bytes() / 8);
+    let soon = deadline.after(span / 2);
+    let mut bytes = 0;
+    let tables = dead
+        .iter()
+        .take_while(|(deadline, ..)| *deadline <= soon)
+        .take_while(|(.., table)| {
+            let first = bytes == 0;
+            bytes += table.bytes;
+            first || bytes <= most
+        })
+        .map(|(.., table)| table.id)
+        .collect();
+    Some(Rewrite {
+        tables,
+        cut: true,
+        urgency: Urgency::Due,
+        why: Why::OnTime { expired, deadline },
+    })
+}
+
+/// The tables that must be rewritten for what has expired in them: by when, and when the oldest of it expired.
+fn with_deadlines<'a>(
+    runs: impl Iterator<Item = &'a RunFacts>,
+    judge: &Judge,
+    goals: &Goals,
+) -> impl Iterator<Item = (Timestamp, Timestamp, &'a TableFacts)> {
+    let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
+    tables.filter_map(|(run, table)| {
+        let expired = table.statistics.oldest_dead(judge)?;
+        let deadline = deadline(expired, &table.statistics.census, judge, goals);
+        // A run that ends before its deadline is dropped for nothing then.
+        let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
+        (!waits).then_some((deadline, expired, table))
+    })
+}
+
+/// How near the nearest deadline is: 0 before it is time to begin, and then, up to 1, how much of the time to it is over.
+/// Tables that a job has taken count like the others: what holds them presses as their deadline does.
+pub fn pressure(facts: &Facts, judge: &Judge, goals: &Goals) -> f64 {
+    let runs = facts.runs.iter().map(|run| run.as_ref());
+    let tables = with_deadlines(runs, judge, goals);
+    let Some((deadline, expired, _)) = tables.min_by_key(|&(deadline, ..)| deadline) else {
+        return 0.0;
+    };
+    if begin_by(expired, deadline) > judge.now {
+        return 0.0;
+    }
+    let span = deadline.since(expired).max(1);
+    (judge.now.since(expired) as f64 / span as f64).min(1.0)
+}
+
+/// When the first run ends or falls due, if nobody writes and the settings stay.
+pub fn next_due(facts: &Facts, judge: &Judge, goals: &Goals) -> Option<Timestamp> {
+    let settings = &judge.settings;
+    let moments = facts.runs.iter().flat_map(|run| {
+        let trusted = run.end_is_trusted(settings) && run.end != Timestamp::MAX;
+        let end = trusted.then_some(run.end);
+        let all_dead =
+            Some(run.census.last_expiry(settings)).filter(|last| *last != Timestamp::MAX);
+        let starts = run.tables.iter().filter_map(|table| {
+            let census = &table.statistics.census;
+            let expiry = census.first_expiry(settings)?;
+            Some(begin_by(expiry, deadline(expiry, census, judge, goals)))
+        });
+        [end, all_dead].into_iter().flatten().chain(starts)
+    });
+    moments.filter(|moment| *moment > judge.now).min()
+}

@@ -1,0 +1,190 @@
+//! *Little garbage*: above a twelfth of the container, what is expired or superseded is rewritten away, cut into slots.
+//!
+//! Two candidates are weighed by bytes freed per byte rewritten, and the better one is done: the run with the most expired
+//! bytes per live byte, each weighed by how long the run would still hold it, but for those of its tables in which next to
+//! nothing is dead; and the k youngest runs with the most superseded bytes per surviving byte.
+//!
+//! Example: of a container of 100 MB, 10 MB are expired, all in one run of 15 MB that ends in a day: 10 bytes are freed for
+//! 5 that are rewritten, which is worth it. If it ended in a minute it would be left to end by itself.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::base::{Seq, TableId};
+use crate::catalog::{Facts, RunFacts, TableFacts};
+use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
+use crate::compact::estimate::{Sample, expired_in_run, expired_in_table};
+use crate::compact::pick::deadline::deadline;
+use crate::compact::verdict::is_superseded;
+use crate::expiry::Judge;
+use crate::table::Sampled;
+
+/// Garbage below this share of a container is let be.
+const GARBAGE_SHARE: f64 = 0.08;
+/// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
+/// memory and log hold more than that anyway.
+const GARBAGE_OF_MEMTABLE: f64 = 0.375;
+/// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
+const EXPIRED_WORTH: f64 = 0.55;
+/// The same when the garbage is as old as its deadline, or there is nothing else to do.
+const LEAST_WORTH: f64 = 0.1;
+/// Space that is had for less than this share of the longest lifetime counts that much less.
+const WAIT_SHARE: f64 = 0.25;
+/// The least superseded bytes per surviving byte for which runs are merged.
+const SUPERSEDED_WORTH: f64 = 0.85;
+
+pub fn little_garbage(
+    facts: &Facts,
+    snapshots: &[Seq],
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    goals: &Goals,
+) -> Option<Rewrite> {
+    let total: u64 = facts.runs.iter().map(|run| run.census.total().bytes).sum();
+    let lazy = 1.0 - goals.eager;
+    let enough = GARBAGE_SHARE * lazy * total as f64;
+    let enough_expired = enough.max(GARBAGE_OF_MEMTABLE * lazy * goals.memtable_bytes as f64);
+    let expired = most_expired(facts, busy, judge, goals, enough_expired);
+    let superseded = most_superseded(facts, snapshots, busy, judge, enough);
+    let best = expired.into_iter().chain(superseded);
+    best.max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, rewrite)| rewrite)
+}
+
+/// The run with the most expired bytes per live byte, each for as long as it would stay, but for those of its tables in
+/// which next to nothing is dead.
+fn most_expired(
+    facts: &Facts,
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    goals: &Goals,
+    enough: f64,
+) -> Option<(f64, Rewrite)> {
+    let all: u64 = facts
+        .runs
+        .iter()
+        .map(|run| expired_in_run(run, judge))
+        .sum();
+    if all as f64 <= enough {
+        return None;
+    }
+    let mut best: Option<(f64, Rewrite)> = None;
+    for run in facts.free_runs(busy) {
+        // What is rewritten shortly before it ends by itself is had for that time alone.
+        let waits = match run.end_is_trusted(&judge.settings) {
+            true => run.end.since(judge.now) as f64,
+            false => f64::INFINITY,
+        };
+        let longest = run.census.longest_life(&judge.settings) as f64;
+        let had_for = (waits / (WAIT_SHARE * longest)).min(1.0);
+        let share = |table: &TableFacts| {
+            let expired = expired_in_table(&table.statistics, judge);
+            (
+                expired,
+                table
+                    .statistics
+                    .census
+                    .total()
+                    .bytes
+                    .saturating_sub(expired),
+            )
+        };
+        let worthy = run.tables.iter().filter(|table| {
+            let (dead, live) = share(table);
+            dead as f64 > LEAST_WORTH * live as f64
+        });
+        let worthy: Vec<&TableFacts> = worthy.collect();
+        let (dead, live) = worthy.iter().fold((0, 0), |sum, table| {
+            let (dead, live) = share(table);
+            (sum.0 + dead, sum.1 + live)
+        });
+        let worth = had_for * dead as f64 / live.max(1) as f64;
+        if worth > worth_of_garbage(run, judge, goals)
+            && best.as_ref().is_none_or(|(most, _)| worth > *most)
+        {
+            let tables = worthy.iter().map(|table| table.id).collect();
+            let rewrite = Rewrite {
+                tables,
+                cut: true,
+                urgency: Urgency::Deep,
+                why: Why::Expired { bytes: dead },
+            };
+            best = Some((worth, rewrite));
+        }
+    }
+    best
+}
+
+/// The expired bytes per live byte from which on a run is rewritten: fewer when its garbage is old, and when there is
+/// nothing else to do.
+fn worth_of_garbage(run: &RunFacts, judge: &Judge, goals: &Goals) -> f64 {
+    let age = run.oldest_dead(judge).map_or(0.0, |expired| {
+        let span = deadline(expired, &run.census, judge, goals).since(expired);
+        (judge.now.since(expired) as f64 / span.max(1) as f64).min(1.0)
+    });
+    EXPIRED_WORTH - (EXPIRED_WORTH - LEAST_WORTH) * age.max(goals.eager)
+}
+
+/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Only what a merge of
+/// them would really free is counted: no open snapshot needs it, and what is dead has nothing left to hide elsewhere.
+fn most_superseded(
+    facts: &Facts,
+    snapshots: &[Seq],
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    enough: f64,
+) -> Option<(f64, Rewrite)> {
+    let sample = Sample::of(facts);
+    // What is older than a busy run is left to the next time.
+    let runs: Vec<&RunFacts> = facts
+        .runs
+        .iter()
+        .map(|run| run.as_ref())
+        .take_while(|run| !run.holds_any(busy))
+        .collect();
+    let mut records: Vec<(usize, &Sampled)> = vec![];
+    for (at, run) in runs.iter().enumerate() {
+        sample.each_in(run, |record| records.push((at, record)));
+    }
+    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
+    let mut freed = vec![0.0; runs.len()];
+    let mut bytes = vec![0.0; runs.len()];
+    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
+        let oldest = versions[versions.len() - 1].1.header.seq;
+        for (nth, &(at, record)) in versions.iter().enumerate() {
+            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
+            bytes[at] += weight;
+            // A merge frees it when it takes in the newer version, or all that the dead one hides.
+            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
+                Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
+                _ if judge.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
+                    let places = versions[nth..].iter().map(|version| version.0);
+                    places.max().unwrap_or(at)
+                }
+                _ => continue,
+            };
+            freed[with] += weight;
+        }
+    }
+    let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
+    for at in 0..runs.len() {
+        all_bytes += bytes[at];
+        all_freed += freed[at];
+        let worth = all_freed / f64::max(all_bytes - all_freed, 1.0);
+        if at > 0
+            && all_freed > enough
+            && worth > SUPERSEDED_WORTH
+            && best.is_none_or(|(most, _)| worth > most)
+        {
+            best = Some((worth, at));
+        }
+    }
+    let (worth, at) = best?;
+    let rewrite = Rewrite {
+        tables: runs[..=at].iter().flat_map(|run| run.table_ids()).collect(),
+        cut: true,
+        urgency: Urgency::Deep,
+        why: Why::Superseded { worth },
+    };
+    Some((worth, rewrite))
+}

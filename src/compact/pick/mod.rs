@@ -1,0 +1,108 @@
+//! Which job comes next: pure, from what the runs say of themselves without being read.
+//!
+//! Six goals, in this order; each has a file that says what it picks, and why:
+//!
+//! 1. what has ended is dropped (ended.rs);
+//! 2. runs that do not overlap are joined, when there are many (runs.rs);
+//! 3. many range deletes are brought down (range_deletes.rs), then what expired is gone before its deadline (deadline.rs);
+//! 4. above `max_runs`, runs are merged, where that costs least (runs.rs);
+//! 5. above a twelfth of the container, garbage is rewritten away (garbage.rs);
+//! 6. what scans have paid for is merged (scans.rs).
+//!
+//! `examples/policy.rs` simulates all of this; its results are in DESIGN.md.
+
+mod ended;
+mod runs;
+mod range_deletes;
+mod deadline;
+mod garbage;
+mod scans;
+
+use std::collections::BTreeSet;
+
+use crate::base::{Seq, TableId, Timestamp};
+use crate::catalog::{Facts, RunFacts};
+use crate::compact::choice::{Choice, Goals, Rewrite, Urgency, Why};
+use crate::compact::slot::slot_end;
+use crate::expiry::Judge;
+use deadline::{next_due, on_time};
+use garbage::little_garbage;
+use range_deletes::few_range_deletes;
+use runs::{apart, few_runs};
+use scans::paid_by_scans;
+
+pub use deadline::{deadline, pressure, start_by};
+pub use ended::ended;
+
+/// The next job for one container. `snapshots` are the numbers of the open ones, ascending; `busy` tables are in a job.
+pub fn pick(
+    facts: &Facts,
+    snapshots: &[Seq],
+    busy: &BTreeSet<TableId>,
+    judge: &Judge,
+    goals: &Goals,
+) -> Choice {
+    let ended = ended(facts, snapshots, busy, judge);
+    if !ended.is_empty() {
+        return Choice::Drop(ended);
+    }
+    if let Some(runs) = apart(facts, busy, judge, goals) {
+        return Choice::Join(runs);
+    }
+    few_range_deletes(facts, snapshots, busy)
+        .or_else(|| on_time(facts, busy, judge, goals))
+        .or_else(|| few_runs(facts, busy, judge, goals))
+        .or_else(|| little_garbage(facts, snapshots, busy, judge, goals))
+        .or_else(|| paid_by_scans(facts, busy, judge, goals))
+        .map_or_else(
+            || Choice::Rest {
+                until: next_due(facts, judge, goals),
+            },
+            Choice::Merge,
+        )
+}
+
+/// Everything that reclaiming and merging could gain: one job over all runs, or nothing.
+pub fn pick_all(facts: &Facts, snapshots: &[Seq], judge: &Judge, goals: &Goals) -> Choice {
+    let ended = ended(facts, snapshots, &BTreeSet::new(), judge);
+    if !ended.is_empty() {
+        return Choice::Drop(ended);
+    }
+    let never = facts
+        .runs
+        .iter()
+        .filter(|run| run.end == Timestamp::MAX)
+        .count();
+    let garbage = facts.runs.iter().any(|run| run.census.any_dead(judge));
+    let slot = |run: &RunFacts| slot_end(run.end, judge.now);
+    let overlap = facts.runs.iter().enumerate().any(|(at, run)| {
+        let mut others = facts.runs[at + 1..].iter();
+        others.any(|other| {
+            run.overlaps(other) && (slot(run) == slot(other) || interleave(run, other))
+        })
+    });
+    let many = facts.runs.len() > goals.max_runs;
+    if facts.runs.is_empty()
+        || (!many && never <= 1 && !garbage && !overlap && facts.range_deletes.is_empty())
+    {
+        return Choice::Rest { until: None };
+    }
+    Choice::Merge(Rewrite {
+        tables: facts.tables().map(|(_, table)| table.id).collect(),
+        cut: true,
+        urgency: Urgency::Deep,
+        why: Why::Asked,
+    })
+}
+
+/// Two runs may hold versions of the same key: judged by their samples, exact where these are complete.
+fn interleave(a: &RunFacts, b: &RunFacts) -> bool {
+    let sampled = |run: &'_ RunFacts| -> std::collections::HashSet<u64> {
+        let records = run
+            .tables
+            .iter()
+            .flat_map(|table| &table.statistics.sample.records);
+        records.map(|record| record.hash).collect()
+    };
+    !sampled(a).is_disjoint(&sampled(b))
+}

@@ -1,0 +1,133 @@
+//! The seek protocol: how one goes to a place in a sorted source, and in several at once.
+//!
+//! A source (memtable, table, run) is walked by a [`Cursor`] in the order of records: key up, sequence number down. A
+//! cursor may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under
+//! a given [`Judge`]: a *ghost*. Its owner steps over it, unless something that it might hide lies inside its range.
+//!
+//! A seek takes several steps, since each reads memory that the step before has found the address of. A step asks the
+//! processor for the memory of the next one and returns, so a merge that seeks in four tables makes the first step in
+//! each, then the second in each, and waits for the memory of all four at once:
+//!
+//! ```text
+//!              set_out(k)            approach -> false     approach -> false     approach -> true
+//! table A      row of the index      end of the block      some of its keys      on the record
+//! table B      row of the index      end of the block      some of its keys      on the record
+//! table C      dead as a whole: before its ghost           (approach -> true at once)
+//! memtable     on the record                               (approach -> true at once)
+//! ```
+//!
+//! Example: a merge seeks `AtOrAfter(k)`. A and B come to stand on records, C before a ghost from `a` to `z`. The record of
+//! A leads; C's ghost begins before it and is younger in part, so it may hide the record: the merge calls `enter`, and C
+//! stands before the ghost of one block, or on a record. Had C's ghost begun behind the record, it would be stepped over
+//! when its turn comes, and C's blocks never be read.
+//!
+//! Who does what:
+//!
+//! | | |
+//! | --- | --- |
+//! | here | the words of a seek, what a cursor may stand on, and what each call promises |
+//! | merge.rs | calls `set_out` for all cursors, then `approach` for those that are not there; settles ghosts |
+//! | view.rs | decides which record of a key a reader sees; knows nothing of steps |
+//! | mem/cursor.rs | is there at once; a ghost is a row of dead records in a leaf |
+//! | table/cursor.rs | the three steps; a ghost is a page of the index, some rows of it, or one block |
+//! | table/run.rs | finds the table, passes the steps on to its cursor, goes on to the next table; a ghost is a table |
+
+use bytes::Bytes;
+
+use crate::base::record::Head;
+use crate::base::{Result, Seq};
+use crate::data::item::Pair;
+use crate::expiry::Judge;
+
+/// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek<'a> {
+    /// The first record.
+    First,
+    /// The first record whose key is at or above this one.
+    AtOrAfter(&'a [u8]),
+    /// The first record whose key is above this one.
+    After(&'a [u8]),
+    /// The last record.
+    Last,
+    /// The last record whose key is at or below this one.
+    AtOrBefore(&'a [u8]),
+    /// The last record whose key is below this one.
+    Before(&'a [u8]),
+}
+
+impl Seek<'_> {
+    /// For walking forwards.
+    pub fn is_forward(&self) -> bool {
+        matches!(self, Seek::First | Seek::AtOrAfter(_) | Seek::After(_))
+    }
+
+    /// A record of this key may be gone to.
+    pub fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            Seek::First | Seek::Last => true,
+            Seek::AtOrAfter(bound) => key >= *bound,
+            Seek::After(bound) => key > *bound,
+            Seek::AtOrBefore(bound) => key <= *bound,
+            Seek::Before(bound) => key < *bound,
+        }
+    }
+}
+
+/// An unread stretch of a source, all of whose records are dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ghost<'a> {
+    /// Its first key.
+    pub first: &'a [u8],
+    /// Its last key. All versions of a key lie in one stretch.
+    pub last: &'a [u8],
+    /// Its highest sequence number.
+    pub seq_max: Seq,
+}
+
+/// What a cursor stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position<'a> {
+    /// Past the end (or, walking backwards, before the start).
+    End,
+    /// A record.
+    Record(Head<'a>),
+    /// An unread stretch of dead records.
+    Ghost(Ghost<'a>),
+}
+
+/// A place in one sorted source.
+///
+/// With a judge, a cursor stops at ghosts; without one, at records only. After an error a cursor stands at
+/// [`Position::End`].
+pub trait Cursor {
+    /// What stands here.
+    fn position(&self) -> Position<'_>;
+    /// A record stands here: [`Cursor::position`] without the rest.
+    fn is_on_record(&self) -> bool;
+    /// Starts a seek: to the first position, in the direction of `to`, that `to` admits. A ghost is admitted when part of its
+    /// range is. Until [`Cursor::approach`] says that it is there, the cursor stands nowhere.
+    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
+    /// Makes one step of the seek, with the same `to` and judge, and says whether the cursor is there. A step ends where
+    /// memory has to be waited for, and has asked for it.
+    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool>;
+    /// Goes to the first position, in the direction of `to`, that `to` admits.
+    fn seek(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+        self.set_out(to, judge)?;
+        while !self.approach(to, judge)? {}
+        Ok(())
+    }
+    /// From a record to the next position; from a ghost over it.
+    fn advance(&mut self, judge: Option<&Judge>) -> Result<()>;
+    /// As [`Cursor::advance`], backwards.
+    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()>;
+    /// Reads the ghost on which it stands and goes to the first position in it, in the direction of `to`, that `to`
+    /// admits (a table's ghost may turn into a block's), or beyond it when there is none.
+    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()>;
+    /// Key and value of the record here, keeping their source alive; read and checked now.
+    fn pair(&self) -> Result<Pair>;
+    /// The value of the record here, keeping its source alive; read and checked now.
+    fn value_bytes(&self) -> Result<Bytes>;
+    /// The value of the record here, where it lies; read and checked now.
+    fn value(&self) -> Result<&[u8]>;
+}

@@ -1,0 +1,295 @@
+//! What the two lanes answer under the settings of today: which records are dead, since when, and until when others live.
+//!
+//! The inheriting lane is counted by `written_at`, so its expiries are that lane moved by the default; the overriding lane is
+//! counted by expiry. Floors hold for records below `floor_seq` alone, and a census does not tell which these are: an answer
+//! is certain in the direction that its name says, and may lack detail in the other.
+//!
+//! Example: items written at 100 and 200 without a ttl of their own, and one that expires at 600 by its own. Under a default
+//! of 50 ms they expire at 150, 250 and 600: from 150 on some are dead, from 600 on all are. Under `Off` none ever is.
+
+use crate::base::{Seq, Timestamp};
+use crate::expiry::census::{Census, Tally};
+use crate::expiry::rule::{DefaultMillis, Judge, Settings};
+use crate::expiry::spread::Spreads;
+
+impl Census {
+    /// The settings with the floors left out unless they stand above every record here: what can be said of all records
+    /// at once.
+    fn settings_for_all(&self, settings: &Settings) -> Settings {
+        if self.seq_max < settings.floor_seq {
+            *settings
+        } else {
+            Settings::new(settings.default)
+        }
+    }
+
+    /// Certainly every record is a tombstone or gone. False may be a lack of detail: records on both sides of a floor.
+    pub fn all_dead(&self, judge: &Judge) -> bool {
+        if self.never.count > 0 {
+            return false;
+        }
+        let settings = self.settings_for_all(&judge.settings);
+        let inheriting_gone = self.inheriting.tally.count == 0
+            || self.inheriting.max < settings.inherit_floor
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.max.after(n) <= judge.now);
+        let overriding_gone = self.overriding.tally.count == 0
+            || self.overriding.max < settings.override_floor
+            || (settings.default.is_on() && self.overriding.max <= judge.now);
+        inheriting_gone && overriding_gone
+    }
+
+    /// Possibly some record is a tombstone or gone. False is certain.
+    pub fn any_dead(&self, judge: &Judge) -> bool {
+        let settings = &judge.settings;
+        let floors = self.seq_min < settings.floor_seq;
+        // The earliest moment of an empty lane never comes.
+        self.tombstones.count > 0
+            || (floors && self.inheriting.min < settings.inherit_floor)
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)
+            || (floors && self.overriding.min < settings.override_floor)
+            || (settings.default.is_on() && self.overriding.min <= judge.now)
+    }
+
+    /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
+    /// out, so it may be later than the truth.
+    pub fn last_expiry(&self, settings: &Settings) -> Timestamp {
+        if self.never.count > 0 {
+            return Timestamp::MAX;
+        }
+        let mut last = Timestamp(0);
+        if self.inheriting.tally.count > 0 {
+            last = last.max(match settings.default {
+                DefaultMillis::Millis(n) => self.inheriting.max.after(n),
+                _ => Timestamp::MAX,
+            });
+        }
+        if self.overriding.tally.count > 0 {
+            last = last.max(if settings.default.is_on() {
+                self.overriding.max
+            } else {
+                Timestamp::MAX
+            });
+        }
+        last
+    }
+
+    /// When the first of the records expires, or has expired, if the settings stay; `None` when none ever does.
+    pub fn first_expiry(&self, settings: &Settings) -> Option<Timestamp> {
+        let inheriting = match settings.default {
+            DefaultMillis::Millis(n) if self.inheriting.tally.count > 0 => {
+                Some(self.inheriting.min.after(n))
+            }
+            _ => None,
+        };
+        let overriding = (settings.default.is_on() && self.overriding.tally.count > 0)
+            .then_some(self.overriding.min);
+        inheriting.into_iter().chain(overriding).min()
+    }
+
+    /// The longest lifetime of a dated record under these settings, in milliseconds.
+    pub fn longest_life(&self, settings: &Settings) -> u64 {
+        match settings.default {
+            DefaultMillis::Millis(n) if self.inheriting.tally.count > 0 => n.max(self.longest_ttl),
+            DefaultMillis::Off => 0,
+            _ => self.longest_ttl,
+        }
+    }
+
+    /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
+    /// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
+    /// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
+    pub fn oldest_dead(&self, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
+        let settings = &judge.settings;
+        let by_clock = self
+            .first_expiry(settings)
+            .filter(|expiry| *expiry <= judge.now);
+        // The earliest moment of an empty lane never comes.
+        let by_floor = floor_seen < settings.floor_seq
+            && self.seq_min < settings.floor_seq
+            && (self.inheriting.min < settings.inherit_floor
+                || self.overriding.min < settings.override_floor);
+        by_clock
+            .into_iter()
+            .chain(by_floor.then(|| settings.override_floor.before(1)))
+            .min()
+    }
+}
+
+impl Spreads {
+    /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
+    /// then the floors count, for all: what was written after the change ends after them.
+    pub fn gone(&self, judge: &Judge, from_before: bool) -> Tally {
+        let settings = &judge.settings;
+        let below = |floor: Timestamp| {
+            let moment = floor.0.checked_sub(1).filter(|_| from_before);
+            moment.map(Timestamp)
+        };
+        let written_by = match settings.default {
+            DefaultMillis::Millis(n) => judge.now.0.checked_sub(n).map(Timestamp),
+            _ => None,
+        };
+        let over_by = settings.default.is_on().then_some(judge.now);
+        let inheriting = written_by.max(below(settings.inherit_floor));
+        let overriding = over_by.max(below(settings.override_floor));
+        let mut gone = inheriting.map_or(Tally::default(), |at| self.inheriting.up_to(at));
+        gone.add(overriding.map_or(Tally::default(), |at| self.overriding.up_to(at)));
+        gone
+    }
+
+    /// When how many bytes expire under these settings, in no order: what never does is left out.
+    pub fn forecast(
+        &self,
+        settings: &Settings,
+    ) -> impl Iterator<Item = (Timestamp, u64)> + use<'_> {
+        let life = match settings.default {
+            DefaultMillis::Millis(n) => Some(n),
+            _ => None,
+        };
+        let inheriting = life.into_iter().flat_map(|life| {
+            let parts = self.inheriting.iter();
+            parts.map(move |(at, tally)| (at.after(life), tally.bytes))
+        });
+        let overriding = settings.default.is_on().then(|| self.overriding.iter());
+        let overriding = overriding.into_iter().flatten();
+        inheriting.chain(overriding.map(|(at, tally)| (at, tally.bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ItemTtl;
+    use crate::base::coding::Reader;
+    use crate::base::record::{Head, Header, Kind};
+    use proptest::prelude::*;
+
+    fn head(seq: u64, written_at: u64, ttl: ItemTtl) -> Head<'static> {
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(seq),
+            written_at: Timestamp(written_at),
+            ttl,
+        };
+        Head {
+            header,
+            key: b"key",
+            value_len: 81,
+        }
+    }
+
+    fn any_head() -> impl Strategy<Value = Head<'static>> {
+        let ttl = prop_oneof![
+            3 => Just(Some(ItemTtl::Absent)),
+            3 => (0u64..12).prop_map(|millis| Some(ItemTtl::Millis(millis))),
+            1 => Just(Some(ItemTtl::Never)),
+            1 => Just(None),
+        ];
+        (0u64..8, 0u64..12, ttl).prop_map(|(seq, written_at, ttl)| match ttl {
+            Some(ttl) => head(seq, written_at, ttl),
+            None => Head {
+                header: Header::tombstone(Seq(seq), Timestamp(written_at)),
+                key: b"key",
+                value_len: 0,
+            },
+        })
+    }
+
+    fn any_judge() -> impl Strategy<Value = Judge> {
+        let default = prop_oneof![
+            Just(DefaultMillis::Off),
+            Just(DefaultMillis::NoDefault),
+            (1u64..12).prop_map(DefaultMillis::Millis)
+        ];
+        (default, 0u64..16, 0u64..24, 0u64..9, 0u64..24).prop_map(
+            |(default, inherit_floor, override_floor, floor_seq, now)| {
+                Judge::at(Timestamp(now), || Settings {
+                    default,
+                    inherit_floor: Timestamp(inherit_floor),
+                    override_floor: Timestamp(override_floor),
+                    floor_seq: Seq(floor_seq),
+                })
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+        /// Goal: what a census says of its records is so. Method: each of them is asked; where floors concern some and not
+        /// others, the census may say less.
+        #[test]
+        fn a_census_says_what_its_records_say(
+            heads in prop::collection::vec(any_head(), 0..5),
+            more in prop::collection::vec(any_head(), 0..3),
+            judge in any_judge(),
+        ) {
+            let count = |heads: &[Head<'_>]| {
+                let mut census = Census::default();
+                heads.iter().for_each(|head| census.add(head));
+                census
+            };
+            let mut census = count(&heads);
+            census.merge(&count(&more));
+            let heads = [heads, more].concat();
+            prop_assert_eq!(census, count(&heads));
+            let mut bytes = vec![];
+            census.encode(&mut bytes);
+            prop_assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+
+            let bytes = heads.iter().map(Head::weight).sum();
+            prop_assert_eq!(census.total(), Tally { count: heads.len() as u64, bytes });
+            let settings = &judge.settings;
+            let (all, any) = (census.all_dead(&judge), census.any_dead(&judge));
+            let all_are = heads.iter().all(|head| judge.dead(&head.header));
+            let any_is = heads.iter().any(|head| judge.dead(&head.header));
+            prop_assert!(!all || all_are, "{:?} under {:?}", heads, judge);
+            prop_assert!(any || !any_is, "{:?} under {:?}", heads, judge);
+            let before = heads.iter().filter(|head| head.header.seq < settings.floor_seq).count();
+            if before == 0 || before == heads.len() {
+                prop_assert_eq!((all, any), (all_are, any_is), "{:?} under {:?}", heads, judge);
+            }
+
+            let puts = || heads.iter().map(|head| &head.header).filter(|header| !header.is_tombstone());
+            let expiries = || puts().map(|header| settings.expires_at(header));
+            prop_assert_eq!(census.last_expiry(settings), expiries().max().unwrap_or_default());
+            prop_assert_eq!(census.first_expiry(settings), expiries().filter(|at| *at < Timestamp::MAX).min());
+            let lives = puts().filter(|header| settings.expires_at(header) < Timestamp::MAX);
+            let longest = lives.map(|header| settings.expires_at(header).since(header.written_at)).max();
+            prop_assert_eq!(census.longest_life(settings), longest.unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn both_lanes_are_judged_by_the_settings_of_today() {
+        let mut census = Census::default();
+        for (seq, written_at, ttl) in [
+            (3, 100, ItemTtl::Absent),
+            (5, 200, ItemTtl::Absent),
+            (4, 100, ItemTtl::Millis(500)),
+        ] {
+            census.add(&head(seq, written_at, ttl));
+        }
+        let judge = |default, now| Judge::at(Timestamp(now), || Settings::new(default));
+        assert!(!census.all_dead(&judge(DefaultMillis::Off, u64::MAX)));
+        assert!(!census.all_dead(&judge(DefaultMillis::NoDefault, 10_000)));
+        assert!(!census.all_dead(&judge(DefaultMillis::Millis(50), 599)));
+        assert!(census.all_dead(&judge(DefaultMillis::Millis(50), 600)));
+        assert!(census.any_dead(&judge(DefaultMillis::Millis(50), 150)));
+        assert!(!census.any_dead(&judge(DefaultMillis::Millis(50), 149)));
+        let floors = judge(DefaultMillis::Millis(50), 700).settings.change(
+            DefaultMillis::Off,
+            Timestamp(700),
+            Seq(6),
+        );
+        assert!(census.all_dead(&Judge::at(Timestamp(0), || floors)));
+        assert_eq!(
+            census.total(),
+            Tally {
+                count: 3,
+                bytes: 300
+            }
+        );
+        let mut bytes = vec![];
+        census.encode(&mut bytes);
+        assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
+    }
+}
