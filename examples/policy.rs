@@ -367,7 +367,7 @@ impl Simulation {
         TableFacts {
             id,
             bytes,
-            statistics: Arc::new(collector.finish(settings(), vec![])),
+            statistics: Arc::new(collector.finish(settings())),
         }
     }
 

@@ -207,6 +207,7 @@ fn log(ring_bytes: Option<usize>) -> Result<Vec<u8>> {
     let options = LogOptions {
         dir: dir.into(),
         segment_bytes: 200,
+        first_segment_bytes: None,
         ring_bytes,
         identity: 7,
     };
@@ -246,7 +247,6 @@ fn table(compression: Compression) -> Result<Vec<u8>> {
         container: ContainerId(1),
         identity: 7,
         settings: Settings::default(),
-        inputs: vec![TableId(7)],
     };
     let mut builder = TableBuilder::new(sim.create(path)?, options, meta);
     for seq in 1..13 {

@@ -137,7 +137,6 @@ fn build(block_bytes: usize, compression: Compression, records: &[Record]) -> Ve
         container: ContainerId(1),
         identity: 0x1234_5678_9abc_def0,
         settings: Settings::default(),
-        inputs: vec![TableId(7)],
     };
     let mut builder = TableBuilder::new(file, options, meta);
     for record in records {

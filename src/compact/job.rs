@@ -300,7 +300,6 @@ impl Slot {
                     identity,
                     container: job.container,
                     settings: job.judge.settings,
-                    inputs: job.inputs.clone(),
                 };
                 self.spent = 0;
                 let builder = TableBuilder::new(file, job.options, meta);

@@ -109,7 +109,7 @@ mod tests {
         TableFacts {
             id: TableId(id),
             bytes,
-            statistics: Arc::new(collector.finish(Settings::default(), vec![])),
+            statistics: Arc::new(collector.finish(Settings::default())),
         }
     }
 

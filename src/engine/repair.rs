@@ -316,12 +316,7 @@ struct Rescue<'a> {
 
 impl Rescue<'_> {
     /// The new table, durable but for its name.
-    fn write(
-        &mut self,
-        container: &ContainerRecord,
-        old: TableId,
-        salvage: &Salvage,
-    ) -> Result<TableRecord> {
+    fn write(&mut self, container: &ContainerRecord, salvage: &Salvage) -> Result<TableRecord> {
         let id = TableId(self.next);
         self.next += 1;
         let path = self.space.dir.join(file_name::table(id));
@@ -333,7 +328,6 @@ impl Rescue<'_> {
             container: container.id,
             identity: identity(),
             settings: own.map_or(container.settings, |own| own.settings),
-            inputs: vec![old],
         };
         let options = TableOptions {
             block_bytes: self.options.block_bytes,
@@ -400,7 +394,7 @@ fn mend(
             match (&table.state, rescue.as_deref_mut()) {
                 (State::Sound(_), _) => run.tables.push(table.record),
                 (State::Damaged(_, salvage), Some(rescue)) => {
-                    let written = rescue.write(container, table.record.id, salvage)?;
+                    let written = rescue.write(container, salvage)?;
                     run.tables.push(written);
                 }
                 _ => {}

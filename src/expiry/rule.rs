@@ -14,6 +14,7 @@
 //! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
 //! it to the definition (tests below).
 
+use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
 use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
 use std::time::Duration;
@@ -90,6 +91,11 @@ impl DefaultMillis {
 }
 
 /// A container's settings and floors: always read as one value.
+///
+/// ```text
+/// settings   default varint | inherit_floor varint | override_floor varint | floor_seq varint
+/// default    0 off | 1 none | milliseconds + 1
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// What becomes of items without a ttl of their own.
@@ -109,6 +115,37 @@ impl Settings {
             default,
             ..Settings::default()
         }
+    }
+
+    /// Appends the picture above.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let default = match self.default {
+            DefaultMillis::Off => 0,
+            DefaultMillis::NoDefault => 1,
+            DefaultMillis::Millis(millis) => millis.saturating_add(1),
+        };
+        for number in [
+            default,
+            self.inherit_floor.0,
+            self.override_floor.0,
+            self.floor_seq.0,
+        ] {
+            put_varint(out, number);
+        }
+    }
+
+    /// Reads what [`Settings::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> std::result::Result<Settings, Malformed> {
+        Ok(Settings {
+            default: match reader.varint()? {
+                0 => DefaultMillis::Off,
+                1 => DefaultMillis::NoDefault,
+                more => DefaultMillis::Millis(more - 1),
+            },
+            inherit_floor: Timestamp(reader.varint()?),
+            override_floor: Timestamp(reader.varint()?),
+            floor_seq: Seq(reader.varint()?),
+        })
     }
 
     /// The settings after the default becomes `to` by the write `seq` at the moment `at`. What was gone at `at` under
@@ -292,6 +329,28 @@ mod tests {
             seq: Seq(seq),
             written_at: Timestamp(written_at),
             ttl,
+        }
+    }
+
+    #[test]
+    fn settings_read_back() {
+        for default in [
+            DefaultMillis::Off,
+            DefaultMillis::NoDefault,
+            DefaultMillis::Millis(1),
+            DefaultMillis::Millis(MAX_TTL_MILLIS),
+        ] {
+            let settings = Settings {
+                default,
+                inherit_floor: Timestamp(1_000),
+                override_floor: Timestamp(u64::MAX),
+                floor_seq: Seq(7),
+            };
+            let mut bytes = vec![];
+            settings.encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Settings::decode(&mut reader), Ok(settings));
+            assert!(reader.is_empty());
         }
     }
 

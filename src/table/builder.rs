@@ -265,7 +265,6 @@ impl TableBuilder {
             container,
             identity,
             settings,
-            inputs,
         } = self.meta;
         let mut out = self.out;
         let padding = out.end().next_multiple_of(FILTER_ALIGN) - out.end();
@@ -277,7 +276,7 @@ impl TableBuilder {
             .index
             .finish(|offset, bytes| checksum(identity, at + offset, &[bytes]));
         let (index_at, index_crc) = out.append_part(identity, &index)?;
-        let statistics = self.collector.finish(settings, inputs);
+        let statistics = self.collector.finish(settings);
         let mut part = Vec::new();
         statistics.encode(&mut part);
         let (statistics_at, statistics_crc) = out.append_part(identity, &part)?;

@@ -20,7 +20,7 @@ use crate::env::{ReadAt, fault_in, will_need};
 use crate::expiry::Settings;
 
 /// The version that this build writes and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// Ends every table.
 const MAGIC: &[u8; 8] = b"ebbtable";
 /// Bytes of the footer.
@@ -63,8 +63,6 @@ pub struct TableMeta {
     pub identity: u64,
     /// The container's settings when the table was written.
     pub settings: Settings,
-    /// The tables it was made from; none for a flush.
-    pub inputs: Vec<TableId>,
 }
 
 /// The end of a table.

@@ -142,11 +142,6 @@ impl Table {
         &self.statistics.settings
     }
 
-    /// The tables it was made from; none for a flush.
-    pub fn inputs(&self) -> &[TableId] {
-        &self.statistics.inputs
-    }
-
     /// What is read from now on is checked again, though it was before: for those who write it anew, under a checksum that
     /// would fit whatever became of it meanwhile.
     pub fn recheck(&self) {

@@ -1,9 +1,9 @@
 //! What a table says about all its records at once; read when it is opened.
 //!
 //! ```text
-//! statistics  records varint | keys varint | raw bytes varint | blocks varint | large values varint
+//! statistics  records varint | keys varint | blocks varint | large values varint
 //!             first key prefixed | last key prefixed | census | spread of inheriting | spread of overriding
-//!             sample | posts | settings as JSON prefixed | inputs varint | (table varint)*
+//!             sample | posts | settings (expiry/rule.rs)
 //! sample      threshold u64 | count varint | lowest seq varint | earliest written_at varint | sampled*
 //! sampled     key hash u64 | header (record.rs) | weight varint | rank varint          hash up, sequence number down
 //! posts       step varint | count varint | key prefixed*                               key number 0, step, 2 * step ...
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::base::record::{Base, Head, Header, MAX_KEY_LEN};
-use crate::base::{Seq, TableId, Timestamp};
+use crate::base::{Seq, Timestamp};
 use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
 
 /// Keys in the sample of a large table: a share of the keys is found within 1.6 % (one standard error).
@@ -73,8 +73,6 @@ pub struct Statistics {
     pub records: u64,
     /// Distinct keys.
     pub keys: u64,
-    /// Bytes of all keys and values.
-    pub raw_bytes: u64,
     /// Data blocks.
     pub blocks: u64,
     /// Values that stand outside their block.
@@ -95,20 +93,12 @@ pub struct Statistics {
     pub posts: Posts,
     /// The container's settings when the table was written.
     pub settings: Settings,
-    /// The tables it was made from.
-    pub inputs: Vec<TableId>,
 }
 
 impl Statistics {
     /// Appends the picture in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        for number in [
-            self.records,
-            self.keys,
-            self.raw_bytes,
-            self.blocks,
-            self.large_values,
-        ] {
+        for number in [self.records, self.keys, self.blocks, self.large_values] {
             put_varint(out, number);
         }
         put_prefixed(out, &self.first_key);
@@ -118,12 +108,7 @@ impl Statistics {
         self.spreads.overriding.encode(out);
         self.sample.encode(out);
         self.posts.encode(out);
-        let settings = serde_json::to_vec(&self.settings).expect("settings are plain numbers");
-        put_prefixed(out, &settings);
-        put_varint(out, self.inputs.len() as u64);
-        for input in &self.inputs {
-            put_varint(out, input.0);
-        }
+        self.settings.encode(out);
     }
 
     /// Reads what [`Statistics::encode`] wrote.
@@ -132,7 +117,6 @@ impl Statistics {
         let mut statistics = Statistics {
             records: reader.varint()?,
             keys: reader.varint()?,
-            raw_bytes: reader.varint()?,
             blocks: reader.varint()?,
             large_values: reader.varint()?,
             first_key: read_key(reader)?,
@@ -145,8 +129,7 @@ impl Statistics {
             sample: Sample::decode(reader)?,
             heavy: vec![],
             posts: Posts::decode(reader)?,
-            settings: read_settings(reader)?,
-            inputs: read_inputs(reader)?,
+            settings: Settings::decode(reader)?,
         };
         if !reader.is_empty() {
             return Err(reader.malformed("bytes behind the statistics"));
@@ -282,17 +265,6 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
     Ok(key.into())
 }
 
-fn read_settings(reader: &mut Reader<'_>) -> Result<Settings, Malformed> {
-    let at = reader.clone();
-    serde_json::from_slice(reader.prefixed()?)
-        .map_err(|_| at.malformed("settings that cannot be read"))
-}
-
-fn read_inputs(reader: &mut Reader<'_>) -> Result<Vec<TableId>, Malformed> {
-    let count = reader.varint_up_to(reader.remaining() as u64)?;
-    (0..count).map(|_| Ok(TableId(reader.varint()?))).collect()
-}
-
 impl Posts {
     /// Takes key number `rank`, the last so far, if a post is to stand there.
     fn add(&mut self, key: &[u8], rank: u64) {
@@ -362,7 +334,6 @@ impl Sample {
 #[derive(Default)]
 pub struct Collector {
     keys: u64,
-    raw_bytes: u64,
     blocks: u64,
     large_values: u64,
     census: Census,
@@ -406,7 +377,6 @@ impl Collector {
             self.last_key.clear();
             self.last_key.extend_from_slice(head.key);
         }
-        self.raw_bytes += (head.key.len() + head.value_len) as u64;
         let (header, weight) = (head.header, head.weight());
         self.spreads.add(&header, weight);
         self.bytes += weight;
@@ -461,8 +431,8 @@ impl Collector {
         self.large_values - 1
     }
 
-    /// All that was counted; `settings` and `inputs` go with it.
-    pub fn finish(mut self, settings: Settings, inputs: Vec<TableId>) -> Statistics {
+    /// All that was counted; `settings` go with it.
+    pub fn finish(mut self, settings: Settings) -> Statistics {
         let worth = (self.bytes / BYTES_PER_SAMPLED) as usize;
         self.cut_sample(worth.clamp(SAMPLE_KEYS_LEAST, SAMPLE_KEYS));
         self.spreads.thin();
@@ -479,7 +449,6 @@ impl Collector {
         let mut statistics = Statistics {
             records: self.census.total().count,
             keys: self.keys,
-            raw_bytes: self.raw_bytes,
             blocks: self.blocks,
             large_values: self.large_values,
             first_key: self.first_key.into(),
@@ -493,7 +462,6 @@ impl Collector {
             heavy: vec![],
             posts: self.posts,
             settings,
-            inputs,
         };
         statistics.find_heavy();
         statistics
@@ -528,7 +496,7 @@ mod tests {
             }
         }
         collector.add_block(&census);
-        collector.finish(Settings::default(), vec![TableId(4), TableId(5)])
+        collector.finish(Settings::default())
     }
 
     #[test]

@@ -218,9 +218,7 @@ impl Walk<'_> {
             return Err(self.fault(self.at, "bytes that belong to nothing"));
         }
         let stated = &table.statistics;
-        let statistics = self
-            .collector
-            .finish(stated.settings, stated.inputs.clone());
+        let statistics = self.collector.finish(stated.settings);
         if statistics != **stated {
             return Err(table.stored.fault(
                 table.footer.statistics_at,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::table::block::TRAILER_LEN;
-use crate::table::format::{FOOTER_LEN, checksum};
+use crate::table::format::{FOOTER_LEN, FORMAT_VERSION, checksum};
 use crate::table::index::Index;
 
 /// Some blocks, versions, tombstones, and a large value that packs well, whose checksum takes Miri too long.
@@ -222,4 +222,25 @@ fn wrong_bytes_under_right_checksums_do_not_panic() {
         }
     }
     assert!(opened > tries / 2, "{opened} opened");
+}
+
+/// Goal: a table of another version is refused, not misread. Method: the version is changed, and the checksum with it.
+#[test]
+fn another_version_is_refused() {
+    let (bytes, finished) = build(1, &records(), options(64, Compression::None));
+    for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+        let mut bytes = bytes.to_vec();
+        let footer = bytes.len() - FOOTER_LEN;
+        bytes[footer + 56..footer + 60].copy_from_slice(&version.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[footer..footer + 60]);
+        bytes[footer + 60..footer + 64].copy_from_slice(&crc.to_le_bytes());
+        let error = open(bytes.into(), &finished, None)
+            .err()
+            .expect("it is refused");
+        assert!(
+            matches!(error, Error::UnsupportedFormat { found, supported, .. }
+                if (found, supported) == (version, FORMAT_VERSION)),
+            "{error}"
+        );
+    }
 }

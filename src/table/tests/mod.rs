@@ -103,7 +103,6 @@ fn meta(id: u64) -> TableMeta {
         container: ContainerId(3),
         identity: 0x0123_4567_89ab_cdef + id,
         settings: Settings::new(DefaultMillis::Millis(5)),
-        inputs: vec![TableId(1), TableId(2)],
     }
 }
 
@@ -242,7 +241,6 @@ fn an_open_table_knows_itself() {
         (&b"a"[..], &b"d"[..])
     );
     assert_eq!(table.settings(), &meta(42).settings);
-    assert_eq!(table.inputs(), meta(42).inputs);
     let census = table.census();
     assert_eq!((census.seq_min, census.seq_max), (Seq(3), Seq(9)));
     assert_eq!(census.total().count, 4);
