@@ -4,7 +4,8 @@
 //! `super::`, `self::` or a folder's own module is followed, name by name and through re-exports, to a module; it must be
 //! one whose `mod` line stands above that of the module it is used in (inside a folder, the folder's mod.rs gives the
 //! order). A folder's mod.rs stands behind the last of its modules that it uses: only those below that one may use it;
-//! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, and what must not be left behind.
+//! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, how long files and
+//! functions may be, and what must not be left behind.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -21,6 +22,34 @@ const UNSAFE: [&str; 5] = [
     "mem/tree.rs",
     "env/memory.rs",
     "env/disk.rs",
+];
+
+/// No file of the library is longer, in lines, and no file of tests than the second.
+const FILE_LINES: usize = 600;
+const TEST_LINES: usize = 900;
+/// Those that are. Nothing is added here: a file that is split goes from the list, and the test says when.
+const LONG_FILES: &[&str] = &[
+    "src/api/container.rs",
+    "src/engine/write.rs",
+    "src/env/sim.rs",
+    "src/mem/arena.rs",
+    "src/table/salvage.rs",
+    "tests/api.rs",
+    "tests/cli.rs",
+    "tests/rot.rs",
+];
+/// No function of the library is longer, in lines; a longer one is a list of named steps.
+const FUNCTION_LINES: usize = 60;
+/// Those that are, by file and name. Nothing is added here, either.
+const LONG_FUNCTIONS: &[&str] = &[
+    "src/base/error.rs fmt",
+    "src/catalog/judge.rs judge",
+    "src/engine/begin.rs give_back_old_log",
+    "src/engine/install.rs install",
+    "src/engine/open.rs open",
+    "src/engine/repair.rs mend",
+    "src/engine/repair.rs repair",
+    "src/engine/write.rs update",
 ];
 
 struct Source {
@@ -464,6 +493,88 @@ fn no_part_of_the_engine_shows_its_fields() {
     report(faults);
 }
 
+/// The functions in the code, with their lines: from the one with `fn` to that of the closing brace.
+fn functions(code: &str) -> Vec<(String, usize)> {
+    let (mut found, mut open, mut depth) = (vec![], vec![], 0);
+    let mut named = None;
+    for (line, text) in code.lines().enumerate() {
+        let tokens = tokens(text);
+        for (at, token) in tokens.iter().enumerate() {
+            match token.as_str() {
+                "fn" if tokens.get(at + 1).is_some_and(|next| next != "(") => {
+                    named = Some((tokens[at + 1].clone(), line));
+                }
+                // A declaration; but an array's length in a signature is no end.
+                ";" if depth == open.last().map_or(0, |&(_, _, depth)| depth) => named = None,
+                "[" | "(" => depth += 1,
+                "]" | ")" => depth -= 1,
+                "{" => {
+                    open.extend(named.take().map(|(name, line)| (name, line, depth)));
+                    depth += 1;
+                }
+                "}" => {
+                    depth -= 1;
+                    if open.last().is_some_and(|&(_, _, outside)| outside == depth) {
+                        let (name, from, _) = open.pop().unwrap();
+                        found.push((name, line - from + 1));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// What is too long and no exception, and each exception that is not too long.
+fn held(too_long: BTreeMap<String, usize>, exceptions: &[&str]) -> Vec<String> {
+    let is_exception = |name: &String| exceptions.contains(&name.as_str());
+    let others = too_long.iter().filter(|(name, _)| !is_exception(name));
+    let faults = others.map(|(name, lines)| format!("{name} has {lines} lines"));
+    let needless = exceptions
+        .iter()
+        .filter(|name| !too_long.contains_key(**name))
+        .map(|name| format!("{name} is no exception any more: take it from the list"));
+    faults.chain(needless).collect()
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = vec![];
+    files(&root.join("src"), &mut paths);
+    let of_tests = fs::read_dir(root.join("tests")).unwrap();
+    paths.extend(of_tests.map(|entry| entry.unwrap().path()));
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let mut too_long = BTreeMap::new();
+    for path in paths {
+        let name = path.strip_prefix(root).unwrap();
+        let name = name.to_string_lossy().replace('\\', "/");
+        let is_test = name.contains("tests") || name.ends_with("models.rs");
+        let most = if is_test { TEST_LINES } else { FILE_LINES };
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        if lines > most {
+            too_long.insert(name, lines);
+        }
+    }
+    report(held(too_long, LONG_FILES));
+}
+
+#[test]
+fn no_function_is_too_long() {
+    let (mut too_long, mut seen) = (BTreeMap::new(), 0);
+    for source in sources() {
+        for (name, lines) in functions(&source.code) {
+            seen += 1;
+            if lines > FUNCTION_LINES {
+                too_long.insert(format!("src/{} {name}", source.name), lines);
+            }
+        }
+    }
+    assert!(seen > 500, "only {seen} functions were found");
+    report(held(too_long, LONG_FUNCTIONS));
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -514,6 +625,25 @@ fn the_reader_of_sources_reads() {
     );
     assert!(found[4].public && !found[0].public);
     assert_eq!((found[5].inline, found[3].inline), (1, 0));
+}
+
+#[test]
+fn the_counter_of_lines_counts() {
+    let code = "trait T {\n  fn a(&self);\n  fn b(&self) -> [u8; 2]\n  {\n    fn c() {}\n    [0; 2]\n  }\n}\nfn d(\n  f: fn(u8),\n) {\n}\n";
+    let found = functions(code);
+    let shown: Vec<(&str, usize)> = found
+        .iter()
+        .map(|(name, lines)| (name.as_str(), *lines))
+        .collect();
+    assert_eq!(shown, [("c", 1), ("b", 5), ("d", 4)]);
+    let too_long = || BTreeMap::from([("old".to_owned(), 61), ("new".to_owned(), 62)]);
+    assert_eq!(held(too_long(), &["old", "new"]), Vec::<String>::new());
+    assert_eq!(held(too_long(), &["old"]), ["new has 62 lines"]);
+    let needless = held(too_long(), &["old", "new", "split"]);
+    assert_eq!(
+        needless,
+        ["split is no exception any more: take it from the list"]
+    );
 }
 
 #[test]

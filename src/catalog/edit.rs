@@ -403,14 +403,7 @@ impl Catalogue {
                 }
                 container.flushed = *seq;
             }
-            Change::AddRun(id, run) => {
-                self.note_run(run);
-                let container = self.container(*id)?;
-                if container.runs.iter().any(|there| there.id == run.id) {
-                    return Err(format!("run {} is added twice", run.id.0));
-                }
-                container.runs.push(run.clone());
-            }
+            Change::AddRun(id, run) => self.add_run(*id, run)?,
             Change::RemoveRun(id, run) => {
                 let runs = &mut self.container(*id)?.runs;
                 let Some(at) = runs.iter().position(|there| there.id == *run) else {
@@ -418,17 +411,7 @@ impl Catalogue {
                 };
                 runs.remove(at);
             }
-            Change::AddRangeDelete(id, range) => {
-                self.used = self.used.max(range.seq);
-                let ranges = &mut self.container(*id)?.range_deletes;
-                let place = ranges.partition_point(|there| there.seq <= range.seq);
-                // A flush that was cut off has left some of those that the next one adds.
-                let alike = ranges[..place].iter().rev();
-                let mut alike = alike.take_while(|there| there.seq == range.seq);
-                if !alike.any(|there| there == range) {
-                    ranges.insert(place, range.clone());
-                }
-            }
+            Change::AddRangeDelete(id, range) => self.add_range_delete(*id, range)?,
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::Log(log) => {
                 let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
@@ -448,6 +431,29 @@ impl Catalogue {
                 self.next_run = self.next_run.max(*run);
                 self.next_container = self.next_container.max(*container);
             }
+        }
+        Ok(())
+    }
+
+    fn add_run(&mut self, id: ContainerId, run: &RunRecord) -> Result<(), String> {
+        self.note_run(run);
+        let container = self.container(id)?;
+        if container.runs.iter().any(|there| there.id == run.id) {
+            return Err(format!("run {} is added twice", run.id.0));
+        }
+        container.runs.push(run.clone());
+        Ok(())
+    }
+
+    fn add_range_delete(&mut self, id: ContainerId, range: &RangeDelete) -> Result<(), String> {
+        self.used = self.used.max(range.seq);
+        let ranges = &mut self.container(id)?.range_deletes;
+        let place = ranges.partition_point(|there| there.seq <= range.seq);
+        // A flush that was cut off has left some of those that the next one adds.
+        let alike = ranges[..place].iter().rev();
+        let mut alike = alike.take_while(|there| there.seq == range.seq);
+        if !alike.any(|there| there == range) {
+            ranges.insert(place, range.clone());
         }
         Ok(())
     }
@@ -519,149 +525,4 @@ fn unknown(id: ContainerId) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn container(id: u32, name: &str) -> ContainerRecord {
-        ContainerRecord {
-            id: ContainerId(id),
-            name: name.to_owned(),
-            created: Seq(1),
-            compression: Compression::None,
-            settings: Settings::default(),
-            flushed: Seq(0),
-            runs: vec![],
-            range_deletes: vec![],
-        }
-    }
-
-    fn edit(number: u64, changes: Vec<Change>) -> Edit {
-        Edit {
-            number,
-            mark: Timestamp(number),
-            changes,
-        }
-    }
-
-    #[test]
-    fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
-        let id = ContainerId(3);
-        let run = RunRecord {
-            id: RunId(8),
-            end: Some(Timestamp(99)),
-            placed: DefaultMillis::Millis(5),
-            applied: Seq(0),
-            tables: vec![TableRecord {
-                id: TableId(4),
-                len: 10,
-                crc: 7,
-            }],
-        };
-        let range = RangeDelete {
-            seq: Seq(30),
-            from: b"a".to_vec(),
-            to: None,
-        };
-        let mut catalogue = Catalogue::default();
-        catalogue
-            .apply(&edit(1, vec![Change::CreateContainer(container(3, "a"))]))
-            .unwrap();
-        catalogue
-            .apply(&edit(
-                2,
-                vec![
-                    Change::AddRun(id, run.clone()),
-                    Change::Flushed(id, Seq(20)),
-                    Change::AddRangeDelete(id, range),
-                    Change::Log(Some(LogStart {
-                        chain: u64::MAX,
-                        first: 5,
-                        ring: Some(2),
-                    })),
-                    Change::LogClosed,
-                ],
-            ))
-            .unwrap();
-        assert_eq!(
-            (
-                catalogue.next_table,
-                catalogue.next_run,
-                catalogue.next_container
-            ),
-            (5, 9, 4)
-        );
-        assert_eq!(catalogue.used, Seq(30));
-        let json = serde_json::to_string(&catalogue.to_edit()).unwrap();
-        let mut again = Catalogue::default();
-        again.apply(&serde_json::from_str(&json).unwrap()).unwrap();
-        assert_eq!(again, catalogue);
-        catalogue
-            .apply(&edit(3, vec![Change::RemoveRun(id, run.id)]))
-            .unwrap();
-        assert!(catalogue.tables().is_empty());
-    }
-
-    #[test]
-    fn edits_that_do_not_fit_are_refused() {
-        let mut catalogue = Catalogue::default();
-        catalogue
-            .apply(&edit(1, vec![Change::CreateContainer(container(3, "a"))]))
-            .unwrap();
-        for bad in [
-            edit(1, vec![]),
-            edit(3, vec![]),
-            edit(2, vec![Change::DropContainer(ContainerId(9))]),
-            edit(2, vec![Change::CreateContainer(container(4, "a"))]),
-            edit(2, vec![Change::RemoveRun(ContainerId(3), RunId(1))]),
-        ] {
-            assert!(catalogue.step(&bad).is_err(), "{bad:?}");
-            assert!(catalogue.clone().apply(&bad).is_err(), "{bad:?}");
-        }
-    }
-
-    /// Goal: a step leads to what applying leads to, though it looks at a part alone. Method: containers come, change,
-    /// lose their names to others and go, some of it in one edit.
-    #[test]
-    fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
-        let create = |id, name| Change::CreateContainer(container(id, name));
-        let range = |seq| RangeDelete {
-            seq: Seq(seq),
-            from: b"a".to_vec(),
-            to: None,
-        };
-        let (one, two) = (ContainerId(1), ContainerId(2));
-        let edits = [
-            vec![create(1, "a"), create(2, "b")],
-            vec![
-                Change::Flushed(two, Seq(9)),
-                Change::Log(Some(LogStart {
-                    chain: 7,
-                    first: 4,
-                    ring: None,
-                })),
-            ],
-            vec![Change::DropContainer(one), create(3, "a")],
-            vec![Change::AddRangeDelete(two, range(11)), Change::LogClosed],
-            vec![create(4, "c"), Change::DropContainer(ContainerId(4))],
-            vec![
-                Change::RemoveRangeDelete(two, Seq(11)),
-                Change::used(Seq(20)),
-            ],
-            vec![Change::DropContainer(two), create(5, "b"), create(6, "d")],
-            vec![Change::DropContainer(ContainerId(6))],
-        ];
-        let (mut stepped, mut applied) = (Catalogue::default(), Catalogue::default());
-        for (number, changes) in (1..).zip(edits) {
-            let edit = edit(number, changes);
-            applied.apply(&edit).unwrap();
-            let step = stepped.step(&edit).unwrap();
-            stepped.take(step);
-            assert_eq!(stepped, applied, "{edit:?}");
-        }
-        let names: Vec<&str> = stepped.names.keys().map(String::as_str).collect();
-        assert_eq!(names, ["a", "b"]);
-        for bad in [create(9, "a"), create(3, "z")] {
-            assert!(stepped.step(&edit(9, vec![bad])).is_err());
-        }
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::base::Seq;
 use crate::base::record::{key_head, shared_len};
 use crate::data::batch::KeyRange;
+use crate::expiry::{Census, Judge};
 
 /// A node with more entries, or with more bytes of keys and more entries than the least, is halved.
 const NODE_MOST: usize = 32;
@@ -357,6 +358,21 @@ impl fmt::Debug for Cover {
 }
 
 impl Cover {
+    /// All records that were counted are dead, or range deletes cover all of their keys, which lie from the first to the last
+    /// of `keys`.
+    pub fn all_dead<'a>(
+        &self,
+        census: &Census,
+        keys: impl FnOnce() -> (&'a [u8], &'a [u8]),
+        judge: &Judge,
+    ) -> bool {
+        census.all_dead(judge)
+            || (!self.is_empty() && {
+                let (first, last) = keys();
+                census.seq_max < self.below_all(first, last)
+            })
+    }
+
     /// Of all of these.
     pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> Cover {
         let parts = parts.into_iter().filter(|part| !part.is_empty());

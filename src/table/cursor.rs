@@ -19,9 +19,10 @@ use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::item::Pair;
 use crate::data::range_tombstones::Cover;
-use crate::expiry::{Census, Judge};
+use crate::expiry::Judge;
 use crate::table::block::{Block, Entry, Extent, Layout};
-use crate::table::index::{Index, Page};
+use crate::table::index::Index;
+use crate::table::page::Page;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
 use crate::table::search::Search;
@@ -281,7 +282,7 @@ impl TableCursor {
         if self.lively == Some(page) {
             return false;
         }
-        let Some(seq_max) = dead_row(index.top(), page, &self.cover, judge) else {
+        let Some(seq_max) = index.top().dead_as_a_whole(page, &self.cover, judge) else {
             let is_lively = self.cover.is_empty() && !index.top().census(page).any_dead(judge);
             self.lively = is_lively.then_some(page);
             return false;
@@ -314,7 +315,10 @@ impl TableCursor {
             return Ok(false);
         }
         let table = self.table.clone();
-        let Some(seq_max) = dead_row(table.page(index, page)?, row, &self.cover, judge) else {
+        let Some(seq_max) = table
+            .page(index, page)?
+            .dead_as_a_whole(row, &self.cover, judge)
+        else {
             return Ok(false);
         };
         let (from, to) = (row, row);
@@ -331,7 +335,7 @@ impl TableCursor {
                 Side::Back => from.checked_sub(1),
             };
             let Some((next, highest)) =
-                next.and_then(|row| Some((row, dead_row(rows, row, &self.cover, judge)?)))
+                next.and_then(|row| Some((row, rows.dead_as_a_whole(row, &self.cover, judge)?)))
             else {
                 return;
             };
@@ -464,27 +468,6 @@ impl Side {
             Side::Back => at.wrapping_sub(steps),
         }
     }
-}
-
-/// The highest number of what a row tells of, when that is dead as a whole.
-fn dead_row(page: &Page, row: usize, cover: &Cover, judge: &Judge) -> Option<Seq> {
-    let census = page.census(row);
-    let keys = || (page.first_key(row), page.last_key(row));
-    is_dead(&census, keys, cover, judge).then_some(census.seq_max)
-}
-
-/// All these records are dead, or range deletes cover all of their keys.
-pub(super) fn is_dead<'a>(
-    census: &Census,
-    keys: impl FnOnce() -> (&'a [u8], &'a [u8]),
-    cover: &Cover,
-    judge: &Judge,
-) -> bool {
-    census.all_dead(judge)
-        || (!cover.is_empty() && {
-            let (first, last) = keys();
-            census.seq_max < cover.below_all(first, last)
-        })
 }
 
 impl Cursor for TableCursor {

@@ -36,11 +36,13 @@ mod statistics;
 mod frame;
 mod block;
 mod search;
+mod page;
 mod index;
 // writing
 mod builder;
 // reading
 mod read_ahead;
+mod stored;
 mod reader;
 // all of a table
 mod cursor;
@@ -54,10 +56,11 @@ pub use cache::BlockCache;
 pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
-pub use reader::{Expected, Found, Table, table_of};
+pub use reader::{Found, Table, table_of};
 pub use run::RunCursor;
 pub use salvage::{Gap, Salvage, behind, is_damage};
 pub use statistics::{Collector, Sampled, Statistics};
+pub use stored::Expected;
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::data::cursor::{Cursor, Ghost, Position, Seek};
 use crate::data::item::Pair;
 use crate::data::range_tombstones::Cover;
 use crate::expiry::Judge;
-use crate::table::cursor::{TableCursor, is_dead};
+use crate::table::cursor::TableCursor;
 use crate::table::reader::Table;
 
 /// A place in a run: in tables that follow each other in key order without overlap.
@@ -94,7 +94,7 @@ impl RunCursor {
         };
         self.number = number;
         let keys = || (table.first_key(), table.last_key());
-        if judge.is_some_and(|judge| is_dead(table.census(), keys, &self.cover, judge)) {
+        if judge.is_some_and(|judge| self.cover.all_dead(table.census(), keys, judge)) {
             self.state = RunState::Ghost;
             return Ok(());
         }

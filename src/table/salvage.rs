@@ -39,8 +39,8 @@ use crate::table::builder::TableBuilder;
 use crate::table::codec::{Codec, unpack};
 use crate::table::format::{Access, FILTER_ALIGN, Footer, Source, Stored, checksum, hasher};
 use crate::table::index::{Index, Sealed};
-use crate::table::reader::{Expected, open_stored, read_statistics};
 use crate::table::statistics::Statistics;
+use crate::table::stored::{Expected, open_stored, read_statistics};
 
 /// How often a byte is looked at, on average, before blocks behind large values or damage are not looked for any more.
 const LOOKS: u64 = 64;
@@ -58,6 +58,19 @@ pub struct Gap {
     pub seq: Option<Seq>,
     /// So many records at most were there; `None`: that is not known.
     pub records: Option<u64>,
+}
+
+impl Gap {
+    /// One large value, and its record with it.
+    fn of_value(fault: Error, key: &[u8], seq: Seq) -> Gap {
+        Gap {
+            fault,
+            from: Some(key.to_vec()),
+            to: Some(behind(key)),
+            seq: Some(seq),
+            records: Some(1),
+        }
+    }
 }
 
 /// A table of which something is sound.
@@ -470,13 +483,7 @@ impl Survey {
                 begins = begins.min(extent.offset);
                 let value = large_value(&self.stored, &self.footer, &extent, entry.value_len());
                 if let Err(fault) = damage(value)? {
-                    let gap = Gap {
-                        fault,
-                        from: Some(key.to_vec()),
-                        to: Some(behind(key)),
-                        seq: Some(header.seq),
-                        records: Some(1),
-                    };
+                    let gap = Gap::of_value(fault, key, header.seq);
                     self.bad_values.push((place.start, at, gap));
                 }
             }

@@ -456,6 +456,11 @@ impl Walk<'_> {
             chain.push(stretch);
         }
         search.scan_ring(&chain, &self.ring, &self.of_ring);
+        self.conclude(segment, end, &search)
+    }
+
+    /// What the search behind an end says of it.
+    fn conclude(&mut self, segment: &Loaded, end: u64, search: &Search) -> Result<Option<Error>> {
         let offset = segment.offset_of(end);
         if search.witnessed {
             if let Some(last) = search.last {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::base::{Result, Seq, Timestamp, file_name};
+use crate::base::{Result, Timestamp, file_name};
 use crate::env::{Dir, File, Fs};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 
@@ -89,7 +89,6 @@ pub struct Segment {
     file_len: u64,
     file: Box<dyn File>,
     path: PathBuf,
-    last_seq: AtomicU64,
     /// A [`Timestamp`]; its maximum while every frame is needed.
     stale_since: AtomicU64,
     /// Header and name are.
@@ -100,14 +99,6 @@ impl Segment {
     /// The position at which the file is full.
     pub fn full_at(&self) -> u64 {
         self.header.start + self.file_len - HEADER_LEN as u64
-    }
-
-    /// A frame up to this number was appended. Only the appender calls it.
-    #[inline]
-    pub fn note(&self, last_seq: Seq) {
-        if last_seq.0 > self.last_seq.load(Ordering::Relaxed) {
-            self.last_seq.store(last_seq.0, Ordering::Relaxed);
-        }
     }
 
     /// Writes bytes of the log from `position` on, all of which belong to this segment.
@@ -122,8 +113,6 @@ impl Segment {
 pub struct SegmentInfo {
     /// In the file's name.
     pub number: u64,
-    /// The highest sequence number in it; 0 when it has no frame.
-    pub last_seq: Seq,
     /// The size of the file.
     pub bytes: u64,
     /// Its header and its name are durable, so that a manifest may name it as the first one.
@@ -268,7 +257,6 @@ impl Segments {
             file_len: prepared.len,
             file: prepared.file,
             path: prepared.path,
-            last_seq: AtomicU64::new(0),
             stale_since: AtomicU64::new(Timestamp::MAX.0),
             durable: AtomicBool::new(false),
         });
@@ -361,7 +349,6 @@ impl Segments {
         let live = self.live.lock();
         let info = |segment: &Arc<Segment>| SegmentInfo {
             number: segment.header.number,
-            last_seq: Seq(segment.last_seq.load(Ordering::Relaxed)),
             bytes: segment.file_len,
             durable: segment.durable.load(Ordering::Acquire),
             start: Position(segment.header.start),

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{HEADER_LEN, Position, RING_TAIL_LEN};
-use super::replay::SegmentSummary;
 use super::segments::SegmentInfo;
 use super::*;
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
@@ -124,10 +123,8 @@ fn frames_come_back_in_order_over_many_segments() {
         assert_eq!((found.edit, found.clean), (12, false));
         assert_eq!(found.torn, None);
         assert_eq!(found.next_segment, log.current_segment() + 1);
-        let of = |info: &SegmentInfo| (info.number, info.last_seq);
-        let live: Vec<_> = segments.iter().map(of).collect();
-        let of = |summary: &SegmentSummary| (summary.number, summary.last_seq);
-        let seen: Vec<_> = found.segments.iter().map(of).collect();
+        let live: Vec<_> = segments.iter().map(|info| info.number).collect();
+        let seen: Vec<_> = found.segments.iter().map(|info| info.number).collect();
         assert_eq!(live, seen);
         let bytes: u64 = found.segments.iter().map(|segment| segment.bytes).sum();
         assert_eq!(bytes, log.end().0);
@@ -317,8 +314,7 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         };
         add(1, &[1; 9_000]);
         let end = add(2, &[2; 9_000]);
-        let last_seqs: Vec<_> = log.segments().iter().map(|info| info.last_seq).collect();
-        assert_eq!(last_seqs, [Seq(101), Seq(0), Seq(103), Seq(105)]);
+        assert_eq!(log.segments().len(), 4);
         log.sync_to(end).unwrap();
         for seed in 0..40 {
             let mut shown = vec![];

@@ -422,7 +422,6 @@ impl Appender {
             .append(&log.segments, &self.segment, position, frame)
             .map_err(|error| log.latch_unless_short(error))?;
         self.end = position + frame_len(frame);
-        self.segment.note(head.last_seq);
         log.end.store(self.end, Ordering::Release);
         Ok(Position(self.end))
     }

@@ -70,24 +70,10 @@ fn most_expired(
     }
     let mut best: Option<(f64, Rewrite)> = None;
     for run in facts.free_runs(busy) {
-        // What is rewritten shortly before it ends by itself is had for that time alone.
-        let waits = match run.end_is_trusted(&judge.settings) {
-            true => run.end.since(judge.now) as f64,
-            false => f64::INFINITY,
-        };
-        let longest = run.census.longest_life(&judge.settings) as f64;
-        let had_for = (waits / (WAIT_SHARE * longest)).min(1.0);
         let share = |table: &TableFacts| {
+            let all = table.statistics.census.total().bytes;
             let expired = expired_in_table(&table.statistics, judge);
-            (
-                expired,
-                table
-                    .statistics
-                    .census
-                    .total()
-                    .bytes
-                    .saturating_sub(expired),
-            )
+            (expired, all.saturating_sub(expired))
         };
         let worthy = run.tables.iter().filter(|table| {
             let (dead, live) = share(table);
@@ -98,7 +84,7 @@ fn most_expired(
             let (dead, live) = share(table);
             (sum.0 + dead, sum.1 + live)
         });
-        let worth = had_for * dead as f64 / live.max(1) as f64;
+        let worth = had_for(run, judge) * dead as f64 / live.max(1) as f64;
         if worth > worth_of_garbage(run, judge, goals)
             && best.as_ref().is_none_or(|(most, _)| worth > *most)
         {
@@ -113,6 +99,17 @@ fn most_expired(
         }
     }
     best
+}
+
+/// For how long what a rewrite of this run frees is had, as a share of what counts in full: shortly before the run ends by
+/// itself, for that time alone.
+fn had_for(run: &RunFacts, judge: &Judge) -> f64 {
+    let waits = match run.end_is_trusted(&judge.settings) {
+        true => run.end.since(judge.now) as f64,
+        false => f64::INFINITY,
+    };
+    let longest = run.census.longest_life(&judge.settings) as f64;
+    (waits / (WAIT_SHARE * longest)).min(1.0)
 }
 
 /// The expired bytes per live byte from which on a run is rewritten: fewer when its garbage is old, and when there is
@@ -134,7 +131,6 @@ fn most_superseded(
     judge: &Judge,
     enough: f64,
 ) -> Option<(f64, Rewrite)> {
-    let sample = Sample::of(facts);
     // What is older than a busy run is left to the next time.
     let runs: Vec<&RunFacts> = facts
         .runs
@@ -142,34 +138,11 @@ fn most_superseded(
         .map(|run| run.as_ref())
         .take_while(|run| !run.holds_any(busy))
         .collect();
-    let mut records: Vec<(usize, &Sampled)> = vec![];
-    for (at, run) in runs.iter().enumerate() {
-        sample.each_in(run, |record| records.push((at, record)));
-    }
-    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
-    let mut freed = vec![0.0; runs.len()];
-    let mut bytes = vec![0.0; runs.len()];
-    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
-        let oldest = versions[versions.len() - 1].1.header.seq;
-        for (nth, &(at, record)) in versions.iter().enumerate() {
-            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
-            bytes[at] += weight;
-            // A merge frees it when it takes in the newer version, or all that the dead one hides.
-            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
-                Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
-                _ if judge.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
-                    let places = versions[nth..].iter().map(|version| version.0);
-                    places.max().unwrap_or(at)
-                }
-                _ => continue,
-            };
-            freed[with] += weight;
-        }
-    }
+    let parts = freed_with(&runs, &Sample::of(facts), snapshots, judge);
     let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
-    for at in 0..runs.len() {
-        all_bytes += bytes[at];
-        all_freed += freed[at];
+    for (at, part) in parts.iter().enumerate() {
+        all_bytes += part.bytes;
+        all_freed += part.freed;
         let worth = all_freed / f64::max(all_bytes - all_freed, 1.0);
         if at > 0
             && all_freed > enough
@@ -187,4 +160,41 @@ fn most_superseded(
         why: Why::Superseded { worth },
     };
     Some((worth, rewrite))
+}
+
+/// Of one run, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// What is in it.
+    bytes: f64,
+    /// What a merge frees that takes it in beside all younger ones, and would not without it.
+    freed: f64,
+}
+
+/// The same of each of these runs, youngest first, by the sample.
+fn freed_with(runs: &[&RunFacts], sample: &Sample, snapshots: &[Seq], judge: &Judge) -> Vec<Part> {
+    let mut records: Vec<(usize, &Sampled)> = vec![];
+    for (at, run) in runs.iter().enumerate() {
+        sample.each_in(run, |record| records.push((at, record)));
+    }
+    records.sort_unstable_by_key(|(_, record)| (record.hash, Reverse(record.header.seq)));
+    let mut parts = vec![Part::default(); runs.len()];
+    for versions in records.chunk_by(|a, b| a.1.hash == b.1.hash) {
+        let oldest = versions[versions.len() - 1].1.header.seq;
+        for (nth, &(at, record)) in versions.iter().enumerate() {
+            let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
+            parts[at].bytes += weight;
+            // A merge frees it when it takes in the newer version, or all that the dead one hides.
+            let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
+                Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
+                _ if judge.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
+                    let places = versions[nth..].iter().map(|version| version.0);
+                    places.max().unwrap_or(at)
+                }
+                _ => continue,
+            };
+            parts[with].freed += weight;
+        }
+    }
+    parts
 }

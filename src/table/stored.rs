@@ -1,0 +1,114 @@
+//! The parts of a table's bytes, read and checked: what a reader, a check and a rescue of what is sound have in common.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use crate::base::coding::{Malformed, Reader};
+use crate::base::{ContainerId, Error, Result, TableId};
+use crate::table::block::{Extent, TRAILER_LEN, Trailer};
+use crate::table::codec::{Codec, unpack};
+use crate::table::filter;
+use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
+use crate::table::statistics::Statistics;
+
+/// What the manifest says of a table: a file that says otherwise is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its number.
+    pub id: TableId,
+    /// Whose records it holds.
+    pub container: ContainerId,
+    /// Bytes of the file.
+    pub len: u64,
+    /// The checksum of its footer.
+    pub crc: u32,
+}
+
+impl Stored {
+    /// The block at `place`, read and checked now.
+    pub fn block(&self, place: &Range<u64>, access: Access) -> Result<(Bytes, Trailer)> {
+        let block = self.part(place, access)?;
+        let trailer = self.trailer(place, &block)?;
+        let covered = &block[..block.len() - 4];
+        self.check(place.start, covered, trailer.crc, "a block")?;
+        Ok((block, trailer))
+    }
+
+    /// The trailer of the block at `place`.
+    #[inline]
+    pub fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
+        Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
+    }
+
+    /// What was wrong in the block at `place`.
+    #[cold]
+    pub fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
+        self.fault(place.start, format!("{bad} of the block there"))
+    }
+
+    /// The body of a block.
+    pub fn unpacked(&self, place: &Range<u64>, block: &Bytes, trailer: &Trailer) -> Result<Bytes> {
+        let body = block.slice(..block.len() - TRAILER_LEN);
+        match trailer.codec {
+            Codec::Raw => Ok(body),
+            Codec::Lz4 => {
+                unpack(&body, trailer.body_len)?.map_err(|what| self.fault(place.start, what))
+            }
+        }
+    }
+
+    /// The stored bytes of a large value must have its checksum.
+    pub fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
+        self.touch(stored)?;
+        self.check(extent.offset, stored, extent.crc, "a large value")
+    }
+}
+
+/// The bytes of a table, whose footer is sound and of the table that is expected.
+pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<(Stored, Footer)> {
+    let mut stored = Stored {
+        source,
+        path,
+        identity: 0,
+    };
+    let end = stored.source.len();
+    let (footer, crc) = stored.footer()?;
+    stored.identity = footer.identity;
+    let found = Expected {
+        id: footer.id,
+        container: footer.container,
+        len: end,
+        crc,
+    };
+    let footer_at = end - FOOTER_LEN as u64;
+    if found != expected {
+        let what = format!("this is {found:?}, not {expected:?}");
+        return Err(stored.fault(footer_at, what));
+    }
+    let filter_len = footer.index_at - footer.filter_at;
+    if !filter_len.is_multiple_of(filter::FILTER_BLOCK_LEN as u64) {
+        return Err(stored.fault(footer_at, "the filter has part of a block"));
+    }
+    Ok((stored, footer))
+}
+
+/// The statistics, which fit the file.
+pub fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
+    let at = footer.statistics_at;
+    let part = stored.part(
+        &(at..stored.source.len() - FOOTER_LEN as u64),
+        Access::Random,
+    )?;
+    stored.check(at, &part, footer.statistics_crc, "the statistics")?;
+    let statistics = Statistics::decode(&mut Reader::new(&part))
+        .map_err(|bad| stored.fault(at + bad.offset as u64, bad.what))?;
+    let (blocks, large) = (statistics.blocks, statistics.large_values);
+    let fit =
+        blocks > 0 && blocks <= footer.filter_at / TRAILER_LEN as u64 && large <= footer.filter_at;
+    if !fit {
+        return Err(stored.fault(at, "more blocks than there is room for"));
+    }
+    Ok(statistics)
+}
