@@ -30,12 +30,10 @@ const TEST_LINES: usize = 900;
 /// Those that are. Nothing is added here: a file that is split goes from the list, and the test says when.
 const LONG_FILES: &[&str] = &[
     "src/api/container.rs",
-    "src/engine/write.rs",
     "src/env/sim.rs",
     "src/mem/arena.rs",
     "src/table/salvage.rs",
     "tests/api.rs",
-    "tests/cli.rs",
     "tests/rot.rs",
 ];
 /// No function of the library is longer, in lines; a longer one is a list of named steps.
@@ -45,7 +43,7 @@ const LONG_FUNCTIONS: &[&str] = &[
     "src/base/error.rs fmt",
     "src/catalog/judge.rs judge",
     "src/engine/begin.rs give_back_old_log",
-    "src/engine/install.rs install",
+    "src/engine/jobs/install.rs install",
     "src/engine/open.rs open",
     "src/engine/repair.rs mend",
     "src/engine/repair.rs repair",

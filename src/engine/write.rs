@@ -12,7 +12,6 @@ use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
 use crate::catalog::Change;
 use crate::compact::pace::{Brake, brake};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
-use crate::data::cursor::{Cursor, Position, Seek};
 use crate::data::item::Item;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
