@@ -10,8 +10,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebbtide::internals::{Fs, Sim, verify_in};
-use ebbtide::{Database, Durability, ManualClock, Options, Result};
+use ebbtide::internals::{Fs, Sim, repair_with, verify_in};
+use ebbtide::{Database, Durability, Error, ManualClock, Options, Result};
 
 const START: u64 = 1_800_000_000_000;
 const FOLDERS: [&str; 4] = ["", "copy", "tables", "wal"];
@@ -158,6 +158,33 @@ fn what_belongs_to_another_database_is_refused() {
         replace_all(&changed, "");
         replace_all(&changed, "copy");
         assert!(judge(&changed, life, "manifest and copy"));
+    }
+}
+
+/// The copy knows which log and which tables are here: what it says is kept.
+#[test]
+fn a_manifest_of_another_database_gives_way_to_its_copy() {
+    for (flushed, logged, synced) in [(0, 9, 5), (40, 9, 9), (40, 0, 0)] {
+        let life = Life {
+            flushed,
+            logged,
+            synced,
+        };
+        let sim = Sim::new(1);
+        lead(&sim, "/a", "own", life);
+        lead(&sim, "/b", "not", life);
+        let sim = sim.kill();
+        replace_all(&sim, "");
+        let manifest = Path::new("/a/manifest-000001");
+        let refused = open(&sim, "/a").unwrap_err();
+        let is_named = matches!(&refused, Error::Corruption { path, .. } if path == manifest);
+        assert!(is_named, "{life:?}: {refused}");
+        let options = Options::new()
+            .fs(Arc::new(sim.clone()))
+            .clock(ManualClock::new(START));
+        let report = repair_with(Path::new("/a"), &options, true).unwrap();
+        assert_eq!(report.set_aside, [manifest], "{life:?}");
+        assert!(!judge(&sim, life, "repaired"), "{life:?}");
     }
 }
 

@@ -21,6 +21,7 @@
 //! | torn or not | more edits | damage: the copy counts |
 //! | torn | the same edits, torn too | damage: both have lost an edit that the manifest had |
 //! | unsound or missing | sound | damage: the copy counts |
+//! | sound | sound, with other edits | one is another database's: that whose log is not the one in `wal` |
 //!
 //! Open, `verify` and `repair` ask the one function here, so they agree. What the log has seen is held against its answer
 //! by whoever reads the log ([`Loaded::reaches`]).
@@ -32,6 +33,7 @@ use crate::base::file_name;
 use crate::catalog::edit::Catalogue;
 use crate::catalog::manifest::{copy_path, highest_edit, sum};
 use crate::env::Fs;
+use crate::wal::holds_chain;
 
 /// What a manifest on disk, or its copy, says.
 #[derive(Clone, Debug)]
@@ -123,9 +125,14 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
             let shared = manifest.end.min(other.end);
             let damage = |what| Error::corruption(&path, manifest.end as u64, what);
             if manifest.bytes[..shared] != other.bytes[..shared] {
-                let what = "this is not what the manifest says";
-                copy = Some(Err(Error::corruption(&copy_path, 0, what)));
-                None
+                if !names_log(fs, dir, manifest)? && names_log(fs, dir, other)? {
+                    let what = "this manifest belongs to another log than the one in wal, to which its copy belongs";
+                    Some(Error::corruption(&path, 0, what))
+                } else {
+                    let what = "this is not what the manifest says";
+                    copy = Some(Err(Error::corruption(&copy_path, 0, what)));
+                    None
+                }
             } else if other.end > manifest.end {
                 let (edit, copied) = (manifest.catalogue.edit, other.catalogue.edit);
                 Some(damage(format!(
@@ -182,6 +189,14 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         damage,
         copy: copied,
     }))
+}
+
+/// The log in the folder is the one that this side names.
+fn names_log(fs: &dyn Fs, dir: &Path, side: &Side) -> Result<bool> {
+    let log = side.catalogue.log;
+    log.map_or(Ok(false), |log| {
+        holds_chain(fs, &dir.join(file_name::WAL_DIR), &log)
+    })
 }
 
 /// A manifest or a copy that is sound, up to a torn tail.

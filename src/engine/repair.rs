@@ -30,8 +30,8 @@ use std::sync::Arc;
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
-    judge, unnamed_tables,
+    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, copy_path,
+    expect_folders, judge, unnamed_tables,
 };
 use crate::data::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
@@ -130,6 +130,8 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     expect_folders(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
     let is_whole = judged.is_whole();
+    let odd_copy =
+        matches!(judged.copy, Some(Err(_))).then(|| copy_path(path, judged.loaded.number));
     let mut loaded = judged.loaded;
     let mut report = RepairReport {
         manifest: loaded.path.clone(),
@@ -169,7 +171,14 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     if report.losses.is_empty() {
         return Ok(report);
     }
-    report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
+    report.set_aside = set_aside(
+        fs,
+        path,
+        &report,
+        &found.catalogue,
+        log_is_damaged,
+        odd_copy,
+    )?;
     if apply {
         if !rescue.written.is_empty() {
             fs.sync_dir(space.dir)?;
@@ -446,9 +455,10 @@ fn set_aside(
     report: &RepairReport,
     catalogue: &Catalogue,
     log_is_damaged: bool,
+    odd_copy: Option<PathBuf>,
 ) -> Result<Vec<PathBuf>> {
     let tables_dir = path.join(file_name::TABLES_DIR);
-    let mut names: Vec<PathBuf> = vec![];
+    let mut names: Vec<PathBuf> = odd_copy.into_iter().collect();
     if fs.is_dir(&tables_dir) {
         let unnamed = unnamed_tables(fs, &tables_dir, &catalogue.tables())?;
         let tables = unnamed

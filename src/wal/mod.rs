@@ -42,7 +42,7 @@ pub use frame::{
     SegmentHeader,
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
-pub use segments::{LogStart, SegmentInfo, remove_before, remove_chain, sync_chain};
+pub use segments::{LogStart, SegmentInfo, holds_chain, remove_before, remove_chain, sync_chain};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]

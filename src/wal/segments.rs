@@ -49,6 +49,26 @@ pub fn parse_ring(name: &str) -> Option<u64> {
     file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
 }
 
+/// A segment of this chain is in the folder.
+pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<bool> {
+    if !fs.is_dir(dir) {
+        return Ok(false);
+    }
+    for name in fs.list(dir)? {
+        let path = dir.join(&name);
+        if file_name::parse_segment(&name).is_none()
+            || fs.len(&path)?.is_none_or(|len| len < HEADER_LEN as u64)
+        {
+            continue;
+        }
+        let bytes = fs.reader(&path)?.read_at(0, HEADER_LEN)?;
+        if SegmentHeader::decode(&bytes).is_ok_and(|header| header.identity == log.chain) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Removes what there is of a chain that no manifest names, as far as that is possible.
 pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
     let number = |name: &str| file_name::parse_segment(name).or_else(|| parse_ring(name));
