@@ -9,7 +9,7 @@
 //! is durable when it is acknowledged, a change of a default, say, is not given up, nor is what came before it; nor what
 //! is older than the interval when a step of the background has been taken.
 //!
-//! The world's own container, [`OWN`], holds the counter and a probe that tells what time the engine starts from.
+//! The world's own container, `OWN`, holds the counter and a probe that tells what time the engine starts from.
 
 use std::collections::BTreeMap;
 use std::fmt;
