@@ -1,4 +1,4 @@
-//! How long puts take while background work runs: the figures of DESIGN.md's section "Pacing".
+//! How long puts take while background work runs: the figures of docs/measurements/pacing.md.
 //!
 //! `cargo run --release --example latency -- LOAD [--sync] [--rate N] [--threads N] [--seconds N] [--memtable BYTES]`
 //!

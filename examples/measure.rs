@@ -1,4 +1,4 @@
-//! The figures of DESIGN.md that are not benchmarks of one call.
+//! The figures of docs/measurements/figures.md that are not benchmarks of one call.
 //!
 //! `cargo run --release --example measure -- basic|pread|ttl|default|open|dead|stats|ranges|mixed|retention|containers|memory [ITEMS]`
 //!

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// How a background thread stands to those of the user. A thread may not take back what it gave up when its work becomes
-/// urgent, so it does not give up more, and work with a deadline changes threads (DESIGN.md, "Pacing").
+/// urgent, so it does not give up more, and work with a deadline changes threads (docs/decisions/pacing.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// As they do.

@@ -114,7 +114,7 @@ impl Output {
     }
 
     /// Writes some 256 KiB at a time, and has the device begin with them at once: a table that is left to its own sync is
-    /// a burst that the log's syncs wait for (DESIGN.md, "Pacing").
+    /// a burst that the log's syncs wait for (docs/decisions/pacing.md).
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         for chunk in bytes.chunks(2 * CHUNK_LEN) {
             let (at, len) = (self.written, chunk.len() as u64);
