@@ -6,6 +6,7 @@
 //! order). A folder's mod.rs stands behind the last of its modules that it uses: only those below that one may use it;
 //! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, how long files and
 //! functions may be, and what must not be left behind.
+//! Of the documents: every relative link leads to a file and to a heading in it, and DESIGN.md stays short.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -593,6 +594,150 @@ fn nothing_is_left_behind() {
         }
     }
     report(faults);
+}
+
+/// What a person reads in twenty minutes.
+const DESIGN_BYTES: u64 = 20_480;
+
+/// Left out of the published package (Cargo.toml), and with it what links lead to.
+const NOT_PUBLISHED: &str = "docs/measurements";
+
+/// The documents of the root folder and all of docs/.
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![root.join("docs")];
+    let mut found = vec![];
+    let mut look = |folder: &Path, folders: Option<&mut Vec<PathBuf>>| {
+        let paths = fs::read_dir(folder).unwrap();
+        let (inner, flat): (Vec<_>, Vec<_>) = paths
+            .map(|entry| entry.unwrap().path())
+            .partition(|path| path.is_dir());
+        let is_document = |path: &PathBuf| path.extension().is_some_and(|name| name == "md");
+        found.extend(flat.into_iter().filter(is_document));
+        if let Some(folders) = folders {
+            folders.extend(inner);
+        }
+    };
+    look(root, None);
+    while let Some(folder) = folders.pop() {
+        look(&folder, Some(&mut folders));
+    }
+    found.sort();
+    found
+}
+
+/// Without fenced blocks of code.
+fn without_code(text: &str) -> String {
+    let mut is_code = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.starts_with("```");
+        is_code ^= fence;
+        !is_code && !fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Where its links lead: `](here)`.
+fn links(text: &str) -> Vec<String> {
+    let text = without_code(text);
+    let behind = text.split("](").skip(1);
+    behind
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(link, _)| link.to_owned())
+        .collect()
+}
+
+/// The names by which links lead to its headings.
+fn anchors(text: &str) -> Vec<String> {
+    let text = without_code(text);
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let not_published = root.join(NOT_PUBLISHED);
+    let (mut faults, mut followed) = (vec![], 0);
+    for document in documents(root) {
+        let text = fs::read_to_string(&document).unwrap();
+        let folder = document.parent().unwrap();
+        for link in links(&text) {
+            if link.contains("://") {
+                continue;
+            }
+            followed += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let to = match file {
+                "" => document.clone(),
+                file => folder.join(file),
+            };
+            if to.starts_with(&not_published) && !not_published.is_dir() {
+                continue;
+            }
+            let is_right = match anchor {
+                "" => to.exists(),
+                anchor => fs::read_to_string(&to)
+                    .is_ok_and(|text| anchors(&text).iter().any(|known| known == anchor)),
+            };
+            if !is_right {
+                faults.push(format!("{}: nothing at {link}", document.display()));
+            }
+        }
+    }
+    assert!(
+        followed > 20,
+        "only {followed} links were found: the reader of documents is broken"
+    );
+    report(faults);
+}
+
+/// Comments of the sources name documents by their place in the repository.
+#[test]
+fn documents_that_sources_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = vec![];
+    for folder in ["src", "examples"] {
+        files(&root.join(folder), &mut paths);
+    }
+    let mut faults = vec![];
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, _) in text.match_indices("docs/") {
+            let name = text[at..].split(|c: char| !(c.is_alphanumeric() || "/-_.".contains(c)));
+            let name = name.map(|name| name.trim_end_matches('.')).next().unwrap();
+            let may_miss = name.starts_with(NOT_PUBLISHED) && !root.join(NOT_PUBLISHED).is_dir();
+            if name.ends_with(".md") && !may_miss && !root.join(name).exists() {
+                faults.push(format!("{} names {name}", path.display()));
+            }
+        }
+    }
+    report(faults);
+}
+
+#[test]
+fn the_design_is_short() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md");
+    let len = fs::metadata(path).unwrap().len();
+    assert!(
+        len <= DESIGN_BYTES,
+        "DESIGN.md has {len} bytes, more than {DESIGN_BYTES}: what need not be read by all goes to docs/"
+    );
+}
+
+#[test]
+fn the_reader_of_documents_reads() {
+    let text =
+        "# A `b()`: c-d, e_f\n[x](y.md#z) ![p](q.svg)\n```\n# no\n[n](no)\n```\n[w](#a-b-c-d-e_f)";
+    assert_eq!(links(text), ["y.md#z", "q.svg", "#a-b-c-d-e_f"]);
+    assert_eq!(anchors(text), ["a-b-c-d-e_f"]);
 }
 
 #[test]
