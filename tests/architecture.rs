@@ -5,8 +5,8 @@
 //! one whose `mod` line stands above that of the module it is used in (inside a folder, the folder's mod.rs gives the
 //! order). A folder's mod.rs stands behind the last of its modules that it uses: only those below that one may use it;
 //! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, how long files and
-//! functions may be, and what must not be left behind.
-//! Of the documents: every relative link leads to a file and to a heading in it, and DESIGN.md stays short.
+//! functions may be, and what must not be left behind. Of the documents: every relative link leads to a file and to a
+//! heading in it, pictures of bytes are those of the sources, and DESIGN.md stays short.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -719,6 +719,34 @@ fn documents_that_sources_name_exist() {
             }
         }
     }
+    report(faults);
+}
+
+/// docs/format.md shows the pictures of bytes that stand at the heads of the files that write them.
+#[test]
+fn pictures_of_bytes_are_those_of_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/format.md")).unwrap();
+    let (mut faults, mut compared) = (vec![], 0);
+    for part in text.split("\n```\n") {
+        let Some((before, picture)) = part.split_once("```text\n") else {
+            continue;
+        };
+        let name = before.trim_end().trim_end_matches(':');
+        let name = name.rsplit(char::is_whitespace).next().unwrap();
+        let source = fs::read_to_string(root.join(name)).unwrap();
+        let head = source.lines().map_while(|line| line.strip_prefix("//!"));
+        let head = head.map(|line| line.strip_prefix(' ').unwrap_or(line));
+        let head = head.collect::<Vec<_>>().join("\n");
+        compared += 1;
+        if !head.contains(&format!("```text\n{picture}\n```")) {
+            faults.push(format!("docs/format.md has another picture than {name}"));
+        }
+    }
+    assert!(
+        compared > 10,
+        "only {compared} pictures were found: the reader of documents is broken"
+    );
     report(faults);
 }
 
