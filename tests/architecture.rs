@@ -599,9 +599,6 @@ fn nothing_is_left_behind() {
 /// What a person reads in twenty minutes.
 const DESIGN_BYTES: u64 = 20_480;
 
-/// Left out of the published package (Cargo.toml), and with it what links lead to.
-const NOT_PUBLISHED: &str = "docs/measurements";
-
 /// The documents of the root folder and all of docs/.
 fn documents(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![root.join("docs")];
@@ -664,7 +661,6 @@ fn anchors(text: &str) -> Vec<String> {
 #[test]
 fn links_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let not_published = root.join(NOT_PUBLISHED);
     let (mut faults, mut followed) = (vec![], 0);
     for document in documents(root) {
         let text = fs::read_to_string(&document).unwrap();
@@ -679,9 +675,6 @@ fn links_lead_somewhere() {
                 "" => document.clone(),
                 file => folder.join(file),
             };
-            if to.starts_with(&not_published) && !not_published.is_dir() {
-                continue;
-            }
             let is_right = match anchor {
                 "" => to.exists(),
                 anchor => fs::read_to_string(&to)
@@ -713,8 +706,7 @@ fn documents_that_sources_name_exist() {
         for (at, _) in text.match_indices("docs/") {
             let name = text[at..].split(|c: char| !(c.is_alphanumeric() || "/-_.".contains(c)));
             let name = name.map(|name| name.trim_end_matches('.')).next().unwrap();
-            let may_miss = name.starts_with(NOT_PUBLISHED) && !root.join(NOT_PUBLISHED).is_dir();
-            if name.ends_with(".md") && !may_miss && !root.join(name).exists() {
+            if name.ends_with(".md") && !root.join(name).exists() {
                 faults.push(format!("{} names {name}", path.display()));
             }
         }
