@@ -126,6 +126,42 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
     }
 }
 
+/// Some live in each segment, so none goes from the front; and there is no room for them in another log but what is kept
+/// for edits.
+#[test]
+fn the_living_among_the_dead_keep_no_full_disk_full() {
+    let lives = |n: u32| n.is_multiple_of(40);
+    let ttl = |n| {
+        if lives(n) {
+            Ttl::Never
+        } else {
+            Ttl::After(LIFE)
+        }
+    };
+    let (sim, clock, count) = filled(ttl);
+    let living = (0..count).filter(|n| lives(*n)).count();
+    for how in ENDS {
+        let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
+        take_the_rest(&sim);
+        let db = open(&sim, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), count as usize, "{how}");
+        settle(&db);
+        assert!(c.put("k", "v").unwrap_err().is_full(), "{how}");
+        clock.advance(2 * LIFE);
+        settle(&db);
+        let stats = db.stats();
+        assert!(stats.disk_bytes < 300 << 10, "{how}: {stats:?}");
+        assert_eq!(c.iter().count(), living, "{how}");
+        takes_writes(&db, how);
+        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+            let db = open(&after, &clock, MEMTABLE);
+            let c = db.container("c").unwrap();
+            assert_eq!(c.iter().count(), living + 100, "{how}");
+        }
+    }
+}
+
 fn clock_of(clock: &ManualClock) -> u64 {
     clock.wall()
 }

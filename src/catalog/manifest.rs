@@ -278,8 +278,27 @@ impl Manifest {
         Ok(())
     }
 
+    /// How much [`Manifest::lend_room`] gives back at the most, in bytes.
+    pub fn lendable(&self) -> u64 {
+        self.copy.as_ref().map_or(0, |_| RESERVE_BYTES)
+    }
+
+    /// Gives back the room that is kept behind the copy's last edit, for what will free more than that. If the next edit
+    /// finds none there, the copy goes, and a new one comes with the next manifest.
+    pub fn lend_room(&mut self) {
+        let Some(copy) = &self.copy else {
+            return;
+        };
+        self.reserved = 0;
+        // Durably, before anything else takes it.
+        if copy.truncate(self.len).and_then(|()| copy.sync()).is_err() {
+            self.copy = None;
+            remove_copy(self.fs.as_ref(), &self.dir, self.number);
+        }
+    }
+
     /// Keeps room for edits to come. Where there is none, they may yet find some.
-    fn reserve(&mut self) {
+    pub fn reserve(&mut self) {
         let wanted = self.len + RESERVE_BYTES;
         let mut files = [&self.file].into_iter().chain(&self.copy);
         if self.reserved < wanted - RESERVE_BYTES / 2

@@ -12,7 +12,8 @@
 //! * **What is dead is not taken along.** What a flush would leave out for good, by the verdict, is not logged again.
 //! * **Segments go from the front**, by an edit alone, for which room is reserved: all before the first that may hold a
 //!   record that is needed. When none is, the whole chain goes, and the manifest names no log; memory is let go of, too.
-//! * **A small log begins in little room**: with the smallest ring, and a first segment as long as what goes into it.
+//! * **A small log begins in little room**: with the smallest ring, and a first segment as long as what goes into it. Where
+//!   there is none, the room that is kept for edits of the manifest's copy is lent to it until the old chain is gone.
 //!
 //! **Why segments may go from the front.** What goes has numbers below `cut`, the lowest that is needed; what stays is not
 //! needed or has higher ones. What is dropped with what hid it must not come back without that. Let x stay, and let y,
@@ -25,7 +26,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Result, Seq, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp};
 use crate::catalog::Change;
 use crate::compact::survivors;
 use crate::data::cursor::Seek;
@@ -47,8 +48,11 @@ use crate::wal::{
 /// A chain of log segments, to be shared and to be written.
 pub(super) type Chain = (Arc<Log>, Appender);
 
-/// The ring of a log that begins in little room, and what its first segment has beyond what is logged again, in bytes.
-const LEAST_LOG: u64 = 16 << 10;
+/// The ring of a log that begins in little room, and what its first segment has beyond what is logged again, in bytes: a
+/// power of two up to this ...
+const SMALL_LOG: u64 = 16 << 10;
+/// ... and at least this.
+const LEAST_LOG: u64 = 4 << 10;
 
 /// What a record takes in the log beside key and value, in bytes, at most.
 const RECORD_OVERHEAD: u64 = 64;
@@ -83,6 +87,18 @@ pub(super) fn start_chain(
     Ok((log, appender))
 }
 
+/// The files of a log that takes no more than is free, with `needed` bytes logged again; `None`: there are none so small.
+fn small_log(usual: &LogOptions, free: u64, needed: u64) -> Option<LogOptions> {
+    let each = free.saturating_sub(needed) / 2;
+    let each = (1 << each.checked_ilog2()?).min(SMALL_LOG);
+    let ring = usual.ring_bytes.unwrap_or_default().min(each as usize);
+    (each >= LEAST_LOG).then(|| LogOptions {
+        first_segment_bytes: Some(each + needed),
+        ring_bytes: Some(ring),
+        ..usual.clone()
+    })
+}
+
 impl Engine {
     /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds.
     #[inline]
@@ -98,20 +114,34 @@ impl Engine {
         let usual = log_options(&self.options, &self.wal_dir());
         match self.begin_log_with(old, &usual) {
             Err(full) if full.is_full() => {
-                let free = self.fs.room(&self.path)?.free;
-                if free < 2 * LEAST_LOG {
-                    return Err(full);
+                let needed = self.needed_bytes()?;
+                match small_log(&usual, self.fs.room(&self.path)?.free, needed) {
+                    Some(small) => self.begin_log_with(old, &small),
+                    None => self.begin_log_in_lent_room(old, &usual, needed, full),
                 }
-                let needed = LEAST_LOG + self.needed_bytes()?;
-                let small = LogOptions {
-                    first_segment_bytes: Some(needed),
-                    ring_bytes: Some(usual.ring_bytes.unwrap_or_default().min(LEAST_LOG as usize)),
-                    ..usual
-                };
-                self.begin_log_with(old, &small)
             }
             done => done,
         }
+    }
+
+    /// The same where not even a small log has room: with what is kept for edits.
+    fn begin_log_in_lent_room(
+        &self,
+        old: &OldLog,
+        usual: &LogOptions,
+        needed: u64,
+        full: Error,
+    ) -> Result<()> {
+        let free = || Ok(self.fs.room(&self.path)?.free);
+        let lendable = self.catalog.edit().lendable();
+        if small_log(usual, free()? + lendable, needed).is_none() {
+            return Err(full);
+        }
+        self.catalog.edit().lend_room();
+        let small = small_log(usual, free()?, needed);
+        let begun = small.map_or(Err(full), |small| self.begin_log_with(old, &small));
+        self.catalog.edit().reserve();
+        begun
     }
 
     fn begin_log_with(&self, old: &OldLog, options: &LogOptions) -> Result<()> {

@@ -155,6 +155,25 @@ impl Editing<'_> {
         done
     }
 
+    /// How much [`Editing::lend_room`] gives back at the most, in bytes.
+    pub fn lendable(&self) -> u64 {
+        self.manifest.as_ref().map_or(0, Manifest::lendable)
+    }
+
+    /// Gives back the room that is kept for edits, as far as it can be spared, until [`Editing::reserve`].
+    pub fn lend_room(&mut self) {
+        if let Some(manifest) = self.manifest.as_mut() {
+            manifest.lend_room();
+        }
+    }
+
+    /// Keeps room for edits again, where there is some.
+    pub fn reserve(&mut self) {
+        if let Some(manifest) = self.manifest.as_mut() {
+            manifest.reserve();
+        }
+    }
+
     /// Makes sure that no edit has happened of which that is not known.
     fn confirm(&mut self) -> Result<()> {
         let confirmed = self.manifest.as_mut().ok_or(Error::Closed)?.settle();
