@@ -9,7 +9,7 @@
 //! 5. above a twelfth of the container, garbage is rewritten away (garbage.rs);
 //! 6. what scans have paid for is merged (scans.rs).
 //!
-//! `examples/policy.rs` simulates all of this; its results are in DESIGN.md.
+//! `examples/policy.rs` simulates all of this; its results are in docs/measurements/policy.md.
 
 mod ended;
 mod runs;
