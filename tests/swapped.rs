@@ -188,6 +188,35 @@ fn a_manifest_of_another_database_gives_way_to_its_copy() {
     }
 }
 
+/// Nothing here is known: neither side says what this log and these tables are.
+#[test]
+fn the_copy_of_another_database_is_no_copy() {
+    let life = Life {
+        flushed: 40,
+        logged: 9,
+        synced: 5,
+    };
+    let sim = Sim::new(1);
+    lead(&sim, "/a", "own", life);
+    lead(&sim, "/b", "not", life);
+    let sim = sim.kill();
+    replace_all(&sim, "copy");
+    sim.remove(Path::new("/a/manifest-000001")).unwrap();
+    let options = Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(ManualClock::new(START));
+    let before = files(&sim, Path::new("/a/tables"));
+    for refused in [
+        open(&sim, "/a").map(drop).unwrap_err(),
+        repair_with(Path::new("/a"), &options, true)
+            .map(drop)
+            .unwrap_err(),
+    ] {
+        assert!(refused.to_string().contains("another log"), "{refused}");
+    }
+    assert_eq!(files(&sim, Path::new("/a/tables")), before);
+}
+
 /// A file that takes no room and says that it is `len` bytes long.
 fn sparse(path: &Path, len: u64) -> bool {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();

@@ -20,7 +20,7 @@
 //! | torn | none, or an earlier end | nobody can tell; the same is taken for granted |
 //! | torn or not | more edits | damage: the copy counts |
 //! | torn | the same edits, torn too | damage: both have lost an edit that the manifest had |
-//! | unsound or missing | sound | damage: the copy counts |
+//! | unsound or missing | sound | damage: the copy counts, unless the log in `wal` is another's |
 //! | sound | sound, with other edits | one is another database's: that whose log is not the one in `wal` |
 //!
 //! Open, `verify` and `repair` ask the one function here, so they agree. What the log has seen is held against its answer
@@ -125,7 +125,9 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
             let shared = manifest.end.min(other.end);
             let damage = |what| Error::corruption(&path, manifest.end as u64, what);
             if manifest.bytes[..shared] != other.bytes[..shared] {
-                if !names_log(fs, dir, manifest)? && names_log(fs, dir, other)? {
+                if names_log(fs, dir, manifest)? != Some(true)
+                    && names_log(fs, dir, other)? == Some(true)
+                {
                     let what = "this manifest belongs to another log than the one in wal, to which its copy belongs";
                     Some(Error::corruption(&path, 0, what))
                 } else {
@@ -151,6 +153,10 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         }
         (Ok(_), _) => None,
         (Err(damage @ Error::Corruption { .. }), Some(Ok(other))) => {
+            if names_log(fs, dir, other)? == Some(false) {
+                let what = "its copy belongs to another log than the one in wal";
+                return Err(beyond_repair(and(damage, what)));
+            }
             let known = match is_there {
                 true => highest_edit(&fs.read(&path)?),
                 false => 0,
@@ -191,10 +197,10 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
     }))
 }
 
-/// The log in the folder is the one that this side names.
-fn names_log(fs: &dyn Fs, dir: &Path, side: &Side) -> Result<bool> {
+/// Whether the log in the folder is the one that this side names; nothing where that cannot be told.
+fn names_log(fs: &dyn Fs, dir: &Path, side: &Side) -> Result<Option<bool>> {
     let log = side.catalogue.log;
-    log.map_or(Ok(false), |log| {
+    log.map_or(Ok(None), |log| {
         holds_chain(fs, &dir.join(file_name::WAL_DIR), &log)
     })
 }

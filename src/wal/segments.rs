@@ -49,10 +49,11 @@ pub fn parse_ring(name: &str) -> Option<u64> {
     file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
 }
 
-/// A segment of this chain is in the folder.
-pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<bool> {
+/// Whether a segment of this chain is in the folder; nothing where no segment says of which chain it is.
+pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<bool>> {
+    let mut found = None;
     if !fs.is_dir(dir) {
-        return Ok(false);
+        return Ok(found);
     }
     for name in fs.list(dir)? {
         let path = dir.join(&name);
@@ -62,11 +63,12 @@ pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<bool> {
             continue;
         }
         let bytes = fs.reader(&path)?.read_at(0, HEADER_LEN)?;
-        if SegmentHeader::decode(&bytes).is_ok_and(|header| header.identity == log.chain) {
-            return Ok(true);
+        if let Ok(header) = SegmentHeader::decode(&bytes) {
+            let is_one = header.identity == log.chain;
+            found = Some(is_one || found == Some(true));
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// Removes what there is of a chain that no manifest names, as far as that is possible.
