@@ -180,8 +180,9 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
     let db = stepped(&sim, &clock);
     let c = db.container("c").unwrap();
     short_lived(&db);
+    // More than has room in what is kept for edits.
     for n in 0..10u32 {
-        c.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+        c.put(n.to_be_bytes(), [n as u8; 8_000]).unwrap();
     }
     let sim = sim.kill();
     fill(&sim);
@@ -216,8 +217,9 @@ fn a_log_that_finds_no_room_leaves_nothing() {
     let (sim, clock) = world();
     let db = stepped(&sim, &clock);
     let c = db.container("c").unwrap();
+    // More than has room in what is kept for edits.
     for n in 0..10u32 {
-        c.put(n.to_be_bytes(), [n as u8; 100]).unwrap();
+        c.put(n.to_be_bytes(), [n as u8; 8_000]).unwrap();
     }
     let sim = sim.kill();
     fill(&sim);
