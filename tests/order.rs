@@ -287,9 +287,9 @@ fn a_change_that_failed_never_counted() {
     });
     let change = DefaultTtl::After(Duration::from_millis(1));
     assert!(c.set_default_ttl(change).is_err());
-    assert_eq!(c.default_ttl(), DefaultTtl::Off);
+    assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
     let (_db, c) = reopened(&fs.sim.kill(), "/db");
-    assert_eq!(c.default_ttl(), DefaultTtl::Off);
+    assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
 }
 
 // What was purged at a moment is gone at every earlier one, so the clock must not stand there again.
