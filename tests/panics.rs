@@ -150,7 +150,7 @@ fn a_panic_within_a_change_of_the_default_undoes_it() {
         let (c, seen) = (c.clone(), seen.clone());
         move || {
             assert!(c.contains("k").unwrap());
-            assert_eq!(c.default_ttl(), DefaultTtl::Off);
+            assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);
             let later = DefaultTtl::After(Duration::from_secs(5));
             c.set_default_ttl(later).unwrap();
             assert_eq!(c.default_ttl(), later);
