@@ -54,6 +54,14 @@ fn lead(sim: &Sim, path: &str, value: &str, life: Life) {
     std::mem::forget((db, c));
 }
 
+/// Two databases that led one life, with other values, after a kill.
+fn two(life: Life) -> Sim {
+    let sim = Sim::new(1);
+    lead(&sim, "/a", "own", life);
+    lead(&sim, "/b", "not", life);
+    sim.kill()
+}
+
 fn files(sim: &Sim, folder: &Path) -> Vec<PathBuf> {
     if !sim.is_dir(folder) {
         return vec![];
@@ -120,10 +128,7 @@ fn what_belongs_to_another_database_is_refused() {
             logged,
             synced,
         };
-        let sim = Sim::new(1);
-        lead(&sim, "/a", "own", life);
-        lead(&sim, "/b", "not", life);
-        let sim = sim.kill();
+        let sim = two(life);
         for folder in FOLDERS {
             let changed = sim.kill();
             replace_all(&changed, folder);
@@ -170,10 +175,7 @@ fn a_manifest_of_another_database_gives_way_to_its_copy() {
             logged,
             synced,
         };
-        let sim = Sim::new(1);
-        lead(&sim, "/a", "own", life);
-        lead(&sim, "/b", "not", life);
-        let sim = sim.kill();
+        let sim = two(life);
         replace_all(&sim, "");
         let manifest = Path::new("/a/manifest-000001");
         let refused = open(&sim, "/a").unwrap_err();
@@ -196,10 +198,7 @@ fn the_copy_of_another_database_is_no_copy() {
         logged: 9,
         synced: 5,
     };
-    let sim = Sim::new(1);
-    lead(&sim, "/a", "own", life);
-    lead(&sim, "/b", "not", life);
-    let sim = sim.kill();
+    let sim = two(life);
     replace_all(&sim, "copy");
     sim.remove(Path::new("/a/manifest-000001")).unwrap();
     let options = Options::new()

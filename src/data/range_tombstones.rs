@@ -390,8 +390,11 @@ impl Cover {
     /// Records of the key with a lower number are gone.
     #[inline]
     pub fn below(&self, key: &[u8]) -> Seq {
-        let parts = self.parts.iter();
-        parts.map(|part| part.below(key)).max().unwrap_or_default()
+        let mut highest = Seq(0);
+        for part in &self.parts {
+            highest = highest.max(part.below(key));
+        }
+        highest
     }
 
     /// Records of all keys from `first` to `last`, both included, with a lower number are gone; perhaps more, where it

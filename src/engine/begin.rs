@@ -114,31 +114,31 @@ impl Engine {
         let usual = log_options(&self.options, &self.wal_dir());
         match self.begin_log_with(old, &usual) {
             Err(full) if full.is_full() => {
-                let needed = self.needed_bytes()?;
-                match small_log(&usual, self.fs.room(&self.path)?.free, needed) {
-                    Some(small) => self.begin_log_with(old, &small),
-                    None => self.begin_log_in_lent_room(old, &usual, needed, full),
+                let free = self.fs.room(&self.path)?.free;
+                // Every write comes here: none goes through all of memory for what cannot be.
+                if free < 2 * SMALL_LOG {
+                    return Err(full);
                 }
+                let small = small_log(&usual, free, self.needed_bytes()?);
+                small.map_or(Err(full), |small| self.begin_log_with(old, &small))
             }
             done => done,
         }
     }
 
     /// The same where not even a small log has room: with what is kept for edits.
-    fn begin_log_in_lent_room(
-        &self,
-        old: &OldLog,
-        usual: &LogOptions,
-        needed: u64,
-        full: Error,
-    ) -> Result<()> {
+    fn begin_log_in_lent_room(&self, old: &OldLog, full: Error) -> Result<()> {
+        let (usual, needed) = (
+            log_options(&self.options, &self.wal_dir()),
+            self.needed_bytes()?,
+        );
         let free = || Ok(self.fs.room(&self.path)?.free);
         let lendable = self.catalog.edit().lendable();
-        if small_log(usual, free()? + lendable, needed).is_none() {
+        if small_log(&usual, free()? + lendable, needed).is_none() {
             return Err(full);
         }
         self.catalog.edit().lend_room();
-        let small = small_log(usual, free()?, needed);
+        let small = small_log(&usual, free()?, needed);
         let begun = small.map_or(Err(full), |small| self.begin_log_with(old, &small));
         self.catalog.edit().reserve();
         begun
@@ -186,9 +186,13 @@ impl Engine {
     /// Begins the log, if opening found no room for one; where there still is none, after letting go of what nobody needs
     /// of the old one. For threads in the background, and for who asks for what they do.
     pub(super) fn revive_log(&self) -> Result<()> {
-        match self.begin_log() {
-            Err(error) if error.is_full() && self.give_back_old_log()? => self.begin_log(),
+        let begun = match self.begin_log() {
+            Err(full) if full.is_full() && self.give_back_old_log()? => self.begin_log(),
             done => done,
+        };
+        match (begun, self.commit_log.old_log()) {
+            (Err(full), Some(old)) if full.is_full() => self.begin_log_in_lent_room(old, full),
+            (done, _) => done,
         }
     }
 

@@ -85,10 +85,13 @@ fn newest<'a>(picture: &'a Picture, key: &[u8], max: Seq) -> Result<Option<Hit<'
 
 /// Memtables follow each other in time: the first that has a version has the newest.
 fn in_memory<'a>(picture: &'a Picture, hash: u64, key: &[u8], max: Seq) -> Option<Hit<'a>> {
-    picture
-        .buffers()
-        .find_map(|buffer| buffer.memtable.get(hash, key, max))
-        .map(Hit::Memory)
+    // Apart, for most often there is one: a chain of both is a call that asks again and again which of them it is at.
+    let active = picture.active.memtable.get(hash, key, max);
+    let found = active.or_else(|| {
+        let mut sealed = picture.sealed.iter();
+        sealed.find_map(|buffer| buffer.memtable.get(hash, key, max))
+    });
+    found.map(Hit::Memory)
 }
 
 /// Runs are asked in the order of their highest numbers, until what was found is newer than all that remain.

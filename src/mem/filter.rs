@@ -41,6 +41,7 @@ impl Block {
         [0, 6, 12, 18].map(|shift| 1 << (hash >> shift & 63))
     }
 
+    #[inline]
     fn may_contain(&self, hash: u64) -> bool {
         let missing = |(word, bit): (&AtomicU64, u64)| bit & !word.load(Ordering::Relaxed);
         self.0

@@ -134,6 +134,7 @@ impl Default for Era {
 }
 
 impl Era {
+    #[inline]
     fn add(&mut self, head: &Head<'_>, hash: u64, inserted: Inserted) {
         let (header, weight) = (head.header, head.weight());
         self.census.add(head);
