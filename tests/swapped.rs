@@ -62,6 +62,12 @@ fn two(life: Life) -> Sim {
     sim.kill()
 }
 
+fn repairing(sim: &Sim) -> Options {
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(ManualClock::new(START))
+}
+
 fn files(sim: &Sim, folder: &Path) -> Vec<PathBuf> {
     if !sim.is_dir(folder) {
         return vec![];
@@ -181,10 +187,7 @@ fn a_manifest_of_another_database_gives_way_to_its_copy() {
         let refused = open(&sim, "/a").unwrap_err();
         let is_named = matches!(&refused, Error::Corruption { path, .. } if path == manifest);
         assert!(is_named, "{life:?}: {refused}");
-        let options = Options::new()
-            .fs(Arc::new(sim.clone()))
-            .clock(ManualClock::new(START));
-        let report = repair_with(Path::new("/a"), &options, true).unwrap();
+        let report = repair_with(Path::new("/a"), &repairing(&sim), true).unwrap();
         assert_eq!(report.set_aside, [manifest], "{life:?}");
         assert!(!judge(&sim, life, "repaired"), "{life:?}");
     }
@@ -201,19 +204,61 @@ fn the_copy_of_another_database_is_no_copy() {
     let sim = two(life);
     replace_all(&sim, "copy");
     sim.remove(Path::new("/a/manifest-000001")).unwrap();
-    let options = Options::new()
-        .fs(Arc::new(sim.clone()))
-        .clock(ManualClock::new(START));
     let before = files(&sim, Path::new("/a/tables"));
     for refused in [
         open(&sim, "/a").map(drop).unwrap_err(),
-        repair_with(Path::new("/a"), &options, true)
+        repair_with(Path::new("/a"), &repairing(&sim), true)
             .map(drop)
             .unwrap_err(),
     ] {
         assert!(refused.to_string().contains("another log"), "{refused}");
     }
     assert_eq!(files(&sim, Path::new("/a/tables")), before);
+}
+
+/// It says what was live, but not what came since: all of that would be put aside.
+#[test]
+fn a_whole_but_older_manifest_is_gone_by_in_no_repair() {
+    let life = Life {
+        flushed: 40,
+        logged: 9,
+        synced: 5,
+    };
+    let sim = Sim::new(1);
+    lead(&sim, "/a", "own", life);
+    let sim = sim.kill();
+    let older = sim.read(Path::new("/a/manifest-000001")).unwrap();
+    std::mem::forget(open(&sim, "/a").unwrap());
+    let sim = sim.kill();
+    for folder in ["", "copy"] {
+        let both = files(&sim, &Path::new("/a").join(folder));
+        both.iter().for_each(|path| sim.remove(path).unwrap());
+    }
+    let manifest = sim.create(Path::new("/a/manifest-000001")).unwrap();
+    manifest.write_at(0, &older).unwrap();
+    drop(manifest);
+    assert!(open(&sim, "/a").is_err());
+    let refused = repair_with(Path::new("/a"), &repairing(&sim), true).unwrap_err();
+    assert!(refused.to_string().contains("the log in wal"), "{refused}");
+    assert!(!files(&sim, Path::new("/a/wal")).is_empty());
+}
+
+/// What `verify` finds in a copy a repair makes good, also when it is all there is.
+#[test]
+fn a_damaged_copy_is_made_anew() {
+    let life = Life {
+        flushed: 40,
+        logged: 9,
+        synced: 5,
+    };
+    let sim = two(life);
+    replace_all(&sim, "copy");
+    let verified = || verify_in(Arc::new(sim.kill()), Path::new("/a"), &mut |_, _| {}).unwrap();
+    assert_eq!(verified().faults.len(), 1);
+    let report = repair_with(Path::new("/a"), &repairing(&sim), true).unwrap();
+    assert_eq!(report.losses.len(), 1);
+    assert!(verified().faults.is_empty());
+    assert!(!judge(&sim, life, "repaired"));
 }
 
 /// A file that takes no room and says that it is `len` bytes long.

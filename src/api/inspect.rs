@@ -96,7 +96,9 @@ impl Check<'_> {
         }
         let seen = self.log(&wal_dir, loaded)?;
         self.done(segments.len() as u64, log_len);
-        self.copy(judged, seen)
+        let of_copy = judged.copy_fault(self.fs, seen)?;
+        self.report.faults.extend(of_copy);
+        Ok(())
     }
 
     fn done(&mut self, files: u64, bytes: u64) {
@@ -134,21 +136,6 @@ impl Check<'_> {
             Err(error) => self.report.faults.push(error),
         }
         self.done(1, record.len);
-    }
-
-    /// The copy of the manifest says the same, but for an edit that was not acknowledged. That there is none is no fault:
-    /// want of room may have been.
-    fn copy(&mut self, judged: &Judged, seen: u64) -> Result<()> {
-        match &judged.copy {
-            Some(Err(fault)) => self.report.faults.push(fault.clone()),
-            Some(Ok((path, edit))) if *edit < seen.min(judged.loaded.catalogue.edit) => {
-                let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
-                let len = self.fs.len(path)?.unwrap_or(0);
-                self.report.faults.push(Error::corruption(path, len, what));
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Returns the last edit that the log has seen.

@@ -70,6 +70,8 @@ pub struct Judged {
     pub damage: Option<Error>,
     /// The copy, if there is one, and the last edit in it; an error when it is damaged, or no copy of this manifest.
     pub copy: Option<Result<(PathBuf, u64)>>,
+    /// Whether the log in the folder is the one that counts by this; nothing where no segment says of which log it is.
+    pub names_log: Option<bool>,
 }
 
 impl Judged {
@@ -78,6 +80,25 @@ impl Judged {
     pub fn is_whole(&self) -> bool {
         let edit = self.loaded.catalogue.edit;
         !self.loaded.torn || matches!(&self.copy, Some(Ok((_, copied))) if *copied == edit)
+    }
+
+    /// Manifest and copy both say it.
+    pub fn is_said_twice(&self) -> bool {
+        self.damage.is_none() && matches!(self.copy, Some(Ok(_)))
+    }
+
+    /// What is wrong with the copy, if the log has seen the edit `seen`: it says the same, but for an edit that was not
+    /// acknowledged. That there is none is no fault: want of room may have been.
+    pub fn copy_fault(&self, fs: &dyn Fs, seen: u64) -> Result<Option<Error>> {
+        match &self.copy {
+            Some(Err(fault)) => Ok(Some(fault.clone())),
+            Some(Ok((path, edit))) if *edit < seen.min(self.loaded.catalogue.edit) => {
+                let what = format!("it ends at edit {edit}, but the log has seen edit {seen}");
+                let len = fs.len(path)?.unwrap_or(0);
+                Ok(Some(Error::corruption(path, len, what)))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -184,6 +205,7 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         (Some(_), Some(Ok(copy))) => (copy_path, copy),
         _ => (path, manifest?),
     };
+    let names_log = names_log(fs, dir, &counts)?;
     let loaded = Loaded {
         torn: counts.is_torn(),
         catalogue: counts.catalogue,
@@ -194,6 +216,7 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         loaded,
         damage,
         copy: copied,
+        names_log,
     }))
 }
 

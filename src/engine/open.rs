@@ -48,6 +48,8 @@ pub(super) struct Recovered {
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
+    /// The last edit that the log has seen.
+    pub seen_edit: u64,
     /// Of the log, oldest first.
     segments: Vec<SegmentSummary>,
     next_segment: u64,
@@ -220,6 +222,7 @@ pub(super) fn bring_in(
         torn: loaded.torn,
         states,
         last_seq,
+        seen_edit: replayed.edit,
         next_segment: replayed.next_segment,
         segments: replayed.segments,
         clock,

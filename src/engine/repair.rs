@@ -30,8 +30,8 @@ use std::sync::Arc;
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, copy_path,
-    expect_folders, judge, unnamed_tables,
+    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
+    judge, unnamed_tables,
 };
 use crate::data::batch::KeyRange;
 use crate::engine::checkpoint::link_or_copy;
@@ -129,13 +129,14 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_folders(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
+    if judged.names_log == Some(false) && !judged.is_said_twice() {
+        return Err(of_another_log(&judged.loaded.path));
+    }
     let is_whole = judged.is_whole();
-    let odd_copy =
-        matches!(judged.copy, Some(Err(_))).then(|| copy_path(path, judged.loaded.number));
-    let mut loaded = judged.loaded;
+    let mut loaded = judged.loaded.clone();
     let mut report = RepairReport {
         manifest: loaded.path.clone(),
-        losses: judged.damage.into_iter().map(Loss::of_all).collect(),
+        losses: judged.damage.iter().cloned().map(Loss::of_all).collect(),
         set_aside: vec![],
     };
     // What would otherwise stay for a while is linked into the folder `lost`.
@@ -163,6 +164,8 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     }
     let pool = Arc::new(Pool::new(options.memtable_bytes));
     let (mut found, log_damage) = bring_in(path, options, &loaded, &space, &pool)?;
+    let of_copy = judged.copy_fault(fs, found.seen_edit)?;
+    report.losses.extend(of_copy.map(Loss::of_all));
     let log_is_damaged = log_damage.is_some();
     report.losses.extend(log_damage.map(Loss::of_all));
     if !is_whole {
@@ -171,14 +174,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     if report.losses.is_empty() {
         return Ok(report);
     }
-    report.set_aside = set_aside(
-        fs,
-        path,
-        &report,
-        &found.catalogue,
-        log_is_damaged,
-        odd_copy,
-    )?;
+    report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
     if apply {
         if !rescue.written.is_empty() {
             fs.sync_dir(space.dir)?;
@@ -192,6 +188,13 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         written?.0?;
     }
     Ok(report)
+}
+
+/// Of manifest and copy one alone says what is live, and the log that is there is not the one that it names: it may be an
+/// older one, or another database's, and going by it would put aside all that is here.
+fn of_another_log(manifest: &Path) -> Error {
+    let what = format!("the log in wal is not the one that it names; {BEYOND_REPAIR}");
+    Error::corruption(manifest, 0, what)
 }
 
 /// The manifest may have lost its last edit. Where a file is gone that it names, that edit gave it up, and what took its
@@ -455,10 +458,9 @@ fn set_aside(
     report: &RepairReport,
     catalogue: &Catalogue,
     log_is_damaged: bool,
-    odd_copy: Option<PathBuf>,
 ) -> Result<Vec<PathBuf>> {
     let tables_dir = path.join(file_name::TABLES_DIR);
-    let mut names: Vec<PathBuf> = odd_copy.into_iter().collect();
+    let mut names: Vec<PathBuf> = vec![];
     if fs.is_dir(&tables_dir) {
         let unnamed = unnamed_tables(fs, &tables_dir, &catalogue.tables())?;
         let tables = unnamed
