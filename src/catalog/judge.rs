@@ -70,8 +70,6 @@ pub struct Judged {
     pub damage: Option<Error>,
     /// The copy, if there is one, and the last edit in it; an error when it is damaged, or no copy of this manifest.
     pub copy: Option<Result<(PathBuf, u64)>>,
-    /// Whether the log in the folder is the one that counts by this; nothing where no segment says of which log it is.
-    pub names_log: Option<bool>,
 }
 
 impl Judged {
@@ -82,9 +80,10 @@ impl Judged {
         !self.loaded.torn || matches!(&self.copy, Some(Ok((_, copied))) if *copied == edit)
     }
 
-    /// Manifest and copy both say it.
-    pub fn is_said_twice(&self) -> bool {
-        self.damage.is_none() && matches!(self.copy, Some(Ok(_)))
+    /// One of the two alone says what counts, and it names another log than the one in the folder.
+    pub fn is_doubtful(&self, fs: &dyn Fs, dir: &Path) -> Result<bool> {
+        let is_said_twice = self.damage.is_none() && matches!(self.copy, Some(Ok(_)));
+        Ok(!is_said_twice && names_log(fs, dir, &self.loaded.catalogue)? == Some(false))
     }
 
     /// What is wrong with the copy, if the log has seen the edit `seen`: it says the same, but for an edit that was not
@@ -146,8 +145,8 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
             let shared = manifest.end.min(other.end);
             let damage = |what| Error::corruption(&path, manifest.end as u64, what);
             if manifest.bytes[..shared] != other.bytes[..shared] {
-                if names_log(fs, dir, manifest)? != Some(true)
-                    && names_log(fs, dir, other)? == Some(true)
+                if names_log(fs, dir, &manifest.catalogue)? != Some(true)
+                    && names_log(fs, dir, &other.catalogue)? == Some(true)
                 {
                     let what = "this manifest belongs to another log than the one in wal, to which its copy belongs";
                     Some(Error::corruption(&path, 0, what))
@@ -174,7 +173,7 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         }
         (Ok(_), _) => None,
         (Err(damage @ Error::Corruption { .. }), Some(Ok(other))) => {
-            if names_log(fs, dir, other)? == Some(false) {
+            if names_log(fs, dir, &other.catalogue)? == Some(false) {
                 let what = "its copy belongs to another log than the one in wal";
                 return Err(beyond_repair(and(damage, what)));
             }
@@ -205,7 +204,6 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         (Some(_), Some(Ok(copy))) => (copy_path, copy),
         _ => (path, manifest?),
     };
-    let names_log = names_log(fs, dir, &counts)?;
     let loaded = Loaded {
         torn: counts.is_torn(),
         catalogue: counts.catalogue,
@@ -216,14 +214,12 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         loaded,
         damage,
         copy: copied,
-        names_log,
     }))
 }
 
-/// Whether the log in the folder is the one that this side names; nothing where that cannot be told.
-fn names_log(fs: &dyn Fs, dir: &Path, side: &Side) -> Result<Option<bool>> {
-    let log = side.catalogue.log;
-    log.map_or(Ok(None), |log| {
+/// Whether the log in the folder is the one that a catalogue names; nothing where that cannot be told.
+fn names_log(fs: &dyn Fs, dir: &Path, catalogue: &Catalogue) -> Result<Option<bool>> {
+    catalogue.log.map_or(Ok(None), |log| {
         holds_chain(fs, &dir.join(file_name::WAL_DIR), &log)
     })
 }

@@ -129,7 +129,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_folders(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
-    if judged.names_log == Some(false) && !judged.is_said_twice() {
+    if judged.is_doubtful(fs, path)? {
         return Err(of_another_log(&judged.loaded.path));
     }
     let is_whole = judged.is_whole();

@@ -56,14 +56,14 @@ pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<boo
         return Ok(found);
     }
     for name in fs.list(dir)? {
-        let path = dir.join(&name);
-        if file_name::parse_segment(&name).is_none()
-            || fs.len(&path)?.is_none_or(|len| len < HEADER_LEN as u64)
-        {
+        if file_name::parse_segment(&name).is_none() {
             continue;
         }
-        let bytes = fs.reader(&path)?.read_at(0, HEADER_LEN)?;
-        if let Ok(header) = SegmentHeader::decode(&bytes) {
+        // One that is too short, or cannot be read, says nothing.
+        let file = fs.reader(&dir.join(&name));
+        if let Ok(bytes) = file.and_then(|file| file.read_at(0, HEADER_LEN))
+            && let Ok(header) = SegmentHeader::decode(&bytes)
+        {
             let is_one = header.identity == log.chain;
             found = Some(is_one || found == Some(true));
         }
