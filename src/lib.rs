@@ -62,9 +62,12 @@ pub mod internals;
 #[cfg(all(test, loom))]
 mod models;
 
-pub use api::container::{Batch, Container, Iter, Snapshot, Update, View};
+pub use api::batch::Batch;
+pub use api::container::{Container, Update};
 pub use api::database::Database;
 pub use api::inspect::{repair, verify};
+pub use api::read::Iter;
+pub use api::snapshot::{Snapshot, View};
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};

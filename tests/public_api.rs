@@ -10,7 +10,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -354,10 +354,42 @@ fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSe
     }
 }
 
+/// Adds what macros write that are given a type's name alone, as `($handle:ident) => { .. }`.
+fn expand(all: &mut [Source]) {
+    let mut bodies = BTreeMap::new();
+    for item in all.iter().flat_map(|source| &source.items) {
+        if let Item::Macro(definition) = item
+            && let Some(name) = &definition.ident
+        {
+            let rule = definition.mac.tokens.to_string().replace("$ ", "$");
+            if let Some((pattern, body)) = rule.split_once("=>")
+                && pattern.replace(' ', "") == "($handle:ident)"
+            {
+                let (from, to) = (body.find('{').unwrap(), body.rfind('}').unwrap());
+                bodies.insert(name.to_string(), body[from + 1..to].to_owned());
+            }
+        }
+    }
+    for source in all {
+        let mut written = vec![];
+        for item in &source.items {
+            if let Item::Macro(call) = item
+                && let Some(body) = bodies.get(&text(&call.mac.path))
+            {
+                let handle = call.mac.tokens.to_string();
+                let body = body.replace("$handle", &handle);
+                written.extend(syn::parse_file(&body).unwrap().items);
+            }
+        }
+        source.items.extend(written);
+    }
+}
+
 /// The names that lib.rs makes public, and the list.
 fn surface() -> (Vec<String>, String) {
     let mut all = vec![];
     sources(&root().join("src"), &mut all);
+    expand(&mut all);
     all.sort_by(|a, b| a.path.cmp(&b.path));
     let lib = all.iter().find(|source| source.module == "lib").unwrap();
     let (mut names, mut blocks) = (vec![], vec![]);

@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::api::container::{Batch, Container, Snapshot};
+use crate::api::batch::Batch;
+use crate::api::container::Container;
+use crate::api::snapshot::Snapshot;
 use crate::base::Result;
 use crate::base::counters::Stats;
 use crate::engine::options::{ContainerOptions, Options};

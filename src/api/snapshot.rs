@@ -1,0 +1,79 @@
+//! Snapshots, as users meet them.
+
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::api::arguments::{all_keys, key_range, prefix_range};
+use crate::api::read::{Iter, Reading, reading_methods};
+use crate::base::Result;
+use crate::data::item::{Item, Value};
+use crate::engine::{ContainerState, Engine, Reader, SnapshotPin};
+
+/// The writes up to a moment, over all containers. It freezes which writes are seen, never the clock or the settings:
+/// an item that expires is gone from it too.
+#[derive(Clone)]
+#[must_use = "what was written is kept for it as long as it is held"]
+pub struct Snapshot {
+    engine: Arc<Engine>,
+    pin: Arc<SnapshotPin>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(engine: Arc<Engine>, pin: SnapshotPin) -> Self {
+        Snapshot {
+            engine,
+            pin: Arc::new(pin),
+        }
+    }
+
+    /// A container as it was written then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when there is no container of this name, or only a later
+    /// one.
+    pub fn container(&self, name: impl AsRef<str>) -> Result<View> {
+        let state = self.engine.existing_container(name.as_ref(), &self.pin)?;
+        Ok(View {
+            engine: self.engine.clone(),
+            state,
+            pin: self.pin.clone(),
+        })
+    }
+}
+
+/// A container through a [`Snapshot`].
+#[derive(Clone)]
+pub struct View {
+    engine: Arc<Engine>,
+    state: Arc<ContainerState>,
+    pin: Arc<SnapshotPin>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("name", &self.state.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl View {
+    fn reading(&self) -> Reading<'_> {
+        Reading {
+            engine: &self.engine,
+            reader: Reader {
+                state: &self.state,
+                snapshot: Some(&self.pin),
+            },
+        }
+    }
+}
+
+reading_methods!(View);
