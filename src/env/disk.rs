@@ -2,17 +2,8 @@
 //!
 //! Folders are made with mode 0700 and files with 0600. A symbolic link where a file should be is refused, so that a
 //! database reaches nothing outside its folder. Every call that a signal interrupts is made again.
-//!
-//! Unsafe code stands here for memory maps, and for two system calls that take nothing but numbers. What the maps rest
-//! on:
-//! - a mapped file does not change and does not shrink while it is held: [`Fs::map`] is for finished files, and a
-//!   database folder belongs to one process by its lock. A device that fails under a page that is not in memory makes a
-//!   signal of the access; [`super::fault_in`] makes an error of it, as long as the page stays in memory;
-//! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
-//!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
-//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
 
-#![allow(unsafe_code, clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)]
 
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -20,13 +11,11 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use memmap2::{Advice, Mmap, MmapOptions, MmapRaw};
+use memmap2::Advice;
 use rustix::fs::OFlags;
 
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
-use super::memory::zeros;
-use super::words::{self, WORD};
-use crate::base::sync::atomic::AtomicU64;
+use super::system::{self, MappedRing, start_writing, zeros};
 use crate::base::{Error, Result};
 
 /// The file system of the machine.
@@ -126,64 +115,6 @@ fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts to write back a range of a file, without waiting for it.
-#[cfg(target_os = "linux")]
-fn start_writing(file: &fs::File, offset: u64, len: u64) {
-    use std::os::fd::AsRawFd;
-    let (fd, offset, len) = (file.as_raw_fd(), offset as i64, len as i64);
-    // SAFETY: the call takes a descriptor, which `file` keeps open, and numbers; it touches no memory. What fails here
-    // fails again in the file's sync: only a call that waits for pages takes note of their errors.
-    let _ = unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn start_writing(_: &fs::File, _: u64, _: u64) {}
-
-/// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
-/// waits for would wait behind everything.
-#[cfg(target_os = "linux")]
-pub(super) fn lower_io_priority() -> io::Result<()> {
-    const WHO_THREAD: libc::c_int = 1;
-    const BEST_EFFORT: libc::c_int = 2 << 13;
-    const LOWEST_LEVEL: libc::c_int = 7;
-    // SAFETY: the call takes numbers and touches no memory; 0 is the calling thread.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_ioprio_set,
-            WHO_THREAD,
-            0,
-            BEST_EFFORT | LOWEST_LEVEL,
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// How much of a processor the calling thread takes at a time, and at which `nice`. Kernels before 6.12 know only of the
-/// latter.
-#[cfg(target_os = "linux")]
-pub(super) fn set_slice(slice: std::time::Duration, nice: i32) -> io::Result<()> {
-    const KEEP_POLICY: u64 = 8;
-    let attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: 0,
-        sched_flags: KEEP_POLICY,
-        sched_nice: nice,
-        sched_priority: 0,
-        sched_runtime: slice.as_nanos() as u64,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: the call reads a structure that outlives it; the zeros are the calling thread and no flags.
-    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// What is read has a size that others have chosen: want of memory for it is an error.
 fn reserve_memory(bytes: &mut Vec<u8>, len: u64) -> io::Result<()> {
     let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -265,51 +196,6 @@ impl Dir for DiskDir {
     }
 }
 
-struct DiskRing {
-    map: MmapRaw,
-    len: usize,
-}
-
-impl DiskRing {
-    /// The words of the map. The last one may reach past `len`, never past the page.
-    fn words(&self) -> &[AtomicU64] {
-        assert_eq!(
-            size_of::<AtomicU64>(),
-            WORD,
-            "models have rings of their own"
-        );
-        // SAFETY: the map starts at a page, so words are aligned; it was made `len` rounded up to whole words long, and
-        // it lives as long as `self`. Nothing else in this process reaches these bytes but through such words.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.map.as_ptr().cast::<AtomicU64>(),
-                self.len.div_ceil(WORD),
-            )
-        }
-    }
-
-    fn check(&self, offset: usize, len: usize) {
-        let end = offset.checked_add(len);
-        assert!(
-            end.is_some_and(|end| end <= self.len),
-            "{len} bytes at {offset} lie outside a ring of {}",
-            self.len
-        );
-    }
-}
-
-impl Ring for DiskRing {
-    fn store(&self, offset: usize, bytes: &[u8]) {
-        self.check(offset, bytes.len());
-        words::store(self.words(), offset, bytes);
-    }
-
-    fn load(&self, offset: usize, out: &mut [u8]) {
-        self.check(offset, out.len());
-        words::load(self.words(), offset, out);
-    }
-}
-
 /// The operating system lets go of the lock when the file is closed, also by a killed process.
 struct DiskLock {
     _file: fs::File,
@@ -323,10 +209,7 @@ fn map_file(path: &Path, advice: Advice) -> Result<Bytes> {
         if file.metadata()?.len() == 0 {
             return Ok(Bytes::new());
         }
-        // SAFETY: the file is finished: nobody writes or shortens it while it is mapped (see the file's head).
-        let map = unsafe { Mmap::map(&file)? };
-        let _ = map.advise(advice);
-        Ok(Bytes::from_owner(map))
+        system::map(&file, advice)
     };
     map().map_err(|error| Error::io("map", path, error))
 }
@@ -452,7 +335,7 @@ impl Fs for Disk {
     }
 
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>> {
-        let ring = || -> io::Result<DiskRing> {
+        let ring = || -> io::Result<MappedRing> {
             let mut options = OpenOptions::new();
             let file = open_file(
                 options.read(true).write(true).create(true).truncate(false),
@@ -460,11 +343,7 @@ impl Fs for Disk {
             )?;
             file.set_len(len as u64)?;
             allocate(&file, len as u64)?;
-            let map = MmapOptions::new()
-                .len(len.next_multiple_of(WORD))
-                .map_raw(&file)?;
-            populate(&map)?;
-            Ok(DiskRing { map, len })
+            MappedRing::new(&file, len)
         };
         match ring() {
             Ok(ring) => Ok(Box::new(ring)),
@@ -528,21 +407,6 @@ impl Fs for Disk {
             })
             .map_err(|error| Error::io("read the free space of", path, error.into()))
     }
-}
-
-/// Brings every page of a ring in, ready to be stored to. Kernels before 5.14 cannot; there the first store to a page
-/// takes the fault.
-#[cfg(target_os = "linux")]
-fn populate(map: &MmapRaw) -> io::Result<()> {
-    match map.advise(Advice::PopulateWrite) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        done => done,
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn populate(_: &MmapRaw) -> io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

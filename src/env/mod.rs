@@ -3,7 +3,7 @@
 mod tasks;
 mod fs;
 pub mod words;
-mod memory;
+mod system;
 mod clock;
 mod disk;
 mod process;
@@ -15,8 +15,8 @@ pub use disk::Disk;
 pub use fs::{
     Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, make_dir, sync_name,
 };
-pub use memory::{Pages, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
+pub use system::{Pages, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

@@ -88,10 +88,10 @@ pub fn set_priority(priority: Priority) {
         if let Ok(nice) = getpriority_process(thread) {
             let nice = (nice + nicer).min(19);
             let _ = setpriority_process(thread, nice);
-            let _ = super::disk::set_slice(SLICE, nice);
+            let _ = super::system::set_slice(SLICE, nice);
         }
         if priority == Priority::Lowest {
-            let _ = super::disk::lower_io_priority();
+            let _ = super::system::lower_io_priority();
         }
     }
     #[cfg(not(target_os = "linux"))]

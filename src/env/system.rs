@@ -1,0 +1,297 @@
+//! What the system is asked for and the standard library does not offer: pages of the program's own; maps of files, and
+//! where bytes are that are read soon, in the processor's cache or in memory at all; and calls that take nothing but
+//! numbers. All unsafe code of this folder stands here.
+//!
+//! What the maps rest on:
+//! - a mapped file does not change and does not shrink while it is held: [`super::Fs::map`] is for finished files, and a
+//!   database folder belongs to one process by its lock. A device that fails under a page that is not in memory makes a
+//!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
+//! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
+//!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
+//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
+
+#![allow(unsafe_code)]
+
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+
+use bytes::Bytes;
+use memmap2::{Mmap, MmapMut, MmapOptions, MmapRaw};
+
+use super::fs::Ring;
+use super::words::{self, WORD};
+use crate::base::error::{self, Error};
+use crate::base::sync::atomic::AtomicU64;
+#[cfg(all(target_os = "linux", not(miri)))]
+use rustix::{io::Errno, mm::Advice};
+
+/// Memory of its own, from a page's start on. It takes none before it is touched, and goes back to the system when it is
+/// dropped, not to the allocator, which would keep what is below something that is still in use.
+#[derive(Debug)]
+pub struct Pages {
+    map: MmapMut,
+}
+
+impl Pages {
+    /// `len` bytes, more than none; nothing when the system does not give them.
+    pub fn new(len: usize) -> Option<Pages> {
+        MmapMut::map_anon(len).ok().map(|map| Pages { map })
+    }
+
+    /// The first byte.
+    pub fn start(&mut self) -> NonNull<u8> {
+        NonNull::new(self.map.as_mut_ptr()).expect("nothing is mapped at address 0")
+    }
+}
+
+/// So many zeros, or the error that there is no memory for them: for lengths that come from outside.
+pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| Error::out_of_memory(len))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// Brings what lies there into the cache, where the processor knows how to be asked. What is not in memory stays where it
+/// is.
+#[inline]
+pub fn prefetch<T>(at: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+/// Brings the pages of some bytes into memory, if a map is behind them, so that the device's failure is an error here and
+/// no signal at the first access. What the system evicts later is read again at the next access, and a failure then is a
+/// signal: that window is left. Kernels before 5.14 do nothing.
+pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if let Err(error @ (Errno::FAULT | Errno::IO | Errno::HWPOISON)) =
+        advise(bytes, Advice::LinuxPopulateRead)
+    {
+        return Err(error.into());
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = bytes;
+    // Else the kernel does not know the call, or is short of memory: the access itself will tell.
+    Ok(())
+}
+
+/// Says that some bytes of a map are read soon, and does not wait for them.
+pub fn will_need(bytes: &[u8]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    let _ = advise(bytes, Advice::WillNeed);
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = bytes;
+}
+
+/// Whether this thread had to read from a device of late. The system counts that for each thread, by calls or because a
+/// page of a map was not in memory; it is asked once in so many calls.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub fn memory_is_short() -> bool {
+    thread_local!(static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false }) });
+    let mut seen = SEEN.get();
+    match seen.calls_left.checked_sub(1) {
+        Some(left) => seen.calls_left = left,
+        None => seen.look(),
+    }
+    SEEN.set(seen);
+    seen.is_short
+}
+
+/// What a thread knows of its reading.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Until the system is asked again.
+    calls_left: u32,
+    /// From devices, when it was asked last.
+    read: libc::c_long,
+    is_short: bool,
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Seen {
+    #[cold]
+    fn look(&mut self) {
+        let read = blocks_read();
+        (self.is_short, self.read) = (read > self.read, read);
+        // Asking costs as much as a get from memory.
+        self.calls_left = if self.is_short { 64 } else { 512 };
+    }
+}
+
+/// Elsewhere nobody is asked.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub fn memory_is_short() -> bool {
+    false
+}
+
+/// By this thread, from devices.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn blocks_read() -> libc::c_long {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes no more than such a structure, for which all zeros are a value.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_inblock
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn advise(bytes: &[u8], advice: Advice) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let within = bytes.as_ptr() as usize % rustix::param::page_size();
+    let start = bytes.as_ptr().wrapping_sub(within);
+    // SAFETY: the advices above change no byte. They reach whole pages that hold a part of `bytes`, so they are mapped.
+    unsafe { rustix::mm::madvise(start.cast_mut().cast(), within + bytes.len(), advice) }
+}
+
+/// A map of a finished file, which is not empty: nobody writes or shortens it while it is mapped.
+pub(super) fn map(file: &File, advice: memmap2::Advice) -> io::Result<Bytes> {
+    // SAFETY: the file is finished (see this file's head).
+    let map = unsafe { Mmap::map(file)? };
+    let _ = map.advise(advice);
+    Ok(Bytes::from_owner(map))
+}
+
+/// A ring in a map of a file.
+pub(super) struct MappedRing {
+    map: MmapRaw,
+    len: usize,
+}
+
+impl MappedRing {
+    /// Of the first `len` bytes of a file, which is at least as long, up to a whole word.
+    pub(super) fn new(file: &File, len: usize) -> io::Result<MappedRing> {
+        let map = MmapOptions::new()
+            .len(len.next_multiple_of(WORD))
+            .map_raw(file)?;
+        populate(&map)?;
+        Ok(MappedRing { map, len })
+    }
+
+    /// The words of the map. The last one may reach past `len`, never past the page.
+    fn words(&self) -> &[AtomicU64] {
+        assert_eq!(
+            size_of::<AtomicU64>(),
+            WORD,
+            "models have rings of their own"
+        );
+        // SAFETY: the map starts at a page, so words are aligned; it was made `len` rounded up to whole words long, and
+        // it lives as long as `self`. Nothing else in this process reaches these bytes but through such words.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.map.as_ptr().cast::<AtomicU64>(),
+                self.len.div_ceil(WORD),
+            )
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "{len} bytes at {offset} lie outside a ring of {}",
+            self.len
+        );
+    }
+}
+
+impl Ring for MappedRing {
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        words::store(self.words(), offset, bytes);
+    }
+
+    fn load(&self, offset: usize, out: &mut [u8]) {
+        self.check(offset, out.len());
+        words::load(self.words(), offset, out);
+    }
+}
+
+/// Brings every page of a ring in, ready to be stored to. Kernels before 5.14 cannot; there the first store to a page
+/// takes the fault.
+#[cfg(target_os = "linux")]
+fn populate(map: &MmapRaw) -> io::Result<()> {
+    match map.advise(memmap2::Advice::PopulateWrite) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn populate(_: &MmapRaw) -> io::Result<()> {
+    Ok(())
+}
+
+/// Starts to write back a range of a file, without waiting for it.
+#[cfg(target_os = "linux")]
+pub(super) fn start_writing(file: &File, offset: u64, len: u64) {
+    use std::os::fd::AsRawFd;
+    let (fd, offset, len) = (file.as_raw_fd(), offset as i64, len as i64);
+    // SAFETY: the call takes a descriptor, which `file` keeps open, and numbers; it touches no memory. What fails here
+    // fails again in the file's sync: only a call that waits for pages takes note of their errors.
+    let _ = unsafe { libc::sync_file_range(fd, offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn start_writing(_: &File, _: u64, _: u64) {}
+
+/// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
+/// waits for would wait behind everything.
+#[cfg(target_os = "linux")]
+pub(super) fn lower_io_priority() -> io::Result<()> {
+    const WHO_THREAD: libc::c_int = 1;
+    const BEST_EFFORT: libc::c_int = 2 << 13;
+    const LOWEST_LEVEL: libc::c_int = 7;
+    // SAFETY: the call takes numbers and touches no memory; 0 is the calling thread.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_ioprio_set,
+            WHO_THREAD,
+            0,
+            BEST_EFFORT | LOWEST_LEVEL,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How much of a processor the calling thread takes at a time, and at which `nice`. Kernels before 6.12 know only of the
+/// latter.
+#[cfg(target_os = "linux")]
+pub(super) fn set_slice(slice: std::time::Duration, nice: i32) -> io::Result<()> {
+    const KEEP_POLICY: u64 = 8;
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: 0,
+        sched_flags: KEEP_POLICY,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: slice.as_nanos() as u64,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the call reads a structure that outlives it; the zeros are the calling thread and no flags.
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
