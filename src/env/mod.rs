@@ -18,5 +18,5 @@ pub use fs::{
 pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
-pub use system::{Pages, fault_in, memory_is_short, prefetch, will_need, zeros};
+pub use system::{Chunk, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use tasks::{JoinHandle, Signal, give_way, sleep, spawn};

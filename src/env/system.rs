@@ -1,4 +1,4 @@
-//! What the system is asked for and the standard library does not offer: pages of the program's own; maps of files, and
+//! What the system is asked for and the standard library does not offer: memory of the program's own; maps of files, and
 //! where bytes are that are read soon, in the processor's cache or in memory at all; and calls that take nothing but
 //! numbers. All unsafe code of this folder stands here.
 //!
@@ -8,10 +8,12 @@
 //!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
 //! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
 //!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
-//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so that a store cannot meet a full disk.
+//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so
+//!   that a store cannot meet a full disk.
 
 #![allow(unsafe_code)]
 
+use std::alloc::{Layout, alloc, dealloc};
 #[cfg(all(target_os = "linux", not(miri)))]
 use std::cell::Cell;
 use std::fs::File;
@@ -28,22 +30,70 @@ use crate::base::sync::atomic::AtomicU64;
 #[cfg(all(target_os = "linux", not(miri)))]
 use rustix::{io::Errno, mm::Advice};
 
-/// Memory of its own, from a page's start on. It takes none before it is touched, and goes back to the system when it is
-/// dropped, not to the allocator, which would keep what is below something that is still in use.
+/// Memory of its own, not initialised, that stays where it is. A large one takes none before it is touched, and goes back
+/// to the system when it is dropped, not to the allocator, which would keep what is below something that is still in use.
 #[derive(Debug)]
-pub struct Pages {
-    map: MmapMut,
+pub struct Chunk {
+    start: NonNull<u8>,
+    layout: Layout,
+    /// Of a small one nothing: it is the allocator's.
+    pages: Option<MmapMut>,
 }
 
-impl Pages {
+// SAFETY: a chunk is memory without a thread of its own; this type only frees it.
+unsafe impl Send for Chunk {}
+// SAFETY: who shares one reads where it lies, and nothing else of it.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// It starts on a cache line, so that what lies in it can.
+    pub const ALIGN: usize = 64;
+    /// One of so many bytes, or more, is the system's; a smaller one the allocator's.
+    pub const MAPPED_LEAST: usize = 1 << 20;
+
     /// `len` bytes, more than none; nothing when the system does not give them.
-    pub fn new(len: usize) -> Option<Pages> {
-        MmapMut::map_anon(len).ok().map(|map| Pages { map })
+    pub fn new(len: usize) -> Option<Chunk> {
+        assert!(len > 0);
+        let layout =
+            Layout::from_size_align(len, Chunk::ALIGN).expect("a record is far below isize::MAX");
+        let (start, pages) = if len >= Chunk::MAPPED_LEAST && !cfg!(miri) {
+            let mut pages = MmapMut::map_anon(len).ok()?;
+            (NonNull::new(pages.as_mut_ptr())?, Some(pages))
+        } else {
+            // SAFETY: the layout's size is not zero.
+            (NonNull::new(unsafe { alloc(layout) })?, None)
+        };
+        Some(Chunk {
+            start,
+            layout,
+            pages,
+        })
     }
 
     /// The first byte.
-    pub fn start(&mut self) -> NonNull<u8> {
-        NonNull::new(self.map.as_mut_ptr()).expect("nothing is mapped at address 0")
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// A byte of it, or its end.
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.len(), "outside the chunk");
+        // SAFETY: it is an address of the chunk, or its end.
+        unsafe { self.start.add(offset) }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if self.pages.is_none() {
+            // SAFETY: allocated with this layout in `Chunk::new`, and freed only here.
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        }
     }
 }
 

@@ -14,8 +14,8 @@
 //! Nothing is aligned: padding would cost more bytes than it spares instructions.
 //!
 //! Invariants:
-//! * A chunk is given back only when the [`Arena`]s that have something in it drop, and never moves. So whoever borrows something that lies in an
-//!   arena may follow its pointers into the same arena for as long as the borrow.
+//! * A chunk is given back only when the [`Arena`]s that have something in it drop, and never moves. So whoever borrows
+//!   something that lies in an arena may follow its pointers into the same arena for as long as the borrow.
 //! * A [`Stored`] is written before its address is, and never again. Its address travels through [`Slot`]s, whose stores
 //!   release and whose loads acquire: who has the address sees the bytes. [`Link`]s do the same for whatever else lies in
 //!   an arena, which changes only through atomics.
@@ -25,208 +25,21 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::base::error::{self, Error};
+use super::pool::{CHUNK_MAX, Pool, Refused};
 use crate::base::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
-use crate::env::{Pages, prefetch};
+use crate::env::{Chunk, prefetch};
 
 /// The smallest chunk: what an almost empty memtable costs.
 const CHUNK_MIN: usize = 4 << 10;
-/// The largest chunk that is shared; with a quarter of what is there already as the size of the next, an arena is at
-/// most about a quarter larger than its content.
-const CHUNK_MAX: usize = 1 << 20;
-/// Chunks start on a cache line, so that nodes can.
-const CHUNK_ALIGN: usize = 64;
-
-/// The system did not give so many bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub usize);
-
-impl Refused {
-    /// As the engine says it.
-    #[cold]
-    pub fn error(self) -> Error {
-        Error::out_of_memory(self.0)
-    }
-}
-
-/// A writer that fills a memtable in this time takes every chunk again.
-const TRIM_AFTER: Duration = Duration::from_secs(5);
-
-/// The least room of a spare: for any write of the usual size.
-const SPARE_MIN: usize = 256 << 10;
-
-/// Memory that the arenas of a database share.
-///
-/// * Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
-///   much as an insert. What nobody took for a while goes back to the system, and so does what would be, with those in
-///   use, more than one memtable that is full and one that fills.
-/// * The *spare*: room that has been asked for and not been touched, so that it takes no memory yet. Who has logged a write
-///   must be able to insert it; so there is room for it in the spare before it is logged. A spare is used only where the
-///   system gives nothing else.
-#[derive(Debug)]
-pub struct Pool {
-    kept: Mutex<Kept>,
-    bytes_max: usize,
-    /// Copy of the room in the spare, to look at without waiting.
-    spare_room: AtomicUsize,
-    /// Bytes of retired arenas that somebody holds.
-    pinned: AtomicUsize,
-    /// The system seems to give nothing.
-    #[cfg(test)]
-    pub refuses: std::sync::atomic::AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    chunks: Vec<Chunk>,
-    /// Full-sized chunks that arenas have.
-    in_use: usize,
-    /// The fewest of them since the last [`Pool::trim`].
-    least: usize,
-    trimmed: Duration,
-    spare: Option<Spare>,
-}
-
-#[derive(Debug)]
-struct Spare {
-    chunk: Arc<Chunk>,
-    /// Up to here it is used.
-    used: usize,
-}
-
-impl Pool {
-    /// An empty pool that keeps up to `bytes_max`.
-    pub fn new(bytes_max: usize) -> Pool {
-        Pool {
-            kept: Mutex::default(),
-            bytes_max,
-            spare_room: AtomicUsize::new(0),
-            pinned: AtomicUsize::new(0),
-            #[cfg(test)]
-            refuses: std::sync::atomic::AtomicBool::new(false),
-        }
-    }
-
-    /// The most bytes that it keeps.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
-    }
-
-    /// Bytes of arenas that were given up and that somebody holds.
-    pub fn pinned(&self) -> usize {
-        self.pinned.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that it keeps now, but for the spare.
-    #[cfg(test)]
-    pub fn bytes(&self) -> usize {
-        self.kept.lock().chunks.len() * CHUNK_MAX
-    }
-
-    /// Makes sure that what takes `room` bytes at the most can be put into arenas whatever the system says. The caller is
-    /// the one who does so.
-    #[inline]
-    pub fn prepare(&self, room: usize) -> error::Result<()> {
-        if self.spare_room.load(Ordering::Relaxed) >= room {
-            return Ok(());
-        }
-        self.renew_spare(room.max(SPARE_MIN))
-            .map_err(Refused::error)
-    }
-
-    #[cold]
-    fn renew_spare(&self, room: usize) -> Result<(), Refused> {
-        let chunk = Arc::new(self.ask(room)?);
-        self.kept.lock().spare = Some(Spare { chunk, used: 0 });
-        self.spare_room.store(room, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Room for `len` bytes in the spare.
-    fn take_spare(&self, len: usize) -> Result<(Arc<Chunk>, NonNull<u8>), Refused> {
-        let mut kept = self.kept.lock();
-        let spare = kept.spare.as_mut().ok_or(Refused(len))?;
-        let at = spare.used;
-        let used = (at + len).next_multiple_of(CHUNK_ALIGN);
-        let size = spare.chunk.layout.size();
-        if used > size {
-            return Err(Refused(len));
-        }
-        spare.used = used;
-        self.spare_room.store(size - used, Ordering::Relaxed);
-        // SAFETY: `at` lies in the chunk, for what was taken of it before ends there.
-        let start = unsafe { spare.chunk.start.add(at) };
-        Ok((spare.chunk.clone(), start))
-    }
-
-    /// Gives back to the system what nobody took for [`TRIM_AFTER`], and a spare that is larger than usual.
-    pub fn trim(&self, now: Duration) {
-        let mut kept = self.kept.lock();
-        if now < kept.trimmed + TRIM_AFTER {
-            return;
-        }
-        kept.trimmed = now;
-        let needless = std::mem::take(&mut kept.least);
-        let stay = kept.chunks.len() - needless;
-        let gone = kept.chunks.split_off(stay);
-        kept.least = stay;
-        let is_large = |spare: &mut Spare| spare.chunk.layout.size() > SPARE_MIN;
-        let spare = kept.spare.take_if(is_large);
-        if spare.is_some() {
-            self.spare_room.store(0, Ordering::Relaxed);
-        }
-        drop(kept);
-        drop((gone, spare));
-    }
-
-    fn give(&self, returned: &mut Vec<Chunk>) {
-        let full_sized = returned.extract_if(.., |chunk| chunk.layout.size() == CHUNK_MAX);
-        let mut full_sized: Vec<Chunk> = full_sized.collect();
-        let mut kept = self.kept.lock();
-        kept.in_use -= full_sized.len();
-        let most = self.bytes_max / CHUNK_MAX;
-        let beside = (2 * most).saturating_sub(kept.in_use).min(most);
-        let room = beside.saturating_sub(kept.chunks.len());
-        let stay = full_sized.len().min(room);
-        kept.chunks.extend(full_sized.drain(..stay));
-        // The rest takes time to give back: after the lock.
-        drop(kept);
-    }
-
-    /// A full-sized chunk.
-    fn take(&self) -> Result<Chunk, Refused> {
-        let mut kept = self.kept.lock();
-        let chunk = kept.chunks.pop();
-        kept.least = kept.least.min(kept.chunks.len());
-        kept.in_use += 1;
-        drop(kept);
-        match chunk {
-            Some(chunk) => Ok(chunk),
-            None => self
-                .ask(CHUNK_MAX)
-                .inspect_err(|_| self.kept.lock().in_use -= 1),
-        }
-    }
-
-    /// A chunk from the system.
-    fn ask(&self, len: usize) -> Result<Chunk, Refused> {
-        #[cfg(test)]
-        if self.refuses.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Refused(len));
-        }
-        Chunk::new(len)
-    }
-}
 
 /// Owns the chunks.
 #[derive(Debug)]
@@ -248,52 +61,9 @@ struct Chunks {
 impl Drop for Arena {
     fn drop(&mut self) {
         if self.retired.load(Ordering::Relaxed) {
-            self.pool.pinned.fetch_sub(self.bytes(), Ordering::Relaxed);
+            self.pool.unpin(self.bytes());
         }
         self.pool.give(&mut self.chunks.get_mut().own);
-    }
-}
-
-#[derive(Debug)]
-struct Chunk {
-    start: NonNull<u8>,
-    layout: Layout,
-    /// Of a small one nothing: it is the allocator's.
-    pages: Option<Pages>,
-}
-
-// SAFETY: a chunk is memory without a thread of its own; this type only frees it.
-unsafe impl Send for Chunk {}
-// SAFETY: who shares one reads where it lies, and nothing else of it.
-unsafe impl Sync for Chunk {}
-
-impl Chunk {
-    fn new(len: usize) -> Result<Chunk, Refused> {
-        assert!(len > 0);
-        let layout =
-            Layout::from_size_align(len, CHUNK_ALIGN).expect("a record is far below isize::MAX");
-        let mut pages = None;
-        let start = if len >= CHUNK_MAX && !cfg!(miri) {
-            let mapped = Pages::new(len).ok_or(Refused(len))?;
-            pages.insert(mapped).start()
-        } else {
-            // SAFETY: the layout's size is not zero.
-            NonNull::new(unsafe { alloc(layout) }).ok_or(Refused(len))?
-        };
-        Ok(Chunk {
-            start,
-            layout,
-            pages,
-        })
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        if self.pages.is_none() {
-            // SAFETY: allocated with this layout in `Chunk::new`, and freed only here.
-            unsafe { dealloc(self.start.as_ptr(), self.layout) }
-        }
     }
 }
 
@@ -322,7 +92,7 @@ impl Arena {
     /// Nothing is put there any more, and it is not needed but by those who hold it: until they let go it is pinned.
     pub fn retire(&self) {
         if !self.retired.swap(true, Ordering::Relaxed) {
-            self.pool.pinned.fetch_add(self.bytes(), Ordering::Relaxed);
+            self.pool.pin(self.bytes());
         }
     }
 
@@ -338,7 +108,7 @@ impl Arena {
         } else {
             self.pool.ask(len)?
         };
-        let start = chunk.start;
+        let start = chunk.start();
         self.chunks.lock().own.push(chunk);
         Ok(start)
     }
@@ -377,7 +147,7 @@ impl Brk {
     /// # Safety
     /// Every call on one `Brk` names the same arena.
     unsafe fn take(&self, arena: &Arena, layout: Layout) -> Result<NonNull<u8>, Refused> {
-        assert!(layout.align() <= CHUNK_ALIGN);
+        assert!(layout.align() <= Chunk::ALIGN);
         let (mut next, mut room) = (self.next.get(), self.room.get());
         let mut pad = next.as_ptr().align_offset(layout.align());
         if room < pad + layout.size() {
@@ -484,7 +254,7 @@ impl Brk {
 }
 
 /// The most that a record takes besides its key and its value, in a chunk of its own.
-pub const RECORD_MOST: usize = size_of::<Wide>() + size_of::<Fixed>() + CHUNK_ALIGN;
+pub const RECORD_MOST: usize = size_of::<Wide>() + size_of::<Fixed>() + Chunk::ALIGN;
 
 const TAG_BITS: u32 = 4;
 const PUT: u64 = 1;

@@ -9,6 +9,7 @@
 //! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which numbers count is
 //! the reader's business.
 //!
+//! * `pool`: memory that the arenas of a database share
 //! * `arena`: memory that only grows, and records in it
 //! * `filter`: which keys are certainly missing
 //! * `node`, `tree`: the order of records
@@ -16,6 +17,7 @@
 //! * `summary`: what is known of all records at once
 //! * `cursor`: walking
 
+mod pool;
 mod arena;
 // in the arena, or beside it
 mod filter;
@@ -40,8 +42,8 @@ use crate::base::{Result, Seq};
 use crate::data::batch::KeyRange;
 use crate::expiry::Census;
 
-pub use arena::Pool;
 pub use cursor::MemCursor;
+pub use pool::Pool;
 pub use ranges::{RangeDelete, RangeDeletes, discernible};
 pub use summary::{Era, Newest, Summary};
 pub use tree::{Entry, room_for};

@@ -33,8 +33,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::arena::{Arena, Brk, Link, Pool, RECORD_MOST, Refused, Slot, Stored};
+use super::arena::{Arena, Brk, Link, RECORD_MOST, Slot, Stored};
 use super::node::{Children, Gap, Node, SLOTS, Torn};
+use super::pool::{Pool, Refused};
 use crate::base::record::Header;
 use crate::base::sync::Backoff;
 use crate::base::{Error, Result as Answer, Seq};
