@@ -1,8 +1,12 @@
 //! Goal: what survives a kill and a power cut is what fs.rs promises, and no more. Method: many seeds over one history,
 //! and the set of all outcomes compared with the set of those allowed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+
+use super::world::{Random, SECTOR};
 use super::*;
 use crate::base::hash::hash_key;
 
