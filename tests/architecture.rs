@@ -39,11 +39,8 @@ const LONG_FUNCTIONS: &[&str] = &[
     "src/base/error.rs fmt",
     "src/catalog/judge.rs judge",
     "src/engine/begin.rs give_back_old_log",
-    "src/engine/jobs/install.rs install",
-    "src/engine/open.rs open",
     "src/engine/repair.rs mend",
     "src/engine/repair.rs repair",
-    "src/engine/write.rs update",
 ];
 
 struct Source {

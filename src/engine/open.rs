@@ -35,7 +35,7 @@ use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::throttle::Throttle;
-use crate::env::{Fs, LockKind, SettledClock, create_folder, make_dir};
+use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::Pool;
 use crate::table::BlockCache;
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
@@ -59,76 +59,12 @@ pub(super) struct Recovered {
 impl Engine {
     /// Opens the database in a folder.
     pub fn open(path: &Path, options: &Options) -> Result<Arc<Engine>> {
-        let fs = options.fs.clone();
-        if !options.read_only {
-            create_folder(fs.as_ref(), path)?;
-        } else if !fs.is_dir(path) {
-            return Err(Error::NotFound { path: path.into() });
-        }
-        let kind = if options.read_only {
-            LockKind::Shared
-        } else {
-            LockKind::Exclusive
-        };
-        let lock = fs.lock(&path.join(file_name::LOCK), kind)?;
-        let cache = Arc::new(BlockCache::new(options.cache_bytes));
-        let pins = Arc::new(Pins::default());
-        let pool = Arc::new(Pool::new(options.memtable_bytes));
+        let lock = lock(path, options)?;
+        let shared = Shared::new(options);
         let loaded = find(path, options)?;
-        let mut found = recover(path, options, &loaded, &cache, &pins, &pool)?;
-        let (mut begun, mut manifest) = (None, None);
-        if !options.read_only {
-            let written = write_anew(path, options, &mut found, FullDisk::WillDo)?;
-            (begun, manifest) = (Some(written.0), Some(written.1));
-        }
-        let (log, old_log) = match begun {
-            Some(Ok(log)) => (Some(log), None),
-            Some(Err(error)) => {
-                let old = OldLog {
-                    error,
-                    next_segment: found.next_segment,
-                    segments: std::mem::take(&mut found.segments),
-                };
-                (None, Some(old))
-            }
-            None => (None, None),
-        };
-        let Recovered {
-            catalogue,
-            states,
-            last_seq,
-            clock,
-            ..
-        } = found;
-        let unflushed = states
-            .values()
-            .map(|state| state.picture().active.count_growth())
-            .sum();
-        let tables_dir = path.join(file_name::TABLES_DIR);
-        let engine = Arc::new(Engine {
-            path: path.into(),
-            lock: Mutex::new(lock),
-            containers: ContainerSet::new(states.into_values()),
-            commit_log: CommitLog::new(Beginning {
-                last_seq,
-                mark: catalogue.mark,
-                active_bytes: unflushed,
-                log,
-                old_log,
-            }),
-            catalog: Catalog::new(fs.clone(), tables_dir.clone(), manifest, &catalogue),
-            scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
-            throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
-            obsolete: ObsoleteTables::new(fs.clone(), tables_dir, pins),
-            damaged: DamagedTables::default(),
-            snapshots: Arc::default(),
-            counters: Counters::default(),
-            options: options.clone(),
-            fs,
-            cache,
-            pool,
-            clock,
-        });
+        let mut found = recover(path, options, &loaded, &shared)?;
+        let begun = Begun::anew(path, options, &mut found)?;
+        let engine = Arc::new(assemble(path, options, lock, shared, found, begun));
         if !options.read_only {
             // What was recovered may be more than writers are let go beyond, and only writers seal.
             engine.seal_when_full(&mut engine.commit_log.lock());
@@ -137,6 +73,120 @@ impl Engine {
             Engine::start_threads(&engine)?;
         }
         Ok(engine)
+    }
+}
+
+/// Holds the folder, which is created first unless it is only to be read. None: it is read-only, and nobody writes.
+fn lock(path: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
+    let fs = options.fs.as_ref();
+    if !options.read_only {
+        create_folder(fs, path)?;
+    } else if !fs.is_dir(path) {
+        return Err(Error::NotFound { path: path.into() });
+    }
+    let kind = if options.read_only {
+        LockKind::Shared
+    } else {
+        LockKind::Exclusive
+    };
+    fs.lock(&path.join(file_name::LOCK), kind)
+}
+
+/// What all containers of a database have together.
+struct Shared {
+    cache: Arc<BlockCache>,
+    pins: Arc<Pins>,
+    pool: Arc<Pool>,
+}
+
+impl Shared {
+    fn new(options: &Options) -> Shared {
+        Shared {
+            cache: Arc::new(BlockCache::new(options.cache_bytes)),
+            pins: Arc::default(),
+            pool: Arc::new(Pool::new(options.memtable_bytes)),
+        }
+    }
+}
+
+/// What an opening goes on with: a new chain, or the old one where the disk is full; of a read-only one, nothing.
+#[derive(Default)]
+struct Begun {
+    log: Option<Chain>,
+    old_log: Option<OldLog>,
+    manifest: Option<Manifest>,
+}
+
+impl Begun {
+    fn anew(path: &Path, options: &Options, found: &mut Recovered) -> Result<Begun> {
+        if options.read_only {
+            return Ok(Begun::default());
+        }
+        let (log, manifest) = write_anew(path, options, found, FullDisk::WillDo)?;
+        let (log, old_log) = match log {
+            Ok(log) => (Some(log), None),
+            Err(error) => {
+                let old = OldLog {
+                    error,
+                    next_segment: found.next_segment,
+                    segments: std::mem::take(&mut found.segments),
+                };
+                (None, Some(old))
+            }
+        };
+        Ok(Begun {
+            log,
+            old_log,
+            manifest: Some(manifest),
+        })
+    }
+}
+
+/// The engine's parts, of what was recovered.
+fn assemble(
+    path: &Path,
+    options: &Options,
+    lock: Option<Box<dyn Lock>>,
+    shared: Shared,
+    found: Recovered,
+    begun: Begun,
+) -> Engine {
+    let fs = options.fs.clone();
+    let Recovered {
+        catalogue,
+        states,
+        last_seq,
+        clock,
+        ..
+    } = found;
+    let unflushed = states
+        .values()
+        .map(|state| state.picture().active.count_growth())
+        .sum();
+    let tables_dir = path.join(file_name::TABLES_DIR);
+    Engine {
+        path: path.into(),
+        lock: Mutex::new(lock),
+        containers: ContainerSet::new(states.into_values()),
+        commit_log: CommitLog::new(Beginning {
+            last_seq,
+            mark: catalogue.mark,
+            active_bytes: unflushed,
+            log: begun.log,
+            old_log: begun.old_log,
+        }),
+        catalog: Catalog::new(fs.clone(), tables_dir.clone(), begun.manifest, &catalogue),
+        scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
+        throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
+        obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
+        damaged: DamagedTables::default(),
+        snapshots: Arc::default(),
+        counters: Counters::default(),
+        options: options.clone(),
+        fs,
+        cache: shared.cache,
+        pool: shared.pool,
+        clock,
     }
 }
 
@@ -161,22 +211,15 @@ fn find(path: &Path, options: &Options) -> Result<Loaded> {
 }
 
 /// Reads what is on disk; writes nothing.
-fn recover(
-    path: &Path,
-    options: &Options,
-    loaded: &Loaded,
-    cache: &Arc<BlockCache>,
-    pins: &Arc<Pins>,
-    pool: &Arc<Pool>,
-) -> Result<Recovered> {
+fn recover(path: &Path, options: &Options, loaded: &Loaded, shared: &Shared) -> Result<Recovered> {
     let space = TableSpace {
         fs: options.fs.as_ref(),
         dir: &path.join(file_name::TABLES_DIR),
-        cache,
-        pins,
+        cache: &shared.cache,
+        pins: &shared.pins,
         reads: options.reads,
     };
-    match bring_in(path, options, loaded, &space, pool)? {
+    match bring_in(path, options, loaded, &space, &shared.pool)? {
         (found, None) => Ok(found),
         (_, Some(damage)) => Err(damage),
     }

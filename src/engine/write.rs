@@ -212,30 +212,18 @@ impl Engine {
         loop {
             // What it will write is not known yet; most write little.
             self.admit(state, 1)?;
-            // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
-            let latest = self.commit_log.latest();
-            let picture = state.pin();
-            let judge = self.judge(state);
-            let (version, item) = self.newest_judged(&picture, key, latest, &judge)?;
-            let seen = Seen {
-                latest,
-                version,
-                judge,
-            };
+            let (seen, item) = self.look(state, key)?;
             if seen.ends_soon_after(self.commit_log.published()) {
-                self.make_visible(latest)?;
+                self.make_visible(seen.latest)?;
                 continue;
             }
             let (value, ttl);
             let op = match decide(item) {
                 Verdict::Keep => {
-                    self.make_visible(latest)?;
-                    let judge = self.judge(state);
-                    let in_use = version.is_some_and(|header| self.wait_if_relied_on(header.seq));
-                    if in_use || has_changed(state, key, &seen, &judge) {
-                        continue;
+                    if self.is_still(state, key, &seen)? {
+                        return Ok(false);
                     }
-                    return Ok(false);
+                    continue;
                 }
                 Verdict::Put(bytes, its_ttl) => {
                     (value, ttl) = (bytes, its_ttl);
@@ -251,27 +239,62 @@ impl Engine {
                     key,
                 },
             };
-            let committed = with_payload(&op, |payload| {
-                let states = std::slice::from_ref(state);
-                let crc = PayloadCrc::of(payload);
-                let prepared = Prepared {
-                    payload,
-                    crc,
-                    len: 1,
-                    weight: weight(&op),
-                    states,
-                };
-                let stamped = self.stamp(version.map(|header| header.seq));
-                let judge = Judge::at(stamped.reading.now, || state.settings());
-                if has_changed(state, key, &seen, &judge) {
-                    return Ok(false);
-                }
-                self.commit(stamped, &prepared).map(|()| true)
-            })?;
-            if committed {
+            if self.write_if_still(state, key, &seen, &op)? {
                 return Ok(true);
             }
         }
+    }
+
+    /// What a conditional write goes by.
+    fn look(&self, state: &Arc<ContainerState>, key: &[u8]) -> Result<(Seen, Option<Item>)> {
+        // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
+        let latest = self.commit_log.latest();
+        let picture = state.pin();
+        let judge = self.judge(state);
+        let (version, item) = self.newest_judged(&picture, key, latest, &judge)?;
+        let seen = Seen {
+            latest,
+            version,
+            judge,
+        };
+        Ok((seen, item))
+    }
+
+    /// Whether the key is as it was seen, after that is visible: so that nothing need become of it.
+    fn is_still(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> Result<bool> {
+        self.make_visible(seen.latest)?;
+        let judge = self.judge(state);
+        let in_use = seen
+            .version
+            .is_some_and(|header| self.wait_if_relied_on(header.seq));
+        Ok(!in_use && !has_changed(state, key, seen, &judge))
+    }
+
+    /// Writes, if in its turn the key is as it was seen.
+    fn write_if_still(
+        &self,
+        state: &Arc<ContainerState>,
+        key: &[u8],
+        seen: &Seen,
+        op: &Op<'_>,
+    ) -> Result<bool> {
+        with_payload(op, |payload| {
+            let states = std::slice::from_ref(state);
+            let crc = PayloadCrc::of(payload);
+            let prepared = Prepared {
+                payload,
+                crc,
+                len: 1,
+                weight: weight(op),
+                states,
+            };
+            let stamped = self.stamp(seen.version.map(|header| header.seq));
+            let judge = Judge::at(stamped.reading.now, || state.settings());
+            if has_changed(state, key, seen, &judge) {
+                return Ok(false);
+            }
+            self.commit(stamped, &prepared).map(|()| true)
+        })
     }
 
     /// Takes the turn, then reads the clock. `relies_on` is the version that will be judged by it.

@@ -179,9 +179,32 @@ impl Engine {
         let mut manifest = self.catalog.edit();
         let known = &manifest.catalogue()?.containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
-        let installed = installations.iter().map(|one| one.state.id()).collect();
-        let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
+        let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
+            return Ok(vec![]);
+        };
+        let plan = self.plan(&installations, basis)?;
+        for some in plan.early {
+            self.edit(&mut manifest, basis, some, judged_at)?;
+        }
+        self.edit(&mut manifest, basis, plan.changes, judged_at)?;
+        for (one, version) in installations.iter().zip(&plan.versions) {
+            self.replace_picture(one, version);
+        }
+        drop(manifest);
         for one in &installations {
+            self.let_go(one);
+        }
+        if let Some(first) = plan.first_segment {
+            // Installed it is in any case; what stays of the log goes with the next release.
+            let _ = self.commit_log.log()?.release_before(first);
+        }
+        Ok(installations.iter().map(|one| one.state.id()).collect())
+    }
+
+    /// What becomes of the containers, and how the manifest says it; changes nothing.
+    fn plan(&self, installations: &[Installation<'_>], basis: Basis<'_>) -> Result<Plan> {
+        let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
+        for one in installations {
             let current = one.state.pin();
             let next = next_version(&current.version, &one.removed, &one.added, one.flushed);
             let id = one.state.id();
@@ -197,7 +220,7 @@ impl Engine {
                     basis.covers(buffer.memtable.seq_max()),
                     "what is flushed is durable in the log"
                 );
-                changes.push(Change::Flushed(one.state.id(), buffer.memtable.seq_max()));
+                changes.push(Change::Flushed(id, buffer.memtable.seq_max()));
             }
             versions.push(Arc::new(next));
         }
@@ -211,51 +234,46 @@ impl Engine {
             changes.push(Change::Log(Some(self.commit_log.log()?.start(first))));
             first_segment = Some(first);
         }
-        let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
-            return Ok(installed);
-        };
-        // So many range deletes that one edit would be long come in several. They are in the log, too, until the last of
-        // these: whoever reads both has them twice.
-        for some in early {
-            self.edit(&mut manifest, basis, some, judged_at)?;
+        Ok(Plan {
+            early,
+            changes,
+            versions,
+            first_segment,
+        })
+    }
+
+    /// Readers see what was installed, from here on.
+    fn replace_picture(&self, one: &Installation<'_>, version: &Arc<Version>) {
+        if let Some((buffer, _)) = one.flushed {
+            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            one.state.set_flushed(buffer.memtable.seq_max());
         }
-        self.edit(&mut manifest, basis, changes, judged_at)?;
-        for (one, version) in installations.iter().zip(&versions) {
+        one.state.install(|picture| {
+            let mut sealed = picture.sealed.clone();
             if let Some((buffer, _)) = one.flushed {
-                // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
-                one.state.set_flushed(buffer.memtable.seq_max());
+                sealed.retain(|other| !Arc::ptr_eq(other, buffer));
             }
-            one.state.install(|picture| {
-                let mut sealed = picture.sealed.clone();
-                if let Some((buffer, _)) = one.flushed {
-                    sealed.retain(|other| !Arc::ptr_eq(other, buffer));
-                }
-                Picture {
-                    active: picture.active.clone(),
-                    sealed,
-                    version: version.clone(),
-                }
-            });
-            if let Some((buffer, _)) = one.flushed {
-                self.throttle.remove_unflushed(buffer.counted());
+            Picture {
+                active: picture.active.clone(),
+                sealed,
+                version: version.clone(),
             }
+        });
+        if let Some((buffer, _)) = one.flushed {
+            self.throttle.remove_unflushed(buffer.counted());
         }
-        drop(manifest);
-        for one in &installations {
-            if !one.removed.is_empty() {
-                one.state.release_pictures();
-            }
-            self.remove_runs_but(&one.removed, &one.added);
-            if let Some((buffer, _)) = one.flushed {
-                self.mark_stale(buffer);
-                buffer.memtable.retire();
-            }
+    }
+
+    /// What was replaced goes as soon as no reader holds it.
+    fn let_go(&self, one: &Installation<'_>) {
+        if !one.removed.is_empty() {
+            one.state.release_pictures();
         }
-        if let Some(first) = first_segment {
-            // Installed it is in any case; what stays of the log goes with the next release.
-            let _ = self.commit_log.log()?.release_before(first);
+        self.remove_runs_but(&one.removed, &one.added);
+        if let Some((buffer, _)) = one.flushed {
+            self.mark_stale(buffer);
+            buffer.memtable.retire();
         }
-        Ok(installed)
     }
 
     /// A write that was stamped before the job read the clock may rely on what the job found dead: it becomes visible
@@ -405,6 +423,19 @@ struct Installation<'a> {
     added: Vec<Arc<Run>>,
     /// A memtable, and the open snapshots when it was judged.
     flushed: Option<(&'a Arc<Buffer>, &'a [Seq])>,
+}
+
+/// What an installation will do, decided before anything is done.
+struct Plan {
+    /// Edits before the one that counts: so many range deletes that one edit would be long come in several. They are in
+    /// the log, too, until the last of these: whoever reads both has them twice.
+    early: Vec<Vec<Change>>,
+    /// The edit that counts.
+    changes: Vec<Change>,
+    /// Of each container, what it is then.
+    versions: Vec<Arc<Version>>,
+    /// The first segment of the log that is needed then, if that has changed.
+    first_segment: Option<u64>,
 }
 
 /// A memtable, and what a flush wrote of it.
