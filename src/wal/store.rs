@@ -11,49 +11,51 @@ use crate::wal::frame::SyncedNote;
 use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.
-pub trait Store: Send + Sync {
-    /// Takes the frame, of two pieces, that starts at `position` and belongs to `segment`, the newest of `segments`. After an error
-    /// nothing was taken, and the next frame may start at the same position.
-    fn append(
+pub enum Store {
+    /// Writes every frame into its segment at once. No database has such a log. Its files are those of any log, but for the
+    /// ring, and a manifest may name it: tests and models use it where the ring is not what they look at.
+    Direct,
+    /// Takes frames into a ring first.
+    Ring(Buffered),
+}
+
+impl Store {
+    /// Takes the frame, of two pieces, that starts at `position` and belongs to `segment`, the newest of `segments`. After
+    /// an error nothing was taken, and the next frame may start at the same position.
+    pub fn append(
         &self,
         segments: &Segments,
         segment: &Segment,
         position: u64,
         frame: [&[u8]; 2],
-    ) -> Result<()>;
+    ) -> Result<()> {
+        match self {
+            Store::Direct => write_frame(segment, position, frame),
+            Store::Ring(ring) => ring.append(segments, segment, position, frame),
+        }
+    }
 
     /// Brings all that was taken before the call into the segments' files.
-    fn drain(&self, segments: &Segments) -> Result<()>;
+    pub fn drain(&self, segments: &Segments) -> Result<()> {
+        match self {
+            Store::Direct => Ok(()),
+            Store::Ring(ring) => ring.drain(segments),
+        }
+    }
 
     /// Notes how far the log is durable, where recovery finds it if it can. One thread at a time.
-    fn note_synced(&self, note: SyncedNote);
+    pub fn note_synced(&self, note: SyncedNote) {
+        if let Store::Ring(ring) = self {
+            ring.note_synced(note);
+        }
+    }
 
     /// It would be well to drain soon.
-    fn wants_drain(&self) -> bool;
-}
-
-/// Writes every frame into its segment at once.
-pub struct Direct;
-
-impl Store for Direct {
-    fn append(
-        &self,
-        _: &Segments,
-        segment: &Segment,
-        position: u64,
-        frame: [&[u8]; 2],
-    ) -> Result<()> {
-        write_frame(segment, position, frame)
-    }
-
-    fn drain(&self, _: &Segments) -> Result<()> {
-        Ok(())
-    }
-
-    fn note_synced(&self, _: SyncedNote) {}
-
-    fn wants_drain(&self) -> bool {
-        false
+    pub fn wants_drain(&self) -> bool {
+        match self {
+            Store::Direct => false,
+            Store::Ring(ring) => ring.wants_drain(),
+        }
     }
 }
 
@@ -172,9 +174,7 @@ impl Buffered {
         self.drained.store(end, Ordering::Release);
         Ok(())
     }
-}
 
-impl Store for Buffered {
     fn append(
         &self,
         segments: &Segments,

@@ -25,7 +25,7 @@ use crate::wal::frame::{
     SegmentHeader, SyncedNote,
 };
 use crate::wal::segments::{LogStart, Segment, SegmentInfo, Segments, ring_name};
-use crate::wal::store::{Buffered, Direct, Store, frame_len};
+use crate::wal::store::{Buffered, Store, frame_len};
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// The size of the first one, if it is another.
     pub first_segment_bytes: Option<u64>,
-    /// The size of the file of the ring that takes frames, in bytes; `None` writes each frame to its segment.
+    /// The size of the file of the ring that takes frames, in bytes; `None` writes each frame to its segment, for tests.
     pub ring_bytes: Option<usize>,
     /// The chain's identity: another one at every opening.
     pub identity: u64,
@@ -88,7 +88,7 @@ pub struct Log {
     /// The number of its ring.
     ring: Option<u64>,
     segments: Segments,
-    store: Box<dyn Store>,
+    store: Store,
     end: AtomicU64,
     synced: AtomicU64,
     /// From this position on, in the newest segment, the next one should be prepared.
@@ -116,12 +116,12 @@ impl Log {
             options.segment_bytes,
             first_segment,
         )?;
-        let store: Box<dyn Store> = match options.ring_bytes {
-            None => Box::new(Direct),
+        let store = match options.ring_bytes {
+            None => Store::Direct,
             Some(len) => {
                 let path = options.dir.join(ring_name(first_segment));
                 let ring = begin_ring(fs.as_ref(), &path, len, options.identity)?;
-                Box::new(Buffered::new(ring, len - RING_TAIL_LEN))
+                Store::Ring(Buffered::new(ring, len - RING_TAIL_LEN))
             }
         };
         let header = SegmentHeader {
