@@ -7,15 +7,16 @@
 //! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and number are unique; a table is
 //! in one run; numbers (edit, table, run, container) never repeat; `flushed` never falls.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
 use crate::data::batch::KeyRange;
+use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
-use crate::mem::{self, RangeDeletes};
 use crate::wal::LogStart;
 
 /// Names a run; never reused within a database.
@@ -149,51 +150,48 @@ pub struct TableRecord {
     pub crc: u32,
 }
 
-/// Records in a range that are older than this are gone for every reader at or above its number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RangeDelete {
-    /// Its number. Of one number there is one; a repair may make several, which are apart.
-    pub seq: Seq,
+/// A range delete as the manifest has it.
+#[derive(Serialize, Deserialize)]
+struct RangeRecord<'a> {
+    seq: Seq,
     /// The first key.
     #[serde(with = "hex")]
-    pub from: Vec<u8>,
+    from: Cow<'a, [u8]>,
     /// The first key behind it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "hex_option")]
-    pub to: Option<Vec<u8>>,
+    to: Option<Cow<'a, [u8]>>,
 }
 
-impl RangeDelete {
-    /// A range and its number.
-    pub fn new(range: KeyRange, seq: Seq) -> Self {
-        RangeDelete {
-            seq,
-            from: range.from,
-            to: range.to,
-        }
+impl Serialize for RangeDelete {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let KeyRange { from, to } = &self.range;
+        let record = RangeRecord {
+            seq: self.seq,
+            from: from.into(),
+            to: to.as_ref().map(Cow::from),
+        };
+        record.serialize(serializer)
     }
+}
 
-    /// These, in order and ready to be asked.
-    pub fn gather(ranges: &[RangeDelete]) -> RangeDeletes {
-        let mut sorted: Vec<&RangeDelete> = ranges.iter().collect();
-        sorted.sort_by_key(|range| range.seq);
-        let in_memory = sorted.into_iter().map(|range| mem::RangeDelete {
-            range: range.range(),
-            seq: range.seq,
-        });
-        in_memory.collect()
-    }
-
-    /// The range.
-    pub fn range(&self) -> KeyRange {
-        KeyRange {
-            from: self.from.clone(),
-            to: self.to.clone(),
-        }
+impl<'de> Deserialize<'de> for RangeDelete {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let record = RangeRecord::deserialize(deserializer)?;
+        let range = KeyRange {
+            from: record.from.into_owned(),
+            to: record.to.map(Cow::into_owned),
+        };
+        Ok(RangeDelete {
+            range,
+            seq: record.seq,
+        })
     }
 }
 
 /// Bytes in JSON.
 mod hex {
+    use std::borrow::Cow;
+
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -222,17 +220,22 @@ mod hex {
         serializer.serialize_str(&encode(bytes))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Cow<'static, [u8]>, D::Error> {
         decode(&String::deserialize(deserializer)?)
+            .map(Cow::Owned)
             .ok_or_else(|| D::Error::custom("not hexadecimal"))
     }
 }
 
 mod hex_option {
+    use std::borrow::Cow;
+
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(
-        bytes: &Option<Vec<u8>>,
+        bytes: &Option<Cow<'_, [u8]>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match bytes {
@@ -243,10 +246,10 @@ mod hex_option {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<Vec<u8>>, D::Error> {
+    ) -> Result<Option<Cow<'static, [u8]>>, D::Error> {
         match Option::<String>::deserialize(deserializer)? {
             Some(text) => match super::hex::decode(&text) {
-                Some(bytes) => Ok(Some(bytes)),
+                Some(bytes) => Ok(Some(Cow::Owned(bytes))),
                 None => Err(D::Error::custom("not hexadecimal")),
             },
             None => Ok(None),

@@ -17,7 +17,7 @@ mod version;
 mod manifest;
 mod judge;
 
-pub use edit::{Catalogue, Change, ContainerRecord, RangeDelete, RunId, RunRecord, TableRecord};
+pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use judge::{Judged, Loaded, judge};
 pub use manifest::{Manifest, begin, copy_path, expect_folders, parse, write_both};

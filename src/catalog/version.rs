@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::catalog::facts::Facts;
 use crate::catalog::run::Run;
-use crate::mem::{self, RangeDeletes};
+use crate::data::range_delete::RangeDelete;
+use crate::mem::RangeDeletes;
 
 /// The runs of a container at one moment, and what its range deletes hide.
 #[derive(Default)]
@@ -36,7 +37,7 @@ impl Version {
     }
 
     /// The range delete may still hide something: an older run overlaps it and has not had it applied.
-    pub fn needs(&self, delete: &mem::RangeDelete) -> bool {
+    pub fn needs(&self, delete: &RangeDelete) -> bool {
         self.runs.iter().any(|run| {
             run.applied < delete.seq
                 && run.census.seq_min < delete.seq

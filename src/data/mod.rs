@@ -3,6 +3,7 @@
 
 pub mod item;
 pub mod batch;
+pub mod range_delete;
 pub mod range_tombstones;
 pub mod cursor;
 pub mod merge;

@@ -31,6 +31,7 @@ use crate::catalog::Change;
 use crate::compact::survivors;
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
+use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
 use crate::engine::jobs::job::{JobSpec, Purpose};
@@ -40,7 +41,6 @@ use crate::engine::relog::{Show, relog_with};
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::env::Fs;
 use crate::expiry::Judge;
-use crate::mem::RangeDelete;
 use crate::wal::{
     Appender, FrameHead, FrameKind, Log, LogOptions, LogStart, remove_before, remove_chain,
 };

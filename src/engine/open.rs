@@ -18,8 +18,8 @@ use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
 use crate::catalog::{
-    Catalogue, Judged, Loaded, Manifest, Pins, Placed, RangeDelete, Run, TableSpace, Version,
-    begin, expect_folders, judge, unnamed_tables,
+    Catalogue, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
+    expect_folders, judge, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -36,7 +36,7 @@ use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
-use crate::mem::Pool;
+use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
 use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
 
@@ -299,7 +299,7 @@ fn open_containers(
                 .collect::<Result<Vec<_>>>()?;
             runs.push(Arc::new(Run::new(run, tables)));
         }
-        let version = Version::new(runs, Arc::new(RangeDelete::gather(&record.range_deletes)));
+        let version = Version::new(runs, Arc::new(RangeDeletes::of(&record.range_deletes)));
         states.insert(
             record.id,
             Arc::new(ContainerState::new(record, version, pool.clone())),

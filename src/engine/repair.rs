@@ -30,10 +30,11 @@ use std::sync::Arc;
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::{ContainerId, Reads, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, ContainerRecord, Pins, Placed, RangeDelete, TableRecord, TableSpace, expect_folders,
-    judge, unnamed_tables,
+    Catalogue, ContainerRecord, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
+    unnamed_tables,
 };
 use crate::data::batch::KeyRange;
+use crate::data::range_delete::RangeDelete;
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::jobs::job::identity;
 use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
@@ -426,7 +427,7 @@ fn mend(
         runs.iter_mut().for_each(|run| run.applied = Seq(0));
     }
     for (_, range, seq) in hidden {
-        leave_out(&mut container.range_deletes, RangeDelete::new(range, seq));
+        leave_out(&mut container.range_deletes, RangeDelete { range, seq });
     }
     runs.retain(|run| !run.tables.is_empty());
     container.runs = runs;
@@ -434,21 +435,21 @@ fn mend(
 }
 
 /// Adds a range delete. Those of one number stay apart: two that overlap become one, which reaches no further than they.
-fn leave_out(ranges: &mut Vec<RangeDelete>, mut range: RangeDelete) {
+fn leave_out(ranges: &mut Vec<RangeDelete>, RangeDelete { mut range, seq }: RangeDelete) {
     let ends_behind =
         |to: &Option<Vec<u8>>, key: &[u8]| to.as_ref().is_none_or(|to| key < to.as_slice());
     ranges.retain(|there| {
-        let overlaps = there.seq == range.seq
-            && ends_behind(&there.to, &range.from)
-            && ends_behind(&range.to, &there.from);
+        let overlaps = there.seq == seq
+            && ends_behind(&there.range.to, &range.from)
+            && ends_behind(&range.to, &there.range.from);
         if overlaps {
-            let (from, to) = (there.from.clone(), there.to.clone());
+            let KeyRange { from, to } = there.range.clone();
             range.to = range.to.take().zip(to).map(|(a, b)| a.max(b));
             range.from = std::mem::take(&mut range.from).min(from);
         }
         !overlaps
     });
-    ranges.push(range);
+    ranges.push(RangeDelete { range, seq });
 }
 
 /// The files that the new manifest will not name.

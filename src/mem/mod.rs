@@ -40,11 +40,12 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::{Result, Seq};
 use crate::data::batch::KeyRange;
+use crate::data::range_delete::RangeDelete;
 use crate::expiry::Census;
 
 pub use cursor::MemCursor;
 pub use pool::Pool;
-pub use ranges::{RangeDelete, RangeDeletes, discernible};
+pub use ranges::RangeDeletes;
 pub use summary::{Era, Newest, Summary};
 pub use tree::{Entry, room_for};
 

@@ -15,14 +15,14 @@
 //! An item is set before `len` counts it, and counted before `newest` holds it and `seq_max` tells of it: who sees a
 //! number finds what is numbered so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::Seq;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{ArcSwap, Mutex};
-use crate::data::batch::KeyRange;
+use crate::data::range_delete::RangeDelete;
 use crate::data::range_tombstones::Fragments;
 
 /// As a power of two, the length of the first part.
@@ -39,15 +39,6 @@ const BLOCK_FAN: usize = 4;
 const BYTES_EACH: usize = 192;
 /// How often its bounds are there: in the list, and in such nodes.
 const BOUNDS_HELD: usize = 3;
-
-/// A range delete: records in the range with a lower number are gone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RangeDelete {
-    /// What it deletes.
-    pub range: KeyRange,
-    /// Its place among all writes.
-    pub seq: Seq,
-}
 
 type Part = Box<[OnceLock<RangeDelete>]>;
 
@@ -105,6 +96,13 @@ fn part_of(number: usize) -> (usize, usize) {
 }
 
 impl RangeDeletes {
+    /// These, which come in any order.
+    pub fn of(ranges: &[RangeDelete]) -> RangeDeletes {
+        let mut sorted: Vec<&RangeDelete> = ranges.iter().collect();
+        sorted.sort_by_key(|range| range.seq);
+        sorted.into_iter().cloned().collect()
+    }
+
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
@@ -270,47 +268,6 @@ impl RangeDeletes {
 enum Piece<'a> {
     One(&'a RangeDelete),
     Block(Arc<Fragments>),
-}
-
-/// Of range deletes, lowest number first, those that some reader can tell: that are the newest which it sees over some
-/// key. Readers have the numbers of the open `snapshots`, ascending, or higher ones than any.
-pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
-    // Of a key, which range begins, or ends.
-    let mut turns: Vec<(&[u8], usize, bool)> = vec![];
-    for (at, RangeDelete { range, .. }) in ranges.iter().enumerate() {
-        if !range.is_empty() {
-            turns.push((&range.from, at, true));
-            turns.extend(range.to.as_deref().map(|to| (to, at, false)));
-        }
-    }
-    turns.sort_unstable();
-    let (mut open, mut found) = (BTreeSet::new(), vec![false; ranges.len()]);
-    for turns in turns.chunk_by(|a, b| a.0 == b.0) {
-        for &(_, at, begins) in turns {
-            match begins {
-                true => open.insert(at),
-                false => open.remove(&at),
-            };
-        }
-        // Only these, and what lies right below one that ends, may have come to show.
-        for &(_, at, begins) in turns {
-            let candidate = match begins {
-                true => Some(at),
-                false => open.range(..at).next_back().copied(),
-            };
-            let Some(candidate) = candidate.filter(|candidate| !found[*candidate]) else {
-                continue;
-            };
-            let newer = open.range(candidate + 1..).next();
-            found[candidate] = newer.is_none_or(|&newer| {
-                let seq = ranges[candidate].seq;
-                let at = snapshots.partition_point(|snapshot| *snapshot < seq);
-                let next = snapshots.get(at);
-                next.is_some_and(|snapshot| *snapshot < ranges[newer].seq)
-            });
-        }
-    }
-    found
 }
 
 #[cfg(all(test, not(loom)))]

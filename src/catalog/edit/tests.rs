@@ -36,9 +36,8 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
         }],
     };
     let range = RangeDelete {
+        range: KeyRange::of_bounds(b"a", b""),
         seq: Seq(30),
-        from: b"a".to_vec(),
-        to: None,
     };
     let mut catalogue = Catalogue::default();
     catalogue
@@ -103,9 +102,8 @@ fn edits_that_do_not_fit_are_refused() {
 fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
     let create = |id, name| Change::CreateContainer(container(id, name));
     let range = |seq| RangeDelete {
+        range: KeyRange::of_bounds(b"a", b""),
         seq: Seq(seq),
-        from: b"a".to_vec(),
-        to: None,
     };
     let (one, two) = (ContainerId(1), ContainerId(2));
     let edits = [

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
-use crate::catalog::{
-    Change, Placed, RangeDelete, Run, RunId, RunRecord, TableRecord, TableSpace, Version,
-};
+use crate::catalog::{Change, Placed, Run, RunId, RunRecord, TableRecord, TableSpace, Version};
 use crate::compact::{Job, Output};
+use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::state::{Buffer, ContainerState, Picture};
-use crate::mem::{self, RangeDeletes, discernible};
+use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
 impl Engine {
@@ -342,7 +341,7 @@ fn needed_ranges(
     flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
 ) -> Arc<RangeDeletes> {
     let own = flushed.filter(|(own, _)| !own.is_empty());
-    let mut all: Vec<&mem::RangeDelete> = version.range_deletes.iter().collect();
+    let mut all: Vec<&RangeDelete> = version.range_deletes.iter().collect();
     let before = all.len();
     if let Some((own, _)) = own {
         // After a flush that was cut off some are in the catalogue already.
@@ -356,7 +355,7 @@ fn needed_ranges(
     };
     let needed = all.into_iter().zip(shows);
     let needed = needed.filter(|(delete, shows)| *shows && version.needs(delete));
-    let needed: Vec<&mem::RangeDelete> = needed.map(|(delete, _)| delete).collect();
+    let needed: Vec<&RangeDelete> = needed.map(|(delete, _)| delete).collect();
     let there = version.range_deletes.iter();
     if needed.len() == before && needed.iter().zip(there).all(|(a, b)| **a == *b) {
         return version.range_deletes.clone();
@@ -374,14 +373,12 @@ fn range_changes(id: ContainerId, current: &Version, next: &Version) -> Vec<Vec<
     if Arc::ptr_eq(&current.range_deletes, &next.range_deletes) {
         return vec![];
     }
-    let old: HashSet<&mem::RangeDelete> = current.range_deletes.iter().collect();
-    let new: HashSet<&mem::RangeDelete> = next.range_deletes.iter().collect();
+    let old: HashSet<&RangeDelete> = current.range_deletes.iter().collect();
+    let new: HashSet<&RangeDelete> = next.range_deletes.iter().collect();
     let gone = current.range_deletes.iter();
     let gone = gone.filter(|delete| !new.contains(delete));
     let gone: BTreeSet<Seq> = gone.map(|delete| delete.seq).collect();
-    let added = |delete: &mem::RangeDelete| {
-        Change::AddRangeDelete(id, RangeDelete::new(delete.range.clone(), delete.seq))
-    };
+    let added = |delete: &RangeDelete| Change::AddRangeDelete(id, delete.clone());
     let (mut parts, mut bytes) = (vec![vec![]], 0);
     let come = next.range_deletes.iter();
     for delete in come.filter(|delete| !old.contains(delete)) {

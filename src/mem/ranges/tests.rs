@@ -1,6 +1,7 @@
 //! Range deletes in memory against plain lists of them.
 
 use super::*;
+use crate::data::batch::KeyRange;
 
 /// Numbers without a pattern, by a seed.
 struct Numbers(u64);
@@ -109,28 +110,6 @@ fn they_are_read_while_more_come() {
             published.store(count, std::sync::atomic::Ordering::Release);
         }
     });
-}
-
-/// Method: against every reader and every key.
-#[test]
-#[cfg_attr(miri, ignore = "counts to thousands")]
-fn discernible_is_what_some_reader_sees_first() {
-    for seed in 0..40 {
-        let (all, mut random) = (some(seed, 60), Numbers(seed));
-        let mut snapshots: Vec<Seq> = (0..seed % 7).map(|_| Seq(random.below(200))).collect();
-        snapshots.sort();
-        let readers = snapshots.iter().copied().chain([Seq::MAX]);
-        let mut expected = vec![false; all.len()];
-        for (max, number) in readers.flat_map(|max| (0..1_010).map(move |number| (max, number))) {
-            let key = key(number);
-            let covers = |at: &usize| all[*at].seq <= max && all[*at].range.contains(&key);
-            if let Some(first) = (0..all.len()).rev().find(covers) {
-                expected[first] = true;
-            }
-        }
-        let ranges: Vec<&RangeDelete> = all.iter().collect();
-        assert_eq!(discernible(&ranges, &snapshots), expected, "{snapshots:?}");
-    }
 }
 
 #[test]
