@@ -6,7 +6,8 @@
 //! are dropped. Were there a version 5 in an older run, live for another hour, then 10 would go and 20 stay as a tombstone
 //! that stops mattering in an hour.
 //!
-//! For one record, with `now`, settings and floors read once for the whole job:
+//! For one record, with `now`, settings and floors read once for the whole job (src/data/visibility.rs says which snapshots
+//! see it):
 //!
 //! * (a) a newer record of its key is in this job, and no open snapshot `s` has `seq <= s < newer.seq`: **drop**;
 //! * (r) a range delete above it covers it, and no open snapshot has `seq <= s < range.seq`: **drop**;
@@ -49,6 +50,7 @@
 
 use crate::base::record::Header;
 use crate::base::{Result, Seq, Timestamp};
+use crate::data::visibility::{first_reader, is_superseded};
 use crate::expiry::Judge;
 
 /// What becomes of a record.
@@ -80,20 +82,6 @@ pub trait Elsewhere {
     fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
     /// A range delete of a number above `seq`, and up to `max`, covers the key.
     fn is_covered(&self, seq: Seq, max: Seq) -> bool;
-}
-
-/// The lowest number at which anybody reads that sees a record of this number, unless something hides it: of an open
-/// snapshot, or else [`Seq::MAX`], for all that are still to come. `snapshots` ascend.
-#[inline]
-pub fn first_reader(seq: Seq, snapshots: &[Seq]) -> Seq {
-    let at = snapshots.partition_point(|snapshot| *snapshot < seq);
-    snapshots.get(at).copied().unwrap_or(Seq::MAX)
-}
-
-/// (a): nobody sees the older of two versions of a key any more, because whoever could sees the newer one.
-#[inline]
-pub fn is_superseded(newer: Seq, older: Seq, snapshots: &[Seq]) -> bool {
-    first_reader(older, snapshots) >= newer
 }
 
 /// Judges the versions of one key that a job holds, newest first. `snapshots` are the numbers of the open snapshots,

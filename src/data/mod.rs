@@ -2,6 +2,7 @@
 //! argument. Nothing here knows where records lie: memtables and tables are seen as cursors.
 
 pub mod item;
+pub mod visibility;
 pub mod batch;
 pub mod range_delete;
 pub mod range_tombstones;

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::base::Seq;
 use crate::data::batch::KeyRange;
+use crate::data::visibility::is_superseded;
 
 /// Records in the range with a lower number are gone for every reader at or above its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,10 +55,7 @@ pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
             };
             let newer = open.range(candidate + 1..).next();
             found[candidate] = newer.is_none_or(|&newer| {
-                let seq = ranges[candidate].seq;
-                let at = snapshots.partition_point(|snapshot| *snapshot < seq);
-                let next = snapshots.get(at);
-                next.is_some_and(|snapshot| *snapshot < ranges[newer].seq)
+                !is_superseded(ranges[newer].seq, ranges[candidate].seq, snapshots)
             });
         }
     }

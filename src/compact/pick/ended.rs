@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use crate::base::{Seq, TableId};
 use crate::catalog::{Facts, TableFacts};
-use crate::compact::verdict::first_reader;
+use crate::data::visibility::first_reader;
 use crate::expiry::Judge;
 
 /// The tables that matter no more.

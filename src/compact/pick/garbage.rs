@@ -15,7 +15,7 @@ use crate::catalog::{Facts, RunFacts, TableFacts};
 use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
 use crate::compact::estimate::{Sample, expired_in_run, expired_in_table};
 use crate::compact::pick::deadline::deadline;
-use crate::compact::verdict::is_superseded;
+use crate::data::visibility::is_superseded;
 use crate::expiry::Judge;
 use crate::table::Sampled;
 
