@@ -35,15 +35,15 @@
 //!
 //! Whole tables go by the same rules, unread (pick/ended.rs):
 //!
-//! * (t) every record of a table is **dropped** at once when one of these holds.
-//!   *Its run has ended*: each record was written to the run with the moment at which it stops mattering, at or before the
-//!   run's end: then it is a tombstone or dead, and every older version that it hid is dead too, wherever a merge has
-//!   carried it since. That is (d). The settings of today let nothing live longer than those under which the end was found
-//!   did, or the end is not trusted.
-//!   *All its records are dead, and no table with a live one overlaps it that has a number below its highest*: then whatever
-//!   older version any of them hides is dead. That is (d) again, asked of all keys at once.
-//!   *Range deletes above its highest number cover all its keys*, each at most as high as the first reader of its lowest
-//!   number: that is (r), for a reader of any of its records.
+//! * (t) every record of a table is **dropped** at once in three cases.
+//!   1. *Its run's end has passed, and can be trusted under the settings of now.* Each record was written to the run with
+//!      the moment at which it stops mattering, at or before the run's end: then it is a tombstone or dead, and every older
+//!      version that it hid is dead too, wherever a merge has carried it since. That is (d). The end is trusted if the
+//!      settings of today let nothing live longer than those under which it was found did.
+//!   2. *All its records are dead, and no table that overlaps it and has an older record holds one that is not dead.* Then
+//!      whatever older version any of them hides is dead. That is (d) again, asked of all keys at once.
+//!   3. *Range deletes cover all of its keys, with numbers above its highest, and no open snapshot that sees one of its
+//!      records is older than these.* That is (r), for a reader of any of its records.
 //!
 //! Several tables that go together do not hold each other up: the dead hide nothing from each other, and what (t) leaves
 //! out of one shows nothing to a reader whether or not the other is there.
