@@ -4,6 +4,7 @@
 //! Method: the simulated disk with a capacity, filled by puts until one finds no room; then a close, a kill or a power cut,
 //! the last free byte taken or not, an open with as much or less memory, and time. Steps are those of the background.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -159,6 +160,173 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
             let c = db.container("c").unwrap();
             assert_eq!(c.iter().count(), living + 100, "{how}");
         }
+    }
+}
+
+/// However many live: when less than a segment's worth does in each segment, the dead go. In one container or in three, of
+/// which each has something in every segment.
+#[test]
+fn however_many_live_the_dead_are_given_back() {
+    for (live_of_ten, containers) in [(2, 1), (4, 1), (6, 1), (3, 3)] {
+        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+        sim.set_capacity(480 << 10);
+        let db = open(&sim, &clock, MEMTABLE);
+        let names: Vec<String> = (0..containers).map(|n| format!("c{n}")).collect();
+        let all: Vec<_> = names
+            .iter()
+            .map(|name| db.container(name).unwrap())
+            .collect();
+        let lives = |n: u32| n / containers % 10 < live_of_ten;
+        let mut count = 0u32;
+        let full = loop {
+            let ttl = if lives(count) {
+                Ttl::Never
+            } else {
+                Ttl::After(LIFE)
+            };
+            let c = &all[(count % containers) as usize];
+            match c.put_with_ttl(count.to_be_bytes(), [count as u8; 300], ttl) {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(full.is_full(), "{full}");
+        db.sync().unwrap();
+        std::mem::forget((db, all));
+        let living = |n: u32| {
+            (0..count)
+                .filter(|at| lives(*at) && at % containers == n)
+                .count()
+        };
+        for how in ENDS {
+            let what = format!("{live_of_ten} of ten live, {containers} containers, {how}");
+            let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
+            take_the_rest(&sim);
+            let db = open(&sim, &clock, MEMTABLE);
+            settle(&db);
+            clock.advance(2 * LIFE);
+            settle(&db);
+            let check = |db: &Database, more: usize| {
+                for n in 0..containers {
+                    let c = db.container(format!("c{n}")).unwrap();
+                    let more = if n == 0 { more } else { 0 };
+                    assert_eq!(c.iter().count(), living(n) + more, "{what}");
+                }
+            };
+            check(&db, 0);
+            let c = db.container("c0").unwrap();
+            for n in 0..100u32 {
+                c.put(format!("again {n}"), [1; 300])
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            db.sync().unwrap();
+            check(&db, 100);
+            clock.advance(LIFE);
+            settle(&db);
+            assert_eq!(c.stats().expired_bytes, 0, "{what}");
+            check(&db, 100);
+            for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+                check(&open(&after, &clock, MEMTABLE), 100);
+            }
+        }
+    }
+}
+
+/// What a database on a full disk holds when all that has a lifetime has ended: keys and the last bytes of their values.
+type Living = BTreeMap<Vec<u8>, u8>;
+
+/// Puts, deletes and range deletes over few keys, older ones in tables, newer ones in the log, until the disk is full.
+fn mixed() -> (Sim, ManualClock, Living) {
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(600 << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    let c = db.container("c").unwrap();
+    let mut living = Living::new();
+    for n in 0u32.. {
+        let key = (n.wrapping_mul(2_654_435_761) % 1500).to_be_bytes();
+        let done = match n % 50 {
+            7 => c.delete(key).map(|()| {
+                living.remove(&key[..]);
+            }),
+            8 => {
+                let to = (u32::from_be_bytes(key) + 9).to_be_bytes();
+                let deleted = c.delete_range(key..to);
+                deleted.map(|()| living.retain(|at, _| at[..] < key[..] || at[..] >= to[..]))
+            }
+            of_fifty => {
+                let ttl = if of_fifty % 5 < 3 {
+                    Ttl::Never
+                } else {
+                    Ttl::After(LIFE)
+                };
+                c.put_with_ttl(key, [n as u8; 300], ttl)
+                    .map(|()| match ttl {
+                        Ttl::Never => drop(living.insert(key.to_vec(), n as u8)),
+                        _ => drop(living.remove(&key[..])),
+                    })
+            }
+        };
+        match done {
+            Ok(()) if n == 300 => db.flush().unwrap(),
+            Ok(()) => {}
+            Err(error) if error.is_full() => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    db.sync().unwrap();
+    std::mem::forget((db, c));
+    (sim, clock, living)
+}
+
+fn check_living(db: &Database, living: &Living, what: &str) {
+    let items = db.container("c").unwrap().iter().map(|item| {
+        let item = item.unwrap();
+        (item.key().to_vec(), item.value()[0])
+    });
+    let items: Living = items
+        .filter(|(key, _)| !key.starts_with(b"again"))
+        .collect();
+    assert_eq!(items, *living, "{what}");
+}
+
+// A table takes what lives of the log's front, and the front goes: at no moment between is anything lost or back.
+#[test]
+fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
+    let (sim, clock, living) = mixed();
+    assert!(living.len() > 50, "{}", living.len());
+    let (sim, seen) = (sim.kill(), Arc::new(Mutex::new(vec![])));
+    clock.advance(2 * LIFE);
+    take_the_rest(&sim);
+    sim.watch({
+        let seen = seen.clone();
+        move |sim, call| {
+            let mut seen = seen.lock().unwrap();
+            if call.changes() && seen.len() < 300 {
+                seen.push(sim.power_cut_with(Survivors::Nothing));
+                seen.push(sim.kill());
+            }
+        }
+    });
+    let db = open(&sim, &clock, MEMTABLE);
+    settle(&db);
+    sim.unwatch();
+    check_living(&db, &living, "at the end");
+    assert!(db.stats().flushes > 0, "the front was flushed");
+    takes_writes(&db, "after it");
+    let moments = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(moments.len() > 40, "{}", moments.len());
+    for (n, moment) in moments.iter().enumerate() {
+        let what = format!("moment {n}");
+        let db = open(moment, &clock, MEMTABLE);
+        check_living(&db, &living, &what);
+        settle(&db);
+        check_living(&db, &living, &what);
+        takes_writes(&db, &what);
+        if let Err(error) = db.flush() {
+            assert!(error.is_full(), "{what}: {error}");
+        }
+        let again = open(&moment.kill(), &clock, MEMTABLE);
+        check_living(&again, &living, &what);
     }
 }
 

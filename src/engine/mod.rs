@@ -65,6 +65,7 @@ mod create;
 mod jobs;
 mod background;
 mod report;
+mod old_log;
 mod begin;
 mod replay;
 mod open;

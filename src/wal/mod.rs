@@ -36,7 +36,9 @@ mod segments;
 mod store;
 mod writer;
 mod replay;
+mod drain;
 
+pub use drain::{drain_ring, remove_rings};
 pub use frame::{
     Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position,
     SegmentHeader,

@@ -164,18 +164,22 @@ pub fn salvage(
 }
 
 /// A segment's file.
-struct Loaded {
+pub(super) struct Loaded {
     frames: Decoder,
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
 impl Loaded {
-    fn header(&self) -> &SegmentHeader {
+    pub(super) fn header(&self) -> &SegmentHeader {
         &self.frames.segment
     }
 
-    fn offset_of(&self, position: u64) -> u64 {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn offset_of(&self, position: u64) -> u64 {
         HEADER_LEN as u64 + (position - self.header().start)
     }
 
@@ -186,7 +190,7 @@ impl Loaded {
     }
 }
 
-struct Folder<'a> {
+pub(super) struct Folder<'a> {
     fs: &'a dyn Fs,
     dir: &'a Path,
     /// Of a segment that was read, for one that will be.
@@ -197,7 +201,7 @@ struct Folder<'a> {
 const SEGMENT_LEN_MAX: u64 = 2 << 30;
 
 impl<'a> Folder<'a> {
-    fn new(fs: &'a dyn Fs, dir: &'a Path) -> Folder<'a> {
+    pub(super) fn new(fs: &'a dyn Fs, dir: &'a Path) -> Folder<'a> {
         Folder {
             fs,
             dir,
@@ -224,7 +228,7 @@ impl<'a> Folder<'a> {
     }
 
     /// The segment that the manifest names.
-    fn first(&self, log: &LogStart) -> Result<Loaded> {
+    pub(super) fn first(&self, log: &LogStart) -> Result<Loaded> {
         let found = self.segment(log.first)?;
         if found.header().identity != log.chain {
             let what = "this is not the log of this manifest, but of another database, or of another time of this one: \
@@ -256,7 +260,7 @@ impl<'a> Folder<'a> {
     }
 
     /// The segment after this one, when it was begun and its header is whole.
-    fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
+    pub(super) fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
         self.of_chain(header.identity, header.number + 1)
     }
 
@@ -291,7 +295,7 @@ fn unsupported(path: PathBuf, found: u32) -> Error {
 const LAPS_MAX: usize = 5;
 
 /// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
-struct Ring {
+pub(super) struct Ring {
     len: usize,
     twice: Vec<u8>,
     /// What stands behind it.
@@ -301,7 +305,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn of_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Ring> {
+    pub(super) fn of_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Ring> {
         let mut ring = Ring {
             len: 0,
             twice: vec![],
@@ -333,8 +337,13 @@ impl Ring {
         Ok(ring)
     }
 
+    /// The chain's ring is here, if it has one.
+    pub(super) fn check(&self) -> Result<()> {
+        self.missing.clone().map_or(Ok(()), Err)
+    }
+
     /// One lap, from a position on.
-    fn from(&self, position: u64) -> &[u8] {
+    pub(super) fn from(&self, position: u64) -> &[u8] {
         if self.len == 0 {
             return &[];
         }
@@ -353,7 +362,11 @@ struct Walk<'a> {
 }
 
 /// The frame at a position, and that it is in the ring alone.
-fn frame_at<'a>(segment: &'a Loaded, ring: &'a Ring, position: u64) -> Option<(Decoded<'a>, bool)> {
+pub(super) fn frame_at<'a>(
+    segment: &'a Loaded,
+    ring: &'a Ring,
+    position: u64,
+) -> Option<(Decoded<'a>, bool)> {
     let frames = &segment.frames;
     if let Ok(in_file) = frames.frame(position, segment.from(position)) {
         return Some((in_file, false));

@@ -87,7 +87,7 @@ impl Engine {
         if let (true, Some(error)) = (flushed.is_empty(), failure) {
             return Err(error);
         }
-        self.sync_tables(&flushed)?;
+        self.sync_tables(flushed.iter())?;
         self.install_flushes(&flushed, basis)?;
         lags.iter()
             .for_each(|(lag, judge)| self.note_lag(lag, judge));
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Writes what is left of a memtable; the tables' names are not durable yet.
-    fn write_flush<'a>(
+    pub(in crate::engine) fn write_flush<'a>(
         &self,
         state: &'a Arc<ContainerState>,
         buffer: Arc<Buffer>,
@@ -132,8 +132,11 @@ impl Engine {
     }
 
     /// Makes the names of what flushes wrote durable, or removes it.
-    fn sync_tables(&self, flushed: &[Flushed<'_>]) -> Result<()> {
-        let outputs = flushed.iter().flat_map(|flush| &flush.outputs);
+    pub(in crate::engine) fn sync_tables<'a>(
+        &self,
+        flushed: impl Iterator<Item = &'a Flushed<'a>>,
+    ) -> Result<()> {
+        let outputs = flushed.flat_map(|flush| &flush.outputs);
         let tables = outputs.flat_map(|output| &output.tables);
         let tables: Vec<TableId> = tables.map(|table| table.id).collect();
         if tables.is_empty() {

@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// What was not installed goes again: at once, or when it is certain that no edit has named it.
-    fn clear_away(&self, installed: bool, outputs: &[Output]) {
+    pub(in crate::engine) fn clear_away(&self, installed: bool, outputs: &[Output]) {
         if installed {
             return;
         }
@@ -285,7 +285,11 @@ impl Engine {
         let _ = self.make_visible(latest);
     }
 
-    fn open_outputs(&self, job: &Job, outputs: &[Output]) -> Result<Vec<Arc<Run>>> {
+    pub(in crate::engine) fn open_outputs(
+        &self,
+        job: &Job,
+        outputs: &[Output],
+    ) -> Result<Vec<Arc<Run>>> {
         let space = TableSpace {
             fs: self.fs.as_ref(),
             dir: &self.tables_dir(),
@@ -317,7 +321,7 @@ impl Engine {
     }
 }
 
-fn next_version(
+pub(in crate::engine) fn next_version(
     current: &Version,
     removed: &[Arc<Run>],
     added: &[Arc<Run>],
@@ -369,7 +373,11 @@ const EDIT_BYTES: usize = 1 << 20;
 /// The changes that lead from one version's range deletes to the next one's: one part for each edit that they take. A
 /// number goes with all that it has; of those that a repair has made, several may have one number, and what stays of them
 /// comes again.
-fn range_changes(id: ContainerId, current: &Version, next: &Version) -> Vec<Vec<Change>> {
+pub(in crate::engine) fn range_changes(
+    id: ContainerId,
+    current: &Version,
+    next: &Version,
+) -> Vec<Vec<Change>> {
     if Arc::ptr_eq(&current.range_deletes, &next.range_deletes) {
         return vec![];
     }

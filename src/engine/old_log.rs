@@ -1,0 +1,394 @@
+//! What becomes of the log of before on a full disk: it gives back room, and needs none for it.
+//!
+//! ```text
+//! segments    5            6            7            8                  ring: the end of 8, perhaps nowhere else
+//! records     d d L d L    d d d d d    L d d d d    d d L d            d: dead, L: living
+//!
+//! 1           L in 5, so nothing goes from the front
+//! 2           -            -            -            end of 8 -> 8      the ring goes: room for a segment, or for half of one
+//! 3           L L -> table              first = 7                       5 and 6 go; memory holds what came after 6
+//! 4 ...       until all that lives fits into the room there is, and is logged again
+//! ```
+//!
+//! * **What is dead is not taken along.** What a flush would leave out for good, by the verdict, is not logged again.
+//! * **Segments go from the front**, by an edit alone, for which room is reserved: all before the first that may hold a
+//!   record that is needed. When none is, the whole chain goes, and the manifest names no log; memory is let go of, too.
+//! * **The ring goes**, once the segments hold what it holds: their blocks are there.
+//! * **What lives in the front is flushed**: a table, as small as the room is, and as much of the front as fits into it. The
+//!   edit that names the table says up to which number its container is flushed, and names the first segment behind.
+//!
+//! **Why segments may go from the front.** What goes has numbers below `cut`, the lowest that is needed; what stays is not
+//! needed or has higher ones. What is dropped with what hid it must not come back without that. Let x stay, and let y,
+//! which hides it, go: then y is newer than x, and all frames with y are in segments that go. If x stays in the frame of
+//! its write, y was written later, and stays. If x stays in a relogged frame, then y was in the same memtable, and was
+//! relogged with it, or was written later: it stays. A relog counts as the highest number of its moment, so all of its
+//! frames stay or none. The edit carries the mark by which the dead were judged, as every edit does that drops.
+//!
+//! **Why a part of a memtable may be flushed.** What goes to the table has numbers up to `cut`, what stays in memory and in
+//! the log has higher ones: so a run still holds nothing newer than a memtable of its container. A record up to `cut`
+//! that is left out since a newer one hides it is hidden by one of the table, or by one that stays in the log, and goes
+//! from there by the same rule.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::{Result, Seq, Timestamp};
+use crate::catalog::{Change, Version};
+use crate::compact::survivors;
+use crate::data::cursor::Seek;
+use crate::data::merge::Merge;
+use crate::data::range_delete::RangeDelete;
+use crate::engine::Engine;
+use crate::engine::commit::OldLog;
+use crate::engine::jobs::install::{Flushed, next_version, range_changes};
+use crate::engine::jobs::job::{JobSpec, Purpose};
+use crate::engine::read::Source;
+use crate::engine::relog::Show;
+use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::expiry::Judge;
+use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
+
+/// What a record takes in the log or in a table beside key and value, in bytes, at most.
+const RECORD_OVERHEAD: u64 = 64;
+/// What a table takes beside its records, in bytes, about.
+const TABLE_OVERHEAD: u64 = 4 << 10;
+
+/// A memtable that gives up what has numbers up to one.
+struct Cut<'a> {
+    state: &'a Arc<ContainerState>,
+    /// As it was when it was judged.
+    before: Arc<Buffer>,
+    /// The number.
+    up_to: Seq,
+    /// What is left of it.
+    rest: Arc<Buffer>,
+    /// What was written of what it gives up; `None`: nothing of that is needed.
+    flushed: Option<Flushed<'a>>,
+}
+
+impl Engine {
+    /// Lets go of what nobody needs of the old log, by an edit, and removes it; false when that is nothing.
+    pub(super) fn give_back_old_log(&self, old: &OldLog) -> Result<bool> {
+        // No memtable is sealed or flushed before there is a log. Judged before the turn is taken: gone is final, and
+        // nobody writes.
+        let states = self.containers.all();
+        let (mut needed_from, mut judged_at, mut idle) = (None::<Seq>, Timestamp(0), vec![]);
+        for state in &states {
+            let (picture, judge) = (state.pin(), self.judge_settled(state));
+            judged_at = judged_at.max(judge.now);
+            match self.oldest_needed(state, &picture, judge)? {
+                Some(seq) => needed_from = Some(needed_from.map_or(seq, |from| from.min(seq))),
+                None if picture.active.memtable.is_empty() => {}
+                None => idle.push(Cut {
+                    state,
+                    before: picture.active.clone(),
+                    up_to: picture.active.memtable.seq_max(),
+                    rest: state.new_buffer(),
+                    flushed: None,
+                }),
+            }
+        }
+        self.advance_old_log(old, &idle, needed_from, judged_at)
+    }
+
+    /// Lets go of the old log's ring: what only that holds comes into segments. False when there is none.
+    pub(super) fn give_back_ring(&self) -> Result<bool> {
+        let turn = self.commit_log.lock();
+        let mut manifest = self.catalog.edit();
+        if self.commit_log.begun().is_some() {
+            return Ok(false);
+        }
+        let wal_dir = self.wal_dir();
+        match manifest.catalogue()?.log {
+            Some(start) if start.ring.is_some() => {
+                drain_ring(self.fs.as_ref(), &wal_dir, &start)?;
+                let without = LogStart {
+                    ring: None,
+                    ..start
+                };
+                let basis = self.commit_log.all_before(&turn)?;
+                let named = vec![Change::Log(Some(without))];
+                self.edit(&mut manifest, basis, named, Timestamp(0))?;
+            }
+            _ => {}
+        }
+        // Those too that an edit gave up before, and nobody removed.
+        Ok(self.removed(remove_rings(self.fs.as_ref(), &wal_dir)) > 0)
+    }
+
+    /// Flushes what is needed of the first segments of the old log, as many as there is room for, and removes these; false
+    /// when there is no room for the first.
+    pub(super) fn flush_front(&self, old: &OldLog) -> Result<bool> {
+        let _flushing = self.scheduler.lock_flushing();
+        let Some(start) = self.catalog.edit().catalogue()?.log else {
+            return Ok(false);
+        };
+        let lendable = self.catalog.edit().lendable();
+        let room = self.fs.room(&self.path)?.free + lendable;
+        let mut cuts = self.cuts_within(old, &start, room)?;
+        let mut flushed = Ok(false);
+        if !cuts.is_empty() {
+            self.catalog.edit().lend_room();
+            // The estimate may be wrong: then half as much.
+            while let Some(cut) = cuts.pop() {
+                flushed = self.flush_up_to(old, cut);
+                if !flushed.as_ref().is_err_and(|error| error.is_full()) {
+                    break;
+                }
+                cuts.truncate(cuts.len().div_ceil(2));
+            }
+            self.catalog.edit().reserve();
+        }
+        flushed
+    }
+
+    /// The numbers up to which something can be flushed into so much room, so that segments go; ascending.
+    fn cuts_within(&self, old: &OldLog, start: &LogStart, room: u64) -> Result<Vec<Seq>> {
+        let left = old.segments.iter();
+        let left = left.filter(|segment| segment.number >= start.first);
+        let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
+        let mut bytes = vec![0; ends.len()];
+        for state in self.containers.all() {
+            let (picture, judge) = (state.pin(), self.judge_settled(&state));
+            let mut first = None::<usize>;
+            let mut add = |seq: Seq, len: usize| {
+                let segment = ends.iter().position(|end| *end >= seq);
+                if let Some(segment) = segment {
+                    bytes[segment] += len as u64 + RECORD_OVERHEAD;
+                    first = Some(first.map_or(segment, |first| first.min(segment)));
+                }
+            };
+            for RangeDelete { range, seq } in picture.active.memtable.range_deletes().iter() {
+                let to = range.to.as_ref().map_or(0, Vec::len);
+                // Two digits a byte, in the edit.
+                add(*seq, 2 * (range.from.len() + to));
+            }
+            self.needed(&state, &picture, judge, &mut |header, key, value| {
+                add(header.seq, key.len() + value.len());
+                Ok(())
+            })?;
+            if let Some(first) = first {
+                bytes[first] += TABLE_OVERHEAD;
+            }
+        }
+        let sums = bytes.iter().scan(0, |sum, bytes| {
+            *sum += bytes;
+            Some(*sum)
+        });
+        let is_gain = |end: Seq| old.holding(end.next()) != Some(start.first);
+        let cuts = ends.iter().zip(sums);
+        let cuts = cuts.filter(|(end, sum)| *sum <= room && is_gain(**end));
+        Ok(cuts.map(|(end, _)| *end).collect())
+    }
+
+    /// Flushes what is needed of the records up to a number, and takes all of these out of memory.
+    fn flush_up_to(&self, old: &OldLog, up_to: Seq) -> Result<bool> {
+        let states = self.containers.all();
+        let (mut cuts, mut needed_from, mut judged_at) = (vec![], None, Timestamp(0));
+        let written = states.iter().try_for_each(|state| {
+            let picture = state.pin();
+            let memtable = &picture.active.memtable;
+            if memtable.seq_max() > up_to {
+                needed_from = Some(up_to.next());
+            }
+            if memtable.seq_min() > up_to {
+                return Ok(());
+            }
+            let judge = self.judge_settled(state);
+            judged_at = judged_at.max(judge.now);
+            let (front, rest) = self.divide(state, &picture, judge, up_to)?;
+            let flushed = match front.memtable.is_empty() {
+                true => None,
+                false => Some(self.write_flush(state, front)?.0),
+            };
+            let before = picture.active.clone();
+            cuts.push(Cut {
+                state,
+                before,
+                up_to,
+                rest,
+                flushed,
+            });
+            Ok(())
+        });
+        let done = written
+            .and_then(|()| self.sync_tables(cuts.iter().filter_map(|cut| cut.flushed.as_ref())))
+            .and_then(|()| self.advance_old_log(old, &cuts, needed_from, judged_at));
+        let installed = matches!(done, Ok(true));
+        for flush in cuts.iter().filter_map(|cut| cut.flushed.as_ref()) {
+            self.clear_away(installed, &flush.outputs);
+            self.counters.flushes.add(u64::from(installed));
+        }
+        done
+    }
+
+    /// Two memtables: what is needed of the records up to a number, and of the others, each with its range deletes.
+    fn divide(
+        &self,
+        state: &Arc<ContainerState>,
+        picture: &Picture,
+        judge: Judge,
+        up_to: Seq,
+    ) -> Result<(Arc<Buffer>, Arc<Buffer>)> {
+        let (front, rest) = (state.new_buffer(), state.new_buffer());
+        let side = |seq: Seq| &if seq > up_to { &rest } else { &front }.memtable;
+        // First: what is needed beside them is what they leave, for estimates too.
+        for delete in picture.active.memtable.range_deletes().iter() {
+            side(delete.seq).delete_range(delete.range.clone(), delete.seq);
+        }
+        self.needed(state, picture, judge, &mut |header, key, value| {
+            side(header.seq).insert(header, key, value)
+        })?;
+        Ok((front, rest))
+    }
+
+    /// One edit: these memtables give up a part, and the log what lies before `needed_from`, or all of it. False, and
+    /// nothing is given up, when no segment goes by it.
+    fn advance_old_log(
+        &self,
+        old: &OldLog,
+        cuts: &[Cut<'_>],
+        needed_from: Option<Seq>,
+        judged_at: Timestamp,
+    ) -> Result<bool> {
+        let mut turn = self.commit_log.lock();
+        let mut manifest = self.catalog.edit();
+        let catalogue = manifest.catalogue()?;
+        if self.commit_log.begun().is_some() {
+            return Ok(false);
+        }
+        let start = catalogue.log;
+        let rest = start.zip(needed_from).map(|(start, from)| LogStart {
+            first: old.holding(from).unwrap_or(start.first).max(start.first),
+            ..start
+        });
+        let is_as_judged = |cut: &Cut<'_>| Arc::ptr_eq(&cut.state.picture().active, &cut.before);
+        if rest == start || !cuts.iter().all(is_as_judged) {
+            drop(manifest);
+            return Ok(self.remove_old_segments(old, rest) > 0);
+        }
+        let is_known = |cut: &&Cut<'_>| catalogue.containers.contains_key(&cut.state.id());
+        let cuts: Vec<&Cut<'_>> = cuts.iter().filter(is_known).collect();
+        let (mut changes, mut versions) = (vec![], vec![]);
+        for cut in cuts.iter().copied() {
+            let (next, of_cut) = self.version_after(cut)?;
+            changes.extend(of_cut);
+            versions.push(next);
+        }
+        changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);
+        let basis = self.commit_log.all_before(&turn)?;
+        self.edit(&mut manifest, basis, changes, judged_at)?;
+        for (cut, version) in cuts.into_iter().zip(versions) {
+            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            cut.state.set_flushed(cut.up_to);
+            turn.remove_active(cut.before.counted());
+            self.throttle.remove_unflushed(cut.before.counted());
+            let stays = cut.rest.count_growth();
+            turn.add_active(stays);
+            self.throttle.add_unflushed(stays);
+            cut.state.install(|picture| Picture {
+                active: cut.rest.clone(),
+                sealed: picture.sealed.clone(),
+                version,
+            });
+            cut.before.memtable.retire();
+        }
+        drop(manifest);
+        self.remove_old_segments(old, rest);
+        Ok(true)
+    }
+
+    /// What a container is after it, and the changes that lead there.
+    fn version_after(&self, cut: &Cut<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
+        let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
+        let flushed = Change::Flushed(id, cut.up_to);
+        let Some(flush) = &cut.flushed else {
+            return Ok((current, vec![flushed]));
+        };
+        let added = self.open_outputs(&flush.job, &flush.outputs)?;
+        let own = (&flush.buffer, &*flush.job.snapshots);
+        let next = next_version(&current, &[], &added, Some(own));
+        let mut changes: Vec<Change> = added
+            .iter()
+            .map(|run| Change::AddRun(id, run.record()))
+            .collect();
+        changes.extend(range_changes(id, &current, &next).into_iter().flatten());
+        changes.push(flushed);
+        Ok((Arc::new(next), changes))
+    }
+
+    /// Those too that an edit gave up before, and nobody removed: how many files.
+    fn remove_old_segments(&self, old: &OldLog, rest: Option<LogStart>) -> usize {
+        let (first, rings) = rest.map_or((old.next_segment, true), |rest| (rest.first, false));
+        self.removed(remove_before(
+            self.fs.as_ref(),
+            &self.wal_dir(),
+            first,
+            rings,
+        ))
+    }
+
+    /// So many files of the log were removed. Durably, before their room is used: after a power cut they would have it again.
+    fn removed(&self, files: usize) -> usize {
+        if files > 0 {
+            let _ = self.fs.sync_dir(&self.wal_dir());
+        }
+        files
+    }
+
+    /// The lowest number of what is needed in a container's memory.
+    fn oldest_needed(
+        &self,
+        state: &Arc<ContainerState>,
+        picture: &Picture,
+        judge: Judge,
+    ) -> Result<Option<Seq>> {
+        let mut own = picture.active.memtable.range_deletes().iter();
+        let oldest = own.find(|delete| picture.version.needs(delete));
+        let mut lowest: Option<Seq> = oldest.map(|delete| delete.seq);
+        self.needed(state, picture, judge, &mut |header, _, _| {
+            lowest = Some(lowest.map_or(header.seq, |lowest| lowest.min(header.seq)));
+            Ok(())
+        })?;
+        Ok(lowest)
+    }
+
+    /// Shows what is needed of the records in a container's memory: what a flush would write, as it would write it.
+    pub(super) fn needed(
+        &self,
+        state: &Arc<ContainerState>,
+        picture: &Picture,
+        judge: Judge,
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        let spec = JobSpec {
+            judge,
+            range_deletes: picture.range_deletes().cloned().collect(),
+            cuts: vec![Timestamp::MAX],
+            purpose: Purpose::Flush { is_due: true },
+        };
+        let job = self.job(state, picture, &BTreeSet::new(), &spec);
+        let memory = vec![Source::Memory(picture.active.memtable.cursor())];
+        let sources = Merge::seek(memory, Seek::First, None)?;
+        survivors(&job, sources, &mut |head, value| {
+            show(head.header, head.key, value)
+        })
+    }
+
+    /// What it takes in the log, at most.
+    pub(super) fn needed_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for state in self.containers.all() {
+            let (picture, judge) = (state.pin(), self.judge_settled(&state));
+            for RangeDelete { range, .. } in picture.active.memtable.range_deletes().iter() {
+                let to = range.to.as_ref().map_or(0, Vec::len);
+                bytes += (range.from.len() + to) as u64 + RECORD_OVERHEAD;
+            }
+            self.needed(&state, &picture, judge, &mut |_, key, value| {
+                bytes += (key.len() + value.len()) as u64 + RECORD_OVERHEAD;
+                Ok(())
+            })?;
+        }
+        Ok(bytes)
+    }
+}
