@@ -25,6 +25,7 @@ pub struct Value {
 
 impl Value {
     /// The bytes as [`bytes::Bytes`], without a copy.
+    #[must_use]
     pub fn into_bytes(mut self) -> Bytes {
         self.bytes.advance(self.from);
         self.bytes
@@ -146,28 +147,33 @@ impl Item {
     }
 
     /// 1 to 65 535 bytes.
+    #[must_use]
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.pair.key()
     }
 
     /// Up to 64 MiB.
+    #[must_use]
     #[inline]
     pub fn value(&self) -> &Value {
         &self.pair.value
     }
 
     /// When the item was last written, to the millisecond.
+    #[must_use]
     pub fn written_at(&self) -> SystemTime {
         self.written_at.to_system_time()
     }
 
     /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
+    #[must_use]
     pub fn ttl(&self) -> Ttl {
         self.ttl.to_public()
     }
 
     /// When the item expires under the settings in force when it was read; `None` for never.
+    #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
     }
