@@ -1,25 +1,28 @@
 //! The seek protocol: how one goes to a place in a sorted source, and in several at once.
 //!
+//! Example: at `now` = 100 a scan starts at `m`. Table A holds `b`, `m` and `x`, table B holds `n`. All that table C holds,
+//! from `a` to `z`, expired at 90. The memtable holds `p`. The merge takes the first step of the seek in each of them, then
+//! the second in those that are not there, and so on:
+//!
+//! ```text
+//!              set_out(m)            approach -> false     approach -> false     approach -> true
+//! table A      row of the index      end of the block      some of its keys      on m
+//! table B      row of the index      end of the block      some of its keys      on n
+//! table C      dead as a whole: before its ghost a to z    (approach -> true at once)
+//! memtable     on p                                        (approach -> true at once)
+//! ```
+//!
+//! `m` leads. C's ghost covers it and has a number above that of `m`, so something in it may hide `m`: the merge calls
+//! `enter`, and C stands before the ghost of one block, or on a record. If C held `q` to `z` alone, its ghost would be
+//! stepped over when its turn comes, and its blocks never be read.
+//!
 //! A source (memtable, table, run) is walked by a [`Cursor`] in the order of records: key up, sequence number down. A
 //! cursor may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under
 //! a given [`Judge`]: a *ghost*. Its owner steps over it, unless something that it might hide lies inside its range.
 //!
 //! A seek takes several steps, since each reads memory that the step before has found the address of. A step asks the
-//! processor for the memory of the next one and returns, so a merge that seeks in four tables makes the first step in
-//! each, then the second in each, and waits for the memory of all four at once:
-//!
-//! ```text
-//!              set_out(k)            approach -> false     approach -> false     approach -> true
-//! table A      row of the index      end of the block      some of its keys      on the record
-//! table B      row of the index      end of the block      some of its keys      on the record
-//! table C      dead as a whole: before its ghost           (approach -> true at once)
-//! memtable     on the record                               (approach -> true at once)
-//! ```
-//!
-//! Example: a merge seeks `AtOrAfter(k)`. A and B come to stand on records, C before a ghost from `a` to `z`. The record of
-//! A leads; C's ghost begins before it and is younger in part, so it may hide the record: the merge calls `enter`, and C
-//! stands before the ghost of one block, or on a record. Had C's ghost begun behind the record, it would be stepped over
-//! when its turn comes, and C's blocks never be read.
+//! processor for the memory of the next one and returns, so a merge that seeks in four tables waits for the memory of all
+//! four at once.
 //!
 //! Who does what:
 //!

@@ -1,6 +1,17 @@
 //! THE rule: which items are gone, under which settings, at which moment. Reads and compaction ask these functions and
 //! no others.
 //!
+//! Example, in seconds. The default is 60. Item 1 is written at 0 and has no ttl of its own, item 2 at 50 with a ttl of 30,
+//! item 3 at 70 and has none. At 100 the default goes off, by the change of number 4, and nothing expires any more:
+//!
+//! ```text
+//!          written   ttl   by 100        after the change                              at 200
+//! item 1         0     -   gone at 60    before number 4, written before 40.001:       stays gone
+//! item 2        50    30   gone at 80    before number 4, ended before 100.001:        stays gone
+//! item 3        70     -   lives         written after 40.001:                         lives, and does not expire
+//!                                        floors: inherit 40.001, override 100.001, number 4
+//! ```
+//!
 //! An item expires when `written_at + ttl <= now`. Which ttl counts is the item's own, or else the container's default.
 //! Expiry is final: a change of the default must not bring back what was gone before it. Three numbers carry that (see
 //! [`Settings::change`]), so that the check stays O(1) however often the default changes:
@@ -13,6 +24,16 @@
 //! Invariant: for a fixed item, once `gone` has answered true for (settings, now), it answers true for every later
 //! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
 //! it to the definition (tests below).
+//!
+//! A reader asks lazily ([`Glance`]): an exact reading of the clock has its price, and a moment that is the same or some
+//! seconds later is to be had for less. What lives then lives now. Example: it is 10.001, and the later moment is 13.
+//!
+//! ```text
+//!          ends at   at 13    at 10.001
+//! item 4        20   lives    not asked: it lives
+//! item 5         3   dead     the clock is read: dead
+//! item 6        12   dead     by the same reading: lives
+//! ```
 
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
@@ -330,6 +351,45 @@ mod tests {
             written_at: Timestamp(written_at),
             ttl,
         }
+    }
+
+    /// The first example of this file's head.
+    #[test]
+    fn what_was_gone_stays_gone_when_the_default_goes_off() {
+        let at = |seconds: u64| Timestamp(1_000 * seconds);
+        let items = [
+            put(1, 0, ItemTtl::Absent),
+            put(2, 50_000, ItemTtl::Millis(30_000)),
+            put(3, 70_000, ItemTtl::Absent),
+        ];
+        let before = Settings::new(DefaultMillis::Millis(60_000));
+        let after = before.change(DefaultMillis::Off, at(100), Seq(4));
+        let floors = (after.inherit_floor, after.override_floor, after.floor_seq);
+        assert_eq!(floors, (Timestamp(40_001), Timestamp(100_001), Seq(4)));
+        let gone = |settings: Settings, now| items.map(|item| settings.gone(&item, now));
+        assert_eq!(gone(before, at(100)), [true, true, false]);
+        assert_eq!(gone(after, at(100)), [true, true, false]);
+        assert_eq!(gone(after, at(200)), [true, true, false]);
+    }
+
+    /// The second one.
+    #[test]
+    fn a_glance_reads_the_clock_once_and_only_where_it_must() {
+        let at = |now| Judge::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault));
+        let readings = std::cell::Cell::new(0);
+        let read = || {
+            readings.set(readings.get() + 1);
+            Judges::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
+        };
+        let mut settled = at(9_000);
+        let mut glance = Glance::new(at(13_000), &mut settled, read);
+        let ends_at = |end| put(1, 0, ItemTtl::Millis(end));
+        assert!(!glance.dead(&ends_at(20_000)));
+        assert_eq!(readings.get(), 0);
+        assert!(glance.dead(&ends_at(3_000)));
+        assert!(!glance.dead(&ends_at(12_000)));
+        assert_eq!(readings.get(), 1);
+        assert_eq!(settled.now, Timestamp(10_001));
     }
 
     #[test]
