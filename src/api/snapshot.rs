@@ -50,6 +50,7 @@ impl Snapshot {
 
 /// A container through a [`Snapshot`].
 #[derive(Clone)]
+#[must_use = "items are read when they are asked for"]
 pub struct View {
     engine: Arc<Engine>,
     state: Arc<ContainerState>,
