@@ -58,7 +58,7 @@ pub struct Job {
     pub table_bytes: u64,
     /// The tables that are rewritten.
     pub inputs: Vec<TableId>,
-    /// Hashes of the keys of heavy puts elsewhere: see [`heavy`].
+    /// Hashes of the keys of heavy puts elsewhere: see [`heavy`](crate::compact::estimate::heavy).
     pub wanted: Arc<HashSet<u64>>,
 }
 

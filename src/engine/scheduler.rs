@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //!
-//! 1. After [`Scheduler::begin_closing`] no thread begins a round, and everybody who asks is told that the database is
+//! 1. After [`Scheduler::close`] no thread begins a round, and everybody who asks is told that the database is
 //!    closed.
 //! 2. A table is read by one rewrite at a time: [`Busy`] holds its number as long as that lasts.
 //! 3. A failure stands in the list until the same work is done; who waits for a flush hears of each that failed since.

@@ -136,7 +136,7 @@ impl Sim {
     }
 
     /// How many bytes all files together may take; what goes beyond fails with
-    /// [`StorageFull`](io::ErrorKind::StorageFull).
+    /// [`StorageFull`](std::io::ErrorKind::StorageFull).
     pub fn set_capacity(&self, bytes: u64) {
         self.world.lock().capacity = bytes;
     }
