@@ -1,0 +1,277 @@
+//! The rule against its examples, and by brute force against its definition.
+
+use super::*;
+use crate::base::record::Kind;
+use proptest::prelude::*;
+
+fn put(seq: u64, written_at: u64, ttl: ItemTtl) -> Header {
+    Header {
+        kind: Kind::Put,
+        seq: Seq(seq),
+        written_at: Timestamp(written_at),
+        ttl,
+    }
+}
+
+/// The first example of the head of rule.rs.
+#[test]
+fn what_was_gone_stays_gone_when_the_default_goes_off() {
+    let at = |seconds: u64| Timestamp(1_000 * seconds);
+    let items = [
+        put(1, 0, ItemTtl::Absent),
+        put(2, 50_000, ItemTtl::Millis(30_000)),
+        put(3, 70_000, ItemTtl::Absent),
+    ];
+    let before = Settings::new(DefaultMillis::Millis(60_000));
+    let after = before.change(DefaultMillis::Off, at(100), Seq(4));
+    let floors = (after.inherit_floor, after.override_floor, after.floor_seq);
+    assert_eq!(floors, (Timestamp(40_001), Timestamp(100_001), Seq(4)));
+    let gone = |settings: Settings, now| items.map(|item| settings.gone(&item, now));
+    assert_eq!(gone(before, at(100)), [true, true, false]);
+    assert_eq!(gone(after, at(100)), [true, true, false]);
+    assert_eq!(gone(after, at(200)), [true, true, false]);
+}
+
+/// The second one.
+#[test]
+fn a_glance_reads_the_clock_once_and_only_where_it_must() {
+    let at = |now| Judge::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault));
+    let readings = std::cell::Cell::new(0);
+    let read = || {
+        readings.set(readings.get() + 1);
+        Judges::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
+    };
+    let mut settled = at(9_000);
+    let mut glance = Glance::new(at(13_000), &mut settled, read);
+    let ends_at = |end| put(1, 0, ItemTtl::Millis(end));
+    assert!(!glance.dead(&ends_at(20_000)));
+    assert_eq!(readings.get(), 0);
+    assert!(glance.dead(&ends_at(3_000)));
+    assert!(!glance.dead(&ends_at(12_000)));
+    assert_eq!(readings.get(), 1);
+    assert_eq!(settled.now, Timestamp(10_001));
+}
+
+#[test]
+fn settings_read_back() {
+    for default in [
+        DefaultMillis::Off,
+        DefaultMillis::NoDefault,
+        DefaultMillis::Millis(1),
+        DefaultMillis::Millis(MAX_TTL_MILLIS),
+    ] {
+        let settings = Settings {
+            default,
+            inherit_floor: Timestamp(1_000),
+            override_floor: Timestamp(u64::MAX),
+            floor_seq: Seq(7),
+        };
+        let mut bytes = vec![];
+        settings.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(Settings::decode(&mut reader), Ok(settings));
+        assert!(reader.is_empty());
+    }
+}
+
+#[test]
+fn lifetimes_are_rounded_up_and_bounded() {
+    assert_eq!(ttl_millis(Duration::from_nanos(1)).unwrap(), 1);
+    assert_eq!(ttl_millis(Duration::from_micros(1_001)).unwrap(), 2);
+    assert_eq!(
+        ttl_millis(Duration::from_secs(2_147_483_647)).unwrap(),
+        MAX_TTL_MILLIS
+    );
+    assert!(ttl_millis(Duration::ZERO).is_err());
+    assert!(ttl_millis(Duration::from_secs(2_147_483_648)).is_err());
+    assert!(ttl_millis(Duration::MAX).is_err());
+}
+
+#[test]
+fn what_is_stored_is_what_was_set() {
+    for default in [
+        DefaultTtl::Off,
+        DefaultTtl::NoDefault,
+        DefaultTtl::After(Duration::from_millis(1_500)),
+    ] {
+        let stored = DefaultMillis::from_public(default).unwrap();
+        assert_eq!(stored.to_public(), default);
+    }
+    let refused = DefaultMillis::from_public(DefaultTtl::After(Duration::ZERO));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn every_cell_of_the_table() {
+    let at = |default, ttl, now| Settings::new(default).gone(&put(1, 1_000, ttl), Timestamp(now));
+    let far = u64::MAX;
+    for (default, ttl, first_gone) in [
+        (DefaultMillis::Off, ItemTtl::Absent, None),
+        (DefaultMillis::Off, ItemTtl::Never, None),
+        (DefaultMillis::Off, ItemTtl::Millis(50), None),
+        (DefaultMillis::NoDefault, ItemTtl::Absent, None),
+        (DefaultMillis::NoDefault, ItemTtl::Never, None),
+        (DefaultMillis::NoDefault, ItemTtl::Millis(50), Some(1_050)),
+        (DefaultMillis::Millis(20), ItemTtl::Absent, Some(1_020)),
+        (DefaultMillis::Millis(20), ItemTtl::Never, None),
+        (DefaultMillis::Millis(20), ItemTtl::Millis(50), Some(1_050)),
+        (DefaultMillis::Millis(20), ItemTtl::Millis(0), Some(1_000)),
+    ] {
+        assert_eq!(
+            Settings::new(default).expires_at(&put(1, 1_000, ttl)),
+            Timestamp(first_gone.unwrap_or(u64::MAX)),
+            "{default:?} {ttl:?}"
+        );
+        match first_gone {
+            None => assert!(!at(default, ttl, far), "{default:?} {ttl:?}"),
+            Some(moment) => {
+                assert!(
+                    !at(default, ttl, moment - 1),
+                    "{default:?} {ttl:?} too early"
+                );
+                assert!(
+                    at(default, ttl, moment),
+                    "{default:?} {ttl:?} equality counts"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn trust_follows_the_strictness_of_settings() {
+    use DefaultMillis::{Millis, NoDefault, Off};
+    for (now, then, trusted) in [
+        (Off, Off, true),
+        (Off, NoDefault, false),
+        (Off, Millis(5), false),
+        (NoDefault, Off, true),
+        (NoDefault, Millis(5), false),
+        (Millis(5), Off, true),
+        (Millis(5), NoDefault, true),
+        (Millis(5), Millis(5), true),
+        (Millis(6), Millis(5), false),
+        (Millis(4), Millis(5), true),
+    ] {
+        assert_eq!(
+            now.is_as_strict_as(then),
+            trusted,
+            "{now:?} against {then:?}"
+        );
+        let both = now.strictest(then);
+        assert!(both.is_as_strict_as(now) && both.is_as_strict_as(then));
+        assert!(!trusted || both == now, "stricter than both: {both:?}");
+    }
+}
+
+#[test]
+fn floors_concern_what_was_written_before_the_change() {
+    let before = Settings::new(DefaultMillis::Millis(10));
+    let settings = before.change(DefaultMillis::Off, Timestamp(100), Seq(7));
+    for ttl in [ItemTtl::Absent, ItemTtl::Millis(10)] {
+        let gone = |seq| settings.gone(&put(seq, 90, ttl), Timestamp(100));
+        assert_eq!([6, 7, 8].map(gone), [true, false, false], "{ttl:?}");
+    }
+}
+
+#[test]
+fn removal_is_measured_from_expiry_or_from_the_change_that_ended_it() {
+    let before = Settings::new(DefaultMillis::NoDefault);
+    let settings = before.change(DefaultMillis::Off, Timestamp(100), Seq(7));
+    let since = |expiry, is_older| settings.overdue_since(Timestamp(expiry), is_older).0;
+    assert_eq!((since(40, true), since(40, false)), (100, 40));
+    assert_eq!((since(140, true), since(140, false)), (140, 140));
+}
+
+/// Every step of a history: time passes, the default changes, an item is written.
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(u64),
+    Change(DefaultMillis),
+    Write(ItemTtl),
+}
+
+fn any_default() -> impl Strategy<Value = DefaultMillis> {
+    prop_oneof![
+        Just(DefaultMillis::Off),
+        Just(DefaultMillis::NoDefault),
+        (1u64..12).prop_map(DefaultMillis::Millis)
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0u64..6).prop_map(Step::Pass),
+        any_default().prop_map(Step::Change),
+        prop_oneof![
+            Just(ItemTtl::Absent),
+            Just(ItemTtl::Never),
+            (0u64..12).prop_map(ItemTtl::Millis)
+        ]
+        .prop_map(Step::Write),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Goal: expiry is final, and nothing else is gone. Method: the definition, millisecond by millisecond, under
+    /// the plain rule without floors, remembered for ever; `gone` must answer the same at every moment.
+    #[test]
+    fn floors_are_the_definition(start in any_default(), steps in prop::collection::vec(any_step(), 1..40)) {
+        let plain = |default: DefaultMillis, item: &Header, now: u64| Settings::new(default).gone(item, Timestamp(now));
+        let (mut now, mut seq, mut default, mut settings) = (20u64, 0u64, start, Settings::new(start));
+        let mut items: Vec<(Header, bool)> = vec![];
+        for step in steps {
+            seq += 1;
+            match step {
+                Step::Pass(millis) => for _ in 0..millis {
+                    now += 1;
+                    for (item, gone) in &mut items { *gone |= plain(default, item, now) }
+                },
+                Step::Change(to) => {
+                    settings = settings.change(to, Timestamp(now), Seq(seq));
+                    default = to;
+                    for (item, gone) in &mut items { *gone |= plain(default, item, now) }
+                }
+                Step::Write(ttl) => {
+                    let item = put(seq, now, ttl);
+                    let gone = plain(default, &item, now);
+                    items.push((item, gone));
+                }
+            }
+            for (item, gone) in &items {
+                prop_assert_eq!(settings.gone(item, Timestamp(now)), *gone, "{:?} under {:?} at {}", item, settings, now);
+            }
+        }
+    }
+
+    /// Goal: opening at the mark, which counts as a change of every default to itself, need not make it, for time
+    /// does not go back behind the mark. Method: settings with that change and settings without it are asked about
+    /// every item ever after. Items that were written under a wrong clock lie ahead.
+    #[test]
+    fn a_default_may_be_changed_to_itself_at_any_moment(
+        start in any_default(),
+        steps in prop::collection::vec((any_step(), 0u64..6), 1..40),
+        opened in 0usize..40,
+    ) {
+        let (mut now, mut settings) = (20u64, [Settings::new(start); 2]);
+        let mut items: Vec<Header> = vec![];
+        for (number, (step, lead)) in steps.into_iter().enumerate() {
+            let seq = 2 * number as u64 + 1;
+            if number == opened {
+                settings[1] = settings[1].change(settings[1].default, Timestamp(now), Seq(seq));
+            }
+            match step {
+                Step::Pass(millis) => now += millis,
+                Step::Change(to) => {
+                    settings = settings.map(|old| old.change(to, Timestamp(now), Seq(seq + 1)));
+                }
+                Step::Write(ttl) => items.push(put(seq + 1, now + lead, ttl)),
+            }
+            for item in &items {
+                let [plain, changed] = settings.map(|settings| settings.gone(item, Timestamp(now)));
+                prop_assert_eq!(plain, changed, "{:?} under {:?} at {}", item, settings, now);
+            }
+        }
+    }
+}
