@@ -180,16 +180,17 @@ const MANIFESTS: [&str; 2] = [
         r#"{"drop_container":1}]}"#,
     ),
     concat!(
-        r#"{"number":7,"mark":5,"changes":[{"log":{"chain":7,"first":4,"ring":4}},{"used":{"seq":100,"table":5,"run":6,"#,
-        r#""container":7}}]}"#,
+        r#"{"number":7,"mark":5,"changes":[{"log":{"chain":7,"first":4,"ring":4}},{"log_synced":800},"#,
+        r#"{"used":{"seq":100,"table":5,"run":6,"container":7}}]}"#,
     ),
 ];
 
-const CHANGES: [&str; 4] = [
+const CHANGES: [&str; 5] = [
     r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10}]}"#,
     "{\"remove_run\":[1,1]}\n{\"drop_container\":2}",
     r#"{"remove_run":[1,1]},{"add_run":[1,{"id":90,"end":1772366460000,"placed":"off","tables":[$0]}]}"#,
     r#"{"flushed":[1,1000]},{"add_range_delete":[1,{"seq":900,"from":"6b"}]}"#,
+    r#"{"log_synced":1000000}"#,
 ];
 
 const LINES: [&str; 5] = [

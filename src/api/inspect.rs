@@ -142,8 +142,8 @@ impl Check<'_> {
     fn log(&mut self, wal_dir: &Path, loaded: &Loaded) -> Result<u64> {
         let mut records = 0;
         let catalogue = &loaded.catalogue;
-        let (log, closed) = (catalogue.log, catalogue.log_is_closed);
-        let (replayed, damage) = salvage(self.fs, wal_dir, log, closed, &mut |frame| {
+        let (log, synced) = (catalogue.log, catalogue.log_synced);
+        let (replayed, damage) = salvage(self.fs, wal_dir, log, synced, &mut |frame| {
             use crate::data::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);

@@ -1,8 +1,8 @@
 //! Edits of the catalogue, and the catalogue that they add up to.
 //!
 //! An edit is one step of what the database *is*: containers, settings, floors, runs, tables, range deletes, where the
-//! log starts. It takes effect as a whole. Edits are JSON, so that a person can read a manifest; they hold no keys but
-//! those of range deletes, and no statistics, which lie in the tables.
+//! log starts and how far it is synced. It takes effect as a whole. Edits are JSON, so that a person can read a
+//! manifest; they hold no keys but those of range deletes, and no statistics, which lie in the tables.
 //!
 //! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and number are unique; a table is
 //! in one run; numbers (edit, table, run, container) never repeat; `flushed` never falls.
@@ -17,7 +17,7 @@ use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timest
 use crate::data::batch::KeyRange;
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
-use crate::wal::LogStart;
+use crate::wal::{LogStart, Position, SyncedNote};
 
 /// Names a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,8 +56,8 @@ pub enum Change {
     RemoveRangeDelete(ContainerId, Seq),
     /// The log, from the first segment on that is needed; none: there is none yet, or nothing that it held is needed.
     Log(Option<LogStart>),
-    /// The log has its end mark; nothing is appended to it any more.
-    LogClosed,
+    /// The log was synced up to this position before the edit.
+    LogSynced(Position),
     /// Every number up to these may have been used, also by what is gone since.
     Used {
         /// Sequence numbers.
@@ -93,7 +93,7 @@ impl Change {
             | Change::RemoveRun(id, _)
             | Change::AddRangeDelete(id, _)
             | Change::RemoveRangeDelete(id, _) => Some(*id),
-            Change::Log(_) | Change::LogClosed | Change::Used { .. } => None,
+            Change::Log(_) | Change::LogSynced(_) | Change::Used { .. } => None,
         }
     }
 }
@@ -270,8 +270,8 @@ pub struct Catalogue {
     names: BTreeMap<String, ContainerId>,
     /// The log, from the first segment on that is needed, if there is one.
     pub log: Option<LogStart>,
-    /// It was closed: without its end mark, some of it is missing.
-    pub log_is_closed: bool,
+    /// It was synced up to here: where it ends before, some of it is missing.
+    pub log_synced: Position,
     /// The highest sequence number that any edit has named.
     pub used: Seq,
     /// Above every number of a table so far.
@@ -418,11 +418,13 @@ impl Catalogue {
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::Log(log) => {
                 let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
-                // What is closed stays so, however much of it is given up.
-                self.log_is_closed &= chain(log) == chain(&self.log);
+                // Of the same chain it stays true, however much of it is given up.
+                if chain(log) != chain(&self.log) {
+                    self.log_synced = Position(0);
+                }
                 self.log = *log;
             }
-            Change::LogClosed => self.log_is_closed = true,
+            Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
             Change::Used {
                 seq,
                 table,
@@ -497,7 +499,7 @@ impl Catalogue {
             .map(Change::CreateContainer)
             .collect();
         changes.push(Change::Log(self.log));
-        changes.extend(self.log_is_closed.then_some(Change::LogClosed));
+        changes.push(Change::LogSynced(self.log_synced));
         changes.push(Change::Used {
             seq: self.used,
             table: self.next_table,
@@ -509,6 +511,14 @@ impl Catalogue {
             mark: self.mark,
             changes,
         }
+    }
+
+    /// What an edit has to say of how far the log was synced, if this does not know it yet. Of a chain that is not named
+    /// there is nothing to say.
+    pub fn news_of(&self, synced: SyncedNote) -> Option<Change> {
+        let position = Position(synced.position);
+        let is_news = self.log?.chain == synced.identity && position > self.log_synced;
+        is_news.then_some(Change::LogSynced(position))
     }
 
     /// Every table that is named.

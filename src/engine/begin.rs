@@ -140,7 +140,10 @@ impl Engine {
             Ok(())
         });
         let begun = begun.and_then(|(log, appender)| {
-            let named = vec![Change::Log(Some(log.start(first)))];
+            let named = vec![
+                Change::Log(Some(log.start(first))),
+                Change::LogSynced(log.synced()),
+            ];
             let basis = self.commit_log.all_before(&turn)?;
             self.edit(&mut manifest, basis, named, judged_at)?;
             Ok((log, appender))

@@ -102,6 +102,8 @@ impl Engine {
         start.ring = None;
         let first = start.first;
         let (end, mut segments) = (log.end(), log.segments());
+        // By then it is.
+        catalogue.log_synced = end;
         segments.retain(|segment| segment.number >= first);
         let _segments = log.pin_from(first);
         let mut _tables = vec![];

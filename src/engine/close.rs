@@ -1,7 +1,7 @@
-//! Closing: threads end -> the log is synced and ended with a mark -> the manifest says so -> the folder's lock goes.
+//! Closing: threads end -> the log is synced and ended with a mark -> the manifest says how far it goes -> the folder's
+//! lock goes.
 
 use crate::base::{Result, Seq, Timestamp};
-use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::wal::FrameKind;
 
@@ -26,11 +26,11 @@ impl Engine {
         let end = self.frame_head(FrameKind::End, last, last);
         let result = self.commit_log.close(&mut turn, &end);
         if result.is_ok() && self.commit_log.begun().is_some() {
-            // So that an end of it that gets lost is missed. When this fails, the log is closed all the same.
-            let _ = self.commit_log.all_before(&turn).and_then(|basis| {
-                let closed = vec![Change::LogClosed];
-                self.edit(&mut self.catalog.edit(), basis, closed, Timestamp(0))
-            });
+            // How far the log goes, so that a lost end of it is noticed. When this fails, the log is closed all the same.
+            let _ = self
+                .commit_log
+                .all_before(&turn)
+                .and_then(|basis| self.edit(&mut self.catalog.edit(), basis, vec![], Timestamp(0)));
         }
         self.catalog.close();
         *self.lock.lock() = None;

@@ -35,6 +35,8 @@
 //! | tables are merged, joined or dropped | tables, whose writes were durable before them, and a time of its own | [`Basis::TABLES`] |
 //! | a new log is begun; the log is closed | all that came before it | [`CommitLog::all_before`] |
 //!
+//! Each edit also says how far the log was synced by then, whatever it relies on. So an opening notices what is gone of it.
+//!
 //! After a failed sync of the log there is no basis but tables: what gives back room goes on, nothing else does. Without a
 //! log, after an open that found no room for one, everything is durable: that open has synced what it read.
 
@@ -45,7 +47,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard, lock_soon};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::engine::relied::{Relied, Relying};
-use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary};
+use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary, SyncedNote};
 
 /// What the commit lock guards.
 pub struct CommitState {
@@ -99,6 +101,8 @@ pub struct OldLog {
     pub error: Error,
     /// Where a new one is to begin.
     pub next_segment: u64,
+    /// How far it goes: opening has synced it.
+    pub synced: Option<SyncedNote>,
     /// Its segments, oldest first.
     pub segments: Vec<SegmentSummary>,
 }
@@ -233,6 +237,14 @@ impl CommitLog {
     #[inline]
     pub fn old_log(&self) -> Option<&OldLog> {
         self.old_log.as_ref()
+    }
+
+    /// How far the log is known to be synced, or the one from before; nothing where there is none.
+    pub fn synced(&self) -> Option<SyncedNote> {
+        match self.begun() {
+            Some(log) => Some(log.synced_note()),
+            None => self.old_log.as_ref()?.synced,
+        }
     }
 
     /// There is a log from now on.

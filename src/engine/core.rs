@@ -45,15 +45,21 @@ impl Engine {
         self.catalog.check_known()
     }
 
-    /// Makes changes of the catalogue durable, as one edit, which relies on the moment `settled` beside its basis.
+    /// Makes changes of the catalogue durable, as one edit, which relies on the moment `settled` beside its basis, and
+    /// says how far the log is synced.
     pub(super) fn edit(
         &self,
         editing: &mut Editing<'_>,
         basis: Basis<'_>,
-        changes: Vec<Change>,
+        mut changes: Vec<Change>,
         settled: Timestamp,
     ) -> Result<()> {
         self.commit_log.rely_on(settled);
+        let catalogue = editing.catalogue()?;
+        let synced = self.commit_log.synced();
+        // In front: of the log that is named before the changes.
+        let news = synced.and_then(|synced| catalogue.news_of(synced));
+        changes.splice(0..0, news);
         editing.commit(basis, changes, settled)
     }
 

@@ -38,7 +38,7 @@ use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
-use crate::wal::{FrameHead, FrameKind, SegmentSummary, remove_chain, sync_chain};
+use crate::wal::{FrameHead, FrameKind, SegmentSummary, SyncedNote, remove_chain, sync_chain};
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
@@ -50,7 +50,9 @@ pub(super) struct Recovered {
     last_seq: Seq,
     /// The last edit that the log has seen.
     pub seen_edit: u64,
-    /// Of the log, oldest first.
+    /// How far the log goes, with whose it is.
+    log_end: Option<SyncedNote>,
+    /// Its segments, oldest first.
     segments: Vec<SegmentSummary>,
     next_segment: u64,
     clock: SettledClock,
@@ -129,6 +131,7 @@ impl Begun {
                 let old = OldLog {
                     error,
                     next_segment: found.next_segment,
+                    synced: found.log_end,
                     segments: std::mem::take(&mut found.segments),
                 };
                 (None, Some(old))
@@ -267,6 +270,10 @@ pub(super) fn bring_in(
         last_seq,
         seen_edit: replayed.edit,
         next_segment: replayed.next_segment,
+        log_end: catalogue.log.map(|log| SyncedNote {
+            identity: log.chain,
+            position: replayed.end.0,
+        }),
         segments: replayed.segments,
         clock,
         catalogue,
@@ -340,7 +347,7 @@ pub(super) fn write_anew(
     let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
         catalogue.log = Some(log.start(first));
-        catalogue.log_is_closed = false;
+        catalogue.log_synced = log.synced();
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
         let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;

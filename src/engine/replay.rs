@@ -32,14 +32,14 @@ pub(super) fn replay_into(
     catalogue: &Catalogue,
     states: &States,
 ) -> Result<(Replayed, Option<Error>)> {
-    let (log, closed) = (catalogue.log, catalogue.log_is_closed);
+    let (log, synced) = (catalogue.log, catalogue.log_synced);
     let mut gathered = Gathered {
         states,
         records: vec![],
         bytes: vec![],
         ranges: BTreeMap::new(),
     };
-    let found = salvage(fs, wal_dir, log, closed, &mut |frame| {
+    let found = salvage(fs, wal_dir, log, synced, &mut |frame| {
         gathered.take_frame(frame)
     })?;
     gathered.insert()?;

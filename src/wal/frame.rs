@@ -41,6 +41,8 @@
 //! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
 //! so binds the payload to its place.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::coding::{Malformed, Reader};
 use crate::base::{Seq, Timestamp};
 
@@ -54,7 +56,7 @@ const IDENTITY_AT: usize = 16;
 const _: () = assert!(IDENTITY_AT + 6 * size_of::<u64>() == HEADER_LEN);
 
 /// A place in the log: how many bytes of frames come before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position(pub u64);
 
 /// No log becomes as long, so that a position and a file's length can be added.
@@ -204,7 +206,7 @@ impl SegmentHeader {
 pub const SYNCED_NOTE_LEN: usize = 16;
 
 /// How far a chain was synced, as it stands behind its ring.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct SyncedNote {
     /// The chain's.
     pub identity: u64,

@@ -22,8 +22,9 @@
 //! whose watermark is beyond it: found, something that was durable is damaged, and that is an error; not found, it is the
 //! torn tail of a power cut, and nobody was promised what is missing. The frames that were synced last have none behind
 //! them: for these the ring's file says how far the log was synced. That is not synced itself. [`Appender::close`] syncs,
-//! then writes and syncs an end mark, and the manifest then says that there is one. Only after a power cut that took what
-//! the ring's file said can damage in the group of frames synced last not be told from a torn tail.
+//! then writes and syncs an end mark. The manifest says how far the log was synced before its last edit: a log that ends
+//! before that is damaged. Only where a power cut took what the ring's file said, and no edit came since, can damage in the
+//! group of frames synced last not be told from a torn tail.
 //!
 //! **What is needed no more.** A segment is removed when nothing in it is needed; files are not used again, and the ring
 //! is zeroed where its frames have come into segments. So a frame that no memtable needs lies in no file but a segment
@@ -41,7 +42,7 @@ mod drain;
 pub use drain::{drain_ring, remove_rings};
 pub use frame::{
     Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position,
-    SegmentHeader,
+    SegmentHeader, SyncedNote,
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
 pub use segments::{LogStart, SegmentInfo, holds_chain, remove_before, remove_chain, sync_chain};

@@ -4,7 +4,7 @@
 //! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
 //! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
 //! *witness*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
-//! one too.
+//! one too, and so is what the manifest says of that.
 //!
 //! Behind a header that is damaged the frames of a segment are found as well, where it starts at the end of the one before
 //! it. But nobody knows what their numbers are counted from: they bear witness, and their numbers count for nothing.
@@ -21,7 +21,7 @@ use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::Fs;
 use crate::wal::frame::{
     Decoded, Decoder, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault,
-    NoFrame, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+    NoFrame, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
 };
 use crate::wal::segments::{LogStart, parse_ring, ring_name};
 use crate::wal::writer::RING_LEN_MAX;
@@ -73,6 +73,8 @@ pub struct Replayed {
     pub torn: Option<(PathBuf, u64)>,
     /// Above every number in the folder, and that of the first segment: where the next chain may start.
     pub next_segment: u64,
+    /// Where its frames end.
+    pub end: Position,
     /// The segments of the chain up to its end.
     pub segments: Vec<SegmentSummary>,
 }
@@ -93,20 +95,20 @@ pub fn replay(
         first: first_segment,
         ring: rings.filter(|&number| number <= first_segment).max(),
     };
-    match salvage(fs, dir, Some(log), false, visit)? {
+    match salvage(fs, dir, Some(log), Position(0), visit)? {
         (replayed, None) => Ok(replayed),
         (_, Some(damage)) => Err(damage),
     }
 }
 
 /// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
-/// Numbers and marks are those of whole frames behind it too, where they are higher. A log of which it is known that it
-/// was closed, `closed`, has an end mark. Where there is no log, nothing is found.
+/// Numbers and marks are those of whole frames behind it too, where they are higher. A log that ends before `synced`, up
+/// to where its manifest knows that it was synced, is damaged. Where there is no log, nothing is found.
 pub fn salvage(
     fs: &dyn Fs,
     dir: &Path,
     log: Option<LogStart>,
-    closed: bool,
+    synced: Position,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
     // Without the folder the first segment is missing.
@@ -132,7 +134,7 @@ pub fn salvage(
     let mut walk = Walk {
         folder: Folder::new(fs, dir),
         ring: Ring::of_chain(fs, dir, &log)?,
-        closed,
+        synced,
         out,
         of_ring: 0..0,
     };
@@ -357,7 +359,7 @@ struct Walk<'a> {
     ring: Ring,
     /// The positions of the last frames that were found in the ring alone, one behind the other.
     of_ring: Range<u64>,
-    closed: bool,
+    synced: Position,
     out: Replayed,
 }
 
@@ -409,6 +411,7 @@ impl Walk<'_> {
                 offset,
             })?;
         }
+        self.out.end = Position(position);
         self.out.last_seq = self.out.last_seq.max(last_seq);
         self.out.segments.push(SegmentSummary {
             number: header.number,
@@ -419,7 +422,7 @@ impl Walk<'_> {
     }
 
     /// The log ends at position `end` of `segment`: a torn tail, if neither a witness nor the
-    /// catalogue says otherwise, else damage.
+    /// manifest says otherwise, else damage.
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
@@ -488,8 +491,12 @@ impl Walk<'_> {
             let what = "the log is damaged here: its ring says that this was synced";
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
-        if self.closed {
-            let what = "the log ends here, but it was closed behind this";
+        let known = self.synced.0;
+        if known > end {
+            let what = format!(
+                "the log ends here, at position {end}, but the manifest knows that it was synced up to position {known}: \
+                 put back the folder wal that belongs to the manifest"
+            );
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
         if let Some(missing) = self.ring.missing.take() {

@@ -175,6 +175,18 @@ impl Log {
         Position(self.synced.load(Ordering::Acquire))
     }
 
+    /// The same, with whose log that is.
+    pub fn synced_note(&self) -> SyncedNote {
+        self.note(self.synced().0)
+    }
+
+    fn note(&self, position: u64) -> SyncedNote {
+        SyncedNote {
+            identity: self.identity,
+            position,
+        }
+    }
+
     /// The failure that ended this log, if one did.
     pub fn failure(&self) -> Option<Error> {
         let cause = Arc::clone(self.failure.get()?);
@@ -262,10 +274,7 @@ impl Log {
         self.segments
             .sync(self.synced().0, target)
             .map_err(|error| self.latch(error))?;
-        self.store.note_synced(SyncedNote {
-            identity: self.identity,
-            position: target,
-        });
+        self.store.note_synced(self.note(target));
         Ok(())
     }
 

@@ -55,7 +55,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
                     first: 5,
                     ring: Some(2),
                 })),
-                Change::LogClosed,
+                Change::LogSynced(Position(900)),
             ],
         ))
         .unwrap();
@@ -117,7 +117,10 @@ fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
             })),
         ],
         vec![Change::DropContainer(one), create(3, "a")],
-        vec![Change::AddRangeDelete(two, range(11)), Change::LogClosed],
+        vec![
+            Change::AddRangeDelete(two, range(11)),
+            Change::LogSynced(Position(900)),
+        ],
         vec![create(4, "c"), Change::DropContainer(ContainerId(4))],
         vec![
             Change::RemoveRangeDelete(two, Seq(11)),

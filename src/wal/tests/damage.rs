@@ -226,7 +226,7 @@ fn damage_to_what_was_synced_last_is_noticed_when_nothing_was_written_after_it()
     let (log, mut appender) = create(&sim, &other, 7).unwrap();
     append(&mut appender, 0).unwrap();
     log.sync_to(log.end()).unwrap();
-    assert!(salvaged(&sim, log.start(7), false).is_none());
+    assert!(salvaged(&sim, log.start(7), 0).is_none());
 }
 
 #[test]
@@ -324,8 +324,9 @@ fn killed() -> (Sim, LogStart) {
     (sim.kill(), log.start(1))
 }
 
-fn salvaged(sim: &Sim, log: LogStart, closed: bool) -> Option<Error> {
-    let (_, damage) = salvage(sim, dir(), Some(log), closed, &mut |_| Ok(())).unwrap();
+/// The damage of a log that was synced up to this position, as its manifest knows.
+fn salvaged(sim: &Sim, log: LogStart, synced: u64) -> Option<Error> {
+    let (_, damage) = salvage(sim, dir(), Some(log), Position(synced), &mut |_| Ok(())).unwrap();
     assert!(damage.iter().all(Error::is_corruption));
     damage
 }
@@ -335,24 +336,20 @@ fn salvaged(sim: &Sim, log: LogStart, closed: bool) -> Option<Error> {
 fn a_log_without_its_ring_is_damaged() {
     let (sim, log) = killed();
     let ring = dir().join("000001.ring");
-    assert!(salvaged(&sim, log, false).is_none());
+    assert!(salvaged(&sim, log, 0).is_none());
     let bytes = sim.read(&ring).unwrap();
     let foreign = RingMark { identity: 43 }.encode();
     let of_another = [&bytes[..bytes.len() - foreign.len()], &foreign].concat();
     for other in [&bytes[..40], &bytes[..8], b"", &of_another] {
         rewrite(&sim, &ring, other);
-        assert!(
-            salvaged(&sim, log, false).is_some(),
-            "{} bytes",
-            other.len()
-        );
+        assert!(salvaged(&sim, log, 0).is_some(), "{} bytes", other.len());
     }
     sim.remove(&ring).unwrap();
-    let damage = salvaged(&sim, log, false).unwrap().to_string();
+    let damage = salvaged(&sim, log, 0).unwrap().to_string();
     assert!(damage.contains("000001.ring"), "{damage}");
     // One that never had a ring lacks none.
     let log = LogStart { ring: None, ..log };
-    assert!(salvaged(&sim, log, false).is_none());
+    assert!(salvaged(&sim, log, 0).is_none());
 }
 
 // What was closed lies in segments.
@@ -363,14 +360,43 @@ fn a_log_that_was_closed_needs_no_ring() {
     append(&mut appender, 0).unwrap();
     appender.close(&head(1)).unwrap();
     sim.remove(&dir().join("000001.ring")).unwrap();
-    assert!(salvaged(&sim, log.start(1), true).is_none());
+    assert!(salvaged(&sim, log.start(1), log.synced().0).is_none());
+}
+
+// Where nothing else of the log knows of it.
+#[test]
+fn a_log_that_ends_before_its_manifest_says_is_damaged() {
+    let sim = world(34);
+    let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
+    let mut ends = [0; 4];
+    for (end, index) in ends.iter_mut().zip(0..) {
+        *end = append(&mut appender, index).unwrap().0;
+    }
+    log.sync_to(log.end()).unwrap();
+    let [_, _, before, end] = ends;
+    let log = log.start(1);
+    assert!(salvaged(&sim, log, end).is_none());
+    let segment = sim.open(&dir().join(file_name::segment(1))).unwrap();
+    let (offset, len) = (HEADER_LEN as u64 + before, (end - before) as usize);
+    segment.write_at(offset, &vec![0; len]).unwrap();
+    for synced in [0, before] {
+        assert!(salvaged(&sim, log, synced).is_none(), "{synced}");
+    }
+    for synced in [before + 1, end] {
+        let damage = salvaged(&sim, log, synced).unwrap();
+        let is_here = matches!(damage, Error::Corruption { offset: at, .. } if at == offset);
+        assert!(is_here, "{damage}");
+        let (has, knows) = (before.to_string(), synced.to_string());
+        let said = damage.to_string();
+        assert!(said.contains(&has) && said.contains(&knows), "{said}");
+    }
 }
 
 #[test]
 fn segments_of_another_chain_are_refused() {
     let (sim, log) = killed();
     let chain = log.chain + 1;
-    let damage = salvaged(&sim, LogStart { chain, ..log }, false).unwrap();
+    let damage = salvaged(&sim, LogStart { chain, ..log }, 0).unwrap();
     assert!(damage.to_string().contains("another database"), "{damage}");
 }
 
@@ -396,7 +422,14 @@ fn a_frame_behind_a_damaged_header_bears_witness_and_tells_no_numbers() {
     appender.append(&less, b"", again).unwrap();
     let second = sim.open(&dir().join(file_name::segment(2))).unwrap();
     second.write_at(20, &[0xff]).unwrap();
-    let (found, damage) = salvage(&sim, dir(), Some(log.start(1)), false, &mut |_| Ok(())).unwrap();
+    let (found, damage) = salvage(
+        &sim,
+        dir(),
+        Some(log.start(1)),
+        Position(0),
+        &mut |_| Ok(()),
+    )
+    .unwrap();
     assert!(damage.is_some(), "its watermark is beyond the end");
     let of_first = (head(0).last_seq, head(0).settled, head(0).edit);
     assert_eq!((found.last_seq, found.mark, found.edit), of_first);

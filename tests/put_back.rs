@@ -1,0 +1,447 @@
+//! Goal: a log that is put back to an earlier state of the same database is never taken for the newest one: what the
+//! manifest knows to be durable is there, or opening says what is missing, and `verify` and `repair` with it.
+//!
+//! Method: histories on the simulated disk, with edits of each kind between synced and unsynced writes. After each step
+//! the folder `wal` is kept, and each one that was kept before takes the place of the newest one. A log that lacks a write
+//! that was synced before the last edit must be refused. One that lacks none opens as it was, and so does each that a
+//! power cut leaves.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ebbtide::internals::{Fs, Sim, repair_with, verify_in};
+use ebbtide::{Database, DefaultTtl, Durability, Error, ManualClock, Options, Result, Ttl};
+
+const START: u64 = 1_800_000_000_000;
+const PATH: &str = "/db";
+const WAL: &str = "/db/wal";
+
+/// What happens, one after the other.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many items are put.
+    Put(u32),
+    Sync,
+    /// The default changes.
+    Default,
+    /// A container is made.
+    Create,
+    Flush,
+    /// Items in a table expire, and the table is dropped: an edit that relies on no write.
+    Expire,
+    Checkpoint,
+    Close,
+    Kill,
+}
+
+use Step::*;
+
+const HISTORIES: [&[Step]; 5] = [
+    &[
+        Put(3),
+        Default,
+        Put(2),
+        Sync,
+        Put(1),
+        Create,
+        Put(2),
+        Sync,
+        Put(1),
+        Default,
+    ],
+    &[
+        Put(3),
+        Sync,
+        Put(2),
+        Sync,
+        Put(1),
+        Expire,
+        Put(2),
+        Sync,
+        Put(1),
+        Create,
+    ],
+    &[
+        Put(3),
+        Flush,
+        Put(2),
+        Sync,
+        Put(1),
+        Flush,
+        Put(40),
+        Sync,
+        Put(1),
+        Default,
+        Put(1),
+        Flush,
+    ],
+    &[
+        Put(3),
+        Kill,
+        Put(2),
+        Sync,
+        Put(1),
+        Default,
+        Put(1),
+        Kill,
+        Put(30),
+        Create,
+        Put(1),
+        Sync,
+        Expire,
+    ],
+    &[
+        Put(3),
+        Close,
+        Put(2),
+        Sync,
+        Put(1),
+        Create,
+        Put(1),
+        Checkpoint,
+        Put(1),
+        Close,
+        Put(60),
+        Close,
+    ],
+];
+
+/// The folder `wal` as it was, and what was known then.
+struct Kept {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    written: u32,
+    openings: u32,
+    manifest: Vec<u8>,
+}
+
+struct History {
+    durability: Durability,
+    clock: ManualClock,
+    sim: Sim,
+    /// Taken while it is opened anew.
+    db: Option<Database>,
+    openings: u32,
+    /// Items that were put, those of them that are durable, those that were when the manifest last changed, and those that
+    /// are in tables.
+    written: u32,
+    synced: u32,
+    known: u32,
+    flushed: u32,
+    manifest: Vec<u8>,
+    kept: Vec<Kept>,
+}
+
+fn options(sim: &Sim, clock: &ManualClock, durability: Durability) -> Options {
+    Options::new()
+        .durability(durability)
+        .memtable_bytes(1 << 20)
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()))
+        .stepped()
+        .sizes(256, 4 << 10, 4 << 10)
+}
+
+/// The manifest that counts.
+fn manifest(sim: &Sim) -> Vec<u8> {
+    let names = sim.list(Path::new(PATH)).unwrap().into_iter();
+    let newest = names.filter(|name| name.starts_with("manifest-")).max();
+    sim.read(&Path::new(PATH).join(newest.unwrap())).unwrap()
+}
+
+fn wal_files(sim: &Sim) -> Vec<PathBuf> {
+    let names = sim.list(Path::new(WAL)).unwrap();
+    names.iter().map(|name| Path::new(WAL).join(name)).collect()
+}
+
+impl History {
+    fn begin(durability: Durability) -> History {
+        let mut history = History {
+            durability,
+            clock: ManualClock::new(START),
+            sim: Sim::new(1),
+            db: None,
+            openings: 0,
+            written: 0,
+            synced: 0,
+            known: 0,
+            flushed: 0,
+            manifest: vec![],
+            kept: vec![],
+        };
+        history.open();
+        let short = history.db().container("short").unwrap();
+        short
+            .put_with_ttl("k", "v", Ttl::After(Duration::from_secs(60)))
+            .unwrap();
+        history.db().container("c").unwrap();
+        history.db().flush().unwrap();
+        history.keep();
+        history
+    }
+
+    fn db(&self) -> &Database {
+        self.db.as_ref().unwrap()
+    }
+
+    fn options(&self, sim: &Sim) -> Options {
+        options(sim, &self.clock, self.durability)
+    }
+
+    fn open(&mut self) {
+        self.db = Some(self.options(&self.sim).open(PATH).unwrap());
+        self.openings += 1;
+    }
+
+    fn step(&mut self, step: Step) {
+        let syncs = !matches!(step, Put(_) | Expire) || self.durability == Durability::Sync;
+        match step {
+            Put(count) => {
+                let c = self.db().container("c").unwrap();
+                for n in self.written..self.written + count {
+                    c.put(n.to_be_bytes(), format!("value {n}")).unwrap();
+                }
+                self.written += count;
+            }
+            Sync => self.db().sync().unwrap(),
+            Default => {
+                let ttl = Duration::from_secs(1_000_000 + u64::from(self.written));
+                let c = self.db().container("c").unwrap();
+                c.set_default_ttl(DefaultTtl::After(ttl)).unwrap();
+            }
+            Create => {
+                let name = format!("made {}", self.written);
+                self.db().container(&name).unwrap();
+            }
+            Flush => {
+                self.db().flush().unwrap();
+                self.flushed = self.written;
+            }
+            Expire => {
+                self.clock.advance(Duration::from_secs(100));
+                for _ in 0..10 {
+                    // On a full disk no log can begin.
+                    let _ = self.db().step();
+                }
+            }
+            Checkpoint => {
+                let to = format!("/copy {}", self.written);
+                self.db().checkpoint(&to).unwrap();
+                self.flushed = self.written;
+            }
+            Close => {
+                self.db.take().unwrap().close().unwrap();
+                self.open();
+            }
+            Kill => {
+                std::mem::forget(self.db.take());
+                self.sim = self.sim.kill();
+                self.open();
+            }
+        }
+        if syncs {
+            self.synced = self.written;
+        }
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        let now = manifest(&self.sim);
+        if now != self.manifest {
+            (self.known, self.manifest) = (self.synced, now);
+        }
+        let sim = self.sim.kill();
+        let read = |path: PathBuf| (path.clone(), sim.read(&path).unwrap());
+        self.kept.push(Kept {
+            files: wal_files(&sim).into_iter().map(read).collect(),
+            written: self.written,
+            openings: self.openings,
+            manifest: self.manifest.clone(),
+        });
+    }
+
+    /// How many items there are: all of them are the first ones.
+    fn items(&self, sim: &Sim) -> Result<u32> {
+        let db = self.options(sim).read_only(true).open(PATH)?;
+        let mut count = 0;
+        for item in db.container("c")?.iter() {
+            let item = item?;
+            assert_eq!(item.key(), u32::to_be_bytes(count));
+            assert_eq!(*item.value(), *format!("value {count}").as_bytes());
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// This log takes the place of the newest one.
+    fn with(&self, kept: &Kept) -> Sim {
+        let sim = self.sim.kill();
+        for path in wal_files(&sim) {
+            sim.remove(&path).unwrap();
+        }
+        for (path, bytes) in &kept.files {
+            sim.create(path).unwrap().write_at(0, bytes).unwrap();
+        }
+        sim
+    }
+
+    /// Puts each log back that was kept; how many of one opening were refused by where they end.
+    fn judge(&self, what: &str) -> usize {
+        let mut short = 0;
+        for (at, kept) in self.kept.iter().enumerate() {
+            let what = format!("{what}, log {at}");
+            let sim = self.with(kept);
+            let is_same = kept.openings == self.openings;
+            let lacks = !is_same || kept.written < self.known;
+            let found = self.items(&sim);
+            let is_refused = found.is_err();
+            assert!(is_refused >= lacks, "{what}: {found:?} items");
+            assert!(
+                is_refused <= (kept.manifest != self.manifest),
+                "{what}: {found:?}"
+            );
+            let verified = verify_in(Arc::new(sim.kill()), Path::new(PATH), &mut |_, _| {});
+            let faults = verified.unwrap().faults;
+            assert_eq!(faults.is_empty(), !is_refused, "{what}: {faults:?}");
+            let repairing = self.options(&sim);
+            let losses = repair_with(Path::new(PATH), &repairing, false)
+                .unwrap()
+                .losses;
+            assert_eq!(losses.is_empty(), !is_refused, "{what}: {losses:?}");
+            match found {
+                Ok(found) => assert_eq!(found, kept.written, "{what}"),
+                Err(error) => {
+                    let Error::Corruption {
+                        path, what: said, ..
+                    } = &error
+                    else {
+                        panic!("{what}: {error}");
+                    };
+                    assert!(path.starts_with(WAL), "{what}: {error}");
+                    assert_eq!(losses[0].fault.to_string(), error.to_string(), "{what}");
+                    short += usize::from(is_same && said.contains("the manifest knows"));
+                    assert!(self.options(&sim).open(PATH).is_err(), "{what}");
+                    drop(repair_with(Path::new(PATH), &repairing, true).unwrap());
+                    let logged = if is_same { kept.written } else { 0 };
+                    let (least, left) = (self.flushed.max(logged), self.items(&sim).unwrap());
+                    assert!(
+                        (least..=self.written).contains(&left),
+                        "{what}: {left} left"
+                    );
+                }
+            }
+            let db = self.options(&sim).open(PATH);
+            let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
+            db.container("c").unwrap().put("later", "v").unwrap();
+        }
+        short
+    }
+
+    /// Whatever a power cut leaves opens, with what is durable.
+    fn judge_cuts(&self, what: &str) {
+        for seed in 0..20 {
+            let sim = self.sim.power_cut(seed);
+            let left = self.items(&sim);
+            let left = left.unwrap_or_else(|error| panic!("{what}, cut {seed}: {error}"));
+            assert!(
+                (self.synced..=self.written).contains(&left),
+                "{what}: {left}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_put_back_lacks_nothing_that_the_manifest_knows() {
+    let mut short = 0;
+    for durability in [Durability::Buffered, Durability::Sync] {
+        for steps in HISTORIES {
+            let mut history = History::begin(durability);
+            for (at, step) in steps.iter().enumerate() {
+                history.step(*step);
+                let what = format!("{durability:?}, {:?}", &steps[..=at]);
+                short += history.judge(&what);
+                history.judge_cuts(&what);
+            }
+            std::mem::forget(history.db.take());
+        }
+    }
+    assert!(short > 100, "{short} were refused by where they end");
+}
+
+/// The log of before, in which an open that finds no room has synced all that it read.
+#[test]
+fn an_old_log_that_is_put_back_on_a_full_disk_is_noticed() {
+    let mut history = History::begin(Durability::Buffered);
+    // More than fits into the room that is kept for edits.
+    history.step(Put(600));
+    history.step(Put(600));
+    std::mem::forget(history.db.take());
+    history.sim = history.sim.kill();
+    history.sim.set_capacity(1 << 40);
+    let room = history.sim.room(Path::new(PATH)).unwrap();
+    history.sim.set_capacity(room.total - room.free);
+    let options = history.options(&history.sim);
+    let db = options.open(PATH).unwrap();
+    let full = db.container("c").unwrap().put("k", "v").unwrap_err();
+    assert!(full.is_full(), "{full}");
+    history.db = Some(db);
+    history.synced = history.written;
+    let before = history.manifest.clone();
+    history.step(Expire);
+    assert_ne!(history.manifest, before);
+    history.sim.set_capacity(u64::MAX);
+    assert_eq!(history.judge("full"), 2);
+    history.judge_cuts("full");
+    // The next log begins where nothing of this one counts.
+    history.openings += 1;
+    for step in [Put(1), Sync, Default] {
+        history.step(step);
+        history.judge("with a new log");
+        history.judge_cuts("with a new log");
+    }
+}
+
+/// The log of a checkpoint has what it had at that moment, and the checkpoint says so.
+#[test]
+fn a_checkpoint_knows_where_its_log_ends() {
+    let history = History::begin(Durability::Buffered);
+    let (db, sim) = (history.db(), &history.sim);
+    let is_over = AtomicBool::new(false);
+    let header = |sim: &Sim, wal: &Path| {
+        let names = sim.list(wal).unwrap();
+        let newest = wal.join(names.iter().max().unwrap());
+        let bytes = sim.read(&newest).unwrap();
+        (bytes.len() > 64).then(|| (newest, bytes[..64].to_vec()))
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let c = db.container("c").unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                c.put(u32::to_be_bytes(0), "value 0").unwrap();
+            }
+        });
+        let found = (0..1_000).find_map(|n| {
+            let to = format!("/copy {n}");
+            db.checkpoint(&to).unwrap();
+            let (newest, header) = header(sim, &Path::new(&to).join("wal"))?;
+            Some((to, newest, header))
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let (to, newest, header) = found.expect("a write comes between flush and checkpoint");
+        let sim = sim.kill();
+        let open = || history.options(&sim).read_only(true).open(&to);
+        drop(open().unwrap());
+        sim.remove(&newest).unwrap();
+        sim.create(&newest).unwrap().write_at(0, &header).unwrap();
+        let refused = open().map(drop).unwrap_err();
+        assert!(
+            refused.to_string().contains("the manifest knows"),
+            "{refused}"
+        );
+    });
+}
