@@ -143,3 +143,33 @@ fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
         assert!(stepped.step(&edit(9, vec![bad])).is_err());
     }
 }
+
+#[test]
+fn how_far_a_log_was_synced_is_known_of_the_one_that_is_named() {
+    let start = |chain, first| LogStart {
+        chain,
+        first,
+        ring: None,
+    };
+    let (mut catalogue, mut number) = (Catalogue::default(), 0);
+    let mut apply = |catalogue: &mut Catalogue, changes| {
+        number += 1;
+        catalogue.apply(&edit(number, changes)).unwrap();
+        catalogue.log_synced.0
+    };
+    let synced = |identity, position| SyncedNote { identity, position };
+    let log = |chain, first| Change::Log(Some(start(chain, first)));
+    let known = Change::LogSynced(Position(900));
+    assert_eq!(catalogue.news_of(synced(7, 900)), None, "no log is named");
+    assert_eq!(apply(&mut catalogue, vec![log(7, 4)]), 0);
+    assert_eq!(catalogue.news_of(synced(8, 900)), None, "another log's");
+    assert_eq!(catalogue.news_of(synced(7, 900)), Some(known.clone()));
+    assert_eq!(apply(&mut catalogue, vec![known.clone()]), 900);
+    assert_eq!(catalogue.news_of(synced(7, 900)), None, "it is known");
+    // The first segment that is needed is a later one.
+    assert_eq!(apply(&mut catalogue, vec![log(7, 5)]), 900);
+    let less = Change::LogSynced(Position(800));
+    assert_eq!(apply(&mut catalogue, vec![less]), 900);
+    assert_eq!(apply(&mut catalogue, vec![known, log(8, 6)]), 0);
+    assert_eq!(apply(&mut catalogue, vec![Change::Log(None)]), 0);
+}
