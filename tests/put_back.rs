@@ -139,6 +139,7 @@ struct History {
 fn options(sim: &Sim, clock: &ManualClock, durability: Durability) -> Options {
     Options::new()
         .durability(durability)
+        .sync_interval(Duration::from_secs(1_000_000))
         .memtable_bytes(1 << 20)
         .clock(clock.clone())
         .fs(Arc::new(sim.clone()))

@@ -495,7 +495,7 @@ impl Walk<'_> {
         if known > end {
             let what = format!(
                 "the log ends here, at position {end}, but the manifest knows that it was synced up to position {known}: \
-                 put back the folder wal that belongs to the manifest"
+                 put the latest state of the folder wal back, or go on with what is here by a repair"
             );
             return Ok(Some(Error::corruption(&segment.path, offset, what)));
         }
