@@ -9,12 +9,12 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::internals::{Fs, Sim, repair_with, verify_in};
+use ebbtide::internals::{Fs, Sim, parse_manifest, repair_with, verify_in};
 use ebbtide::{Database, DefaultTtl, Durability, Error, ManualClock, Options, Result, Ttl};
 
 const START: u64 = 1_800_000_000_000;
@@ -225,8 +225,7 @@ impl History {
             Expire => {
                 self.clock.advance(Duration::from_secs(100));
                 for _ in 0..10 {
-                    // On a full disk no log can begin.
-                    let _ = self.db().step();
+                    self.db().step().unwrap();
                 }
             }
             Checkpoint => {
@@ -279,8 +278,9 @@ impl History {
     }
 
     /// This log takes the place of the newest one.
-    fn with(&self, kept: &Kept) -> Sim {
-        let sim = self.sim.kill();
+    fn with(sim: &Sim, kept: &Kept) -> Sim {
+        let sim = sim.kill();
+        sim.set_capacity(u64::MAX);
         for path in wal_files(&sim) {
             sim.remove(&path).unwrap();
         }
@@ -295,7 +295,7 @@ impl History {
         let mut short = 0;
         for (at, kept) in self.kept.iter().enumerate() {
             let what = format!("{what}, log {at}");
-            let sim = self.with(kept);
+            let sim = History::with(&self.sim, kept);
             let is_same = kept.openings == self.openings;
             let lacks = !is_same || kept.written < self.known;
             let found = self.items(&sim);
@@ -374,31 +374,60 @@ fn a_log_that_is_put_back_lacks_nothing_that_the_manifest_knows() {
     assert!(short > 100, "{short} were refused by where they end");
 }
 
-/// The log of before, in which an open that finds no room has synced all that it read.
+/// The log of before, all of which an open that finds no room has synced: the edits that give it back say so.
 #[test]
 fn an_old_log_that_is_put_back_on_a_full_disk_is_noticed() {
     let mut history = History::begin(Durability::Buffered);
     // More than fits into the room that is kept for edits.
     history.step(Put(600));
     history.step(Put(600));
+    let half = &history.kept[1];
     std::mem::forget(history.db.take());
-    history.sim = history.sim.kill();
-    history.sim.set_capacity(1 << 40);
-    let room = history.sim.room(Path::new(PATH)).unwrap();
-    history.sim.set_capacity(room.total - room.free);
-    let options = history.options(&history.sim);
-    let db = options.open(PATH).unwrap();
-    let full = db.container("c").unwrap().put("k", "v").unwrap_err();
-    assert!(full.is_full(), "{full}");
-    history.db = Some(db);
-    history.synced = history.written;
-    let before = history.manifest.clone();
-    history.step(Expire);
-    assert_ne!(history.manifest, before);
-    history.sim.set_capacity(u64::MAX);
-    assert_eq!(history.judge("full"), 2);
-    history.judge_cuts("full");
+    let sim = history.sim.kill();
+    sim.set_capacity(1 << 40);
+    let room = sim.room(Path::new(PATH)).unwrap();
+    sim.set_capacity(room.total - room.free);
+    let seen = Arc::new(Mutex::new(vec![]));
+    let db = history.options(&sim).open(PATH).unwrap();
+    sim.watch({
+        let seen = seen.clone();
+        move |sim, call| {
+            let mut seen = seen.lock().unwrap();
+            if call.changes() && seen.len() < 200 {
+                seen.push(sim.kill());
+            }
+        }
+    });
+    for _ in 0..10 {
+        let _ = db.step();
+    }
+    sim.unwatch();
+    let named = |sim: &Sim| parse_manifest(Path::new(PATH), &manifest(sim)).unwrap().0;
+    let (chain, edit) = (named(&history.sim).log, named(&history.sim).edit);
+    let chain = chain.map(|log| log.chain);
+    let moments = std::mem::take(&mut *seen.lock().unwrap()).into_iter();
+    let of_old_log = |moment: &Sim| {
+        let catalogue = named(moment);
+        catalogue.edit > edit && catalogue.log.map(|log| log.chain) == chain
+    };
+    let moments: Vec<Sim> = moments.filter(of_old_log).collect();
+    assert!(moments.len() > 2, "{} moments", moments.len());
+    for (n, moment) in moments.iter().enumerate() {
+        let found = history.items(&moment.kill());
+        assert_eq!(found.unwrap(), history.written, "moment {n}");
+        for seed in 0..4 {
+            let found = history.items(&moment.power_cut(seed));
+            assert_eq!(found.unwrap(), history.written, "moment {n}, cut {seed}");
+        }
+        let sim = History::with(moment, half);
+        let refused = history.items(&sim).unwrap_err();
+        assert!(refused.is_corruption(), "moment {n}: {refused}");
+        let verified = verify_in(Arc::new(sim.kill()), Path::new(PATH), &mut |_, _| {});
+        assert!(!verified.unwrap().faults.is_empty(), "moment {n}");
+    }
     // The next log begins where nothing of this one counts.
+    sim.set_capacity(u64::MAX);
+    (history.sim, history.db) = (sim, Some(db));
     history.openings += 1;
     for step in [Put(1), Sync, Default] {
         history.step(step);
