@@ -193,12 +193,13 @@ const CHANGES: [&str; 5] = [
     r#"{"log_synced":1000000}"#,
 ];
 
-const LINES: [&str; 5] = [
+const LINES: [&str; 6] = [
     "id\n{\"id\":\"s-1\",\"user\":\"ada\",\"ttl\":1800}",
     "_key\n{\"_key\":\"s-1\",\"_ts\":1772366400,\"ttl\":-1,\"_value\":\"plain text\"}",
     "_key\n{\"_key_base64\":\"/w==\",\"_ts\":1772366400,\"_value_base64\":\"AP8=\"}",
     "n\n { \"n\" : 17 , \"nested\" : { \"a\" : [ 1 , { } , \"\\u00e9\" ] } } ",
     "-1\n{\"ttl\":null}",
+    "_key\n{\"_key\":\"s\",\"_ts\":1772366400,\"_ts_ms\":1772366400123,\"ttl\":2,\"_ttl_ms\":1001,\"_remaining\":0.7}",
 ];
 
 /// The files of a log: the length of the first segment, and then the next one or the ring.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ebbtide::internals::Sim;
 use ebbtide::{Container, Database, ManualClock, Options};
-use ebbtide_cli::json::{KEY, from_json, parse_default_ttl, to_json};
+use ebbtide_cli::json::{KEY, from_json, from_json_with_time, parse_default_ttl, to_json};
 
 /// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
 /// and read again.
@@ -14,17 +14,23 @@ pub fn json(data: &[u8]) {
     let (field, line) = split.map_or((&b"id"[..], data), |at| (&data[..at], &data[at + 1..]));
     let field = String::from_utf8_lossy(field);
     let _ = parse_default_ttl(&field);
+    let timed = from_json_with_time(line, &field);
     let Ok(entry) = from_json(line, &field) else {
+        assert!(timed.is_err(), "what asks for more takes no more lines");
         return;
     };
+    assert!(timed.is_err() || timed.is_ok_and(|(timed, _)| timed == entry));
     let (db, container) = store();
     let stored = container.put_with_ttl(&entry.key, &entry.value, entry.ttl);
     stored.expect("what was read is within the limits");
     let item = container.item(&entry.key).expect("it can be read");
-    let shown = to_json(&item.expect("nothing expires here"));
+    let item = item.expect("nothing expires here");
+    let shown = to_json(&item);
     assert!(!shown.contains('\n'));
-    let again = from_json(shown.as_bytes(), KEY).expect("what is shown can be read");
+    let (again, at) =
+        from_json_with_time(shown.as_bytes(), KEY).expect("what is shown can be read");
     assert_eq!(again, entry, "{shown}");
+    assert_eq!(at, item.written_at(), "{shown}");
     while db.step().expect("nothing fails here") {}
 }
 

@@ -1,17 +1,38 @@
 //! What can be said on the command line. Values are checked where they are used, so that a refusal reads the same there
 //! and in the library.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
-/// A storage engine for data with a deadline: exact expiry on read, disk space given back on time.
+use crate::form::Form;
+use crate::table;
+
+const AFTER: &str = "\
+`ebbtide COMMAND --help` says more about each command.
+
+Examples:
+  ebbtide put db sessions s-1 '{\"user\":\"ada\"}' --ttl 1800
+  ebbtide get db sessions s-1 --json
+  ebbtide scan db sessions --prefix s-
+  ebbtide stats db
+
+Exit status: 0 done, 1 not found, 2 wrong use or an error (one line on standard
+error says which), 3 a demo on a machine too busy for it.";
+
+/// A storage engine for data with a deadline
+///
+/// An item is gone for every reader when it expires, and its disk space comes back soon after. DIR is the folder of a
+/// database, CONTAINER a named set of items in it, with its own default ttl.
 #[derive(Parser)]
 #[command(
     name = "ebbtide",
     version,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done, 1 not found, 2 wrong use or an error, 3 a demo on a machine too busy for it."
+    term_width = table::columns(),
+    after_help = AFTER
 )]
 pub struct Arguments {
     /// Print JSON, one object a line
@@ -23,31 +44,42 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Store an item; creates the database and the container where they are missing, but no database among other files
+    /// Store an item
+    ///
+    /// Creates the database and the container where they are missing, but no database in a folder that holds other
+    /// things.
     Put(Put),
     /// Print the value of an item, byte for byte
-    Get {
-        #[command(flatten)]
-        place: Place,
-        #[arg(allow_negative_numbers = true)]
-        key: String,
-    },
+    ///
+    /// With --json, the item as `export` writes it, and `_remaining`: the seconds until it expires, or null.
+    Get(Key),
     /// Delete an item; that there is none is no error
-    Delete {
-        #[command(flatten)]
-        place: Place,
-        #[arg(allow_negative_numbers = true)]
-        key: String,
-    },
+    Delete(WrittenKey),
     /// Restart the countdown of an item
-    Touch {
-        #[command(flatten)]
-        place: Place,
-        #[arg(allow_negative_numbers = true)]
-        key: String,
-    },
-    /// Print live items in the order of their keys: KEY, tab, VALUE a line
+    Touch(WrittenKey),
+    /// Print live items by their keys: KEY, tab, VALUE a line
+    ///
+    /// Keys and values are printed byte for byte; --json, --base64 and --hex tell line breaks and tabs in them from those
+    /// between them.
     Scan(Scan),
+    /// Print the keys of live items, one a line
+    Keys(Scan),
+    /// Count the live items, all or those of a range of keys
+    ///
+    /// Exact, and reads each of them; `stats` has an estimate at once.
+    Count(Count),
+    /// Delete every item of a range of keys, in one step
+    ///
+    /// At least one of --prefix, --from and --to must say which. Does not ask.
+    DeleteRange(DeleteRange),
+    /// Delete every item of a container, which stays
+    ///
+    /// Its default ttl stays too. Asks first, unless --yes is given.
+    Clear(Emptied),
+    /// Drop a container, with its items and its default ttl
+    ///
+    /// Asks first, unless --yes is given.
+    Drop(Emptied),
     /// Show or set what becomes of items without a ttl of their own
     ///
     /// Setting creates the database and the container where they are missing. A change counts at once for every item,
@@ -62,9 +94,12 @@ pub enum Command {
     /// Store one item for each line of a file, a JSON object
     ///
     /// The value is the object without the members that belong to the item: "ttl", and those that export adds. A bad
-    /// line is named by its number and ends the import; the lines before it are stored.
+    /// line is named by its number and ends the import; the lines before it are stored. Creates what is missing, as put
+    /// does.
     Import(Import),
-    /// Print live items as JSON, one object a line, as import reads them
+    /// Print live items as JSON, one object a line, for import
+    ///
+    /// Each line has the item's key, value and ttl, and when it was written (`_ts_ms`, milliseconds since 1970).
     Export {
         #[command(flatten)]
         place: Place,
@@ -73,51 +108,53 @@ pub enum Command {
         file: Option<PathBuf>,
     },
     /// Print the names of the containers
-    Containers {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-    },
+    Containers(Home),
     /// Print what a database, or one container of it, holds and takes
+    ///
+    /// Of all containers, a table with as many columns as the terminal has room for (80 characters where there is no
+    /// terminal); of one container, everything.
     Stats {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
+        #[command(flatten)]
+        home: Home,
+        /// One of its containers; without it, all
         #[arg(value_name = "CONTAINER")]
         container: Option<String>,
     },
-    /// Reclaim and merge until nothing is left that could be gained by it
-    Compact {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-    },
-    /// Read and check every byte; each fault is named by its file and offset, on standard output
-    Verify {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-    },
-    /// Leave out what is damaged, and what that may have hidden; each loss is named
+    /// Reclaim and merge until nothing more is gained by it
+    Compact(Home),
+    /// Read and check every byte
+    ///
+    /// Each fault is named by its file and offset, on standard output; then the exit status is 2.
+    Verify(Home),
+    /// Leave out what is damaged, and name each loss
+    ///
+    /// What the damaged parts may have hidden goes too: an older version never comes back.
     ///
     /// Changes nothing without --yes: then it only says what would be lost, and the exit status is 2. Damaged files are kept
     /// in the folder `lost` of the database, expired and deleted bytes in them too. Make a copy of the folder before.
     Repair {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
+        #[command(flatten)]
+        home: Home,
         /// Do it
         #[arg(long)]
         yes: bool,
     },
-    /// Make a consistent copy, itself a database, in a folder that is missing or empty
+    /// Make a consistent copy, itself a database
+    ///
+    /// In a folder that is missing or empty; with hard links where it can.
     Checkpoint {
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
+        #[command(flatten)]
+        home: Home,
+        /// The folder of the copy
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
-    /// Run a session store under load, then watch the disk fall to nothing without a write
+    /// Run a session store under load, then watch its disk empty itself
     ///
     /// Exit status 2: a promise was broken. 3: it was kept late, but no later than by what the machine did not let the
     /// database's threads run, as Linux accounts for it.
     Demo(Demo),
-    /// Play a trace of a real cache against a database, and check every answer
+    /// Play a trace of a real cache, and check every answer
     ///
     /// Each line of the trace is `timestamp,key,key size,value size,client,operation,ttl` in seconds and bytes, as in the
     /// public traces of twitter/cache-trace; ttl 0 is none. Values are made up, keys take the size that is stated.
@@ -129,44 +166,117 @@ pub enum Command {
     /// A bad line is named by its number and ends the replay. A wrong answer makes the exit status 2. Keys of live items
     /// are kept in memory to check by.
     Replay(Replay),
+    /// Print a script that has a shell complete this command
+    ///
+    /// For bash: `ebbtide completions bash > ~/.local/share/bash-completion/completions/ebbtide`.
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Print the manual page of this, or of one of its commands
+    ///
+    /// To read one: `ebbtide man put > ebbtide-put.1 && man ./ebbtide-put.1`.
+    Man {
+        /// One of them; without it, the whole
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
+}
+
+/// A database.
+#[derive(Args)]
+pub struct Home {
+    /// The folder of the database
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How long to wait while another process has the database open
+    ///
+    /// Without it, or when it still is after so many seconds, that is an error.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub wait: Option<u32>,
 }
 
 /// A container of a database.
 #[derive(Args)]
 pub struct Place {
-    /// The folder of the database
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
+    #[command(flatten)]
+    pub home: Home,
+    /// The name of the container
     #[arg(value_name = "CONTAINER")]
     pub container: String,
+}
+
+/// How a command writes.
+#[derive(Args, Clone, Copy)]
+pub struct Writing {
+    /// Sync each write to the disk before the next one
+    ///
+    /// Without it all writes are synced once, before the command ends. So it makes a difference to an import, which writes
+    /// up to 1000 lines at a time.
+    #[arg(long)]
+    pub sync: bool,
+}
+
+/// An item.
+#[derive(Args)]
+pub struct Key {
+    #[command(flatten)]
+    pub place: Place,
+    /// The key, 1 to 65535 bytes; behind -- where it begins with -
+    #[arg(allow_negative_numbers = true)]
+    pub key: OsString,
+    #[command(flatten)]
+    pub form: Form,
+}
+
+#[derive(Args)]
+pub struct WrittenKey {
+    #[command(flatten)]
+    pub item: Key,
+    #[command(flatten)]
+    pub writing: Writing,
 }
 
 #[derive(Args)]
 pub struct Put {
     #[command(flatten)]
-    pub place: Place,
+    pub item: Key,
+    /// The value, up to 64 MiB; - is what standard input holds, @FILE what a file holds
+    ///
+    /// Byte for byte, a line break at the end too. @@ stands for an @ that begins a value; one that is a mere - comes by
+    /// standard input.
     #[arg(allow_negative_numbers = true)]
-    pub key: String,
-    #[arg(allow_negative_numbers = true)]
-    pub value: String,
+    pub value: OsString,
     /// Seconds, 1 to 2147483647, or -1 for never; without it the container's default counts
     #[arg(long, value_name = "SECONDS|-1", allow_hyphen_values = true)]
     pub ttl: Option<String>,
+    #[command(flatten)]
+    pub writing: Writing,
+}
+
+/// A range of keys.
+#[derive(Args)]
+pub struct Range {
+    /// Only keys that start with this
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "A", allow_hyphen_values = true)]
+    pub from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "B", allow_hyphen_values = true)]
+    pub to: Option<OsString>,
+    #[command(flatten)]
+    pub form: Form,
 }
 
 #[derive(Args)]
 pub struct Scan {
     #[command(flatten)]
     pub place: Place,
-    /// Only keys that start with this
-    #[arg(long, value_name = "P", allow_hyphen_values = true)]
-    pub prefix: Option<String>,
-    /// Only keys from this one on
-    #[arg(long, value_name = "A", allow_hyphen_values = true)]
-    pub from: Option<String>,
-    /// Only keys before this one
-    #[arg(long, value_name = "B", allow_hyphen_values = true)]
-    pub to: Option<String>,
+    #[command(flatten)]
+    pub range: Range,
     /// From the last key to the first
     #[arg(long)]
     pub reverse: bool,
@@ -176,10 +286,38 @@ pub struct Scan {
 }
 
 #[derive(Args)]
+pub struct Count {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub range: Range,
+}
+
+#[derive(Args)]
+pub struct DeleteRange {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub range: Range,
+    #[command(flatten)]
+    pub writing: Writing,
+}
+
+/// A container that is emptied, or goes.
+#[derive(Args)]
+pub struct Emptied {
+    #[command(flatten)]
+    pub place: Place,
+    /// Do not ask; needed where there is no terminal to ask on
+    #[arg(long)]
+    pub yes: bool,
+}
+
+#[derive(Args)]
 pub struct Import {
     #[command(flatten)]
     pub place: Place,
-    /// - for standard input
+    /// The file, plain or compressed by gzip; - for standard input
     #[arg(value_name = "FILE.jsonl|-")]
     pub file: PathBuf,
     /// The member that holds the key, a string or a number; a line without it may have the one that export writes
@@ -188,6 +326,17 @@ pub struct Import {
     /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
+    /// Let each item expire when it would have, had it been written here when its line says
+    ///
+    /// A line says that by `_ts_ms`, in milliseconds since 1970, or else by `_ts`, in seconds; one without either is bad.
+    /// What is kept is the moment at which the item expires, to the millisecond (to the second with `_ts`): by its ttl, or
+    /// by the container's default as it is now. Not kept is when it was written: that is the time of the import. So `touch`
+    /// restarts what was left, and an item that had no ttl of its own, in a container with a default, has one then. Items
+    /// that never expire are stored as without --keep-times; those that have expired already are stored as expired.
+    #[arg(long)]
+    pub keep_times: bool,
+    #[command(flatten)]
+    pub writing: Writing,
 }
 
 #[derive(Args)]
@@ -205,12 +354,13 @@ pub struct Demo {
 
 #[derive(Args)]
 pub struct Replay {
-    /// - for standard input
+    /// The trace, plain or compressed by gzip; - for standard input
     #[arg(value_name = "FILE.csv|-")]
     pub file: PathBuf,
     /// A missing or empty folder, kept; without it a temporary one, removed at the end
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// The name of the container that is made
     #[arg(long, value_name = "NAME", default_value = "cache")]
     pub container: String,
     /// How many times as fast as it happened, 1 to 1000000; 0 or max: as fast as it goes

@@ -48,22 +48,34 @@ pub fn say(why: &dyn Display) {
     let _ = writeln!(io::stderr(), "ebbtide: {why}");
 }
 
-/// Help and version go to standard output. Of anything else clap has to say, the first paragraph is kept, on one line.
+/// What was done, in one line: on standard error, for standard output carries results alone.
+pub fn note(what: &dyn Display) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
+/// Help and version go to standard output. Of anything else clap has to say, the first paragraph and the first tip are kept,
+/// on one line.
 pub fn usage(refused: clap::Error) -> Outcome {
     match refused.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(refused.print()?),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Failure::Refused(
             "which command? `ebbtide help` lists them".to_owned(),
         )),
-        _ => {
-            let text = refused.render().to_string();
-            let lines = text
-                .lines()
-                .map(str::trim)
-                .take_while(|line| !line.is_empty());
-            let said = lines.collect::<Vec<_>>().join(" ");
-            let said = said.strip_prefix("error: ").unwrap_or(&said);
-            Err(Failure::Refused(format!("{said}; see `ebbtide help`")))
-        }
+        _ => Err(Failure::Refused(one_line(&refused.render().to_string()))),
     }
+}
+
+fn one_line(text: &str) -> String {
+    let lines = || text.lines().map(str::trim);
+    let first: Vec<_> = lines().take_while(|line| !line.is_empty()).collect();
+    let said = first.join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let tip = lines().find_map(|line| line.strip_prefix("tip: "));
+    let tip = tip.map_or(String::new(), |tip| format!(" ({tip})"));
+    let usage = lines().find_map(|line| line.strip_prefix("Usage: ebbtide "));
+    let word = usage.and_then(|usage| usage.split(' ').next());
+    // Where it is no command, options follow at once.
+    let command = word.filter(|word| word.starts_with(char::is_alphabetic));
+    let help = command.map_or("help".to_owned(), |command| format!("help {command}"));
+    format!("{said}{tip}; see `ebbtide {help}`")
 }

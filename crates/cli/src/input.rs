@@ -1,10 +1,12 @@
-//! Lines of a file or of standard input, counted, with a bar that moves with them when somebody is watching.
+//! Lines of a file or of standard input, counted, with a bar that moves with them when somebody is watching. What gzip
+//! compressed is known by its first bytes, and read as what it holds.
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read, stdin};
+use std::io::{self, BufRead, BufReader, Cursor, Read, stdin};
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{self, Failure, Outcome};
@@ -19,9 +21,10 @@ const NAMED: u64 = 20;
 /// What editors put before text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// What input that is not text in UTF-8 begins with, what it is, and what makes text of it.
-const NOT_TEXT: [(&[u8], &str, &str); 4] = [
-    (b"\x1f\x8b", "compressed by gzip", "gunzip -c"),
+const NOT_TEXT: [(&[u8], &str, &str); 3] = [
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "zstd -dc"),
     (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
@@ -38,7 +41,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// `-` is standard input. Refuses what does not begin like text, and passes over a byte order mark.
+    /// `-` is standard input. Refuses what is neither text nor text that gzip compressed, by how it begins, and passes over
+    /// a byte order mark.
     pub fn open(path: &Path) -> Outcome<Lines> {
         let (mut input, bar): (Box<dyn BufRead>, _) = if path == Path::new("-") {
             let bar = ProgressBar::new_spinner()
@@ -53,9 +57,13 @@ impl Lines {
             let input = BufReader::with_capacity(1 << 20, bar.wrap_read(file));
             (Box::new(input), bar)
         };
-        let mut start = vec![];
-        let read = (&mut input).take(4).read_to_end(&mut start);
-        read.map_err(|error| Failure::file("read", path, &error))?;
+        let failed = |error| Failure::file("read", path, &error);
+        let mut start = first_bytes(&mut input).map_err(failed)?;
+        if start.starts_with(GZIP) {
+            let compressed = Cursor::new(start).chain(input);
+            input = Box::new(BufReader::new(MultiGzDecoder::new(compressed)));
+            start = first_bytes(&mut input).map_err(failed)?;
+        }
         for (begin, what, tool) in NOT_TEXT {
             if start.starts_with(begin) {
                 let path = path.display();
@@ -116,6 +124,13 @@ impl Lines {
         }
         self.skipped
     }
+}
+
+/// Those by which is known what the input is.
+fn first_bytes(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    input.take(4).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 pub fn style(template: &str) -> ProgressStyle {

@@ -1,118 +1,87 @@
-//! Single items, scans of them, and the default ttl.
+//! Single items.
 
-use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::ops::Bound;
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, SystemTime};
 
-use ebbtide::{Container, Item, Iter, Ttl};
+use ebbtide::{DefaultTtl, Item, Ttl};
 use ebbtide_cli::json;
-use serde_json::json;
 
-use crate::arguments::{Place, Put, Scan};
-use crate::failure::{Failure, Outcome};
-use crate::{show, store};
+use crate::arguments::{Key, Place, Put, WrittenKey};
+use crate::failure::{self, Failure, Outcome};
+use crate::store;
 
 pub fn put(put: &Put) -> Outcome {
+    let Key { place, key, form } = &put.item;
     let ttl = match &put.ttl {
         Some(text) => json::parse_ttl(text)?,
         None => Ttl::Inherit,
     };
-    store::create(&put.place, |_, container| {
-        Ok(container.put_with_ttl(&put.key, &put.value, ttl)?)
-    })
+    let (key, value) = (form.key(key)?, form.value(&put.value)?);
+    let is_off = store::create(place, put.writing, |_, container| {
+        container.put_with_ttl(&key, &value, ttl)?;
+        Ok(container.default_ttl() == DefaultTtl::Off)
+    })?;
+    if is_off && matches!(ttl, Ttl::After(_)) {
+        warn_off(place, "the item has a ttl");
+    }
+    Ok(())
 }
 
-pub fn get(place: &Place, key: &str, json: bool) -> Outcome {
-    let db = store::read(&place.dir)?;
+/// A ttl was stored where none counts.
+pub fn warn_off(place: &Place, what: &str) {
+    let Place { home, container } = place;
+    failure::say(&format_args!(
+        "{what}, but ttl is off in {container:?}, so nothing expires there; `ebbtide ttl {} {container} -1` turns it on",
+        home.dir.display(),
+    ));
+}
+
+pub fn get(item: &Key, json: bool) -> Outcome {
+    let Key { place, key, form } = item;
+    let sought = form.key(key)?;
+    let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;
-    let item = container.item(key)?.ok_or_else(|| no_item(place, key))?;
+    let found = container.item(&sought)?;
+    let found = found.ok_or_else(|| no_item(item))?;
     let mut out = stdout().lock();
     if json {
-        writeln!(out, "{}", json::to_json(&item))?;
+        let line = json::to_json_with_remaining(&found, remaining(&found));
+        writeln!(out, "{line}")?;
     } else {
-        out.write_all(item.value())?;
+        form.write(&mut out, found.value())?;
         // Nothing is added for a program that reads the bytes; a person's prompt belongs on a line of its own.
-        if out.is_terminal() {
+        if form.is_text() || out.is_terminal() {
             writeln!(out)?;
         }
     }
     Ok(out.flush()?)
 }
 
-pub fn delete(place: &Place, key: &str) -> Outcome {
-    let db = store::write(&place.dir)?;
+/// How long an item still lives; `None`: it does not expire.
+fn remaining(item: &Item) -> Option<Duration> {
+    let left = |end: SystemTime| end.duration_since(SystemTime::now());
+    item.expires_at().map(|end| left(end).unwrap_or_default())
+}
+
+pub fn delete(delete: &WrittenKey) -> Outcome {
+    let Key { place, key, form } = &delete.item;
+    let key = form.key(key)?;
+    let db = store::write(&place.home, delete.writing)?;
     store::container(&db, &place.container)?.delete(key)?;
     Ok(db.close()?)
 }
 
-pub fn touch(place: &Place, key: &str) -> Outcome {
-    let db = store::write(&place.dir)?;
+pub fn touch(touch: &WrittenKey) -> Outcome {
+    let Key { place, key, form } = &touch.item;
+    let key = form.key(key)?;
+    let db = store::write(&place.home, touch.writing)?;
     if !store::container(&db, &place.container)?.touch(key)? {
-        return Err(no_item(place, key));
+        return Err(no_item(&touch.item));
     }
     Ok(db.close()?)
 }
 
-pub fn scan(scan: &Scan, json: bool) -> Outcome {
-    let db = store::read(&scan.place.dir)?;
-    let container = store::container(&db, &scan.place.container)?;
-    let items = chosen(&container, scan);
-    let items: Box<dyn Iterator<Item = ebbtide::Result<Item>>> = match scan.reverse {
-        true => Box::new(items.rev()),
-        false => Box::new(items),
-    };
-    let mut out = BufWriter::new(stdout().lock());
-    for item in items.take(scan.limit.unwrap_or(usize::MAX)) {
-        let item = item?;
-        if json {
-            writeln!(out, "{}", json::to_json(&item))?;
-        } else {
-            out.write_all(item.key())?;
-            out.write_all(b"\t")?;
-            out.write_all(item.value())?;
-            out.write_all(b"\n")?;
-        }
-    }
-    Ok(out.flush()?)
-}
-
-/// The items that a scan asks for, from the first key to the last.
-fn chosen(container: &Container, scan: &Scan) -> Iter {
-    let mut from = scan.from.clone().unwrap_or_default().into_bytes();
-    let mut to = scan.to.clone().map(String::into_bytes);
-    if let Some(prefix) = scan.prefix.as_ref().filter(|prefix| !prefix.is_empty()) {
-        let mut behind = prefix.clone().into_bytes();
-        // No byte of UTF-8 is 0xff, so the last one can be raised.
-        *behind.last_mut().expect("not empty") += 1;
-        from = from.max(prefix.clone().into_bytes());
-        to = Some(to.map_or(behind.clone(), |to| to.min(behind)));
-    }
-    container.range((
-        Bound::Included(from),
-        to.map_or(Bound::Unbounded, Bound::Excluded),
-    ))
-}
-
-pub fn ttl(place: &Place, default: Option<&str>, json: bool) -> Outcome {
-    if let Some(text) = default {
-        let default = json::parse_default_ttl(text)?;
-        return store::create(
-            place,
-            |_, container| Ok(container.set_default_ttl(default)?),
-        );
-    }
-    let db = store::read(&place.dir)?;
-    let default = store::container(&db, &place.container)?.default_ttl();
-    let mut out = stdout().lock();
-    if json {
-        let line =
-            json!({ "container": place.container, "default_ttl": show::default_ttl_json(default) });
-        writeln!(out, "{line}")?;
-    } else {
-        writeln!(out, "{}", show::default_ttl(default))?;
-    }
-    Ok(())
-}
-
-fn no_item(place: &Place, key: &str) -> Failure {
-    Failure::NotFound(format!("there is no item {key:?} in {:?}", place.container))
+fn no_item(item: &Key) -> Failure {
+    let (key, container) = (item.key.to_string_lossy(), &item.place.container);
+    Failure::NotFound(format!("there is no item {key:?} in {container:?}"))
 }

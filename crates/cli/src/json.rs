@@ -4,17 +4,21 @@
 //! is a member of its own:
 //!
 //! ```text
-//! {"_key":"s-1","_ts":1772366400,"ttl":1800,"user":"ada","visits":7}      the value is {"user":"ada","visits":7}
-//! {"_key":"s-2","_ts":1772366400,"_value":"plain text"}                   the value is text
-//! {"_key_base64":"/w==","_ts":1772366400,"_value_base64":"AP8="}          neither key nor value is UTF-8
+//! {"_key":"s-1","_ts":1772366400,"_ts_ms":1772366400123,"ttl":1800,"user":"ada"}    the value is {"user":"ada"}
+//! {"_key":"s-2","_ts":1772366400,"_ts_ms":1772366400123,"_value":"plain text"}      the value is text
+//! {"_key_base64":"/w==","_ts":1772366400, ... ,"_value_base64":"AP8="}              neither key nor value is UTF-8
 //!
-//! _key    the key; in a line that was not exported, a field of the caller's choice holds it: a string, or a number,
-//!         whose digits as they are written are the key
-//! _ts     when the item was last written: seconds since the Unix epoch, rounded down. Ignored when read: reading a
-//!         line is a write, and restarts the countdown
-//! ttl     the item's own ttl: -1 for never, or whole seconds from 1 to 2 147 483 647; absent where it inherits. A ttl
-//!         with milliseconds is shown as the next whole second
+//! _key        the key; in a line that was not exported, a field of the caller's choice holds it: a string, or a number,
+//!             whose digits as they are written are the key
+//! _ts         when the item was last written: seconds since the Unix epoch, rounded down
+//! _ts_ms      the same in milliseconds
+//! ttl         the item's own ttl: -1 for never, or whole seconds from 1 to 2 147 483 647; absent where it inherits
+//! _ttl_ms     the same in milliseconds, only where that is no whole second: `ttl` is the next one then
+//! _remaining  seconds until the item expires, null when it does not: for who reads one item, ignored when read
 //! ```
+//!
+//! Reading a line is a write, and restarts the countdown; [`from_json`] ignores when an item was written, and
+//! [`from_json_with_time`] asks for it.
 //!
 //! These members belong to the item, not to its value: reading takes them out, and leaves every other byte of the object
 //! as it was, with its order, its spaces, repeated names and numbers of any size. So a line that was written here is
@@ -36,12 +40,25 @@ use serde_json::value::RawValue;
 pub const KEY: &str = "_key";
 const KEY_BASE64: &str = "_key_base64";
 const WRITTEN_AT: &str = "_ts";
+const WRITTEN_AT_MS: &str = "_ts_ms";
 const TTL: &str = "ttl";
+const TTL_MS: &str = "_ttl_ms";
+const REMAINING: &str = "_remaining";
 const VALUE: &str = "_value";
 const VALUE_BASE64: &str = "_value_base64";
 
 /// The members that belong to the item and not to its value.
-const OWN: [&str; 6] = [KEY, KEY_BASE64, WRITTEN_AT, TTL, VALUE, VALUE_BASE64];
+const OWN: [&str; 9] = [
+    KEY,
+    KEY_BASE64,
+    WRITTEN_AT,
+    WRITTEN_AT_MS,
+    TTL,
+    TTL_MS,
+    REMAINING,
+    VALUE,
+    VALUE_BASE64,
+];
 
 /// An item to be written, as a line of JSON describes it. Key and value are within the limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +67,28 @@ pub struct Entry {
     pub key: Vec<u8>,
     /// Up to 64 MiB.
     pub value: Vec<u8>,
-    /// [`Ttl::Inherit`], [`Ttl::Never`], or [`Ttl::After`] whole seconds.
+    /// [`Ttl::Inherit`], [`Ttl::Never`], or [`Ttl::After`] whole milliseconds.
     pub ttl: Ttl,
 }
 
 /// An item as one line of JSON, without the line's end.
 pub fn to_json(item: &Item) -> String {
-    line(item.key(), item.value(), item.written_at(), item.ttl())
+    line(item, "")
+}
+
+/// A key alone, as a line of JSON.
+pub fn key_to_json(key: &[u8]) -> String {
+    let mut line = "{".to_owned();
+    push_bytes(&mut line, key, KEY, KEY_BASE64);
+    line + "}"
+}
+
+/// An item as [`to_json`] has it, with the time that it has left; `None`: it does not expire.
+pub fn to_json_with_remaining(item: &Item, remaining: Option<Duration>) -> String {
+    let seconds = remaining.map_or("null".to_owned(), |left| {
+        format!("{}.{:03}", left.as_secs(), left.subsec_millis())
+    });
+    line(item, &format!(",\"{REMAINING}\":{seconds}"))
 }
 
 /// The item that a line of JSON describes. Its key is the member `key_field`, or else the one that [`to_json`] writes.
@@ -77,13 +109,26 @@ pub fn to_json(item: &Item) -> String {
 /// [`Error::InvalidArgument`]: no JSON object, no key, a ttl, key or value out of range, or a member that is asked for
 /// and stands there twice.
 pub fn from_json(line: &[u8], key_field: &str) -> Result<Entry> {
-    let text = std::str::from_utf8(line).map_err(|error| broken(&error))?;
-    let object = Object::parse(text.trim_ascii())?;
-    let ttl = object.only(TTL)?.map_or(Ok(Ttl::Inherit), parse_ttl)?;
-    let key = object.key(key_field)?;
-    let value = object.value(key_field)?;
-    check_item(&key, &value)?;
-    Ok(Entry { key, value, ttl })
+    Object::of_line(line)?.entry(key_field)
+}
+
+/// The same, and when the item was written: `_ts_ms`, or else `_ts`.
+///
+/// # Errors
+/// Those of [`from_json`], and [`Error::InvalidArgument`] where neither is a whole number of 0 or more.
+pub fn from_json_with_time(line: &[u8], key_field: &str) -> Result<(Entry, SystemTime)> {
+    let object = Object::of_line(line)?;
+    Ok((object.entry(key_field)?, object.written_at()?))
+}
+
+/// The ttl by which an item that is written now expires when it would have, had it been written at that moment, into a
+/// container of this default. A moment that is yet to come counts as now.
+pub fn ttl_since(written_at: SystemTime, now: SystemTime, ttl: Ttl, default: DefaultTtl) -> Ttl {
+    let lifetime = match (ttl, default) {
+        (Ttl::After(time), _) | (Ttl::Inherit, DefaultTtl::After(time)) => time,
+        _ => return ttl,
+    };
+    Ttl::Until(written_at.min(now) + lifetime)
 }
 
 /// An item's ttl as JSON and the command line write it: `-1`, or whole seconds.
@@ -121,23 +166,42 @@ pub fn parse_default_ttl(text: &str) -> Result<DefaultTtl> {
 
 const MAX_SECONDS: i64 = 2_147_483_647;
 
-fn line(key: &[u8], value: &[u8], written_at: SystemTime, ttl: Ttl) -> String {
-    let mut line = String::with_capacity(key.len() + value.len() + 48);
-    line.push('{');
-    push_bytes(&mut line, key, KEY, KEY_BASE64);
-    let seconds = written_at
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    line.push_str(&format!(",\"{WRITTEN_AT}\":{seconds}"));
+/// `more` stands behind what the engine knows of the item.
+fn line(item: &Item, more: &str) -> String {
+    let times = times(item.written_at(), item.ttl()) + more;
+    members(item.key(), &times, item.value())
+}
+
+/// When an item was written, and its ttl.
+fn times(written_at: SystemTime, ttl: Ttl) -> String {
+    let since = written_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, millis) = (since.as_secs(), since.as_millis());
+    let mut times = format!(",\"{WRITTEN_AT}\":{seconds},\"{WRITTEN_AT_MS}\":{millis}");
     match ttl {
-        Ttl::Never => line.push_str(&format!(",\"{TTL}\":-1")),
+        Ttl::Never => times.push_str(&format!(",\"{TTL}\":-1")),
         Ttl::After(time) => {
-            let seconds = time.as_nanos().div_ceil(1_000_000_000).max(1);
-            line.push_str(&format!(",\"{TTL}\":{seconds}"));
+            times.push_str(&format!(",\"{TTL}\":{}", whole_seconds(time)));
+            if time.subsec_millis() != 0 {
+                times.push_str(&format!(",\"{TTL_MS}\":{}", time.as_millis()));
+            }
         }
         // It inherits: a stored ttl is of no other kind.
         _ => {}
     }
+    times
+}
+
+/// The next whole second; what expired from the start has one, too.
+fn whole_seconds(ttl: Duration) -> u64 {
+    let begun = u64::from(ttl.subsec_nanos() > 0);
+    (ttl.as_secs() + begun).max(1)
+}
+
+fn members(key: &[u8], times: &str, value: &[u8]) -> String {
+    let mut line = String::with_capacity(key.len() + times.len() + value.len() + 48);
+    line.push('{');
+    push_bytes(&mut line, key, KEY, KEY_BASE64);
+    line.push_str(times);
     match members_in_place(value) {
         Some("") => line.push('}'),
         Some(members) => {
@@ -190,6 +254,19 @@ struct Member<'a> {
 }
 
 impl<'a> Object<'a> {
+    fn of_line(line: &'a [u8]) -> Result<Object<'a>> {
+        let text = std::str::from_utf8(line).map_err(|error| broken(&error))?;
+        Object::parse(text.trim_ascii())
+    }
+
+    fn entry(&self, key_field: &str) -> Result<Entry> {
+        let ttl = self.ttl()?;
+        let key = self.key(key_field)?;
+        let value = self.value(key_field)?;
+        check_item(&key, &value)?;
+        Ok(Entry { key, value, ttl })
+    }
+
     /// `text` has no spaces around it.
     fn parse(text: &'a str) -> Result<Object<'a>> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -225,6 +302,46 @@ impl<'a> Object<'a> {
                 "the members that make the item stand there once",
             )),
         }
+    }
+
+    fn ttl(&self) -> Result<Ttl> {
+        let ttl = self.only(TTL)?.map_or(Ok(Ttl::Inherit), parse_ttl)?;
+        let Some(text) = self.only(TTL_MS)? else {
+            return Ok(ttl);
+        };
+        // Who changes the one and not the other is not to be guessed at.
+        let exact = text.parse().ok().map(Duration::from_millis);
+        match (ttl, exact) {
+            (Ttl::After(whole), Some(exact))
+                if !exact.is_zero() && whole.as_secs() == whole_seconds(exact) =>
+            {
+                Ok(Ttl::After(exact))
+            }
+            _ => Err(invalid(
+                TTL_MS,
+                shortened(text),
+                "milliseconds of which \"ttl\" is the next whole second",
+            )),
+        }
+    }
+
+    fn written_at(&self) -> Result<SystemTime> {
+        let (name, text, unit) = match (self.only(WRITTEN_AT_MS)?, self.only(WRITTEN_AT)?) {
+            (Some(millis), _) => (WRITTEN_AT_MS, millis, 1),
+            (None, Some(seconds)) => (WRITTEN_AT, seconds, 1_000),
+            (None, None) => {
+                return Err(invalid(
+                    "line",
+                    format!("without {WRITTEN_AT_MS:?} and {WRITTEN_AT:?}"),
+                    "an object that says when the item was written",
+                ));
+            }
+        };
+        let millis = text.parse::<u64>().ok();
+        let since = millis.and_then(|millis| millis.checked_mul(unit));
+        since
+            .and_then(|millis| UNIX_EPOCH.checked_add(Duration::from_millis(millis)))
+            .ok_or_else(|| invalid(name, shortened(text), "a time since the Unix epoch"))
     }
 
     fn key(&self, key_field: &str) -> Result<Vec<u8>> {

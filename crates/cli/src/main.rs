@@ -5,8 +5,10 @@
 
 mod arguments;
 mod failure;
+mod form;
 mod show;
 mod store;
+mod table;
 mod clock;
 mod folder;
 mod histogram;
@@ -14,9 +16,13 @@ mod input;
 mod random;
 mod tally;
 
+mod containers;
 mod demo;
 mod items;
+mod pages;
+mod ranges;
 mod replay;
+mod stats;
 mod transfer;
 mod upkeep;
 
@@ -53,20 +59,27 @@ fn run(arguments: Arguments) -> Outcome {
     let json = arguments.json;
     match arguments.command {
         Command::Put(put) => items::put(&put),
-        Command::Get { place, key } => items::get(&place, &key, json),
-        Command::Delete { place, key } => items::delete(&place, &key),
-        Command::Touch { place, key } => items::touch(&place, &key),
-        Command::Scan(scan) => items::scan(&scan, json),
-        Command::Ttl { place, default } => items::ttl(&place, default.as_deref(), json),
+        Command::Get(key) => items::get(&key, json),
+        Command::Delete(key) => items::delete(&key),
+        Command::Touch(key) => items::touch(&key),
+        Command::Scan(scan) => ranges::scan(&scan, json),
+        Command::Keys(scan) => ranges::keys(&scan, json),
+        Command::Count(count) => ranges::count(&count, json),
+        Command::DeleteRange(range) => ranges::delete_range(&range),
+        Command::Clear(container) => ranges::clear(&container, json),
+        Command::Drop(container) => ranges::drop(&container, json),
+        Command::Ttl { place, default } => containers::ttl(&place, default.as_deref(), json),
         Command::Import(import) => transfer::import(&import, json),
         Command::Export { place, file } => transfer::export(&place, file.as_deref(), json),
-        Command::Containers { dir } => upkeep::containers(&dir, json),
-        Command::Stats { dir, container } => upkeep::stats(&dir, container.as_deref(), json),
-        Command::Compact { dir } => upkeep::compact(&dir, json),
-        Command::Verify { dir } => upkeep::verify(&dir, json),
-        Command::Repair { dir, yes } => upkeep::repair(&dir, yes, json),
-        Command::Checkpoint { dir, to } => upkeep::checkpoint(&dir, &to, json),
+        Command::Containers(home) => containers::containers(&home, json),
+        Command::Stats { home, container } => stats::stats(&home, container.as_deref(), json),
+        Command::Compact(home) => upkeep::compact(&home, json),
+        Command::Verify(home) => upkeep::verify(&home, json),
+        Command::Repair { home, yes } => upkeep::repair(&home, yes, json),
+        Command::Checkpoint { home, to } => upkeep::checkpoint(&home, &to, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { command } => pages::man(command.as_deref()),
     }
 }

@@ -96,27 +96,6 @@ pub fn micros_json(time: Option<Duration>) -> Value {
     })
 }
 
-/// Rows under a header, each column as wide as its widest cell; all but the first stand on the right.
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let header = header.iter().map(|cell| (*cell).to_owned()).collect();
-    let lines: Vec<&Vec<String>> = std::iter::once(&header).chain(rows).collect();
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let mut text = String::new();
-    for line in &lines {
-        for (column, cell) in line.iter().enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:<0$}", width(column))),
-                _ => text.push_str(&format!("  {cell:>0$}", width(column))),
-            }
-        }
-        text.push('\n');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,17 +148,5 @@ mod tests {
         for (micros, text) in cases {
             assert_eq!(time(Duration::from_micros(micros)), text);
         }
-    }
-
-    #[test]
-    fn tables_are_aligned() {
-        let rows = [
-            vec!["sessions".to_owned(), "7".to_owned()],
-            vec!["s".to_owned(), "1,000".to_owned()],
-        ];
-        assert_eq!(
-            table(&["NAME", "N"], &rows),
-            "NAME          N\nsessions      7\ns         1,000\n"
-        );
     }
 }

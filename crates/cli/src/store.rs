@@ -1,35 +1,46 @@
 //! Opening: commands that only read open read-only, and only `put`, `import` and `ttl` may create anything.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use ebbtide::{Container, Database, Options};
+use ebbtide::{Container, Database, Durability, Error, Options};
 
-use crate::arguments::Place;
+use crate::arguments::{Home, Place, Writing};
 use crate::failure::{Failure, Outcome};
 
+/// How often is asked whether a database is still open elsewhere.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// To read.
-pub fn read(dir: &Path) -> Outcome<Database> {
-    Ok(Options::new().read_only(true).open(dir)?)
+pub fn read(home: &Home) -> Outcome<Database> {
+    patiently(home, || Options::new().read_only(true).open(&home.dir))
 }
 
 /// To write into what is there.
-pub fn write(dir: &Path) -> Outcome<Database> {
+pub fn write(home: &Home, writing: Writing) -> Outcome<Database> {
     // An open for writing would create a database in whatever folder was named by mistake. One to read does not, and says
     // whether there never was one or its manifest is lost.
-    if !holds_manifest(dir) {
-        read(dir)?;
+    if !holds_manifest(&home.dir) {
+        read(home)?;
     }
-    Ok(Database::open(dir)?)
+    open(home, writing)
+}
+
+/// To write once, which closing syncs.
+pub fn write_once(home: &Home) -> Outcome<Database> {
+    write(home, Writing { sync: false })
 }
 
 /// Does `work` and closes; creates the database and the container where they are missing. A container that was made for
 /// work that came to nothing goes again.
 pub fn create<T>(
     place: &Place,
+    writing: Writing,
     work: impl FnOnce(&Database, &Container) -> Outcome<T>,
 ) -> Outcome<T> {
-    refuse_foreign(&place.dir)?;
-    let db = Database::open(&place.dir)?;
+    refuse_foreign(&place.home.dir)?;
+    let db = open(&place.home, writing)?;
     let is_new = !db.containers().contains(&place.container);
     let container = db.container(&place.container)?;
     let done = work(&db, &container);
@@ -43,12 +54,46 @@ pub fn create<T>(
     Ok(done)
 }
 
+fn open(home: &Home, writing: Writing) -> Outcome<Database> {
+    let durability = match writing.sync {
+        true => Durability::Sync,
+        false => Durability::Buffered,
+    };
+    patiently(home, || {
+        Options::new().durability(durability).open(&home.dir)
+    })
+}
+
+/// Does `work`, again and again while another process has the database open, for as long as the user will wait.
+pub fn patiently<T>(home: &Home, mut work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
+    let begun = Instant::now();
+    let patience = home.wait.map(|seconds| Duration::from_secs(seconds.into()));
+    loop {
+        let error = match work() {
+            Err(error @ Error::Locked { .. }) => error,
+            done => return Ok(done?),
+        };
+        match patience {
+            Some(patience) if begun.elapsed() < patience => thread::sleep(LOOK),
+            Some(patience) => {
+                let waited = patience.as_secs();
+                return Err(Failure::Refused(format!("{error} (waited for {waited} s)")));
+            }
+            None => return Err(Failure::Refused(format!("{error}, or --wait SECONDS"))),
+        }
+    }
+}
+
 /// A container that is there.
 pub fn container(db: &Database, name: &str) -> Outcome<Container> {
     if db.containers().iter().any(|known| known == name) {
         return Ok(db.container(name)?);
     }
-    Err(Failure::NotFound(format!("there is no container {name:?}")))
+    Err(no_container(name))
+}
+
+pub fn no_container(name: &str) -> Failure {
+    Failure::NotFound(format!("there is no container {name:?}"))
 }
 
 fn holds_manifest(dir: &Path) -> bool {

@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 use std::path::Path;
+use std::time::SystemTime;
 
-use ebbtide::{Batch, Container, Database};
+use ebbtide::{Batch, Container, Database, DefaultTtl, Ttl};
 use ebbtide_cli::json;
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::arguments::{Import, Place};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
 use crate::input::{Lines, style};
+use crate::items::warn_off;
 use crate::{show, store};
 
 /// A batch is written when it holds so many items or bytes: enough that the turn it takes is shared by many, little
@@ -26,32 +28,48 @@ pub fn import(import: &Import, json: bool) -> Outcome {
         read: 0,
     };
     // A line that is refused at once creates nothing.
-    let imported = entries.next().and_then(|first| {
-        store::create(&import.place, |db, container| {
+    let done = entries.next().and_then(|first| {
+        store::create(&import.place, import.writing, |db, container| {
             let mut importer = Importer::new(db, container);
             let done = importer.run(first, &mut entries);
             // What was read before a bad line is stored all the same, and the line's message says so.
             importer.write()?;
-            done.map(|()| importer.imported)
+            done.map(|()| importer.done)
         })
     });
     let skipped = entries.lines.end();
-    let imported = imported?;
-    let mut out = stdout().lock();
-    if json {
-        writeln!(
-            out,
-            "{}",
-            json!({ "imported": imported, "skipped": skipped })
-        )?;
-    } else {
-        write!(out, "{} imported", show::counted(imported, "line"))?;
-        match skipped {
-            0 => writeln!(out)?,
-            _ => writeln!(out, ", {} skipped", show::counted(skipped, "bad line"))?,
-        }
+    let done = done?;
+    if done.without_effect > 0 {
+        let ttls = show::counted(done.without_effect, "line");
+        warn_off(&import.place, &format!("{ttls} with a ttl stored"));
     }
+    if json {
+        let mut line = json!({ "imported": done.imported, "skipped": skipped });
+        if import.keep_times {
+            line["expired"] = done.expired.into();
+        }
+        writeln!(stdout().lock(), "{line}")?;
+        return Ok(());
+    }
+    let mut said = format!("{} imported", show::counted(done.imported, "line"));
+    if done.expired > 0 {
+        said += &format!(", {} of them expired already", show::count(done.expired));
+    }
+    if skipped > 0 {
+        said += &format!(", {} skipped", show::counted(skipped, "bad line"));
+    }
+    failure::note(&said);
     Ok(())
+}
+
+/// What an import came to.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    imported: u64,
+    /// Items that had expired when they were stored.
+    expired: u64,
+    /// Items with a ttl that does not count.
+    without_effect: u64,
 }
 
 /// The items that the lines describe.
@@ -62,32 +80,53 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    fn next(&mut self) -> Outcome<Option<json::Entry>> {
-        while let Some((number, line)) = self.lines.next()? {
-            match json::from_json(line, &self.import.key) {
-                Ok(entry) => {
+    fn next(&mut self) -> Outcome<Option<Written>> {
+        loop {
+            let read = self.read;
+            let stopped = |why: String| {
+                let before = show::counted(read, "line");
+                Failure::Refused(format!("{why} (stored before it: {before})"))
+            };
+            let line = self.lines.next().map_err(|failure| match failure {
+                Failure::Refused(why) => stopped(why),
+                other => other,
+            })?;
+            let Some((number, line)) = line else {
+                return Ok(None);
+            };
+            match self.import.parse(line) {
+                Ok(written) => {
                     self.read += 1;
-                    return Ok(Some(entry));
+                    return Ok(Some(written));
                 }
                 Err(error) if self.import.skip_bad => self.lines.skip(number, &error),
-                Err(error) => {
-                    let before = show::counted(self.read, "line");
-                    return Err(Failure::Refused(format!(
-                        "line {number}: {error} (stored before it: {before})"
-                    )));
-                }
+                Err(error) => return Err(stopped(format!("line {number}: {error}"))),
             }
         }
-        Ok(None)
     }
 }
+
+impl Import {
+    fn parse(&self, line: &[u8]) -> ebbtide::Result<Written> {
+        if self.keep_times {
+            let (entry, written_at) = json::from_json_with_time(line, &self.key)?;
+            return Ok((entry, Some(written_at)));
+        }
+        Ok((json::from_json(line, &self.key)?, None))
+    }
+}
+
+/// An item, and when it was written if that is to be kept.
+type Written = (json::Entry, Option<SystemTime>);
 
 struct Importer<'a> {
     db: &'a Database,
     container: &'a Container,
+    /// Of the container; nobody changes it meanwhile.
+    default: DefaultTtl,
     batch: Batch,
     batch_bytes: usize,
-    imported: u64,
+    done: Done,
 }
 
 impl<'a> Importer<'a> {
@@ -95,26 +134,36 @@ impl<'a> Importer<'a> {
         Importer {
             db,
             container,
+            default: container.default_ttl(),
             batch: Batch::new(),
             batch_bytes: 0,
-            imported: 0,
+            done: Done::default(),
         }
     }
 
-    fn run(&mut self, first: Option<json::Entry>, entries: &mut Entries<'_>) -> Outcome {
+    fn run(&mut self, first: Option<Written>, entries: &mut Entries<'_>) -> Outcome {
         let mut next = first;
-        while let Some(entry) = next {
-            self.push(entry)?;
+        while let Some((entry, written_at)) = next {
+            self.push(entry, written_at)?;
             next = entries.next()?;
         }
         Ok(())
     }
 
-    fn push(&mut self, entry: json::Entry) -> Outcome {
-        self.batch_bytes += entry.key.len() + entry.value.len();
-        self.batch
-            .put_with_ttl(self.container, &entry.key, &entry.value, entry.ttl);
-        self.imported += 1;
+    fn push(&mut self, entry: json::Entry, written_at: Option<SystemTime>) -> Outcome {
+        let json::Entry { key, value, ttl } = entry;
+        let now = SystemTime::now();
+        let ttl = match written_at {
+            Some(written_at) => json::ttl_since(written_at, now, ttl, self.default),
+            None => ttl,
+        };
+        let counts = self.default != DefaultTtl::Off;
+        self.done.imported += 1;
+        self.done.expired += u64::from(counts && matches!(ttl, Ttl::Until(end) if end <= now));
+        let is_finite = matches!(ttl, Ttl::After(_) | Ttl::Until(_));
+        self.done.without_effect += u64::from(!counts && is_finite);
+        self.batch_bytes += key.len() + value.len();
+        self.batch.put_with_ttl(self.container, &key, &value, ttl);
         if self.batch.len() >= BATCH_ITEMS || self.batch_bytes >= BATCH_BYTES {
             self.write()?;
         }
@@ -132,7 +181,7 @@ impl<'a> Importer<'a> {
 }
 
 pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
-    let db = store::read(&place.dir)?;
+    let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;
     let Some(path) = file else {
         let bar = match stdout().is_terminal() {
@@ -140,19 +189,26 @@ pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
             false => export_bar(&container),
         };
         let mut out = BufWriter::new(stdout().lock());
-        write_items(&container, &mut out, &bar, Failure::from)?;
+        let exported = write_items(&container, &mut out, &bar, Failure::from)?;
+        note_exported(exported);
         return Ok(());
     };
     let failed = |error| Failure::file("write", path, &error);
     let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     let exported = write_items(&container, &mut out, &export_bar(&container), failed)?;
-    out.get_ref().sync_all().map_err(failed)?;
-    let mut out = stdout().lock();
+    // A pipe or a device has nothing that could be synced.
+    if out.get_ref().metadata().is_ok_and(|of| of.is_file()) {
+        out.get_ref().sync_all().map_err(failed)?;
+    }
     match json {
-        true => writeln!(out, "{}", json!({ "exported": exported }))?,
-        false => writeln!(out, "{} exported", show::counted(exported, "item"))?,
+        true => writeln!(stdout().lock(), "{}", json!({ "exported": exported }))?,
+        false => note_exported(exported),
     }
     Ok(())
+}
+
+fn note_exported(items: u64) {
+    failure::note(&format_args!("{} exported", show::counted(items, "item")));
 }
 
 fn export_bar(container: &Container) -> ProgressBar {

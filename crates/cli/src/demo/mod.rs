@@ -6,6 +6,7 @@ mod load;
 mod meter;
 mod report;
 mod session;
+mod spark;
 mod starved;
 mod watch;
 

@@ -8,16 +8,23 @@ use ebbtide::Stats;
 use serde_json::{Value, json};
 
 use super::meter::Reading;
-use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS};
+use super::{GRACE, OPERATIONS_A_SECOND, Scale, WORKERS, spark};
 use crate::arguments::Demo;
 use crate::failure::Outcome;
 use crate::show;
+use crate::stats::{bytes_written, stats_json};
 use crate::tally::Tally;
-use crate::upkeep::{bytes_written, stats_json};
 
 pub struct Reporter {
     json: bool,
+    /// Of each line so far: bytes on disk, and bytes live.
+    disk: Vec<u64>,
+    live: Vec<u64>,
 }
+
+/// What the columns of a line are, in a line.
+const COLUMNS: &str =
+    "ITEMS, LIVE: what readers see; TABLES, LOG: on disk; EXPIRED: not yet given back";
 
 /// One line.
 pub struct Second {
@@ -74,6 +81,21 @@ impl Report {
         broken
     }
 
+    /// One sentence, for a demo that broke no promise.
+    fn proved(&self) -> String {
+        let so_far = match self.late() {
+            None => "",
+            Some(_) => ",\nas far as this machine let the database run",
+        };
+        format!(
+            "Proved: none of {} showed an expired session or missed\n\
+             a live one, and the bytes of each were off the disk within {} of its end,\n\
+             without a call or a write{so_far}.",
+            show::counted(self.tally.reads, "answer"),
+            show::time(self.removed_within + GRACE),
+        )
+    }
+
     /// What was kept late through no fault of the database, in words.
     pub fn late(&self) -> Option<String> {
         (self.removal_longest > self.removed_within + GRACE).then(|| {
@@ -88,7 +110,11 @@ impl Report {
 
 impl Reporter {
     pub fn new(json: bool) -> Reporter {
-        Reporter { json }
+        Reporter {
+            json,
+            disk: vec![],
+            live: vec![],
+        }
     }
 
     pub fn opening(&self, folder: &Path, settings: &Demo, scale: &Scale) -> Outcome {
@@ -98,23 +124,26 @@ impl Reporter {
         let mut out = stdout().lock();
         writeln!(
             out,
-            "A session store in {}: {} logins, refreshes, reads and logouts a second for {} s,\n\
-             sessions that live {} to {}. Every answer is checked.\n",
-            folder.display(),
+            "A session store under load for {}: {} operations a second, which are\n\
+             logins, refreshes, reads and logouts; sessions live {} to {}.\n\
+             Every answer is checked. The folder of the database:\n{}\n",
+            show::time(Duration::from_secs(settings.seconds)),
             show::count(WORKERS * OPERATIONS_A_SECOND),
-            settings.seconds,
             show::time(scale.lifetimes.shortest),
             show::time(scale.lifetimes.longest),
+            folder.display(),
         )?;
         writeln!(
             out,
-            "  time  items live  bytes live      tables         log  expired left   puts/s   gets/s       p50       p99"
+            "{COLUMNS}\n\n   TIME      ITEMS      LIVE    TABLES       LOG   EXPIRED    OPS/S      P99"
         )?;
         Ok(())
     }
 
-    pub fn second(&self, second: &Second) -> Outcome {
+    pub fn second(&mut self, second: &Second) -> Outcome {
         let Second { at, stats, load } = second;
+        self.disk.push(stats.table_bytes + stats.log_bytes);
+        self.live.push(stats.live_bytes);
         let mut out = stdout().lock();
         if self.json {
             let mut line = stats_json(stats);
@@ -129,7 +158,7 @@ impl Reporter {
         }
         write!(
             out,
-            "{:>4} s  {:>10}  {:>10}  {:>10}  {:>10}  {:>12}",
+            "{:>5} s  {:>9}  {:>8}  {:>8}  {:>8}  {:>8}",
             at.as_secs(),
             show::count(stats.live_items),
             show::bytes(stats.live_bytes),
@@ -137,17 +166,13 @@ impl Reporter {
             show::bytes(stats.log_bytes),
             show::bytes(stats.expired_bytes),
         )?;
-        let quantile =
-            |load: &Reading, share| load.quantile(share).map_or("-".to_owned(), show::time);
         match load {
             None => writeln!(out)?,
             Some(load) => writeln!(
                 out,
-                "  {:>7}  {:>7}  {:>8}  {:>8}",
-                show::count(load.puts),
-                show::count(load.gets),
-                quantile(load, 0.5),
-                quantile(load, 0.99),
+                "  {:>7}  {:>7}",
+                show::count(load.puts + load.gets),
+                load.quantile(0.99).map_or("-".to_owned(), show::time),
             )?,
         }
         Ok(())
@@ -188,13 +213,10 @@ impl Reporter {
                 "  written meanwhile by the database",
                 show::bytes(report.written_at_rest()),
             ),
+            ("left in the folder", show::bytes(in_folder)),
             (
-                "left in the folder",
-                format!(
-                    "{}, of them log allocated ahead {}",
-                    show::bytes(in_folder),
-                    show::bytes(report.stats.log_bytes),
-                ),
+                "  of them log, allocated ahead",
+                show::bytes(report.stats.log_bytes),
             ),
             (
                 "tables to live data, at most",
@@ -210,28 +232,38 @@ impl Reporter {
             ),
             (
                 "from expiry to removal, at most",
-                format!(
-                    "{} (of {}; promised {}, with {} for a look that comes late)",
-                    show::time(report.removal_longest),
-                    show::counted(report.removed as u64, "item"),
-                    show::time(report.removed_within),
-                    show::time(GRACE),
-                ),
+                show::time(report.removal_longest),
             ),
+            (
+                "  promised, with 1 s for a late look",
+                show::time(report.removed_within + GRACE),
+            ),
+            ("  of so many items", show::count(report.removed as u64)),
         ];
         writeln!(out)?;
         for (what, amount) in rows {
             writeln!(out, "{what:<41}{amount}")?;
         }
-        match (report.broken().as_slice(), report.late()) {
-            ([], None) => writeln!(out, "\nEvery promise was kept.")?,
-            ([], Some(_)) => writeln!(
-                out,
-                "\nEvery promise was kept as far as this machine let the database run."
-            )?,
-            _ => {}
+        writeln!(out, "\n{}", self.drawn())?;
+        if report.broken().is_empty() {
+            writeln!(out, "\n{}", report.proved())?;
         }
         Ok(())
+    }
+
+    /// Bytes on disk above bytes live, in one measure.
+    fn drawn(&self) -> String {
+        let most = |amounts: &[u64]| amounts.iter().copied().max().unwrap_or(0);
+        let (disk, live) = (most(&self.disk), most(&self.live));
+        let line = |what, amounts, highest| {
+            let bars = spark::line(amounts, disk.max(live));
+            format!("{what}  {bars}  up to {}", show::bytes(highest))
+        };
+        let lines = [
+            line("disk", &self.disk, disk),
+            line("live", &self.live, live),
+        ];
+        lines.join("\n")
     }
 }
 

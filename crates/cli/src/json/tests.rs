@@ -5,7 +5,7 @@ use super::*;
 const NOON: Duration = Duration::from_millis(1_772_366_400_999);
 
 fn shown(key: &[u8], value: &[u8], ttl: Ttl) -> String {
-    line(key, value, UNIX_EPOCH + NOON, ttl)
+    members(key, &times(UNIX_EPOCH + NOON, ttl), value)
 }
 
 fn read(line: &str) -> Result<Entry> {
@@ -30,17 +30,17 @@ fn an_object_is_shown_in_place() {
     let value = br#"{"user": "ada", "visits":7 }"#;
     assert_eq!(
         shown(b"s-1", value, after(1_800_000)),
-        r#"{"_key":"s-1","_ts":1772366400,"ttl":1800,"user": "ada", "visits":7 }"#
+        r#"{"_key":"s-1","_ts":1772366400,"_ts_ms":1772366400999,"ttl":1800,"user": "ada", "visits":7 }"#
     );
     assert_eq!(
         shown(b"s-1", b"{}", Ttl::Never),
-        r#"{"_key":"s-1","_ts":1772366400,"ttl":-1}"#
+        r#"{"_key":"s-1","_ts":1772366400,"_ts_ms":1772366400999,"ttl":-1}"#
     );
     assert_eq!(
         shown(b"s-1", b"{}", Ttl::Inherit),
-        r#"{"_key":"s-1","_ts":1772366400}"#
+        r#"{"_key":"s-1","_ts":1772366400,"_ts_ms":1772366400999}"#
     );
-    assert!(shown(b"s", b"{}", after(1_001)).ends_with(r#""ttl":2}"#));
+    assert!(shown(b"s", b"{}", after(1_001)).ends_with(r#""ttl":2,"_ttl_ms":1001}"#));
     assert!(shown(b"s", b"{}", after(0)).ends_with(r#""ttl":1}"#));
 }
 
@@ -58,13 +58,16 @@ fn what_is_no_object_is_shown_as_text() {
     ];
     for (value, member) in cases {
         let line = shown(b"k", value, Ttl::Inherit);
-        assert_eq!(line, format!(r#"{{"_key":"k","_ts":1772366400,{member}}}"#));
+        assert_eq!(
+            line,
+            format!(r#"{{"_key":"k","_ts":1772366400,"_ts_ms":1772366400999,{member}}}"#)
+        );
         assert_eq!(read(&line).unwrap().value, value);
     }
     let line = shown(b"\xff", b"\x00\xff", Ttl::Inherit);
     assert_eq!(
         line,
-        r#"{"_key_base64":"/w==","_ts":1772366400,"_value_base64":"AP8="}"#
+        r#"{"_key_base64":"/w==","_ts":1772366400,"_ts_ms":1772366400999,"_value_base64":"AP8="}"#
     );
 }
 
@@ -142,6 +145,76 @@ fn ttls_are_whole_seconds_or_never() {
         );
     }
     refused(r#"{"id":1,"ttl":5,"ttl":6}"#, &["\"ttl\" twice"]);
+}
+
+#[test]
+fn milliseconds_of_a_ttl_are_those_of_its_seconds() {
+    let ttl = |members: &str| read(&format!(r#"{{"id":1,{members}}}"#)).map(|entry| entry.ttl);
+    let millis = |millis| Ttl::After(Duration::from_millis(millis));
+    assert_eq!(ttl(r#""ttl":2,"_ttl_ms":1001"#).unwrap(), millis(1_001));
+    assert_eq!(ttl(r#""_ttl_ms":1,"ttl":1"#).unwrap(), millis(1));
+    assert_eq!(ttl(r#""_ttl_ms":5000,"ttl":5"#).unwrap(), millis(5_000));
+    for given in [
+        r#""ttl":1,"_ttl_ms":1001"#,
+        r#""ttl":3,"_ttl_ms":1001"#,
+        r#""ttl":1,"_ttl_ms":0"#,
+        r#""ttl":-1,"_ttl_ms":1"#,
+        r#""_ttl_ms":1000"#,
+        r#""ttl":1,"_ttl_ms":"1""#,
+        r#""ttl":1,"_ttl_ms":18446744073709551616"#,
+    ] {
+        let error = ttl(given).unwrap_err().to_string();
+        assert!(
+            error.starts_with("_ttl_ms ") && error.contains("next whole second"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_line_says_when_its_item_was_written() {
+    let written = |members: &str| {
+        let line = format!(r#"{{"id":1,{members}}}"#);
+        let (entry, written_at) = from_json_with_time(line.as_bytes(), "id")?;
+        assert_eq!(entry, read(&line).unwrap());
+        Ok::<_, Error>(written_at.duration_since(UNIX_EPOCH).unwrap())
+    };
+    assert_eq!(written(r#""_ts":7"#).unwrap(), Duration::from_secs(7));
+    let both = written(r#""_ts":7,"_ts_ms":7321"#).unwrap();
+    assert_eq!(both, Duration::from_millis(7_321));
+    for (given, word) in [
+        (r#""a":1"#, "without \"_ts_ms\" and \"_ts\""),
+        (r#""_ts":-1"#, "_ts -1"),
+        (r#""_ts":1.5"#, "_ts 1.5"),
+        (r#""_ts":"7""#, "_ts \"7\""),
+        (r#""_ts":18446744073709551615"#, "_ts 18446744073709551615"),
+        (r#""_ts":7,"_ts_ms":null"#, "_ts_ms null"),
+        (r#""_ts":7,"_ts":7"#, "\"_ts\" twice"),
+    ] {
+        let error = written(given).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+        assert!(
+            read(&format!(r#"{{"id":1,{given}}}"#)).is_ok(),
+            "who does not ask is not told"
+        );
+    }
+}
+
+#[test]
+fn a_time_that_is_kept_ends_when_it_would_have() {
+    let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+    let after = |seconds| Duration::from_secs(seconds);
+    let kept = |ttl, default| ttl_since(at(100), at(160), ttl, default);
+    let (own, week) = (Ttl::After(after(70)), DefaultTtl::After(after(604_800)));
+    for default in [DefaultTtl::Off, DefaultTtl::NoDefault, week] {
+        assert_eq!(kept(own, default), Ttl::Until(at(170)));
+        assert_eq!(kept(Ttl::Never, default), Ttl::Never);
+    }
+    assert_eq!(kept(Ttl::Inherit, DefaultTtl::Off), Ttl::Inherit);
+    assert_eq!(kept(Ttl::Inherit, DefaultTtl::NoDefault), Ttl::Inherit);
+    assert_eq!(kept(Ttl::Inherit, week), Ttl::Until(at(100 + 604_800)));
+    let yet_to_come = ttl_since(at(999), at(160), own, week);
+    assert_eq!(yet_to_come, Ttl::Until(at(230)));
 }
 
 #[test]
@@ -244,6 +317,7 @@ proptest! {
             Just(Ttl::Inherit),
             Just(Ttl::Never),
             (1..=2_147_483_647_u64).prop_map(|seconds| Ttl::After(Duration::from_secs(seconds))),
+            (1..=2_147_483_647_000_u64).prop_map(|millis| Ttl::After(Duration::from_millis(millis))),
         ],
     ) {
         let line = shown(&key, &value, ttl);

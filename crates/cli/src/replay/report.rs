@@ -11,7 +11,8 @@ use super::trace::Kind;
 use crate::failure::Outcome;
 use crate::histogram::Histogram;
 use crate::show;
-use crate::upkeep::{bytes_written, stats_json};
+use crate::stats::{bytes_written, stats_json};
+use crate::table;
 
 /// Bytes on disk per byte live, over all looks since the first flush: what was there before is the log alone.
 #[derive(Default)]
@@ -117,7 +118,7 @@ impl Report {
             };
             rows.push(row("put after a miss", count));
         }
-        show::table(&["OPERATION", "PLAYED", "HIT OR DONE"], &rows)
+        table::whole(&["OPERATION", "PLAYED", "HIT OR DONE"], &rows)
     }
 
     fn latencies(&self) -> String {
@@ -131,7 +132,7 @@ impl Report {
             row("reads", &self.player.reads),
             row("writes", &self.player.writes),
         ];
-        show::table(&["LATENCY", "P50", "P99", "P99.9", "MOST"], &rows)
+        table::whole(&["LATENCY", "P50", "P99", "P99.9", "MOST"], &rows)
     }
 
     /// The quantiles, and the longest.

@@ -1,0 +1,175 @@
+//! Many items of one container: those of a range of keys, or all.
+
+use std::io::{BufRead, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
+use std::ops::Bound;
+
+use ebbtide::{Container, Item};
+use ebbtide_cli::json;
+use serde_json::json;
+
+use crate::arguments::{Count, DeleteRange, Emptied, Place, Range, Scan};
+use crate::failure::{self, Failure, Outcome};
+use crate::{show, store};
+
+/// From the first key to the last.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+pub fn scan(scan: &Scan, json: bool) -> Outcome {
+    let form = scan.range.form;
+    print(scan, |out, item| {
+        if json {
+            return Ok(writeln!(out, "{}", json::to_json(item))?);
+        }
+        form.write(out, item.key())?;
+        out.write_all(b"\t")?;
+        form.write(out, item.value())?;
+        Ok(out.write_all(b"\n")?)
+    })
+}
+
+pub fn keys(scan: &Scan, json: bool) -> Outcome {
+    let form = scan.range.form;
+    print(scan, |out, item| {
+        if json {
+            return Ok(writeln!(out, "{}", json::key_to_json(item.key()))?);
+        }
+        form.write(out, item.key())?;
+        Ok(out.write_all(b"\n")?)
+    })
+}
+
+/// Prints each of the items that a scan asks for.
+fn print(scan: &Scan, mut line: impl FnMut(&mut dyn Write, &Item) -> Outcome) -> Outcome {
+    let bounds = bounds(&scan.range)?;
+    let db = store::read(&scan.place.home)?;
+    let items = store::container(&db, &scan.place.container)?.range(bounds);
+    let items: Box<dyn Iterator<Item = ebbtide::Result<Item>>> = match scan.reverse {
+        true => Box::new(items.rev()),
+        false => Box::new(items),
+    };
+    let mut out = BufWriter::new(stdout().lock());
+    for item in items.take(scan.limit.unwrap_or(usize::MAX)) {
+        line(&mut out, &item?)?;
+    }
+    Ok(out.flush()?)
+}
+
+pub fn count(count: &Count, json: bool) -> Outcome {
+    let bounds = bounds(&count.range)?;
+    let db = store::read(&count.place.home)?;
+    let container = store::container(&db, &count.place.container)?;
+    let items = count_of(&container, bounds)?;
+    let mut out = stdout().lock();
+    match json {
+        true => {
+            let line = json!({ "container": count.place.container, "count": items });
+            writeln!(out, "{line}")?;
+        }
+        false => writeln!(out, "{items}")?,
+    }
+    Ok(())
+}
+
+/// How many items of a range are live.
+fn count_of(container: &Container, bounds: Bounds) -> Outcome<u64> {
+    let mut items = container.range(bounds);
+    Ok(items.try_fold(0, |count, item| item.map(|_| count + 1))?)
+}
+
+pub fn delete_range(delete: &DeleteRange) -> Outcome {
+    let Range {
+        prefix, from, to, ..
+    } = &delete.range;
+    // An empty word, of a variable that is not set perhaps, stands for everything.
+    let given = [prefix, from, to];
+    if !given.into_iter().flatten().any(|word| !word.is_empty()) {
+        return Err(Failure::Refused(
+            "which keys? --prefix, --from and --to say it; `ebbtide clear` deletes all".to_owned(),
+        ));
+    }
+    let bounds = bounds(&delete.range)?;
+    let db = store::write(&delete.place.home, delete.writing)?;
+    let container = store::container(&db, &delete.place.container)?;
+    container.delete_range(bounds)?;
+    db.close()?;
+    let name = &delete.place.container;
+    failure::note(&format_args!("all of this range in {name:?} is deleted"));
+    Ok(())
+}
+
+pub fn clear(clear: &Emptied, json: bool) -> Outcome {
+    let Place { home, container } = &clear.place;
+    let db = store::write_once(home)?;
+    let items = store::container(&db, container)?;
+    let live = items.stats().live_items;
+    if !clear.yes {
+        ask(&format!("clear {container:?} of {}", about(live)))?;
+    }
+    items.delete_range::<&[u8]>(..)?;
+    db.close()?;
+    done(json, "cleared", container, live)
+}
+
+pub fn drop(drop: &Emptied, json: bool) -> Outcome {
+    let Place { home, container } = &drop.place;
+    let db = store::write_once(home)?;
+    let live = store::container(&db, container)?.stats().live_items;
+    if !drop.yes {
+        ask(&format!("drop {container:?} with {}", about(live)))?;
+    }
+    db.drop_container(container)?;
+    db.close()?;
+    done(json, "dropped", container, live)
+}
+
+/// Of an estimate.
+fn about(items: u64) -> String {
+    format!("about {}", show::counted(items, "item"))
+}
+
+fn done(json: bool, what: &str, container: &str, live: u64) -> Outcome {
+    if json {
+        let line = json!({ "container": container, "done": what, "items_estimate": live });
+        writeln!(stdout().lock(), "{line}")?;
+    } else {
+        failure::note(&format_args!("{container:?} {what}: {}", about(live)));
+    }
+    Ok(())
+}
+
+/// Goes on after a yes that is typed, and after nothing else.
+fn ask(what: &str) -> Outcome {
+    let refused = |why: &str| Err(Failure::Refused(format!("nothing was changed: {why}")));
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return refused(&format!("--yes would {what}"));
+    }
+    let mut answer = String::new();
+    let asked = write!(stderr(), "{what}? [y/N] ");
+    let answered = asked.and_then(|()| stdin().lock().read_line(&mut answer));
+    match answered {
+        Ok(_) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(()),
+        _ => refused("the answer was not y"),
+    }
+}
+
+fn bounds(range: &Range) -> Outcome<Bounds> {
+    let key = |given: &Option<_>| given.as_deref().map(|key| range.form.key(key)).transpose();
+    let mut from = key(&range.from)?.unwrap_or_default();
+    let mut to = key(&range.to)?;
+    if let Some(prefix) = key(&range.prefix)? {
+        if let Some(behind) = behind(&prefix) {
+            to = Some(to.map_or(behind.clone(), |to| to.min(behind)));
+        }
+        from = from.max(prefix);
+    }
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+    Ok((Bound::Included(from), to))
+}
+
+/// The least key behind all that start with a prefix, if there is one.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
+    let mut behind = prefix[..=last].to_vec();
+    behind[last] += 1;
+    Some(behind)
+}

@@ -1,0 +1,169 @@
+//! Single items, scans, and the default ttl.
+
+use super::*;
+
+#[test]
+fn an_item_is_put_read_touched_and_deleted() {
+    let world = World::new();
+    assert_eq!(world.ok(&["put", "db", "c", "key", "caf\u{e9}"]), "");
+    assert_eq!(world.ok(&["get", "db", "c", "key"]), "caf\u{e9}");
+    let item = json(&world.ok(&["get", "db", "c", "key", "--json"]));
+    assert_eq!(
+        (&item["_key"], &item["_value"]),
+        (&json("\"key\""), &json("\"caf\u{e9}\""))
+    );
+    assert_eq!(item.get("ttl"), None);
+    assert!(item["_ts"].as_u64().unwrap().abs_diff(now_seconds()) < 600);
+    assert_eq!(world.ok(&["touch", "db", "c", "key"]), "");
+    assert_eq!(world.ok(&["delete", "db", "c", "key"]), "");
+    assert_eq!(world.ok(&["delete", "db", "c", "key"]), "");
+    let missing = "there is no item \"key\" in \"c\"";
+    assert_eq!(world.fails(1, &["get", "db", "c", "key"]), missing);
+    assert_eq!(world.fails(1, &["touch", "db", "c", "key"]), missing);
+}
+
+#[test]
+fn words_that_look_like_options_are_keys_and_values() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "-5", "-7.5", "--ttl", "-1"]);
+    assert_eq!(world.ok(&["get", "db", "c", "-5"]), "-7.5");
+    world.ok(&["put", "db", "c", "--", "--key", "--value"]);
+    assert_eq!(world.ok(&["get", "db", "c", "--", "--key"]), "--value");
+}
+
+#[test]
+fn an_item_is_gone_when_its_ttl_is_over() {
+    let world = World::new();
+    world.ok(&["ttl", "db", "c", "-1"]);
+    world.ok(&["put", "db", "c", "short", "1", "--ttl", "1"]);
+    world.ok(&["put", "db", "c", "long", "2", "--ttl", "2147483647"]);
+    world.ok(&["put", "db", "c", "never", "3", "--ttl", "-1"]);
+    let item = json(&world.ok(&["get", "db", "c", "long", "--json"]));
+    assert_eq!(item["ttl"], 2_147_483_647);
+    assert_eq!(
+        json(&world.ok(&["get", "db", "c", "never", "--json"]))["ttl"],
+        -1
+    );
+    sleep(Duration::from_millis(1_001));
+    world.fails(1, &["get", "db", "c", "short"]);
+    world.fails(1, &["touch", "db", "c", "short"]);
+    assert_eq!(world.ok(&["scan", "db", "c"]), "long\t2\nnever\t3\n");
+}
+
+#[test]
+fn a_ttl_out_of_range_is_refused_and_nothing_is_stored() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "there", "before"]);
+    for given in [
+        "0",
+        "-2",
+        "2147483648",
+        "null",
+        "\"60\"",
+        "1.5",
+        "60s",
+        "",
+        "99999999999999999999",
+    ] {
+        let why = world.fails(2, &["put", "db", "c", "there", "after", "--ttl", given]);
+        assert_eq!(why, format!("ttl {given} is not allowed: {ALLOWED_TTL}"));
+        let why = world.fails(2, &["ttl", "db", "c", given]);
+        assert!(
+            why.starts_with(&format!("default ttl {given} is not allowed: off, -1")),
+            "{why}"
+        );
+        world.write(
+            "in.jsonl",
+            &format!("{{\"id\":\"there\",\"ttl\":{given}}}\n"),
+        );
+        let why = world.fails(2, &["import", "db", "c", "in.jsonl", "--key", "id"]);
+        assert!(why.starts_with("line 1: "), "{why}");
+    }
+    assert_eq!(world.ok(&["scan", "db", "c"]), "there\tbefore\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "-1\n");
+    world.fails(2, &["put", "new", "c", "k", "v", "--ttl", "0"]);
+    assert!(!world.path("new").exists());
+}
+
+#[test]
+fn keys_and_names_have_limits() {
+    let world = World::new();
+    let (longest, longer) = ("k".repeat(65_535), "k".repeat(65_536));
+    world.ok(&["put", "db", "c", &longest, "v"]);
+    assert_eq!(world.ok(&["get", "db", "c", &longest]), "v");
+    let why = world.fails(2, &["put", "db", "c", &longer, "v"]);
+    assert_eq!(why, "key of 65536 bytes is not allowed: 1 to 65535 bytes");
+    let why = world.fails(2, &["put", "db", "c", "", "v"]);
+    assert_eq!(why, "key of 0 bytes is not allowed: 1 to 65535 bytes");
+    world.ok(&["put", "db", &"n".repeat(255), "k", "v"]);
+    for name in ["", "a/b", &"n".repeat(256)] {
+        let why = world.fails(2, &["put", "db", name, "k", "v"]);
+        assert!(why.starts_with("container name "), "{why}");
+    }
+    assert_eq!(
+        world.ok(&["containers", "db"]),
+        format!("c\n{}\n", "n".repeat(255))
+    );
+}
+
+#[test]
+fn a_scan_shows_what_it_was_asked_for() {
+    let world = World::new();
+    for key in ["a", "b-1", "b-2", "b-3", "c"] {
+        world.ok(&["put", "db", "c", key, &key.to_uppercase()]);
+    }
+    let scan = |options: &[&str]| {
+        let lines = world.ok(&[&["scan", "db", "c"], options].concat());
+        let keys: Vec<_> = lines
+            .lines()
+            .map(|line| line.split('\t').next().unwrap().to_owned())
+            .collect();
+        keys.join(" ")
+    };
+    assert_eq!(
+        world.ok(&["scan", "db", "c", "--limit", "2"]),
+        "a\tA\nb-1\tB-1\n"
+    );
+    assert_eq!(scan(&[]), "a b-1 b-2 b-3 c");
+    assert_eq!(scan(&["--reverse"]), "c b-3 b-2 b-1 a");
+    assert_eq!(scan(&["--prefix", "b-"]), "b-1 b-2 b-3");
+    assert_eq!(
+        scan(&["--prefix", "b-", "--reverse", "--limit", "1"]),
+        "b-3"
+    );
+    assert_eq!(scan(&["--prefix", "b-", "--from", "b-2"]), "b-2 b-3");
+    assert_eq!(
+        scan(&["--prefix", "b-", "--from", "a", "--to", "b-2"]),
+        "b-1"
+    );
+    assert_eq!(scan(&["--from", "b-2", "--to", "c"]), "b-2 b-3");
+    assert_eq!(scan(&["--from", "c", "--to", "b"]), "");
+    assert_eq!(scan(&["--prefix", "b-", "--to", "b"]), "");
+    assert_eq!(scan(&["--prefix", "b-", "--from", "c"]), "");
+    assert_eq!(scan(&["--prefix", ""]), "a b-1 b-2 b-3 c");
+    assert_eq!(scan(&["--limit", "0"]), "");
+    let first = world.ok(&["scan", "db", "c", "--limit", "1", "--json"]);
+    assert_eq!(json(&first)["_value"], "A");
+}
+
+#[test]
+fn the_default_ttl_is_shown_and_set() {
+    let world = World::new();
+    for (text, shown) in [
+        ("off", "null"),
+        ("-1", "-1"),
+        ("1", "1"),
+        ("2147483647", "2147483647"),
+    ] {
+        assert_eq!(world.ok(&["ttl", "db", "c", text]), "");
+        assert_eq!(world.ok(&["ttl", "db", "c"]), format!("{text}\n"));
+        let line = json(&world.ok(&["ttl", "db", "c", "--json"]));
+        assert_eq!(line["default_ttl"], json(shown));
+    }
+    world.ok(&["put", "db", "c", "k", "v"]);
+    world.ok(&["ttl", "db", "c", "1"]);
+    sleep(Duration::from_millis(1_001));
+    world.fails(1, &["get", "db", "c", "k"]);
+    world.ok(&["ttl", "db", "c", "off"]);
+    world.fails(1, &["get", "db", "c", "k"]);
+}

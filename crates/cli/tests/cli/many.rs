@@ -1,0 +1,96 @@
+//! Ranges of keys and whole containers: keys, count, delete-range, clear, drop.
+
+use super::*;
+
+/// A container `c` of five items.
+fn filled() -> World {
+    let world = World::new();
+    for key in ["a", "b-1", "b-2", "b-3", "c"] {
+        world.ok(&["put", "db", "c", key, &key.to_uppercase(), "--ttl", "3600"]);
+    }
+    world
+}
+
+#[test]
+fn keys_are_listed_and_counted() {
+    let world = filled();
+    assert_eq!(world.ok(&["keys", "db", "c"]), "a\nb-1\nb-2\nb-3\nc\n");
+    let args = [
+        "keys",
+        "db",
+        "c",
+        "--prefix",
+        "b-",
+        "--reverse",
+        "--limit",
+        "2",
+    ];
+    assert_eq!(world.ok(&args), "b-3\nb-2\n");
+    let lines = world.ok(&["keys", "db", "c", "--json", "--to", "b"]);
+    assert_eq!(json(&lines), json(r#"{"_key":"a"}"#));
+    assert_eq!(world.ok(&["count", "db", "c"]), "5\n");
+    assert_eq!(world.ok(&["count", "db", "c", "--prefix", "b-"]), "3\n");
+    assert_eq!(
+        world.ok(&["count", "db", "c", "--from", "b-2", "--to", "c"]),
+        "2\n"
+    );
+    let counted = world.ok(&["count", "db", "c", "--json", "--from", "x"]);
+    assert_eq!(json(&counted), json(r#"{"container":"c","count":0}"#));
+    world.ok(&["put", "db", "c", "short", "v", "--ttl", "1"]);
+    sleep(Duration::from_millis(1_001));
+    assert_eq!(
+        world.ok(&["count", "db", "c"]),
+        "5\n",
+        "what has expired does not count"
+    );
+}
+
+#[test]
+fn a_range_of_keys_is_deleted() {
+    let world = filled();
+    let told = world.told(&["delete-range", "db", "c", "--from", "b-2", "--to", "c"]);
+    assert_eq!(told, "all of this range in \"c\" is deleted");
+    assert_eq!(world.ok(&["keys", "db", "c"]), "a\nb-1\nc\n");
+    world.told(&["delete-range", "db", "c", "--from", "c", "--to", "b"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "a\nb-1\nc\n");
+    world.told(&["delete-range", "db", "c", "--prefix", "b", "--sync"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "a\nc\n");
+    world.told(&["delete-range", "db", "c", "--hex", "--from", "63"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "a\n");
+    // A variable of the shell that is not set deletes nothing.
+    for words in [&[][..], &["--prefix", ""], &["--from", "", "--to", ""]] {
+        let why = world.fails(2, &[&["delete-range", "db", "c"], words].concat());
+        assert!(why.starts_with("which keys?"), "{why}");
+    }
+    assert_eq!(world.ok(&["count", "db", "c"]), "1\n");
+}
+
+#[test]
+fn a_container_is_cleared_and_dropped_after_a_yes_alone() {
+    let world = filled();
+    world.ok(&["ttl", "db", "c", "60"]);
+    world.ok(&["put", "db", "other", "k", "v"]);
+    for (command, would) in [
+        ("clear", "--yes would clear \"c\" of about 5 items"),
+        ("drop", "--yes would drop \"c\" with about 5 items"),
+    ] {
+        let ran = world.run_with_input(&[command, "db", "c"], b"y\n");
+        assert_eq!(ran.failed(2), format!("nothing was changed: {would}"));
+    }
+    assert_eq!(world.ok(&["count", "db", "c"]), "5\n");
+    assert_eq!(
+        world.told(&["clear", "db", "c", "--yes"]),
+        "\"c\" cleared: about 5 items"
+    );
+    assert_eq!(world.ok(&["count", "db", "c"]), "0\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "60\n", "its default stays");
+    world.ok(&["put", "db", "c", "k", "v"]);
+    let dropped = json(&world.ok(&["drop", "db", "c", "--yes", "--json"]));
+    assert_eq!(
+        dropped,
+        json(r#"{"container":"c","done":"dropped","items_estimate":1}"#)
+    );
+    assert_eq!(world.ok(&["containers", "db"]), "other\n");
+    world.fails(1, &["drop", "db", "c", "--yes"]);
+    assert_eq!(world.ok(&["count", "db", "other"]), "1\n");
+}
