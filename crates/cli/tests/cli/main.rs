@@ -11,6 +11,11 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+#[cfg(target_os = "linux")]
+use rustix::{
+    pty::{OpenptFlags, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
 use serde_json::Value;
 
 use testkit::patience::wait_until;
@@ -64,6 +69,41 @@ impl World {
     #[track_caller]
     fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.command(args).output().unwrap())
+    }
+
+    /// Runs on a terminal that is so many characters wide, where `typed` is typed; what stands on it in the end.
+    #[cfg(target_os = "linux")]
+    fn run_on_terminal(&self, args: &[&str], columns: u16, typed: &[u8]) -> (i32, String) {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, vec![]).unwrap();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&terminal, size).unwrap();
+        let mut options = std::fs::File::options();
+        let side = options.read(true).write(true).open(name.to_str().unwrap());
+        let side = side.unwrap();
+        let mut command = self.command(args);
+        command
+            .stdin(side.try_clone().unwrap())
+            .stdout(side.try_clone().unwrap())
+            .stderr(side);
+        let mut child = command.spawn().unwrap();
+        // It holds the program's side of the terminal, whose end is that of what can be read here.
+        drop(command);
+        let mut terminal = std::fs::File::from(terminal);
+        terminal.write_all(typed).unwrap();
+        let mut shown = vec![];
+        let mut some = [0; 4096];
+        while let Ok(len @ 1..) = terminal.read(&mut some) {
+            shown.extend(&some[..len]);
+        }
+        let status = child.wait().unwrap();
+        (status.code().unwrap(), String::from_utf8(shown).unwrap())
     }
 
     fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ran {

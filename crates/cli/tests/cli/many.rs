@@ -94,3 +94,31 @@ fn a_container_is_cleared_and_dropped_after_a_yes_alone() {
     world.fails(1, &["drop", "db", "c", "--yes"]);
     assert_eq!(world.ok(&["count", "db", "other"]), "1\n");
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn on_a_terminal_the_answer_decides() {
+    let world = filled();
+    for (typed, status, left) in [
+        (&b"n\n"[..], 2, "5\n"),
+        (b"\n", 2, "5\n"),
+        (b"yesterday\n", 2, "5\n"),
+        (b"\x04", 2, "5\n"),
+        (b"y\n", 0, "0\n"),
+    ] {
+        let (ended, shown) = world.run_on_terminal(&["clear", "db", "c"], 80, typed);
+        assert!(
+            shown.contains("clear \"c\" of about 5 items? [y/N] "),
+            "{shown}"
+        );
+        assert_eq!(
+            (ended, shown.contains("nothing was changed")),
+            (status, status == 2),
+            "{shown}"
+        );
+        assert_eq!(world.ok(&["count", "db", "c"]), left, "{typed:?}");
+    }
+    let (ended, shown) = world.run_on_terminal(&["drop", "db", "c"], 80, b"YES\n");
+    assert_eq!(ended, 0, "{shown}");
+    assert_eq!(world.ok(&["containers", "db"]), "");
+}

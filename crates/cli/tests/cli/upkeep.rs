@@ -384,3 +384,30 @@ fn tables_leave_columns_out_before_they_wrap() {
         "{table}"
     );
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_table_has_the_columns_that_the_terminal_has_room_for() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    let header = |columns: u16| {
+        let (status, shown) = world.run_on_terminal(&["stats", "db"], columns, b"");
+        assert_eq!(status, 0, "{shown}");
+        assert!(
+            shown
+                .lines()
+                .all(|line| line.chars().count() <= columns.into()),
+            "{shown}"
+        );
+        let header = shown.lines().find(|line| line.starts_with("CONTAINER"));
+        let count = header
+            .unwrap()
+            .split("  ")
+            .filter(|word| !word.is_empty())
+            .count();
+        (count, shown.contains("Not shown: "))
+    };
+    assert_eq!(header(200), (11, false));
+    assert_eq!(header(80), (8, true));
+    assert_eq!(header(46), (5, true));
+}
