@@ -16,9 +16,9 @@ type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 pub fn scan(scan: &Scan, json: bool) -> Outcome {
     let form = scan.range.form;
-    print(scan, |out, item| {
+    print(scan, Container::range, |out, item: Item| {
         if json {
-            return Ok(writeln!(out, "{}", json::to_json(item))?);
+            return Ok(writeln!(out, "{}", json::to_json(&item))?);
         }
         form.write(out, item.key())?;
         out.write_all(b"\t")?;
@@ -29,27 +29,32 @@ pub fn scan(scan: &Scan, json: bool) -> Outcome {
 
 pub fn keys(scan: &Scan, json: bool) -> Outcome {
     let form = scan.range.form;
-    print(scan, |out, item| {
+    print(scan, keys_of, |out, key: Vec<u8>| {
         if json {
-            return Ok(writeln!(out, "{}", json::key_to_json(item.key()))?);
+            return Ok(writeln!(out, "{}", json::key_to_json(&key))?);
         }
-        form.write(out, item.key())?;
+        form.write(out, &key)?;
         Ok(out.write_all(b"\n")?)
     })
 }
 
-/// Prints each of the items that a scan asks for.
-fn print(scan: &Scan, mut line: impl FnMut(&mut dyn Write, &Item) -> Outcome) -> Outcome {
+/// Prints a line for each of what a scan asks for.
+fn print<T, I: DoubleEndedIterator<Item = ebbtide::Result<T>>>(
+    scan: &Scan,
+    all: impl FnOnce(&Container, Bounds) -> I,
+    mut line: impl FnMut(&mut dyn Write, T) -> Outcome,
+) -> Outcome {
     let bounds = bounds(&scan.range)?;
     let db = store::read(&scan.place.home)?;
-    let items = store::container(&db, &scan.place.container)?.range(bounds);
-    let items: Box<dyn Iterator<Item = ebbtide::Result<Item>>> = match scan.reverse {
-        true => Box::new(items.rev()),
-        false => Box::new(items),
-    };
+    let mut all = all(&store::container(&db, &scan.place.container)?, bounds);
     let mut out = BufWriter::new(stdout().lock());
-    for item in items.take(scan.limit.unwrap_or(usize::MAX)) {
-        line(&mut out, &item?)?;
+    for _ in 0..scan.limit.unwrap_or(usize::MAX) {
+        let next = match scan.reverse {
+            true => all.next_back(),
+            false => all.next(),
+        };
+        let Some(next) = next else { break };
+        line(&mut out, next?)?;
     }
     Ok(out.flush()?)
 }
@@ -70,7 +75,16 @@ pub fn count(count: &Count, json: bool) -> Outcome {
     Ok(())
 }
 
-/// How many items of a range are live.
+/// The keys of the items of a range that are live.
+fn keys_of(
+    container: &Container,
+    bounds: Bounds,
+) -> impl DoubleEndedIterator<Item = ebbtide::Result<Vec<u8>>> + use<> {
+    let key = |item: ebbtide::Result<Item>| item.map(|item| item.key().to_vec());
+    container.range(bounds).map(key)
+}
+
+/// How many of them there are.
 fn count_of(container: &Container, bounds: Bounds) -> Outcome<u64> {
     let mut items = container.range(bounds);
     Ok(items.try_fold(0, |count, item| item.map(|_| count + 1))?)
@@ -105,7 +119,7 @@ pub fn clear(clear: &Emptied, json: bool) -> Outcome {
     if !clear.yes {
         ask(&format!("clear {container:?} of {}", about(live)))?;
     }
-    items.delete_range::<&[u8]>(..)?;
+    delete_all(&items)?;
     db.close()?;
     done(json, "cleared", container, live)
 }
@@ -120,6 +134,11 @@ pub fn drop(drop: &Emptied, json: bool) -> Outcome {
     db.drop_container(container)?;
     db.close()?;
     done(json, "dropped", container, live)
+}
+
+fn delete_all(container: &Container) -> ebbtide::Result<()> {
+    let all: Bounds = (Bound::Unbounded, Bound::Unbounded);
+    container.delete_range(all)
 }
 
 /// Of an estimate.
