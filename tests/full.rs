@@ -149,6 +149,8 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
         assert_eq!(c.iter().count(), count as usize, "{how}");
         settle(&db);
         assert!(c.put("k", "v").unwrap_err().is_full(), "{how}");
+        // What the ring of the log gave back is not there for it either.
+        take_the_rest(&sim);
         clock.advance(2 * LIFE);
         settle(&db);
         let stats = db.stats();
@@ -216,7 +218,13 @@ fn however_many_live_the_dead_are_given_back() {
             check(&db, 0);
             let c = db.container("c0").unwrap();
             for n in 0..100u32 {
-                c.put(format!("again {n}"), [1; 300])
+                let put = || c.put(format!("again {n}"), [1; 300]);
+                // The log may have to be flushed before it goes on.
+                put()
+                    .or_else(|_| {
+                        settle(&db);
+                        put()
+                    })
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
             }
             db.sync().unwrap();
@@ -322,11 +330,57 @@ fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
         settle(&db);
         check_living(&db, &living, &what);
         takes_writes(&db, &what);
+        // What lives may take all there is by now.
         if let Err(error) = db.flush() {
             assert!(error.is_full(), "{what}: {error}");
         }
         let again = open(&moment.kill(), &clock, MEMTABLE);
         check_living(&again, &living, &what);
+    }
+}
+
+// Without an open anew: what lives of a memtable finds no room, but what lives in one segment of the log does, in the one
+// that is kept ahead for it.
+#[test]
+fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
+    for live_of_ten in [0, 3, 6] {
+        let what = format!("{live_of_ten} of ten live");
+        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+        sim.set_capacity(800 << 10);
+        let db = open(&sim, &clock, MEMTABLE);
+        let (c, seldom) = (db.container("c").unwrap(), db.container("seldom").unwrap());
+        let mut living = 0;
+        let full = (0u32..).find_map(|n| {
+            let lives = n % 10 < live_of_ten;
+            let ttl = if lives { Ttl::Never } else { Ttl::After(LIFE) };
+            if n % 100 == 0 {
+                seldom.put(n.to_be_bytes(), "seldom").unwrap();
+                // The log's thread has its turn, as it has beside a writer.
+                let _ = db.step();
+            }
+            let put = c.put_with_ttl(n.to_be_bytes(), [n as u8; 300], ttl);
+            living += usize::from(lives && put.is_ok());
+            put.err()
+        });
+        assert!(full.is_some_and(|full| full.is_full()), "{what}");
+        take_the_rest(&sim);
+        clock.advance(2 * LIFE);
+        settle(&db);
+        assert_eq!(c.iter().count(), living, "{what}");
+        assert_eq!(c.stats().expired_bytes, 0, "{what}");
+        takes_writes_of(&c, &what);
+        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+            let db = open(&after, &clock, MEMTABLE);
+            let found = db.container("c").unwrap().iter().count();
+            assert!((living..=living + 20).contains(&found), "{what}: {found}");
+        }
+    }
+}
+
+fn takes_writes_of(c: &Container, what: &str) {
+    for n in 0..20u32 {
+        c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 

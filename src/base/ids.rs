@@ -28,6 +28,11 @@ impl Seq {
     pub fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
+
+    /// The number before this one; of the first, that one.
+    pub fn before(self) -> Seq {
+        Seq(self.0.saturating_sub(1))
+    }
 }
 
 /// Names a table file; never reused within a database.

@@ -194,6 +194,10 @@ impl Engine {
             match self.flush_group(&group) {
                 Ok(false) => {}
                 Ok(true) => return Ok(true),
+                Err(full) if full.is_full() => match self.flush_front() {
+                    Ok(false) => done = Err(full),
+                    flushed => return flushed,
+                },
                 failed => done = failed,
             }
         }

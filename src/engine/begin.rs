@@ -9,8 +9,7 @@
 //! No write is taken until a new chain holds what is needed of that, and the manifest names it. Meanwhile the old one gives
 //! back what it can (old_log.rs).
 //!
-//! **A small log begins in little room**: with the smallest ring, and a first segment as long as what goes into it. Where
-//! there is none, the room that is kept for edits of the manifest's copy is lent to it until the old chain is gone.
+//! **A small log begins in little room**: with the smallest ring, and a first segment as long as what goes into it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,48 +75,27 @@ fn small_log(usual: &LogOptions, free: u64, needed: u64) -> Option<LogOptions> {
 }
 
 impl Engine {
-    /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds.
+    /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds. For
+    /// writers, who try it each time.
     #[inline]
     pub(super) fn begin_log(&self) -> Result<()> {
         match (self.commit_log.begun(), self.commit_log.old_log()) {
-            (None, Some(old)) => self.begin_log_after(old),
+            (None, Some(old)) => self.begin_usual_log(old),
             _ => Ok(()),
         }
     }
 
     #[cold]
-    fn begin_log_after(&self, old: &OldLog) -> Result<()> {
-        let usual = log_options(&self.options, &self.wal_dir());
-        match self.begin_log_with(old, &usual) {
-            Err(full) if full.is_full() => {
-                let free = self.fs.room(&self.path)?.free;
-                // Every write comes here: none goes through all of memory for what cannot be.
-                if free < 2 * SMALL_LOG {
-                    return Err(full);
-                }
-                let small = small_log(&usual, free, self.needed_bytes()?);
-                small.map_or(Err(full), |small| self.begin_log_with(old, &small))
-            }
-            done => done,
-        }
+    fn begin_usual_log(&self, old: &OldLog) -> Result<()> {
+        self.begin_log_with(old, &log_options(&self.options, &self.wal_dir()))
     }
 
-    /// The same where not even a small log has room: with what is kept for edits.
-    fn begin_log_in_lent_room(&self, old: &OldLog, full: Error) -> Result<()> {
-        let (usual, needed) = (
-            log_options(&self.options, &self.wal_dir()),
-            self.needed_bytes()?,
-        );
-        let free = || Ok(self.fs.room(&self.path)?.free);
-        let lendable = self.catalog.edit().lendable();
-        if small_log(&usual, free()? + lendable, needed).is_none() {
-            return Err(full);
-        }
-        self.catalog.edit().lend_room();
-        let small = small_log(&usual, free()?, needed);
-        let begun = small.map_or(Err(full), |small| self.begin_log_with(old, &small));
-        self.catalog.edit().reserve();
-        begun
+    /// The same in what room there is.
+    fn begin_small_log(&self, old: &OldLog, full: Error) -> Result<()> {
+        let usual = log_options(&self.options, &self.wal_dir());
+        let free = self.fs.room(&self.path)?.free;
+        let small = small_log(&usual, free, self.needed_bytes()?);
+        small.map_or(Err(full), |small| self.begin_log_with(old, &small))
     }
 
     fn begin_log_with(&self, old: &OldLog, options: &LogOptions) -> Result<()> {
@@ -134,7 +112,7 @@ impl Engine {
                 let (picture, judge) = (state.pin(), self.judge_settled(&state));
                 judged_at = judged_at.max(judge.now);
                 relog_with(&state, &head, appender, |log| {
-                    self.needed(&state, &picture, judge, log)
+                    self.needed(&state, &picture.active, judge, log)
                 })?;
             }
             Ok(())
@@ -173,16 +151,11 @@ impl Engine {
             let Some(old) = self.commit_log.old_log() else {
                 return Err(full);
             };
-            if self.give_back_old_log(old)? {
-                continue;
-            }
-            match self.begin_log_in_lent_room(old, full) {
-                Err(full) if full.is_full() => {
-                    if !self.give_back_ring()? && !self.flush_front(old)? {
-                        return Err(full);
-                    }
-                }
-                done => return done,
+            let gives_back = self.give_back_old_log(old)?
+                || self.give_back_ring()?
+                || self.flush_front_of_old_log(old)?;
+            if !gives_back {
+                return self.begin_small_log(old, full);
             }
         }
     }

@@ -14,8 +14,9 @@
 //! * **Segments go from the front**, by an edit alone, for which room is reserved: all before the first that may hold a
 //!   record that is needed. When none is, the whole chain goes, and the manifest names no log; memory is let go of, too.
 //! * **The ring goes**, once the segments hold what it holds: their blocks are there.
-//! * **What lives in the front is flushed**: a table, as small as the room is, and as much of the front as fits into it. The
-//!   edit that names the table says up to which number its container is flushed, and names the first segment behind.
+//! * **What lives in the front is flushed** (jobs/front.rs): a table, as small as the room is, and as much of the front as
+//!   fits into it. The edit that names the table says up to which number its container is flushed, and names the first
+//!   segment behind.
 //!
 //! **Why segments may go from the front.** What goes has numbers below `cut`, the lowest that is needed; what stays is not
 //! needed or has higher ones. What is dropped with what hid it must not come back without that. Let x stay, and let y,
@@ -23,35 +24,19 @@
 //! its write, y was written later, and stays. If x stays in a relogged frame, then y was in the same memtable, and was
 //! relogged with it, or was written later: it stays. A relog counts as the highest number of its moment, so all of its
 //! frames stay or none. The edit carries the mark by which the dead were judged, as every edit does that drops.
-//!
-//! **Why a part of a memtable may be flushed.** What goes to the table has numbers up to `cut`, what stays in memory and in
-//! the log has higher ones: so a run still holds nothing newer than a memtable of its container. A record up to `cut`
-//! that is left out since a newer one hides it is hidden by one of the table, or by one that stays in the log, and goes
-//! from there by the same rule.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::{Change, Version};
-use crate::compact::survivors;
-use crate::data::cursor::Seek;
-use crate::data::merge::Merge;
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
+use crate::engine::jobs::front::RECORD_OVERHEAD;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
-use crate::engine::jobs::job::{JobSpec, Purpose};
-use crate::engine::read::Source;
-use crate::engine::relog::Show;
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::expiry::Judge;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
-
-/// What a record takes in the log or in a table beside key and value, in bytes, at most.
-const RECORD_OVERHEAD: u64 = 64;
-/// What a table takes beside its records, in bytes, about.
-const TABLE_OVERHEAD: u64 = 4 << 10;
 
 /// A memtable that gives up what has numbers up to one.
 struct Cut<'a> {
@@ -118,67 +103,24 @@ impl Engine {
 
     /// Flushes what is needed of the first segments of the old log, as many as there is room for, and removes these; false
     /// when there is no room for the first.
-    pub(super) fn flush_front(&self, old: &OldLog) -> Result<bool> {
+    pub(super) fn flush_front_of_old_log(&self, old: &OldLog) -> Result<bool> {
         let _flushing = self.scheduler.lock_flushing();
         let Some(start) = self.catalog.edit().catalogue()?.log else {
             return Ok(false);
         };
-        let lendable = self.catalog.edit().lendable();
-        let room = self.fs.room(&self.path)?.free + lendable;
-        let mut cuts = self.cuts_within(old, &start, room)?;
-        let mut flushed = Ok(false);
-        if !cuts.is_empty() {
-            self.catalog.edit().lend_room();
-            // The estimate may be wrong: then half as much.
-            while let Some(cut) = cuts.pop() {
-                flushed = self.flush_up_to(old, cut);
-                if !flushed.as_ref().is_err_and(|error| error.is_full()) {
-                    break;
-                }
-                cuts.truncate(cuts.len().div_ceil(2));
-            }
-            self.catalog.edit().reserve();
-        }
-        flushed
-    }
-
-    /// The numbers up to which something can be flushed into so much room, so that segments go; ascending.
-    fn cuts_within(&self, old: &OldLog, start: &LogStart, room: u64) -> Result<Vec<Seq>> {
         let left = old.segments.iter();
         let left = left.filter(|segment| segment.number >= start.first);
         let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
-        let mut bytes = vec![0; ends.len()];
-        for state in self.containers.all() {
-            let (picture, judge) = (state.pin(), self.judge_settled(&state));
-            let mut first = None::<usize>;
-            let mut add = |seq: Seq, len: usize| {
-                let segment = ends.iter().position(|end| *end >= seq);
-                if let Some(segment) = segment {
-                    bytes[segment] += len as u64 + RECORD_OVERHEAD;
-                    first = Some(first.map_or(segment, |first| first.min(segment)));
-                }
-            };
-            for RangeDelete { range, seq } in picture.active.memtable.range_deletes().iter() {
-                let to = range.to.as_ref().map_or(0, Vec::len);
-                // Two digits a byte, in the edit.
-                add(*seq, 2 * (range.from.len() + to));
-            }
-            self.needed(&state, &picture, judge, &mut |header, key, value| {
-                add(header.seq, key.len() + value.len());
-                Ok(())
-            })?;
-            if let Some(first) = first {
-                bytes[first] += TABLE_OVERHEAD;
-            }
-        }
-        let sums = bytes.iter().scan(0, |sum, bytes| {
-            *sum += bytes;
-            Some(*sum)
-        });
-        let is_gain = |end: Seq| old.holding(end.next()) != Some(start.first);
-        let cuts = ends.iter().zip(sums);
-        let cuts = cuts.filter(|(end, sum)| *sum <= room && is_gain(**end));
-        Ok(cuts.map(|(end, _)| *end).collect())
+        let room = self.fs.room(&self.path)?.free + self.catalog.edit().lendable();
+        let active = |state| {
+            let state: Arc<ContainerState> = state;
+            let buffer = state.picture().active.clone();
+            (state, buffer)
+        };
+        let memory: Vec<_> = self.containers.all().into_iter().map(active).collect();
+        let mut cuts = self.cuts_within(&ends, &memory, room)?;
+        cuts.retain(|cut| old.holding(ends[*cut].next()) != Some(start.first));
+        self.try_cuts(cuts, |cut| self.flush_up_to(old, ends[cut]))
     }
 
     /// Flushes what is needed of the records up to a number, and takes all of these out of memory.
@@ -196,7 +138,7 @@ impl Engine {
             }
             let judge = self.judge_settled(state);
             judged_at = judged_at.max(judge.now);
-            let (front, rest) = self.divide(state, &picture, judge, up_to)?;
+            let (front, rest) = self.divide(state, &picture.active, judge, up_to)?;
             let flushed = match front.memtable.is_empty() {
                 true => None,
                 false => Some(self.write_flush(state, front)?.0),
@@ -220,26 +162,6 @@ impl Engine {
             self.counters.flushes.add(u64::from(installed));
         }
         done
-    }
-
-    /// Two memtables: what is needed of the records up to a number, and of the others, each with its range deletes.
-    fn divide(
-        &self,
-        state: &Arc<ContainerState>,
-        picture: &Picture,
-        judge: Judge,
-        up_to: Seq,
-    ) -> Result<(Arc<Buffer>, Arc<Buffer>)> {
-        let (front, rest) = (state.new_buffer(), state.new_buffer());
-        let side = |seq: Seq| &if seq > up_to { &rest } else { &front }.memtable;
-        // First: what is needed beside them is what they leave, for estimates too.
-        for delete in picture.active.memtable.range_deletes().iter() {
-            side(delete.seq).delete_range(delete.range.clone(), delete.seq);
-        }
-        self.needed(state, picture, judge, &mut |header, key, value| {
-            side(header.seq).insert(header, key, value)
-        })?;
-        Ok((front, rest))
     }
 
     /// One edit: these memtables give up a part, and the log what lies before `needed_from`, or all of it. False, and
@@ -346,33 +268,11 @@ impl Engine {
         let mut own = picture.active.memtable.range_deletes().iter();
         let oldest = own.find(|delete| picture.version.needs(delete));
         let mut lowest: Option<Seq> = oldest.map(|delete| delete.seq);
-        self.needed(state, picture, judge, &mut |header, _, _| {
+        self.needed(state, &picture.active, judge, &mut |header, _, _| {
             lowest = Some(lowest.map_or(header.seq, |lowest| lowest.min(header.seq)));
             Ok(())
         })?;
         Ok(lowest)
-    }
-
-    /// Shows what is needed of the records in a container's memory: what a flush would write, as it would write it.
-    pub(super) fn needed(
-        &self,
-        state: &Arc<ContainerState>,
-        picture: &Picture,
-        judge: Judge,
-        show: &mut Show<'_>,
-    ) -> Result<()> {
-        let spec = JobSpec {
-            judge,
-            range_deletes: picture.range_deletes().cloned().collect(),
-            cuts: vec![Timestamp::MAX],
-            purpose: Purpose::Flush { is_due: true },
-        };
-        let job = self.job(state, picture, &BTreeSet::new(), &spec);
-        let memory = vec![Source::Memory(picture.active.memtable.cursor())];
-        let sources = Merge::seek(memory, Seek::First, None)?;
-        survivors(&job, sources, &mut |head, value| {
-            show(head.header, head.key, value)
-        })
     }
 
     /// What it takes in the log, at most.
@@ -384,7 +284,7 @@ impl Engine {
                 let to = range.to.as_ref().map_or(0, Vec::len);
                 bytes += (range.from.len() + to) as u64 + RECORD_OVERHEAD;
             }
-            self.needed(&state, &picture, judge, &mut |_, key, value| {
+            self.needed(&state, &picture.active, judge, &mut |_, key, value| {
                 bytes += (key.len() + value.len()) as u64 + RECORD_OVERHEAD;
                 Ok(())
             })?;

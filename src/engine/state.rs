@@ -69,6 +69,12 @@ impl Buffer {
         self.segment.load(Ordering::Acquire)..=self.last_segment.load(Ordering::Acquire)
     }
 
+    /// It is a part of a memtable that was logged in these.
+    pub fn stays_in(&self, segments: RangeInclusive<u64>) {
+        self.segment.store(*segments.start(), Ordering::Release);
+        self.last_segment.store(*segments.end(), Ordering::Release);
+    }
+
     /// Something of it was logged in `segment`. The caller holds the turn, so that numbers only rise.
     pub fn logged_in(&self, segment: u64) {
         self.segment.fetch_min(segment, Ordering::AcqRel);
@@ -97,7 +103,7 @@ pub struct Picture {
 
 impl Picture {
     /// The memtables, newest first.
-    pub fn buffers(&self) -> impl Iterator<Item = &Arc<Buffer>> {
+    pub fn buffers(&self) -> impl DoubleEndedIterator<Item = &Arc<Buffer>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 

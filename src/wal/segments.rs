@@ -15,6 +15,7 @@
 //! last, as is `pinned`. An append that begins a segment waits for `pool`, never for `older`: removing takes its time.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::base::{Result, Timestamp, file_name};
+use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::{Dir, File, Fs};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 
@@ -141,6 +142,8 @@ pub struct SegmentInfo {
     pub durable: bool,
     /// The position of its first frame.
     pub start: Position,
+    /// All that was written before it has lower sequence numbers.
+    pub base_seq: Seq,
     /// Since when it has held a frame that is needed no more; [`Timestamp::MAX`] while it holds none.
     pub stale_since: Timestamp,
 }
@@ -152,9 +155,26 @@ struct Prepared {
 }
 
 struct Pool {
-    /// The number of the file that is prepared, or is to be.
+    /// The number of the segment that is begun next.
     next: u64,
-    prepared: Option<Prepared>,
+    /// Its file and those behind it, as far as they are made.
+    prepared: VecDeque<Prepared>,
+    /// So many are to be.
+    wanted: usize,
+    /// Their room is lent.
+    lent: bool,
+}
+
+/// Where no more segments than this find room, one is kept that is not begun: what gives back room may need some first.
+const SHORT_OF_ROOM: u64 = 16;
+
+/// Room of segments that were prepared, lent until this is dropped.
+pub struct LentSegments<'a>(&'a Segments);
+
+impl Drop for LentSegments<'_> {
+    fn drop(&mut self) {
+        self.0.pool.lock().lent = false;
+    }
 }
 
 /// What keeps segments that nobody needs.
@@ -174,7 +194,7 @@ pub struct Segments {
     names: Box<dyn Dir>,
     segment_bytes: u64,
     first: u64,
-    /// Copy of `pool.prepared.is_some()`, to look at without waiting.
+    /// As many are prepared as are wanted, to look at without waiting.
     is_prepared: AtomicBool,
     /// Names of files from before this chain.
     older: Mutex<Vec<String>>,
@@ -193,7 +213,9 @@ impl Segments {
         let older = fs.list(dir)?.into_iter().filter(older).collect();
         let pool = Pool {
             next: first,
-            prepared: None,
+            prepared: VecDeque::new(),
+            wanted: 1,
+            lent: false,
         };
         let names = fs.open_dir(dir)?;
         Ok(Segments {
@@ -217,12 +239,55 @@ impl Segments {
 
     /// Reserves the file of the next segment, so that beginning it need not wait for that.
     pub fn prepare(&self) -> Result<()> {
+        let free = self.fs.room(&self.dir)?.free;
         let mut pool = self.pool.lock();
-        if pool.prepared.is_none() {
-            pool.prepared = Some(self.make(pool.next, self.segment_bytes)?);
-            self.is_prepared.store(true, Ordering::Relaxed);
+        if pool.lent {
+            return Ok(());
+        }
+        pool.wanted = 1 + usize::from(free < SHORT_OF_ROOM * self.segment_bytes);
+        let wanted = pool.wanted;
+        self.fill(&mut pool, wanted, self.segment_bytes)?;
+        self.is_prepared.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes files until there are so many; the first one with blocks for `len` bytes.
+    fn fill(&self, pool: &mut Pool, wanted: usize, len: u64) -> Result<()> {
+        while pool.prepared.len() < wanted {
+            let number = pool.next + pool.prepared.len() as u64;
+            let len = if pool.prepared.is_empty() {
+                len
+            } else {
+                self.segment_bytes
+            };
+            let made = self.make(number, len)?;
+            pool.prepared.push_back(made);
         }
         Ok(())
+    }
+
+    /// How much room [`Segments::lend_next`] gives back, in bytes.
+    pub fn lendable(&self) -> u64 {
+        self.pool
+            .lock()
+            .prepared
+            .iter()
+            .map(|prepared| prepared.len)
+            .sum()
+    }
+
+    /// Gives back the room of the segments that are prepared, for what will free more than that; until it is done none is
+    /// begun, which would take it.
+    pub fn lend_next(&self) -> LentSegments<'_> {
+        let mut pool = self.pool.lock();
+        pool.lent = true;
+        self.is_prepared.store(false, Ordering::Relaxed);
+        // From the last one, so that no number is left out.
+        while let Some(prepared) = pool.prepared.pop_back() {
+            let _ = self.fs.remove(&prepared.path);
+        }
+        let _ = self.names.sync();
+        LentSegments(self)
     }
 
     /// Nothing is left for [`Segments::prepare`] to do.
@@ -256,10 +321,13 @@ impl Segments {
     /// The same, in a file of at least `len` bytes.
     pub fn begin_file(&self, mut header: SegmentHeader, len: u64) -> Result<Arc<Segment>> {
         let mut pool = self.pool.lock();
-        let mut prepared = match pool.prepared.take() {
-            Some(prepared) => prepared,
-            None => self.make(pool.next, len)?,
-        };
+        if pool.lent {
+            let path = self.dir.join(file_name::segment(pool.next));
+            return Err(Error::io("allocate", &path, ErrorKind::StorageFull.into()));
+        }
+        let wanted = pool.wanted;
+        self.fill(&mut pool, wanted, len)?;
+        let mut prepared = pool.prepared.pop_front().expect("at least one is wanted");
         header.number = pool.next;
         let grown = if prepared.len < len {
             prepared.file.allocate(len)
@@ -267,8 +335,7 @@ impl Segments {
             Ok(())
         };
         if let Err(error) = grown.and_then(|()| prepared.file.write_at(0, &header.encode())) {
-            pool.prepared = Some(prepared);
-            self.is_prepared.store(true, Ordering::Relaxed);
+            pool.prepared.push_front(prepared);
             return Err(error);
         }
         prepared.len = prepared.len.max(len);
@@ -374,6 +441,7 @@ impl Segments {
             bytes: segment.file_len,
             durable: segment.durable.load(Ordering::Acquire),
             start: Position(segment.header.start),
+            base_seq: segment.header.base_seq,
             stale_since: Timestamp(segment.stale_since.load(Ordering::Relaxed)),
         };
         live.iter().map(info).collect()

@@ -24,7 +24,7 @@ use crate::wal::frame::{
     Encoder, FrameHead, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
     SegmentHeader, SyncedNote,
 };
-use crate::wal::segments::{LogStart, Segment, SegmentInfo, Segments, ring_name};
+use crate::wal::segments::{LentSegments, LogStart, Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Store, frame_len};
 
 /// How a log is kept.
@@ -303,6 +303,16 @@ impl Log {
                 Ordering::Relaxed,
             );
         })
+    }
+
+    /// How much room [`Log::lend_next`] gives back, in bytes.
+    pub fn lendable(&self) -> u64 {
+        self.segments.lendable()
+    }
+
+    /// Lends the room of the segments that are prepared, where there is one; no segment is begun meanwhile.
+    pub fn lend_next(&self) -> LentSegments<'_> {
+        self.segments.lend_next()
     }
 
     /// It is time for [`Log::prepare_next`].

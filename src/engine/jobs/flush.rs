@@ -124,6 +124,9 @@ impl Engine {
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
         let flush = Flushed {
             state,
+            leaves: buffer.clone(),
+            rest: None,
+            up_to: buffer.memtable.seq_max(),
             buffer,
             job,
             outputs,
@@ -183,6 +186,11 @@ impl Engine {
                 match self.flush_group(&group) {
                     Ok(true) => {}
                     Ok(false) => break Ok(()),
+                    Err(full) if full.is_full() => match self.flush_front() {
+                        Ok(true) => {}
+                        Ok(false) => break Err(full),
+                        Err(error) => break Err(error),
+                    },
                     Err(error) => break Err(error),
                 }
             };

@@ -84,7 +84,7 @@ impl Engine {
                     judged_at: flush.job.judge.now,
                     removed: vec![],
                     added,
-                    flushed: Some((&flush.buffer, &flush.job.snapshots)),
+                    flushed: Some(flush),
                 }),
                 Err(error) => failure = Some(error),
             }
@@ -205,7 +205,10 @@ impl Engine {
         let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
         for one in installations {
             let current = one.state.pin();
-            let next = next_version(&current.version, &one.removed, &one.added, one.flushed);
+            let own = one
+                .flushed
+                .map(|flush| (&flush.buffer, &*flush.job.snapshots));
+            let next = next_version(&current.version, &one.removed, &one.added, own);
             let id = one.state.id();
             let removed = one.removed.iter();
             changes.extend(removed.map(|run| Change::RemoveRun(id, run.id)));
@@ -214,22 +217,25 @@ impl Engine {
             let mut of_ranges = range_changes(id, &current.version, &next);
             changes.extend(of_ranges.pop().unwrap_or_default());
             early.extend(of_ranges);
-            if let Some((buffer, _)) = one.flushed {
+            if let Some(flush) = one.flushed {
                 assert!(
-                    basis.covers(buffer.memtable.seq_max()),
+                    basis.covers(flush.up_to),
                     "what is flushed is durable in the log"
                 );
-                changes.push(Change::Flushed(id, buffer.memtable.seq_max()));
+                changes.push(Change::Flushed(id, flush.up_to));
             }
             versions.push(Arc::new(next));
         }
-        let flushed: Vec<&Arc<Buffer>> = installations
-            .iter()
-            .filter_map(|one| Some(one.flushed?.0))
-            .collect();
+        let flushed: Vec<&Flushed<'_>> =
+            installations.iter().filter_map(|one| one.flushed).collect();
         let mut first_segment = None;
         if !flushed.is_empty() {
-            let first = self.first_needed_segment(&flushed)?;
+            let gone: Vec<_> = flushed.iter().map(|flush| &flush.leaves).collect();
+            let rests: Vec<_> = flushed
+                .iter()
+                .filter_map(|flush| flush.rest.as_ref())
+                .collect();
+            let first = self.first_needed_segment(&gone, &rests)?;
             changes.push(Change::Log(Some(self.commit_log.log()?.start(first))));
             first_segment = Some(first);
         }
@@ -243,14 +249,16 @@ impl Engine {
 
     /// Readers see what was installed, from here on.
     fn replace_picture(&self, one: &Installation<'_>, version: &Arc<Version>) {
-        if let Some((buffer, _)) = one.flushed {
+        if let Some(flush) = one.flushed {
             // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
-            one.state.set_flushed(buffer.memtable.seq_max());
+            one.state.set_flushed(flush.up_to);
         }
         one.state.install(|picture| {
             let mut sealed = picture.sealed.clone();
-            if let Some((buffer, _)) = one.flushed {
-                sealed.retain(|other| !Arc::ptr_eq(other, buffer));
+            if let Some(flush) = one.flushed {
+                sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
+                // It was the oldest.
+                sealed.extend(flush.rest.clone());
             }
             Picture {
                 active: picture.active.clone(),
@@ -258,8 +266,10 @@ impl Engine {
                 version: version.clone(),
             }
         });
-        if let Some((buffer, _)) = one.flushed {
-            self.throttle.remove_unflushed(buffer.counted());
+        if let Some(flush) = one.flushed {
+            let stays = flush.rest.as_ref().map_or(0, |rest| rest.count_growth());
+            self.throttle.add_unflushed(stays);
+            self.throttle.remove_unflushed(flush.leaves.counted());
         }
     }
 
@@ -269,9 +279,9 @@ impl Engine {
             one.state.release_pictures();
         }
         self.remove_runs_but(&one.removed, &one.added);
-        if let Some((buffer, _)) = one.flushed {
-            self.mark_stale(buffer);
-            buffer.memtable.retire();
+        if let Some(flush) = one.flushed {
+            self.mark_stale(&flush.leaves);
+            flush.leaves.memtable.retire();
         }
     }
 
@@ -426,8 +436,7 @@ struct Installation<'a> {
     judged_at: Timestamp,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
-    /// A memtable, and the open snapshots when it was judged.
-    flushed: Option<(&'a Arc<Buffer>, &'a [Seq])>,
+    flushed: Option<&'a Flushed<'a>>,
 }
 
 /// What an installation will do, decided before anything is done.
@@ -443,10 +452,17 @@ struct Plan {
     first_segment: Option<u64>,
 }
 
-/// A memtable, and what a flush wrote of it.
+/// What a flush wrote.
 pub(in crate::engine) struct Flushed<'a> {
     pub state: &'a Arc<ContainerState>,
+    /// What was judged and written, with its range deletes.
     pub buffer: Arc<Buffer>,
     pub job: Job,
     pub outputs: Vec<Output>,
+    /// The memtable that goes by it, the container's oldest: the same, but where only a part of it was written.
+    pub leaves: Arc<Buffer>,
+    /// What takes its place, if only a part was written.
+    pub rest: Option<Arc<Buffer>>,
+    /// The container's numbers up to this one are in tables then.
+    pub up_to: Seq,
 }

@@ -33,9 +33,13 @@ const RELOG_BYTES: usize = 512 << 10;
 const STALE_SHARE: u64 = 4;
 
 impl Engine {
-    /// The first log segment that is needed once `flushed` are in tables. The segment that is being written is read
+    /// The first log segment that is needed once `flushed` are in tables but for `rests` of them. The segment that is being written is read
     /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
-    pub(in crate::engine) fn first_needed_segment(&self, flushed: &[&Arc<Buffer>]) -> Result<u64> {
+    pub(in crate::engine) fn first_needed_segment(
+        &self,
+        flushed: &[&Arc<Buffer>],
+        rests: &[&Arc<Buffer>],
+    ) -> Result<u64> {
         let flushed: HashSet<*const Buffer> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
         let log = self.commit_log.log()?;
@@ -50,6 +54,8 @@ impl Engine {
                 .filter(|buffer| !flushed.contains(&Arc::as_ptr(buffer)));
             others.filter_map(|buffer| buffer.needed_from(synced)).min()
         });
+        let rests = rests.iter().filter_map(|rest| rest.needed_from(synced));
+        let needed = needed.chain(rests);
         let needed = needed.min().map_or(current, |oldest| oldest.min(current));
         // Only a segment whose name is durable may be named by the manifest; an earlier one does no harm.
         let durable = segments
@@ -136,7 +142,7 @@ impl Engine {
     fn advance_log(&self, oldest: u64) -> Result<bool> {
         let basis = self.commit_log.all_so_far()?;
         let mut manifest = self.catalog.edit();
-        let first = self.first_needed_segment(&[])?;
+        let first = self.first_needed_segment(&[], &[])?;
         if first == oldest {
             return Ok(false);
         }

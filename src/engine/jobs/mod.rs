@@ -5,5 +5,6 @@ pub mod job;
 pub mod log_gc;
 pub mod install;
 pub mod flush;
+pub mod front;
 pub mod rewrite;
 pub mod scrub;

@@ -1,0 +1,240 @@
+//! Flushing the front of a log alone, where there is no room for what is needed of a whole memtable.
+//!
+//! ```text
+//! log         5            6            7
+//! memtable    d L d d L    d d L d d    L d d L d         d: dead, L: living
+//!             `- up to a number          `- stays: a memtable of what came later, needed from segment 6 or 7 on
+//!             L L in a table
+//! ```
+//!
+//! What it takes is room for what lives in one segment, and what it gives back is that segment. Where room is short the
+//! log keeps a segment ahead for it, and lends it; so is the room lent that is kept behind the manifest's copy.
+//!
+//! **Why a part of a memtable may be flushed.** What goes to the table has numbers up to one, what stays in memory and in
+//! the log has higher ones: so a run still holds nothing newer than a memtable of its container. A record up to that number
+//! that is left out since a newer one hides it is hidden by one of the table, or by one that stays in the log, and goes
+//! from there by the same rule. All that is judged here is published first, as before any flush.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::{Result, Seq, Timestamp};
+use crate::compact::survivors;
+use crate::data::cursor::Seek;
+use crate::data::merge::Merge;
+use crate::data::range_delete::RangeDelete;
+use crate::engine::Engine;
+use crate::engine::jobs::install::Flushed;
+use crate::engine::jobs::job::{JobSpec, Purpose};
+use crate::engine::read::Source;
+use crate::engine::relog::Show;
+use crate::engine::state::{Buffer, ContainerState};
+use crate::expiry::Judge;
+
+/// What a record takes in the log or in a table beside key and value, in bytes, at most.
+pub(in crate::engine) const RECORD_OVERHEAD: u64 = 64;
+/// What a table takes beside its records, in bytes, about.
+const TABLE_OVERHEAD: u64 = 4 << 10;
+
+/// A memtable of a container.
+pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Buffer>);
+
+impl Engine {
+    /// Flushes what is needed of the log's first segments, as many as there is room for; false when there is no room for
+    /// the first, or nothing in the way of it.
+    pub(in crate::engine) fn flush_front(&self) -> Result<bool> {
+        let _flushing = self.scheduler.lock_flushing();
+        let log = self.commit_log.log()?;
+        let segments = log.segments();
+        let (numbers, ends): (Vec<u64>, Vec<Seq>) = segments
+            .windows(2)
+            .map(|pair| (pair[0].number, pair[1].base_seq.before()))
+            .unzip();
+        let Some(newest) = numbers.last() else {
+            return Ok(false);
+        };
+        let memory = self.oldest_up_to(*newest);
+        let room = self.fs.room(&self.path)?.free + self.catalog.edit().lendable();
+        let cuts = self.cuts_within(&ends, &memory, room + log.lendable())?;
+        if cuts.is_empty() {
+            return Ok(false);
+        }
+        let _lent = log.lend_next();
+        self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]))
+    }
+
+    /// The oldest memtable of each container that has one in a segment up to this number.
+    fn oldest_up_to(&self, segment: u64) -> Vec<Memory> {
+        let oldest = |state: Arc<ContainerState>| {
+            let oldest = state.picture().buffers().last()?.clone();
+            let holds = oldest.segment().is_some_and(|first| first <= segment);
+            holds.then_some((state, oldest))
+        };
+        self.containers
+            .all()
+            .into_iter()
+            .filter_map(oldest)
+            .collect()
+    }
+
+    /// Which of these numbers, ascending, are such that what is needed up to them finds so much room: their places.
+    pub(in crate::engine) fn cuts_within(
+        &self,
+        ends: &[Seq],
+        memory: &[Memory],
+        room: u64,
+    ) -> Result<Vec<usize>> {
+        let mut bytes = vec![0; ends.len()];
+        for (state, buffer) in memory {
+            let judge = self.judge_settled(state);
+            let mut first = None::<usize>;
+            let mut add = |seq: Seq, len: usize| {
+                let Some(segment) = ends.iter().position(|end| *end >= seq) else {
+                    return;
+                };
+                bytes[segment] += len as u64 + RECORD_OVERHEAD;
+                first = Some(first.map_or(segment, |first| first.min(segment)));
+            };
+            for RangeDelete { range, seq } in buffer.memtable.range_deletes().iter() {
+                let to = range.to.as_ref().map_or(0, |to| to.len());
+                // Two digits a byte, in the edit.
+                add(*seq, 2 * (range.from.len() + to));
+            }
+            self.needed(state, buffer, judge, &mut |header, key, value| {
+                add(header.seq, key.len() + value.len());
+                Ok(())
+            })?;
+            if let Some(first) = first {
+                bytes[first] += TABLE_OVERHEAD;
+            }
+        }
+        let sums = bytes.iter().scan(0, |sum, bytes| {
+            *sum += bytes;
+            Some(*sum)
+        });
+        let fitting = sums.enumerate().filter(|(_, sum)| *sum <= room);
+        Ok(fitting.map(|(place, _)| place).collect())
+    }
+
+    /// Flushes up to the last of these cuts for which there is room, in lent room.
+    pub(in crate::engine) fn try_cuts(
+        &self,
+        mut cuts: Vec<usize>,
+        flush: impl Fn(usize) -> Result<bool>,
+    ) -> Result<bool> {
+        if cuts.is_empty() {
+            return Ok(false);
+        }
+        self.catalog.edit().lend_room();
+        let mut flushed = Ok(false);
+        // The estimate may be wrong: then half as much.
+        while let Some(cut) = cuts.pop() {
+            flushed = flush(cut);
+            if !flushed.as_ref().is_err_and(|error| error.is_full()) {
+                break;
+            }
+            cuts.truncate(cuts.len().div_ceil(2));
+        }
+        self.catalog.edit().reserve();
+        flushed
+    }
+
+    /// Flushes what came up to a number of what keeps segments up to another one.
+    fn flush_segments(&self, segment: u64, up_to: Seq) -> Result<bool> {
+        for (state, buffer) in self.oldest_up_to(segment) {
+            if Arc::ptr_eq(&state.picture().active, &buffer) {
+                self.seal_one(&state);
+            }
+        }
+        // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
+        // judged is published, so no snapshot can come that is older than it.
+        let basis = self.commit_log.all_so_far()?;
+        let (memory, mut flushed) = (self.oldest_up_to(segment), vec![]);
+        let written = memory.iter().try_for_each(|(state, buffer)| {
+            let picture = state.pin();
+            if Arc::ptr_eq(&picture.active, buffer) {
+                // Written to since, and the only one.
+                return Ok(());
+            }
+            // What is logged again later than this one was sealed may have lower numbers than the cut.
+            let newer = picture
+                .buffers()
+                .rev()
+                .nth(1)
+                .map(|newer| newer.memtable.seq_min());
+            let up_to = newer.map_or(up_to, |newer| up_to.min(newer.before()));
+            let judge = self.judge_settled(state);
+            let (front, rest) = self.divide(state, buffer, judge, up_to)?;
+            rest.stays_in(segment + 1..=*buffer.segments().end());
+            let (flush, lag) = self.write_flush(state, front)?;
+            self.note_lag(&lag, &judge);
+            flushed.push(Flushed {
+                leaves: buffer.clone(),
+                rest: (!rest.memtable.is_empty()).then_some(rest),
+                up_to: up_to.min(buffer.memtable.seq_max()),
+                ..flush
+            });
+            Ok(())
+        });
+        let synced = written.and_then(|()| self.sync_tables(flushed.iter()));
+        if let Err(error) = synced {
+            flushed
+                .iter()
+                .for_each(|flush| self.clear_away(false, &flush.outputs));
+            return Err(error);
+        }
+        if flushed.is_empty() {
+            return Ok(false);
+        }
+        self.install_flushes(&flushed, basis)?;
+        self.counters.flushes.add(flushed.len() as u64);
+        Ok(true)
+    }
+
+    /// Two memtables: what is needed of a container's oldest one up to a number, and of the others in it, each with its
+    /// range deletes.
+    pub(in crate::engine) fn divide(
+        &self,
+        state: &Arc<ContainerState>,
+        buffer: &Buffer,
+        judge: Judge,
+        up_to: Seq,
+    ) -> Result<(Arc<Buffer>, Arc<Buffer>)> {
+        let (front, rest) = (state.new_buffer(), state.new_buffer());
+        let side = |seq: Seq| &if seq > up_to { &rest } else { &front }.memtable;
+        // First: what is needed beside them is what they leave, for estimates too.
+        for delete in buffer.memtable.range_deletes().iter() {
+            side(delete.seq).delete_range(delete.range.clone(), delete.seq);
+        }
+        self.needed(state, buffer, judge, &mut |header, key, value| {
+            side(header.seq).insert(header, key, value)
+        })?;
+        Ok((front, rest))
+    }
+
+    /// Shows what is needed of the records of a container's oldest memtable: what a flush would write, as it would write it.
+    pub(in crate::engine) fn needed(
+        &self,
+        state: &Arc<ContainerState>,
+        buffer: &Buffer,
+        judge: Judge,
+        show: &mut Show<'_>,
+    ) -> Result<()> {
+        let picture = state.pin();
+        let spec = JobSpec {
+            judge,
+            range_deletes: vec![
+                buffer.memtable.range_deletes().clone(),
+                picture.version.range_deletes.clone(),
+            ],
+            cuts: vec![Timestamp::MAX],
+            purpose: Purpose::Flush { is_due: true },
+        };
+        let job = self.job(state, &picture, &BTreeSet::new(), &spec);
+        let memory = vec![Source::Memory(buffer.memtable.cursor())];
+        let sources = Merge::seek(memory, Seek::First, None)?;
+        survivors(&job, sources, &mut |head, value| {
+            show(head.header, head.key, value)
+        })
+    }
+}
