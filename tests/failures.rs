@@ -191,7 +191,8 @@ fn a_full_disk_is_opened_read_and_reclaimed_and_then_written_to() {
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), 10, "what only the log holds is read");
         assert_eq!(db.container("short").unwrap().iter().count(), SHORT);
-        for write in [c.put("k", "v"), db.sync(), db.flush()] {
+        // A flush would make room: of the ring of the log.
+        for write in [c.put("k", "v"), db.sync()] {
             assert!(write.unwrap_err().is_full());
         }
         db.close().unwrap();
