@@ -111,7 +111,8 @@ impl Engine {
         let left = old.segments.iter();
         let left = left.filter(|segment| segment.number >= start.first);
         let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
-        let room = self.fs.room(&self.path)?.free + self.catalog.edit().lendable();
+        let lendable = self.catalog.edit().lendable();
+        let room = self.fs.room(&self.path)?.free.saturating_add(lendable);
         let active = |state| {
             let state: Arc<ContainerState> = state;
             let buffer = state.picture().active.clone();

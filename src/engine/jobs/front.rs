@@ -54,8 +54,9 @@ impl Engine {
             return Ok(false);
         };
         let memory = self.oldest_up_to(*newest);
-        let room = self.fs.room(&self.path)?.free + self.catalog.edit().lendable();
-        let cuts = self.cuts_within(&ends, &memory, room + log.lendable())?;
+        let lendable = self.catalog.edit().lendable() + log.lendable();
+        let room = self.fs.room(&self.path)?.free.saturating_add(lendable);
+        let cuts = self.cuts_within(&ends, &memory, room)?;
         if cuts.is_empty() {
             return Ok(false);
         }
