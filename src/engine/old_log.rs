@@ -32,7 +32,7 @@ use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
-use crate::engine::jobs::front::RECORD_OVERHEAD;
+use crate::engine::jobs::front::{RECORD_OVERHEAD, is_short, within};
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
 use crate::engine::state::{Buffer, ContainerState, Picture};
 use crate::expiry::Judge;
@@ -111,17 +111,20 @@ impl Engine {
         let left = old.segments.iter();
         let left = left.filter(|segment| segment.number >= start.first);
         let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
-        let lendable = self.catalog.edit().lendable();
-        let room = self.fs.room(&self.path)?.free.saturating_add(lendable);
         let active = |state| {
             let state: Arc<ContainerState> = state;
             let buffer = state.picture().active.clone();
             (state, buffer)
         };
         let memory: Vec<_> = self.containers.all().into_iter().map(active).collect();
-        let mut cuts = self.cuts_within(&ends, &memory, room)?;
-        cuts.retain(|cut| old.holding(ends[*cut].next()) != Some(start.first));
-        self.try_cuts(cuts, |cut| self.flush_up_to(old, ends[cut]))
+        let mut fronts = self.fronts(&ends, &memory)?;
+        fronts.retain(|(cut, _)| old.holding(ends[*cut].next()) != Some(start.first));
+        let free = self.fs.room(&self.path)?.free;
+        let is_short = is_short(&fronts, free);
+        let lendable = self.catalog.edit().lendable();
+        let room = free.saturating_add(if is_short { lendable } else { 0 });
+        let cuts = within(fronts, room);
+        self.try_cuts(cuts, is_short, |cut| self.flush_up_to(old, ends[cut]))
     }
 
     /// Flushes what is needed of the records up to a number, and takes all of these out of memory.

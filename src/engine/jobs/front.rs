@@ -39,6 +39,20 @@ const TABLE_OVERHEAD: u64 = 4 << 10;
 /// A memtable of a container.
 pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Buffer>);
 
+/// A place in a list of numbers, and the bytes that a flush takes of what is needed up to it, about.
+pub(in crate::engine) type Front = (usize, u64);
+
+/// Not even the first of them is sure to find so much room.
+pub(in crate::engine) fn is_short(fronts: &[Front], free: u64) -> bool {
+    fronts.first().is_some_and(|(_, bytes)| *bytes > free / 2)
+}
+
+/// The places of those that find so much room.
+pub(in crate::engine) fn within(fronts: Vec<Front>, room: u64) -> Vec<usize> {
+    let fitting = fronts.into_iter().filter(|(_, bytes)| *bytes <= room);
+    fitting.map(|(place, _)| place).collect()
+}
+
 impl Engine {
     /// Flushes what is needed of the log's first segments, as many as there is room for; false when there is no room for
     /// the first, or nothing in the way of it.
@@ -54,14 +68,23 @@ impl Engine {
             return Ok(false);
         };
         let memory = self.oldest_up_to(*newest);
-        let lendable = self.catalog.edit().lendable() + log.lendable();
-        let room = self.fs.room(&self.path)?.free.saturating_add(lendable);
-        let cuts = self.cuts_within(&ends, &memory, room)?;
+        let free = self.fs.room(&self.path)?.free;
+        let fronts = self.fronts(&ends, &memory)?;
+        let is_short = is_short(&fronts, free);
+        let cuts = match is_short {
+            true => within(
+                fronts,
+                free + self.catalog.edit().lendable() + log.lendable(),
+            ),
+            false => within(fronts, free),
+        };
         if cuts.is_empty() {
             return Ok(false);
         }
-        let _lent = log.lend_next();
-        self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]))
+        let _lent = is_short.then(|| log.lend_next());
+        self.try_cuts(cuts, is_short, |cut| {
+            self.flush_segments(numbers[cut], ends[cut])
+        })
     }
 
     /// The oldest memtable of each container that has one in a segment up to this number.
@@ -78,13 +101,8 @@ impl Engine {
             .collect()
     }
 
-    /// Which of these numbers, ascending, are such that what is needed up to them finds so much room: their places.
-    pub(in crate::engine) fn cuts_within(
-        &self,
-        ends: &[Seq],
-        memory: &[Memory],
-        room: u64,
-    ) -> Result<Vec<usize>> {
+    /// The bytes that a flush takes of what is needed up to each of these numbers, about; the numbers ascend.
+    pub(in crate::engine) fn fronts(&self, ends: &[Seq], memory: &[Memory]) -> Result<Vec<Front>> {
         let mut bytes = vec![0; ends.len()];
         for (state, buffer) in memory {
             let judge = self.judge_settled(state);
@@ -113,20 +131,19 @@ impl Engine {
             *sum += bytes;
             Some(*sum)
         });
-        let fitting = sums.enumerate().filter(|(_, sum)| *sum <= room);
-        Ok(fitting.map(|(place, _)| place).collect())
+        Ok(sums.enumerate().collect())
     }
 
-    /// Flushes up to the last of these cuts for which there is room, in lent room.
+    /// Flushes up to the last of these cuts for which there is room; what is kept for edits is lent, if that is short.
     pub(in crate::engine) fn try_cuts(
         &self,
         mut cuts: Vec<usize>,
+        is_short: bool,
         flush: impl Fn(usize) -> Result<bool>,
     ) -> Result<bool> {
-        if cuts.is_empty() {
-            return Ok(false);
+        if is_short && !cuts.is_empty() {
+            self.catalog.edit().lend_room();
         }
-        self.catalog.edit().lend_room();
         let mut flushed = Ok(false);
         // The estimate may be wrong: then half as much.
         while let Some(cut) = cuts.pop() {
@@ -136,7 +153,9 @@ impl Engine {
             }
             cuts.truncate(cuts.len().div_ceil(2));
         }
-        self.catalog.edit().reserve();
+        if is_short {
+            self.catalog.edit().reserve();
+        }
         flushed
     }
 
