@@ -81,10 +81,16 @@ impl Engine {
         if cuts.is_empty() {
             return Ok(false);
         }
-        let _lent = is_short.then(|| log.lend_next());
-        self.try_cuts(cuts, is_short, |cut| {
+        let lent = is_short.then(|| log.lend_next());
+        let flushed = self.try_cuts(cuts, is_short, |cut| {
             self.flush_segments(numbers[cut], ends[cut])
-        })
+        });
+        drop(lent);
+        if is_short {
+            // Before anybody else takes what was given back.
+            let _ = log.prepare_next();
+        }
+        flushed
     }
 
     /// The oldest memtable of each container that has one in a segment up to this number.
