@@ -281,7 +281,7 @@ fn mixed() -> (Sim, ManualClock, Living) {
             Err(error) => panic!("{error}"),
         }
     }
-    db.sync().unwrap();
+    // Not synced: the end of the log may be in the ring alone.
     std::mem::forget((db, c));
     (sim, clock, living)
 }
