@@ -358,8 +358,13 @@ impl Stage<'_> {
             update
         };
         let changed = self.container.update(self.key(at), decide).unwrap();
-        assert_eq!(changed, last.1.is_some());
-        Act::Update(at, last.0, last.1)
+        let (found, mut made) = last;
+        if found.is_none() && made == Some(None) {
+            // Where nothing is to be deleted, nothing is written.
+            made = None;
+        }
+        assert_eq!(changed, made.is_some());
+        Act::Update(at, found, made)
     }
 
     fn worker(&self, seed: u64) -> Vec<Played> {

@@ -148,7 +148,7 @@ impl Container {
 
     /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between, and the item neither
     /// expires nor is there again by a clock that was put right. The closure is called again when that happened. True: the
-    /// item was changed.
+    /// item was changed; false: it was kept, or there was none to delete, and nothing was written.
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,

@@ -34,7 +34,7 @@ pub enum Verdict {
     Keep,
     /// It is written.
     Put(Vec<u8>, WriteTtl),
-    /// It is deleted.
+    /// It is deleted; where no live item is, this is the same as nothing.
     Delete,
 }
 
@@ -218,8 +218,13 @@ impl Engine {
                 continue;
             }
             let (value, ttl);
+            let is_live = item.is_some();
             let op = match decide(item) {
-                Verdict::Keep => {
+                Verdict::Delete if is_live => Op::Delete {
+                    container: state.id(),
+                    key,
+                },
+                Verdict::Keep | Verdict::Delete => {
                     if self.is_still(state, key, &seen)? {
                         return Ok(false);
                     }
@@ -234,10 +239,6 @@ impl Engine {
                         value: &value,
                     }
                 }
-                Verdict::Delete => Op::Delete {
-                    container: state.id(),
-                    key,
-                },
             };
             if self.write_if_still(state, key, &seen, &op)? {
                 return Ok(true);

@@ -773,7 +773,8 @@ impl World {
             (Op::Touch(..), Some(seen)) => Some(write(&seen.value, Given::Life(seen.life))),
             (Op::Update(_, _, change), _) => match change {
                 Change::Keep => None,
-                Change::Delete => Some(Write::Delete {
+                // Where there is nothing, nothing is written.
+                Change::Delete => found.map(|_| Write::Delete {
                     container: c.to_owned(),
                     key: k.to_vec(),
                 }),
