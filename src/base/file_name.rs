@@ -25,6 +25,11 @@ pub fn copy(number: u64) -> String {
     format!("{number:06}.manifest")
 }
 
+/// `000042.none`, inside [`COPY_DIR`]: this manifest has no copy, and is written nevertheless.
+pub fn no_copy(number: u64) -> String {
+    format!("{number:06}.none")
+}
+
 /// `000042.wal`, inside [`WAL_DIR`].
 pub fn segment(number: u64) -> String {
     format!("{number:06}.wal")
@@ -43,6 +48,11 @@ pub fn parse_manifest(name: &str) -> Option<u64> {
 /// The number in the name of a manifest's copy.
 pub fn parse_copy(name: &str) -> Option<u64> {
     number(name.strip_suffix(".manifest")?)
+}
+
+/// The number in the name of what says that a manifest has no copy.
+pub fn parse_no_copy(name: &str) -> Option<u64> {
+    number(name.strip_suffix(".none")?)
 }
 
 /// The number in a segment's name.

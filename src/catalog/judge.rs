@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! manifest-000007   [ 1 | 2 | 3 | 4 ]      what counts: the manifest of the highest number
-//! copy/000007.…     [ 1 | 2 | 3 ]          the same bytes, an edit behind at most
+//! copy/000007.…     [ 1 | 2 | 3 ]          the same bytes, an edit behind at most; or a file that says: there is none
 //! log               seen: 3                every segment and frame: the last edit that was durable then
 //! ```
 //!
-//! Three facts (manifest.rs keeps them): a manifest is durable under its name before its copy begins; an edit is durable in
-//! the manifest before any byte of it is in the copy, and durable in the copy before it is acknowledged; of an earlier
-//! number nothing is removed before the later manifest is durable. Where a write to the copy failed there is none, or one
-//! that ends earlier.
+//! Four facts (manifest.rs keeps them): a manifest is durable under its name before its copy begins; an edit is durable in
+//! the manifest before any byte of it is in the copy, and durable in the copy before it is acknowledged; where a write to
+//! the copy failed, it is said durably that there is none before the manifest takes another edit; of an earlier number
+//! nothing is removed before the later manifest is durable.
 //!
 //! From that follows what a crash can leave, and all else is damage:
 //!
@@ -17,23 +17,30 @@
 //! | --- | --- | --- |
 //! | whole | the same, one edit behind, torn, or none | the manifest counts |
 //! | torn | the same edits, whole | the torn edit was never acknowledged |
-//! | torn | none, or an earlier end | nobody can tell; the same is taken for granted |
+//! | torn | it is said that there is none | nobody can tell; the same is taken for granted |
+//! | torn | missing, damaged, or an earlier end | damage: an edit that was acknowledged may be lost; the manifest counts |
 //! | torn or not | more edits | damage: the copy counts |
 //! | torn | the same edits, torn too | damage: both have lost an edit that the manifest had |
-//! | unsound or missing | sound | damage: the copy counts, unless the log in `wal` is another's |
+//! | unsound or missing | sound | damage: the copy counts |
 //! | sound | sound, with other edits | one is another database's: that whose log is not the one in `wal` |
+//! | one alone says what counts | | damage, unless the log in `wal` is the one that it names |
 //!
-//! Open, `verify` and `repair` ask the one function here, so they agree. What the log has seen is held against its answer
-//! by whoever reads the log ([`Loaded::reaches`]).
+//! A torn copy holds a part of the edit that the manifest has whole, and zeros; else it is damaged.
+//!
+//! What counts despite damage has to reach as far as the log has seen, and where an edit may be lost, the files that it may
+//! have given up must be there. Else what is live cannot be told, and no repair helps.
+//!
+//! Open, `verify` and `repair` ask the one function here, so they agree. Where there is no damage, what the log has seen is
+//! held against the answer by whoever reads the log ([`Loaded::reaches`]).
 
 use std::path::{Path, PathBuf};
 
 use crate::base::error::{BEYOND_REPAIR, Error, Result};
 use crate::base::file_name;
 use crate::catalog::edit::Catalogue;
-use crate::catalog::manifest::{copy_path, highest_edit, sum};
+use crate::catalog::manifest::{copy_path, highest_edit, no_copy_path, sum};
 use crate::env::Fs;
-use crate::wal::holds_chain;
+use crate::wal::{holds_chain, log_files, salvage};
 
 /// What a manifest on disk, or its copy, says.
 #[derive(Clone, Debug)]
@@ -73,19 +80,6 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// No edit that was acknowledged is missing, by all that is known without the log: where a torn tail may have been one,
-    /// the copy says that it was none.
-    pub fn is_whole(&self) -> bool {
-        let edit = self.loaded.catalogue.edit;
-        !self.loaded.torn || matches!(&self.copy, Some(Ok((_, copied))) if *copied == edit)
-    }
-
-    /// One of the two alone says what counts, and it names another log than the one in the folder.
-    pub fn is_doubtful(&self, fs: &dyn Fs, dir: &Path) -> Result<bool> {
-        let is_said_twice = self.damage.is_none() && matches!(self.copy, Some(Ok(_)));
-        Ok(!is_said_twice && names_log(fs, dir, &self.loaded.catalogue)? == Some(false))
-    }
-
     /// What is wrong with the copy, if the log has seen the edit `seen`: it says the same, but for an edit that was not
     /// acknowledged. That there is none is no fault: want of room may have been.
     pub fn copy_fault(&self, fs: &dyn Fs, seen: u64) -> Result<Option<Error>> {
@@ -106,115 +100,237 @@ impl Judged {
 /// # Errors
 /// Neither of them can be relied on.
 pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
-    let numbers = |folder: &Path, number_of: fn(&str) -> Option<u64>| -> Result<Vec<u64>> {
-        let names = list(fs, folder)?;
-        Ok(names.iter().filter_map(|name| number_of(name)).collect())
-    };
-    let manifests = numbers(dir, file_name::parse_manifest)?;
-    let copies = numbers(&dir.join(file_name::COPY_DIR), file_name::parse_copy)?;
-    let Some(&number) = manifests.iter().chain(&copies).max() else {
+    let Some(folder) = Folder::find(fs, dir)? else {
         return match trace(fs, dir)? {
             None => Ok(None),
             Some(trace) => {
-                let what = format!(
-                    "{} is there, but no manifest and no copy of one",
-                    trace.display()
-                );
+                let trace = trace.display();
+                let what = format!("{trace} is there, but no manifest and no copy of one");
                 Err(beyond_repair(Error::corruption(dir, 0, what)))
             }
         };
     };
-    let (path, copy_path) = (
-        dir.join(file_name::manifest(number)),
-        copy_path(dir, number),
-    );
-    let is_there = manifests.contains(&number);
-    let manifest = match is_there {
-        true => Side::of(&path, fs.read(&path)?),
-        false => Err(Error::corruption(&path, 0, "the manifest is missing")),
+    let copy = folder.copy();
+    let judged = match folder.manifest() {
+        Ok(manifest) => folder.beside_copy(manifest, copy)?,
+        Err(damage @ Error::Corruption { .. }) => folder.by_copy_alone(&damage, copy)?,
+        Err(error) => return Err(error),
     };
-    let mut copy = copies.contains(&number).then(|| {
-        let bytes = fs.read(&copy_path)?;
-        match &manifest {
-            Ok(manifest) if manifest.bytes == bytes => Ok(manifest.clone()),
-            _ => Side::of(&copy_path, bytes),
+    folder.expect_its_log(&judged)?;
+    if let Some(damage) = &judged.damage {
+        folder.expect_no_later_edit(damage, &judged.loaded)?;
+    }
+    Ok(Some(judged))
+}
+
+/// The manifest of the highest number, and its copy.
+struct Folder<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    number: u64,
+    has_manifest: bool,
+    has_copy: bool,
+}
+
+impl<'a> Folder<'a> {
+    fn find(fs: &'a dyn Fs, dir: &'a Path) -> Result<Option<Folder<'a>>> {
+        let numbers = |folder: &Path, number_of: fn(&str) -> Option<u64>| -> Result<Vec<u64>> {
+            let names = list(fs, folder)?;
+            Ok(names.iter().filter_map(|name| number_of(name)).collect())
+        };
+        let manifests = numbers(dir, file_name::parse_manifest)?;
+        let copies = numbers(&dir.join(file_name::COPY_DIR), file_name::parse_copy)?;
+        let highest = manifests.iter().chain(&copies).max();
+        Ok(highest.map(|&number| Folder {
+            fs,
+            dir,
+            number,
+            has_manifest: manifests.contains(&number),
+            has_copy: copies.contains(&number),
+        }))
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.dir.join(file_name::manifest(self.number))
+    }
+
+    fn copy_path(&self) -> PathBuf {
+        copy_path(self.dir, self.number)
+    }
+
+    fn manifest(&self) -> Result<Side> {
+        let path = self.manifest_path();
+        match self.has_manifest {
+            true => Side::of(&path, self.fs.read(&path)?),
+            false => Err(Error::corruption(path, 0, "the manifest is missing")),
         }
-    });
-    let damage = match (&manifest, &copy) {
-        (Ok(manifest), Some(Ok(other))) => {
-            let shared = manifest.end.min(other.end);
-            let damage = |what| Error::corruption(&path, manifest.end as u64, what);
-            if manifest.bytes[..shared] != other.bytes[..shared] {
-                if names_log(fs, dir, &manifest.catalogue)? != Some(true)
-                    && names_log(fs, dir, &other.catalogue)? == Some(true)
-                {
+    }
+
+    fn copy(&self) -> Option<Result<Side>> {
+        let path = self.copy_path();
+        let read = |path| self.fs.read(path).and_then(|bytes| Side::of(path, bytes));
+        self.has_copy.then(|| read(&path))
+    }
+
+    /// The manifest is sound, up to a torn tail.
+    fn beside_copy(&self, manifest: Side, copy: Option<Result<Side>>) -> Result<Judged> {
+        let damaged = |what| Error::corruption(self.manifest_path(), manifest.end as u64, what);
+        let copy = match copy {
+            Some(Ok(copy)) => {
+                let shared = manifest.end.min(copy.end);
+                let is_of_it = manifest.bytes[..shared] == copy.bytes[..shared];
+                if !is_of_it && self.belongs_to_log(&copy)? && !self.belongs_to_log(&manifest)? {
                     let what = "this manifest belongs to another log than the one in wal, to which its copy belongs";
-                    Some(Error::corruption(&path, 0, what))
-                } else {
-                    let what = "this is not what the manifest says";
-                    copy = Some(Err(Error::corruption(&copy_path, 0, what)));
-                    None
+                    let damage = Error::corruption(self.manifest_path(), 0, what);
+                    return Ok(self.judged_by_copy(damage, copy));
                 }
-            } else if other.end > manifest.end {
-                let (edit, copied) = (manifest.catalogue.edit, other.catalogue.edit);
-                Some(damage(format!(
-                    "it ends at edit {edit}, but its copy has edit {copied}"
-                )))
-            } else if manifest.is_torn() && other.is_torn() && other.end == manifest.end {
-                let what = "the last edit is damaged here and in the copy".to_owned();
-                return Err(beyond_repair(damage(what)));
-            } else {
-                None
+                if is_of_it && copy.end > manifest.end {
+                    let (edit, copied) = (manifest.catalogue.edit, copy.catalogue.edit);
+                    let what = format!("it ends at edit {edit}, but its copy has edit {copied}");
+                    return Ok(self.judged_by_copy(damaged(what), copy));
+                }
+                if is_of_it && copy.end == manifest.end && copy.is_torn() && manifest.is_torn() {
+                    let what = "the last edit is damaged here and in the copy".to_owned();
+                    return Err(beyond_repair(damaged(what)));
+                }
+                Some(copy.check_against(&manifest, &self.copy_path()))
             }
-        }
-        // Whether that is damage the copy would tell.
-        (Ok(manifest), Some(Err(error @ Error::Io { .. }))) if manifest.is_torn() => {
-            return Err(error.clone());
-        }
-        (Ok(_), _) => None,
-        (Err(damage @ Error::Corruption { .. }), Some(Ok(other))) => {
-            if names_log(fs, dir, &other.catalogue)? == Some(false) {
-                let what = "its copy belongs to another log than the one in wal";
-                return Err(beyond_repair(and(damage, what)));
+            // Whether a torn end is damage the copy would tell.
+            Some(Err(error @ Error::Io { .. })) if manifest.is_torn() => return Err(error),
+            other => other,
+        };
+        let doubt = match &copy {
+            _ if !manifest.is_torn() => None,
+            Some(Ok(copy)) if copy.end == manifest.end => None,
+            Some(Ok(_)) => Some("its copy ends before that"),
+            Some(Err(_)) => Some("its copy is damaged"),
+            None if self.is_without_copy()? => None,
+            None => Some("there is no copy of it"),
+        };
+        let damage = match doubt {
+            None => None,
+            Some(doubt) => {
+                let what = format!(
+                    "the last edit is cut off or damaged, and {doubt}: it may have been acknowledged"
+                );
+                let damage = damaged(what);
+                self.expect_what_it_names(&damage, &manifest.catalogue)?;
+                Some(damage)
             }
-            let known = match is_there {
-                true => highest_edit(&fs.read(&path)?),
-                false => 0,
-            };
-            if known > other.catalogue.edit + 1 {
-                let what = format!("it has edit {known}, and its copy ends before that");
+        };
+        let copy = copy.map(|copy| Ok((self.copy_path(), copy?.catalogue.edit)));
+        Ok(self.judged(self.manifest_path(), manifest, damage, copy))
+    }
+
+    /// The manifest is missing or damaged.
+    fn by_copy_alone(&self, damage: &Error, copy: Option<Result<Side>>) -> Result<Judged> {
+        let beyond = |what: &str| Err(beyond_repair(and(damage, what)));
+        let copy = match copy {
+            Some(Ok(copy)) => copy,
+            Some(Err(Error::Corruption { .. })) => return beyond("its copy is damaged too"),
+            Some(Err(error)) => return Err(error),
+            None => return beyond("there is no copy of it"),
+        };
+        let known = match self.has_manifest {
+            true => highest_edit(&self.fs.read(&self.manifest_path())?),
+            false => 0,
+        };
+        if known > copy.catalogue.edit + 1 {
+            return beyond(&format!(
+                "it has edit {known}, and its copy ends before that"
+            ));
+        }
+        Ok(self.judged_by_copy(and(damage, "its copy is whole"), copy))
+    }
+
+    fn judged_by_copy(&self, damage: Error, copy: Side) -> Judged {
+        let (path, edit) = (self.copy_path(), copy.catalogue.edit);
+        self.judged(path.clone(), copy, Some(damage), Some(Ok((path, edit))))
+    }
+
+    fn judged(
+        &self,
+        path: PathBuf,
+        counts: Side,
+        damage: Option<Error>,
+        copy: Option<Result<(PathBuf, u64)>>,
+    ) -> Judged {
+        Judged {
+            loaded: Loaded {
+                torn: counts.is_torn(),
+                catalogue: counts.catalogue,
+                path,
+                number: self.number,
+            },
+            damage,
+            copy,
+        }
+    }
+
+    /// It is said that the manifest has no copy.
+    fn is_without_copy(&self) -> Result<bool> {
+        let said = self.fs.len(&no_copy_path(self.dir, self.number))?;
+        Ok(said.is_some())
+    }
+
+    fn belongs_to_log(&self, side: &Side) -> Result<bool> {
+        Ok(names_log(self.fs, self.dir, &side.catalogue)? == Some(true))
+    }
+
+    /// Where one of the two alone says what counts, the log that is there is the one that it names. Another one may be
+    /// older, or another database's, and going by it would put aside all that is here.
+    fn expect_its_log(&self, judged: &Judged) -> Result<()> {
+        let is_said_twice = judged.damage.is_none() && matches!(judged.copy, Some(Ok(_)));
+        if is_said_twice || names_log(self.fs, self.dir, &judged.loaded.catalogue)? != Some(false) {
+            return Ok(());
+        }
+        let damage = match &judged.damage {
+            Some(damage) => damage.clone(),
+            None => Error::corruption(&judged.loaded.path, 0, "it has no sound copy"),
+        };
+        let what = match judged.loaded.path == self.manifest_path() {
+            true => "the log in wal is not the one that it names",
+            false => "its copy belongs to another log than the one in wal",
+        };
+        Err(beyond_repair(and(&damage, what)))
+    }
+
+    /// The log has seen no edit beyond what counts despite this damage.
+    fn expect_no_later_edit(&self, damage: &Error, counts: &Loaded) -> Result<()> {
+        let Catalogue {
+            log,
+            log_synced,
+            edit,
+            ..
+        } = counts.catalogue;
+        let wal_dir = self.dir.join(file_name::WAL_DIR);
+        let (found, _) = salvage(self.fs, &wal_dir, log, log_synced, &mut |_| Ok(()))?;
+        if found.edit <= edit {
+            return Ok(());
+        }
+        let what = format!(
+            "all that is left ends at edit {edit}, but the log has seen edit {}",
+            found.edit
+        );
+        Err(beyond_repair(and(damage, &what)))
+    }
+
+    /// An edit may be lost. Where a file is gone that was named before it, that edit gave it up, and what took its place
+    /// only that edit names: going on from before it would lose all in it.
+    fn expect_what_it_names(&self, damage: &Error, catalogue: &Catalogue) -> Result<()> {
+        let folder = |name| self.dir.join(name);
+        let (tables_dir, wal_dir) = (folder(file_name::TABLES_DIR), folder(file_name::WAL_DIR));
+        let tables = catalogue.tables().into_iter().map(file_name::table);
+        let log = catalogue.log.iter().flat_map(log_files);
+        let tables = tables.map(|name| tables_dir.join(name));
+        for path in tables.chain(log.map(|name| wal_dir.join(name))) {
+            if self.fs.len(&path)?.is_none() {
+                let what = format!("{} is gone", path.display());
                 return Err(beyond_repair(and(damage, &what)));
             }
-            Some(and(damage, "its copy is whole"))
         }
-        (Err(damage @ Error::Corruption { .. }), copy) => {
-            let what = match copy {
-                Some(_) => "its copy is damaged too",
-                None => "there is no copy of it",
-            };
-            return Err(beyond_repair(and(damage, what)));
-        }
-        (Err(error), _) => return Err(error.clone()),
-    };
-    let copied = copy.as_ref().map(|copy| match copy {
-        Ok(copy) => Ok((copy_path.clone(), copy.catalogue.edit)),
-        Err(error) => Err(error.clone()),
-    });
-    let (path, counts) = match (&damage, copy) {
-        (Some(_), Some(Ok(copy))) => (copy_path, copy),
-        _ => (path, manifest?),
-    };
-    let loaded = Loaded {
-        torn: counts.is_torn(),
-        catalogue: counts.catalogue,
-        path,
-        number,
-    };
-    Ok(Some(Judged {
-        loaded,
-        damage,
-        copy: copied,
-    }))
+        Ok(())
+    }
 }
 
 /// Whether the log in the folder is the one that a catalogue names; nothing where that cannot be told.
@@ -246,7 +362,32 @@ impl Side {
     fn is_torn(&self) -> bool {
         self.end < self.bytes.len()
     }
+
+    /// As the copy of a manifest that has all its edits: behind them stands what a crash leaves of the manifest's next one,
+    /// of each sector a part from its beginning.
+    fn check_against(self, manifest: &Side, path: &Path) -> Result<Side> {
+        if manifest.bytes.get(..self.end) != Some(&self.bytes[..self.end]) {
+            let what = "this is not what the manifest says";
+            return Err(Error::corruption(path, 0, what));
+        }
+        let sectors = self
+            .bytes
+            .chunks(SECTOR)
+            .zip(manifest.bytes[..manifest.end].chunks(SECTOR));
+        let left = |(own, whole): (&[u8], &[u8])| {
+            let shared = own.iter().zip(whole).take_while(|(a, b)| a == b).count();
+            own[shared..].iter().all(|byte| *byte == 0)
+        };
+        if self.bytes.len() > manifest.end || !sectors.into_iter().all(left) {
+            let what = "behind its last edit, this is no part of what the manifest has there";
+            return Err(Error::corruption(path, self.end as u64, what));
+        }
+        Ok(self)
+    }
 }
+
+/// No disk tears a smaller piece but in two, in bytes.
+const SECTOR: usize = 512;
 
 fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     match fs.is_dir(folder) {

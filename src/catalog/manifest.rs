@@ -22,8 +22,9 @@
 //! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
 //! same bytes lies in a folder of its own. It begins when its manifest is durable under its name, and takes each edit when
 //! that is durable in the manifest, but before it is acknowledged. So the copy knows all that anything relied on, and
-//! nothing that its manifest did not know before: what follows from that is told in judge.rs. When it cannot be written it
-//! is removed, and a new one comes with the next manifest.
+//! nothing that its manifest did not know before: what follows from that is told in judge.rs. When it cannot be written,
+//! an empty file takes its place, `copy/NNNNNN.none`, durably, before the manifest takes another edit; a new copy comes
+//! with the next manifest. So while a manifest is appended to, there is a copy with all edits before, or that file.
 //!
 //! The first manifest of a database, of number 0, is there before any other file of it but the lock, and names no log.
 
@@ -160,7 +161,7 @@ impl Manifest {
         let file = again(&path)?;
         let copy = again(&copy_path(dir, number));
         if copy.is_err() {
-            remove_copy(fs.as_ref(), dir, number);
+            give_up_copy(fs.as_ref(), dir, number);
         }
         let written = Written {
             file,
@@ -270,7 +271,7 @@ impl Manifest {
             .is_some_and(|copy| append(copy).is_err())
         {
             self.copy = None;
-            remove_copy(self.fs.as_ref(), &self.dir, self.number);
+            give_up_copy(self.fs.as_ref(), &self.dir, self.number);
         }
         self.len += frame.len() as u64;
         self.catalogue.take(step);
@@ -293,7 +294,7 @@ impl Manifest {
         // Durably, before anything else takes it.
         if copy.truncate(self.len).and_then(|()| copy.sync()).is_err() {
             self.copy = None;
-            remove_copy(self.fs.as_ref(), &self.dir, self.number);
+            give_up_copy(self.fs.as_ref(), &self.dir, self.number);
         }
     }
 
@@ -322,6 +323,7 @@ impl Manifest {
             // Left behind, they are only a few kilobytes, and the next open removes them.
             let _ = fs.remove(&self.dir.join(file_name::manifest(older)));
             let _ = fs.remove(&copy_path(&self.dir, older));
+            let _ = fs.remove(&no_copy_path(&self.dir, older));
         }
         *self = Manifest::over(self.fs.clone(), &self.dir.clone(), number, written, next);
         Ok(())
@@ -350,10 +352,25 @@ pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR).join(file_name::copy(number))
 }
 
-/// Durably as far as that can be had: a copy that stayed behind would not know of later edits.
-fn remove_copy(fs: &dyn Fs, dir: &Path, number: u64) {
-    if fs.remove(&copy_path(dir, number)).is_ok() {
-        let _ = fs.sync_dir(&dir.join(file_name::COPY_DIR));
+/// Where it says that a manifest has no copy.
+pub fn no_copy_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(file_name::COPY_DIR)
+        .join(file_name::no_copy(number))
+}
+
+/// Says durably that a manifest has no copy, as far as that can be had: else a power cut that tears the manifest later
+/// leaves what looks like damage, and a repair has to go on from there. The copy's own file is taken for that: a full
+/// disk may have no room for another.
+fn give_up_copy(fs: &dyn Fs, dir: &Path, number: u64) {
+    let (copy, none) = (copy_path(dir, number), no_copy_path(dir, number));
+    let said = match (fs.len(&none), fs.len(&copy)) {
+        (Ok(None), Ok(Some(_))) => fs.rename(&copy, &none),
+        (Ok(None), _) => fs.create(&none).map(drop),
+        _ => fs.remove(&copy),
+    };
+    if said.is_ok() && fs.sync_dir(&dir.join(file_name::COPY_DIR)).is_ok() {
+        // Not before it has the other name: a copy that is cut off looks damaged.
+        let _ = fs.open(&none).and_then(|file| file.truncate(0));
     }
 }
 
@@ -392,7 +409,7 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
     let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
     let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
     if copy.is_err() {
-        remove_copy(fs, dir, number);
+        give_up_copy(fs, dir, number);
     }
     Ok(Written {
         file,

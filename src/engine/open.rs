@@ -422,7 +422,8 @@ fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
     let copy_dir = path.join(file_name::COPY_DIR);
     if fs.is_dir(&copy_dir) {
         for name in fs.list(&copy_dir).unwrap_or_default() {
-            if name.ends_with(file_name::TEMPORARY) || is_old(file_name::parse_copy(&name)) {
+            let number = file_name::parse_copy(&name).or_else(|| file_name::parse_no_copy(&name));
+            if name.ends_with(file_name::TEMPORARY) || is_old(number) {
                 let _ = fs.remove(&copy_dir.join(name));
             }
         }

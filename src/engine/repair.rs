@@ -27,8 +27,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::error::{BEYOND_REPAIR, Error, Result};
-use crate::base::{ContainerId, Reads, Seq, TableId, file_name};
+use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
 use crate::catalog::{
     Catalogue, ContainerRecord, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
     unnamed_tables,
@@ -130,10 +129,6 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_folders(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
-    if judged.is_doubtful(fs, path)? {
-        return Err(of_another_log(&judged.loaded.path));
-    }
-    let is_whole = judged.is_whole();
     let mut loaded = judged.loaded.clone();
     let mut report = RepairReport {
         manifest: loaded.path.clone(),
@@ -169,9 +164,6 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     report.losses.extend(of_copy.map(Loss::of_all));
     let log_is_damaged = log_damage.is_some();
     report.losses.extend(log_damage.map(Loss::of_all));
-    if !is_whole {
-        refuse_what_went(fs, &loaded.path, &report.losses)?;
-    }
     if report.losses.is_empty() {
         return Ok(report);
     }
@@ -189,29 +181,6 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         written?.0?;
     }
     Ok(report)
-}
-
-/// Of manifest and copy one alone says what is live, and the log that is there is not the one that it names: it may be an
-/// older one, or another database's, and going by it would put aside all that is here.
-fn of_another_log(manifest: &Path) -> Error {
-    let what = format!("the log in wal is not the one that it names; {BEYOND_REPAIR}");
-    Error::corruption(manifest, 0, what)
-}
-
-/// The manifest may have lost its last edit. Where a file is gone that it names, that edit gave it up, and what took its
-/// place only that edit names: going on from before it would lose all in it.
-fn refuse_what_went(fs: &dyn Fs, manifest: &Path, losses: &[Loss]) -> Result<()> {
-    for loss in losses {
-        if let Error::Corruption { path, .. } = &loss.fault
-            && fs.len(path)?.is_none()
-        {
-            let gone = path.display();
-            let what = format!("its last edit is not whole, and {gone} is gone; {BEYOND_REPAIR}");
-            let len = fs.len(manifest)?.unwrap_or(0);
-            return Err(Error::corruption(manifest, len, what));
-        }
-    }
-    Ok(())
 }
 
 /// A table that was read from end to end.

@@ -45,7 +45,9 @@ pub use frame::{
     SegmentHeader, SyncedNote,
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
-pub use segments::{LogStart, SegmentInfo, holds_chain, remove_before, remove_chain, sync_chain};
+pub use segments::{
+    LogStart, SegmentInfo, holds_chain, log_files, remove_before, remove_chain, sync_chain,
+};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]

@@ -140,7 +140,10 @@ pub fn salvage(
     };
     let mut segment = match walk.folder.first(&log) {
         Ok(segment) => segment,
-        Err(damage @ Error::Corruption { .. }) => return Ok((walk.out, Some(damage))),
+        Err(damage @ Error::Corruption { .. }) => {
+            walk.look_behind(log.chain, &numbers)?;
+            return Ok((walk.out, Some(damage)));
+        }
         Err(error) => return Err(error),
     };
     let mut damage = None;
@@ -419,6 +422,18 @@ impl Walk<'_> {
             bytes: position - header.start,
         });
         Ok(position)
+    }
+
+    /// Takes the numbers and marks of the chain's segments, of which the first one is lost, and nothing else.
+    fn look_behind(&mut self, identity: u64, numbers: &[u64]) -> Result<()> {
+        for &number in numbers {
+            if let Some(segment) = self.folder.of_chain(identity, number)? {
+                self.segment(&segment, &mut |_| Ok(()))?;
+            }
+        }
+        self.out.segments.clear();
+        self.out.clean = false;
+        Ok(())
     }
 
     /// The log ends at position `end` of `segment`: a torn tail, if neither a witness nor the

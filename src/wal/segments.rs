@@ -50,6 +50,15 @@ pub fn parse_ring(name: &str) -> Option<u64> {
     file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
 }
 
+/// The names of the files that a manifest names with a log.
+pub fn log_files(log: &LogStart) -> Vec<String> {
+    let ring = log.ring.map(ring_name);
+    [file_name::segment(log.first)]
+        .into_iter()
+        .chain(ring)
+        .collect()
+}
+
 /// Whether a segment of this chain is in the folder; nothing where no segment says of which chain it is.
 pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<bool>> {
     let mut found = None;
