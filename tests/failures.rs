@@ -263,6 +263,50 @@ fn the_copy_of_the_manifest_takes_the_edit_that_frees_a_full_disk() {
     assert!(bytes_of(&Path::new(PATH).join("copy")) == manifest);
 }
 
+// While there is no copy, nothing but the file that says so tells a torn manifest from a damaged one.
+#[test]
+fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
+    for (operation, kind) in [
+        ("write", Fault::Full),
+        ("write", Fault::Io),
+        ("sync", Fault::Io),
+        ("create", Fault::Io),
+        ("rename", Fault::Io),
+    ] {
+        let (sim, clock) = world();
+        stepped(&sim, &clock).close().unwrap();
+        let is_copy = |path: &Path| path.starts_with(Path::new(PATH).join("copy"));
+        let fails = move |call: &Call<'_>| call.operation == operation && is_copy(call.path);
+        sim.fail_where(plan(&sim, kind, false), fails);
+        let db = stepped(&sim, &clock);
+        let c = db.container("c").unwrap();
+        let none = sim.list(&Path::new(PATH).join("copy")).unwrap();
+        assert!(none.iter().any(|name| name.ends_with(".none")), "{none:?}");
+        let cuts: Arc<Mutex<Vec<Sim>>> = Arc::default();
+        let taken = cuts.clone();
+        sim.watch(move |sim, call| {
+            let name = call.path.to_string_lossy();
+            if name.contains("manifest") {
+                let seeds = 0..testkit::env("EBBTIDE_SEEDS", 6);
+                let cuts = seeds.map(|seed| sim.power_cut(seed));
+                taken.lock().unwrap().extend(cuts);
+            }
+        });
+        for n in 1..4 {
+            let ttl = DefaultTtl::After(Duration::from_secs(n));
+            c.set_default_ttl(ttl).unwrap();
+            c.put("k", "v").unwrap();
+            db.flush().unwrap();
+        }
+        sim.unwatch();
+        let cuts = std::mem::take(&mut *cuts.lock().unwrap());
+        assert!(cuts.len() > 50);
+        for sim in cuts {
+            stepped(&sim, &clock).container("c").unwrap();
+        }
+    }
+}
+
 // Behind a manifest that was read lies what its writer could not sync, perhaps.
 #[test]
 fn an_open_on_a_full_disk_makes_durable_what_it_goes_on_with() {
