@@ -3,14 +3,14 @@
 //!
 //! Method: two databases of one shape and other values, on the simulated disk, killed at several moments. Each file and
 //! each folder of the one is removed, or replaced by the other's; so are manifest and copy together. And on the real
-//! disk, files of sizes that nobody has written.
+//! disk, files of sizes that nobody has written, and folders, links and pipes where files were.
 
 #![allow(clippy::disallowed_methods)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ebbtide::internals::{Fs, Sim, repair_with, verify_in};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, repair_with, verify_in};
 use ebbtide::{Database, Durability, Error, ManualClock, Options, Result};
 
 const START: u64 = 1_800_000_000_000;
@@ -314,4 +314,156 @@ fn a_length_that_nobody_wrote_is_an_error() {
     Options::new().read_only(true).open(&copy).unwrap();
     println!("{tried} lengths of {} files", found.len());
     db.close().unwrap();
+}
+
+/// All that is below a folder, by name, with what it is.
+fn tree(folder: &Path) -> Vec<(PathBuf, std::fs::FileType, u64)> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let (path, kind) = entry
+            .map(|entry| (entry.path(), entry.file_type().unwrap()))
+            .unwrap();
+        if kind.is_dir() {
+            found.extend(tree(&path));
+        }
+        let len = match kind.is_file() {
+            true => std::fs::metadata(&path).unwrap().len(),
+            false => 0,
+        };
+        found.push((path, kind, len));
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// What stands there blocks nobody, and all give one answer, which names it; nothing is removed or changed.
+#[test]
+fn what_is_no_file_is_named_by_all_and_stays() {
+    let outer = tempfile::tempdir().unwrap();
+    let path = outer.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let c = db.container("c").unwrap();
+    c.put("flushed", "v").unwrap();
+    db.flush().unwrap();
+    c.put("logged", "v").unwrap();
+    drop(c);
+    db.close().unwrap();
+    let db = Database::open(&path).unwrap();
+    db.container("c").unwrap().put("again", "v").unwrap();
+    let killed = outer.path().join("killed");
+    for (from, kind, _) in tree(&path) {
+        let to = killed.join(from.strip_prefix(&path).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        if kind.is_file() {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+    db.close().unwrap();
+    let mut names: Vec<PathBuf> = tree(&killed)
+        .into_iter()
+        .filter(|(_, kind, _)| kind.is_file())
+        .map(|(path, ..)| path.strip_prefix(&killed).unwrap().to_owned())
+        .collect();
+    assert!(names.len() > 5, "{names:?}");
+    // Those that come next.
+    let next = [
+        "wal/000090.wal",
+        "wal/000090.ring",
+        "tables/000090.table",
+        "manifest-000090.tmp",
+    ];
+    names.extend(next.map(PathBuf::from));
+    let (answers, answered) = std::sync::mpsc::channel();
+    for name in names {
+        for kind in ["folder", "link", "dangling link", "pipe"] {
+            let what = format!("{kind} {}", name.display());
+            let there = killed.join(&name);
+            let aside = outer.path().join("aside");
+            let was_there = std::fs::rename(&there, &aside).is_ok();
+            match kind {
+                "folder" => {
+                    std::fs::create_dir(&there).unwrap();
+                    std::fs::write(there.join("mine"), "mine").unwrap();
+                }
+                "link" if !was_there => continue,
+                "link" => std::os::unix::fs::symlink(&aside, &there).unwrap(),
+                "dangling link" => std::os::unix::fs::symlink("nowhere", &there).unwrap(),
+                _ => {
+                    let made = std::process::Command::new("mkfifo").arg(&there).status();
+                    assert!(made.unwrap().success());
+                }
+            }
+            let before = tree(&killed);
+            let (answers, killed_too) = (answers.clone(), killed.clone());
+            std::thread::spawn(move || {
+                let read_only = Options::new().read_only(true);
+                let said = [
+                    ebbtide::verify(&killed_too, &mut |_, _| {}).map(drop),
+                    ebbtide::repair(&killed_too, false).map(drop),
+                    ebbtide::repair(&killed_too, true).map(drop),
+                    read_only.open(&killed_too).map(drop),
+                    Database::open(&killed_too).map(drop),
+                ];
+                answers.send(said).unwrap();
+            });
+            let patience = std::time::Duration::from_secs(60);
+            let said = answered.recv_timeout(patience);
+            let said = said.unwrap_or_else(|_| panic!("{what}: somebody waits for it"));
+            assert!(tree(&killed) == before, "{what}: something was changed");
+            for said in said {
+                let error = said.expect_err(&what);
+                let is_named = matches!(&error, Error::Io { path, .. } if *path == there);
+                assert!(is_named, "{what}: {error}");
+                assert!(
+                    error.to_string().contains("stands where"),
+                    "{what}: {error}"
+                );
+            }
+            match kind {
+                "folder" => std::fs::remove_dir_all(&there).unwrap(),
+                _ => std::fs::remove_file(&there).unwrap(),
+            }
+            if was_there {
+                std::fs::rename(&aside, &there).unwrap();
+            }
+        }
+    }
+    Database::open(&killed).unwrap();
+}
+
+/// Whoever opens a database whose file cannot be read meets no error that `verify` does not find, and nothing goes.
+#[test]
+fn a_file_that_cannot_be_read_is_found_and_stays() {
+    let life = Life {
+        flushed: 40,
+        logged: 9,
+        synced: 5,
+    };
+    let sim = two(life);
+    for folder in FOLDERS {
+        for path in files(&sim, &Path::new("/a").join(folder)) {
+            let refusing = || {
+                let (sim, path) = (sim.kill(), path.clone());
+                let plan = FaultPlan {
+                    at: 0,
+                    kind: Fault::Io,
+                    lasting: true,
+                };
+                sim.fail_where(plan, move |call| {
+                    call.path == path && ["open", "read", "map"].contains(&call.operation)
+                });
+                sim
+            };
+            let what = path.display();
+            let verified = verify_in(Arc::new(refusing()), Path::new("/a"), &mut |_, _| {});
+            let is_found = verified.map_or(true, |report| !report.faults.is_empty());
+            let disk = refusing();
+            let opened = open(&disk, "/a");
+            assert!(opened.is_ok() || is_found, "{what}: {:?}", opened.err());
+            let _ = repair_with(Path::new("/a"), &repairing(&disk), true);
+            if opened.is_err() {
+                assert!(disk.len(&path).unwrap().is_some(), "{what} is gone");
+            }
+        }
+    }
 }

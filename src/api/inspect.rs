@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Reads, Result, file_name};
-use crate::catalog::{
-    Judged, Loaded, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
-};
+use crate::catalog::{Judged, Loaded, Pins, Placed, TableRecord, TableSpace, expect_own, judge};
 use crate::engine::options::Options;
 use crate::engine::{self, RepairReport, VerifyReport};
 use crate::env::{Disk, Fs, LockKind};
@@ -34,7 +32,7 @@ pub fn verify_in(
         return Err(not_found());
     }
     let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
-    expect_folders(fs.as_ref(), path)?;
+    expect_own(fs.as_ref(), path)?;
     let judged = judge(fs.as_ref(), path)?.ok_or_else(not_found)?;
     let mut check = Check {
         fs: fs.as_ref(),

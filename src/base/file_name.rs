@@ -65,6 +65,11 @@ pub fn parse_table(name: &str) -> Option<TableId> {
     number(name.strip_suffix(".table")?).map(TableId)
 }
 
+/// A manifest, whole or not.
+pub fn is_manifest(name: &str) -> bool {
+    parse_manifest(name.strip_suffix(TEMPORARY).unwrap_or(name)).is_some()
+}
+
 /// A file that is named by a number, as all in the folders above are, whole or not.
 pub fn is_numbered(name: &str) -> bool {
     let digits = name.split_once('.').map_or("", |(digits, _)| digits);

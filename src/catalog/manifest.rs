@@ -335,16 +335,32 @@ impl Manifest {
     }
 }
 
-/// The folders of a database are folders, where there is something of their names: a link would lead elsewhere.
-pub fn expect_folders(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    [
-        file_name::TABLES_DIR,
-        file_name::WAL_DIR,
-        file_name::COPY_DIR,
-        file_name::LOST_DIR,
-    ]
-    .iter()
-    .try_for_each(|name| fs.expect_dir(&dir.join(name)))
+/// What has a name of the database's own is what it should be: folders are folders, where a link would lead elsewhere, and
+/// files are files, whether they are needed or not. What somebody else put there is neither read, waited for nor removed.
+pub fn expect_own(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let (tables, wal, copy) = (
+        dir.join(file_name::TABLES_DIR),
+        dir.join(file_name::WAL_DIR),
+        dir.join(file_name::COPY_DIR),
+    );
+    let lost = dir.join(file_name::LOST_DIR);
+    let folders = [dir, &tables, &wal, &copy, &lost].into_iter();
+    folders
+        .skip(1)
+        .try_for_each(|folder| fs.expect_dir(folder))?;
+    for folder in [dir, &tables, &wal, &copy] {
+        if !fs.is_dir(folder) {
+            continue;
+        }
+        let is_own = |name: &String| match folder == dir {
+            true => name == file_name::LOCK || file_name::is_manifest(name),
+            false => file_name::is_numbered(name),
+        };
+        for name in fs.list_all(folder)?.iter().filter(|name| is_own(name)) {
+            fs.len(&folder.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Where the copy of a manifest lies.

@@ -18,8 +18,8 @@ use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
 use crate::catalog::{
-    Catalogue, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin,
-    expect_folders, judge, unnamed_tables,
+    Catalogue, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin, expect_own,
+    judge, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -196,7 +196,7 @@ fn assemble(
 /// What the manifest says. A folder that never was a database becomes one, unless it is only to be read.
 fn find(path: &Path, options: &Options) -> Result<Loaded> {
     let fs = options.fs.as_ref();
-    expect_folders(fs, path)?;
+    expect_own(fs, path)?;
     match judge(fs, path)? {
         Some(Judged {
             damage: Some(damage),

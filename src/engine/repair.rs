@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, ContainerRecord, Pins, Placed, TableRecord, TableSpace, expect_folders, judge,
+    Catalogue, ContainerRecord, Pins, Placed, TableRecord, TableSpace, expect_own, judge,
     unnamed_tables,
 };
 use crate::data::batch::KeyRange;
@@ -127,7 +127,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         false => LockKind::Shared,
     };
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
-    expect_folders(fs, path)?;
+    expect_own(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
     let mut loaded = judged.loaded.clone();
     let mut report = RepairReport {

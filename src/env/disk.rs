@@ -65,7 +65,7 @@ fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
     };
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
-        format!("{found} stands where {wanted} should be"),
+        format!("{found} stands where {wanted} should be; move it away"),
     ))
 }
 
@@ -214,6 +214,21 @@ fn map_file(path: &Path, advice: Advice) -> Result<Bytes> {
     map().map_err(|error| Error::io("map", path, error))
 }
 
+fn list(dir: &Path, takes: fn(FileType) -> bool) -> Result<Vec<String>> {
+    let names = || -> io::Result<Vec<String>> {
+        let mut names = vec![];
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            if takes(entry.file_type()?) {
+                // A name that is not Unicode is none of ours.
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
+    };
+    names().map_err(|error| Error::io("list", dir, error))
+}
+
 impl Fs for Disk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         DirBuilder::new()
@@ -235,20 +250,11 @@ impl Fs for Disk {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let names = || -> io::Result<Vec<String>> {
-            let mut names = vec![];
-            for entry in fs::read_dir(dir)? {
-                let entry = entry?;
-                // A name that is not Unicode is none of ours.
-                if let (false, Ok(name)) =
-                    (entry.file_type()?.is_dir(), entry.file_name().into_string())
-                {
-                    names.push(name);
-                }
-            }
-            Ok(names)
-        };
-        names().map_err(|error| Error::io("list", dir, error))
+        list(dir, |kind| !kind.is_dir())
+    }
+
+    fn list_all(&self, dir: &Path) -> Result<Vec<String>> {
+        list(dir, |_| true)
     }
 
     fn len(&self, path: &Path) -> Result<Option<u64>> {
@@ -364,7 +370,13 @@ impl Fs for Disk {
     }
 
     fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
-        let file = fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+        // Nothing else is waited for.
+        let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(flags.bits() as i32);
+        let file = options
+            .open(path)
+            .map_err(|error| Error::io("open", path, error))?;
         Ok(Box::new(DiskDir {
             file,
             path: path.to_owned(),

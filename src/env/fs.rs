@@ -89,6 +89,8 @@ pub trait Fs: Send + Sync {
     fn remove_dir(&self, path: &Path) -> Result<()>;
     /// The names of the files in a folder, in no particular order; folders are left out.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// The same, with the folders.
+    fn list_all(&self, dir: &Path) -> Result<Vec<String>>;
     /// The file's size in bytes, `None` when there is none of this name.
     fn len(&self, path: &Path) -> Result<Option<u64>>;
     /// The folder exists.

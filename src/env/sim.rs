@@ -32,6 +32,16 @@ pub use self::control::Sim;
 pub use self::fault::{Call, Fault, FaultPlan};
 pub use self::world::{FailedSync, Survivors};
 
+impl Sim {
+    fn list_if(&self, dir: &Path, takes: fn(&Node) -> bool) -> Result<Vec<String>> {
+        self.act("list", dir, Does::Open, |world| {
+            let names = world.folders[&world.folder_at(dir)?].now.iter();
+            let names = names.filter(|(_, node)| takes(node));
+            Ok(names.map(|(name, _)| name.clone()).collect())
+        })
+    }
+}
+
 impl Fs for Sim {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         let mut above = PathBuf::new();
@@ -76,13 +86,11 @@ impl Fs for Sim {
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.act("list", dir, Does::Open, |world| {
-            let names = &world.folders[&world.folder_at(dir)?].now;
-            let files = names
-                .iter()
-                .filter(|(_, node)| matches!(node, Node::File(_)));
-            Ok(files.map(|(name, _)| name.clone()).collect())
-        })
+        self.list_if(dir, |node| matches!(node, Node::File(_)))
+    }
+
+    fn list_all(&self, dir: &Path) -> Result<Vec<String>> {
+        self.list_if(dir, |_| true)
     }
 
     fn len(&self, path: &Path) -> Result<Option<u64>> {

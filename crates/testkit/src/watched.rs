@@ -132,6 +132,10 @@ impl Fs for Watched {
         self.sim.list(dir)
     }
 
+    fn list_all(&self, dir: &Path) -> Result<Vec<String>> {
+        self.sim.list_all(dir)
+    }
+
     fn len(&self, path: &Path) -> Result<Option<u64>> {
         self.sim.len(path)
     }
