@@ -249,6 +249,7 @@ fn probe(path: &Path, states: &[State]) -> Result<(), String> {
 }
 
 fn names_the_damage(error: &Error, folder: &Path) -> Result<(), String> {
+    testkit::plain(error)?;
     match error {
         Error::Corruption { path, .. } if path.starts_with(folder) => Ok(()),
         Error::Poisoned { cause } => names_the_damage(cause, folder),

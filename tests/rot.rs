@@ -77,6 +77,7 @@ impl Damage {
 }
 
 fn must_name_damage(error: &Error, folder: &Path) -> Result<(), String> {
+    testkit::plain(error)?;
     match error {
         Error::Corruption { path, .. } if path.starts_with(folder) => Ok(()),
         Error::Poisoned { cause } => must_name_damage(cause, folder),
@@ -338,6 +339,7 @@ fn repair(image: &Image, disk: &Sim, kind: &str, tally: &mut Tally) -> Result<()
         Ok(report) => report,
         Err(error) => return Err(format!("repair of a {kind} refused: {error}")),
     };
+    report.losses.iter().try_for_each(testkit::plain)?;
     let losses = |report: &ebbtide::RepairReport| {
         report
             .losses

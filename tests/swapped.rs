@@ -109,6 +109,7 @@ fn judge(sim: &Sim, life: Life, what: &str) -> bool {
         Ok(db) => db,
         Err(error) => {
             assert!(error.is_corruption(), "{what}: {error}");
+            testkit::plain(&error).unwrap();
             assert!(is_found, "{what}: verify does not find that {error}");
             assert!(sim.operations() > before);
             return true;

@@ -26,6 +26,23 @@ pub struct Expected {
     pub crc: u32,
 }
 
+impl Expected {
+    /// What to say of a file that is this one, and not `wanted`.
+    fn unlike(&self, wanted: &Expected) -> String {
+        if self.id != wanted.id {
+            format!("this is table {}, not table {}", self.id.0, wanted.id.0)
+        } else if self.container != wanted.container {
+            let (own, wanted) = (self.container.0, wanted.container.0);
+            format!("this table is of container {own}, not of container {wanted}")
+        } else if self.len != wanted.len {
+            let (own, wanted) = (self.len, wanted.len);
+            format!("this table has {own} bytes, and the manifest names one of {wanted}")
+        } else {
+            "this is another table of the same name and length".to_owned()
+        }
+    }
+}
+
 impl Stored {
     /// The block at `place`, read and checked now.
     pub fn block(&self, place: &Range<u64>, access: Access) -> Result<(Bytes, Trailer)> {
@@ -84,8 +101,7 @@ pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<
     };
     let footer_at = end - FOOTER_LEN as u64;
     if found != expected {
-        let what = format!("this is {found:?}, not {expected:?}");
-        return Err(stored.fault(footer_at, what));
+        return Err(stored.fault(footer_at, found.unlike(&expected)));
     }
     let filter_len = footer.index_at - footer.filter_at;
     if !filter_len.is_multiple_of(filter::FILTER_BLOCK_LEN as u64) {

@@ -41,3 +41,13 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         (None, None) => "without a message".to_owned(),
     }
 }
+
+/// An error's text is for people: it has nothing as the compiler would print it.
+pub fn plain(error: &impl std::fmt::Display) -> Result<(), String> {
+    let text = error.to_string();
+    let marks = ["{", "}", "Some(", "None", "Id(", "Seq(", "Timestamp(", "::"];
+    match marks.iter().find(|mark| text.contains(**mark)) {
+        Some(mark) => Err(format!("{mark} is no word for people: {text}")),
+        None => Ok(()),
+    }
+}
