@@ -28,16 +28,11 @@ const UNSAFE: [&str; 4] = [
 const FILE_LINES: usize = 600;
 const TEST_LINES: usize = 900;
 /// Those that are. Nothing is added here: a file that is split goes from the list, and the test says when.
-const LONG_FILES: &[&str] = &["src/table/salvage.rs", "tests/rot.rs"];
+const LONG_FILES: &[&str] = &[];
 /// No function of the library is longer, in lines; a longer one is a list of named steps.
 const FUNCTION_LINES: usize = 60;
 /// Those that are, by file and name. Nothing is added here, either.
-const LONG_FUNCTIONS: &[&str] = &[
-    "src/base/error.rs fmt",
-    "src/catalog/judge.rs judge",
-    "src/engine/repair.rs mend",
-    "src/engine/repair.rs repair",
-];
+const LONG_FUNCTIONS: &[&str] = &["src/base/error.rs fmt"];
 
 struct Source {
     /// Relative to src.

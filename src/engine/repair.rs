@@ -36,7 +36,7 @@ use crate::data::batch::KeyRange;
 use crate::data::range_delete::RangeDelete;
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::jobs::job::identity;
-use crate::engine::open::{FullDisk, bring_in, free_table, write_anew};
+use crate::engine::open::{FullDisk, Recovered, bring_in, free_table, write_anew};
 use crate::engine::options::Options;
 use crate::env::{Fs, LockKind, make_dir};
 use crate::mem::Pool;
@@ -130,14 +130,8 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     expect_own(fs, path)?;
     let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
     let mut loaded = judged.loaded.clone();
-    let mut report = RepairReport {
-        manifest: loaded.path.clone(),
-        losses: judged.damage.iter().cloned().map(Loss::of_all).collect(),
-        set_aside: vec![],
-    };
     // What would otherwise stay for a while is linked into the folder `lost`.
     loaded.torn = false;
-
     let space = TableSpace {
         fs,
         dir: &path.join(file_name::TABLES_DIR),
@@ -145,42 +139,50 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         pins: &Arc::new(Pins::default()),
         reads: Reads::Pread,
     };
-    let mut rescue = Rescue {
-        space: &space,
-        options,
-        next: loaded.catalogue.next_table,
-        written: vec![],
-    };
-    if fs.is_dir(space.dir) {
-        rescue.next = rescue.next.max(free_table(fs, space.dir)?);
-    }
+    let mut rescue = Rescue::beside(&space, options, loaded.catalogue.next_table)?;
+    let mut losses: Vec<Loss> = judged.damage.iter().cloned().map(Loss::of_all).collect();
     for record in loaded.catalogue.containers.values_mut() {
-        let rescue = apply.then_some(&mut rescue);
-        report.losses.extend(mend(record, &space, rescue)?);
+        losses.extend(mend(record, &space, apply.then_some(&mut rescue))?);
     }
     let pool = Arc::new(Pool::new(options.memtable_bytes));
-    let (mut found, log_damage) = bring_in(path, options, &loaded, &space, &pool)?;
+    let (mut found, of_log) = bring_in(path, options, &loaded, &space, &pool)?;
     let of_copy = judged.copy_fault(fs, found.seen_edit)?;
-    report.losses.extend(of_copy.map(Loss::of_all));
-    let log_is_damaged = log_damage.is_some();
-    report.losses.extend(log_damage.map(Loss::of_all));
+    let log_is_damaged = of_log.is_some();
+    losses.extend(of_copy.into_iter().chain(of_log).map(Loss::of_all));
+    let mut report = RepairReport {
+        manifest: loaded.path,
+        losses,
+        set_aside: vec![],
+    };
     if report.losses.is_empty() {
         return Ok(report);
     }
     report.set_aside = set_aside(fs, path, &report, &found.catalogue, log_is_damaged)?;
     if apply {
-        if !rescue.written.is_empty() {
-            fs.sync_dir(space.dir)?;
-        }
-        keep(fs, path, &report.set_aside)?;
-        let manifest = path.join(file_name::manifest(found.manifest_number + 1));
-        let written = write_anew(path, options, &mut found, FullDisk::Fails);
-        if !matches!(fs.len(&manifest), Ok(None)) {
-            rescue.written.clear();
-        }
-        written?.0?;
+        take_effect(path, options, &report.set_aside, rescue, &mut found)?;
     }
     Ok(report)
+}
+
+/// Keeps what is set aside, and names what was found and rescued in a new manifest.
+fn take_effect(
+    path: &Path,
+    options: &Options,
+    set_aside: &[PathBuf],
+    mut rescue: Rescue<'_>,
+    found: &mut Recovered,
+) -> Result<()> {
+    let fs = options.fs.as_ref();
+    if !rescue.written.is_empty() {
+        fs.sync_dir(rescue.space.dir)?;
+    }
+    keep(fs, path, set_aside)?;
+    let manifest = path.join(file_name::manifest(found.manifest_number + 1));
+    let written = write_anew(path, options, found, FullDisk::Fails);
+    if !matches!(fs.len(&manifest), Ok(None)) {
+        rescue.written.clear();
+    }
+    written?.0.map(drop)
 }
 
 /// A table that was read from end to end.
@@ -296,7 +298,20 @@ struct Rescue<'a> {
     written: Vec<PathBuf>,
 }
 
-impl Rescue<'_> {
+impl<'a> Rescue<'a> {
+    fn beside(space: &'a TableSpace<'a>, options: &'a Options, next: u64) -> Result<Rescue<'a>> {
+        let free = match space.fs.is_dir(space.dir) {
+            true => free_table(space.fs, space.dir)?,
+            false => next,
+        };
+        Ok(Rescue {
+            space,
+            options,
+            next: next.max(free),
+            written: vec![],
+        })
+    }
+
     /// The new table, durable but for its name.
     fn write(&mut self, container: &ContainerRecord, salvage: &Salvage) -> Result<TableRecord> {
         let id = TableId(self.next);
@@ -340,39 +355,15 @@ fn mend(
     space: &TableSpace<'_>,
     mut rescue: Option<&mut Rescue<'_>>,
 ) -> Result<Vec<Loss>> {
-    let (mut losses, mut hidden, mut tables) = (vec![], vec![], vec![]);
+    let (mut lost, mut tables) = (Lost::default(), vec![]);
     let mut runs = std::mem::take(&mut container.runs);
     for run in &mut runs {
-        let checked = run.tables.iter();
+        let checked = std::mem::take(&mut run.tables).into_iter();
         let checked: Vec<Checked> = checked
-            .map(|table| Checked::of(space, container.id, *table))
+            .map(|table| Checked::of(space, container.id, table))
             .collect::<Result<_>>()?;
-        run.tables.clear();
         for (at, table) in checked.iter().enumerate() {
-            losses.extend(table.harmless().into_iter().map(|fault| Loss {
-                container: Some(container.name.clone()),
-                to: Some(vec![]),
-                records: Some(0),
-                ..Loss::of_all(fault)
-            }));
-            let before = checked[..at].iter().rev().find_map(Checked::keys);
-            let after = checked[at + 1..].iter().find_map(Checked::keys);
-            for gap in table.gaps() {
-                let from = gap.from.or(before.map(|(_, last)| behind(last)));
-                let range = KeyRange {
-                    from: from.unwrap_or_default(),
-                    to: gap.to.or(after.map(|(first, _)| first.to_vec())),
-                };
-                let seq = gap.seq.unwrap_or(container.flushed);
-                hidden.push((losses.len(), range.clone(), seq));
-                losses.push(Loss {
-                    fault: gap.fault,
-                    container: Some(container.name.clone()),
-                    from: range.from,
-                    to: range.to,
-                    records: gap.records,
-                });
-            }
+            lost.note(container, &checked, at);
             match (&table.state, rescue.as_deref_mut()) {
                 (State::Sound(_), _) => run.tables.push(table.record),
                 (State::Damaged(_, salvage), Some(rescue)) => {
@@ -384,23 +375,69 @@ fn mend(
         }
         tables.extend(checked);
     }
-    for (loss, range, seq) in &hidden {
-        for table in &tables {
-            let records = table.records_in(range, *seq)?;
-            let loss = &mut losses[*loss].records;
-            *loss = loss.map(|own| own + records);
-        }
-    }
-    if !hidden.is_empty() {
+    lost.count_hidden(&tables)?;
+    if !lost.hidden.is_empty() {
         // None of the new range deletes has been applied to what is left, whatever their numbers.
         runs.iter_mut().for_each(|run| run.applied = Seq(0));
     }
-    for (_, range, seq) in hidden {
+    for (_, range, seq) in lost.hidden {
         leave_out(&mut container.range_deletes, RangeDelete { range, seq });
     }
     runs.retain(|run| !run.tables.is_empty());
     container.runs = runs;
-    Ok(losses)
+    Ok(lost.losses)
+}
+
+/// What is lost of a container's tables.
+#[derive(Default)]
+struct Lost {
+    losses: Vec<Loss>,
+    /// By which loss, and which keys up to which number it may have hidden.
+    hidden: Vec<(usize, KeyRange, Seq)>,
+}
+
+impl Lost {
+    /// Adds what is lost of table `at` of a run.
+    fn note(&mut self, container: &ContainerRecord, run: &[Checked], at: usize) {
+        let table = &run[at];
+        let harmless = table.harmless().into_iter();
+        self.losses.extend(harmless.map(|fault| Loss {
+            container: Some(container.name.clone()),
+            to: Some(vec![]),
+            records: Some(0),
+            ..Loss::of_all(fault)
+        }));
+        let before = run[..at].iter().rev().find_map(Checked::keys);
+        let after = run[at + 1..].iter().find_map(Checked::keys);
+        for gap in table.gaps() {
+            let from = gap.from.or(before.map(|(_, last)| behind(last)));
+            let range = KeyRange {
+                from: from.unwrap_or_default(),
+                to: gap.to.or(after.map(|(first, _)| first.to_vec())),
+            };
+            let seq = gap.seq.unwrap_or(container.flushed);
+            self.hidden.push((self.losses.len(), range.clone(), seq));
+            self.losses.push(Loss {
+                fault: gap.fault,
+                container: Some(container.name.clone()),
+                from: range.from,
+                to: range.to,
+                records: gap.records,
+            });
+        }
+    }
+
+    /// Counts in what the losses hide of what is left.
+    fn count_hidden(&mut self, tables: &[Checked]) -> Result<()> {
+        for (loss, range, seq) in &self.hidden {
+            for table in tables {
+                let records = table.records_in(range, *seq)?;
+                let loss = &mut self.losses[*loss].records;
+                *loss = loss.map(|own| own + records);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Adds a range delete. Those of one number stay apart: two that overlap become one, which reaches no further than they.

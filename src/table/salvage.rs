@@ -34,9 +34,9 @@ use crate::base::record::{Head, order};
 use crate::base::{Error, Result, Seq};
 use crate::data::batch::KeyRange;
 use crate::expiry::Census;
-use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
+use crate::table::block::{Layout, TRAILER_LEN, Trailer};
 use crate::table::builder::TableBuilder;
-use crate::table::codec::{Codec, unpack};
+use crate::table::codec::Codec;
 use crate::table::format::{Access, FILTER_ALIGN, Footer, Source, Stored, checksum, hasher};
 use crate::table::index::{Index, Sealed};
 use crate::table::statistics::Statistics;
@@ -114,10 +114,9 @@ pub fn behind(key: &[u8]) -> Vec<u8> {
 
 /// Bytes that are not, or not as they were written.
 pub fn is_damage(error: &Error) -> bool {
-    let is_read = |operation: &str| operation == "read";
     match error {
         Error::Corruption { .. } => true,
-        Error::Io { operation, .. } => is_read(operation),
+        Error::Io { operation, .. } => *operation == "read",
         _ => false,
     }
 }
@@ -195,7 +194,8 @@ impl Salvage {
                     Some(value) => body.slice(value),
                     None => {
                         let extent = read.extent(number).map_err(bad)?;
-                        large_value(&self.stored, &self.footer, &extent, entry.value_len())?
+                        self.stored
+                            .large_value(&self.footer, &extent, entry.value_len())?
                     }
                 };
                 let head = Head {
@@ -217,19 +217,6 @@ impl Salvage {
             .map(|block| block.census.total().count)
             .sum();
         records == self.without_value.len() as u64
-    }
-}
-
-fn large_value(stored: &Stored, footer: &Footer, extent: &Extent, len: usize) -> Result<Bytes> {
-    let end = extent.offset.checked_add(extent.stored_len);
-    let Some(end) = end.filter(|end| *end <= footer.filter_at) else {
-        return Err(stored.fault(extent.offset, "a large value lies outside the data"));
-    };
-    let bytes = stored.view(&(extent.offset..end), Access::Sequential)?;
-    stored.check_value(extent, &bytes)?;
-    match extent.codec {
-        Codec::Raw => Ok(bytes),
-        Codec::Lz4 => unpack(&bytes, len)?.map_err(|what| stored.fault(extent.offset, what)),
     }
 }
 
@@ -481,7 +468,9 @@ impl Survey {
                     return Ok(None);
                 }
                 begins = begins.min(extent.offset);
-                let value = large_value(&self.stored, &self.footer, &extent, entry.value_len());
+                let value = self
+                    .stored
+                    .large_value(&self.footer, &extent, entry.value_len());
                 if let Err(fault) = damage(value)? {
                     let gap = Gap::of_value(fault, key, header.seq);
                     self.bad_values.push((place.start, at, gap));

@@ -44,6 +44,20 @@ impl Expected {
 }
 
 impl Stored {
+    /// The value of so many bytes that lies outside its block, read and checked now.
+    pub fn large_value(&self, footer: &Footer, extent: &Extent, len: usize) -> Result<Bytes> {
+        let end = extent.offset.checked_add(extent.stored_len);
+        let Some(end) = end.filter(|end| *end <= footer.filter_at) else {
+            return Err(self.fault(extent.offset, "a large value lies outside the data"));
+        };
+        let bytes = self.view(&(extent.offset..end), Access::Sequential)?;
+        self.check_value(extent, &bytes)?;
+        match extent.codec {
+            Codec::Raw => Ok(bytes),
+            Codec::Lz4 => unpack(&bytes, len)?.map_err(|what| self.fault(extent.offset, what)),
+        }
+    }
+
     /// The block at `place`, read and checked now.
     pub fn block(&self, place: &Range<u64>, access: Access) -> Result<(Bytes, Trailer)> {
         let block = self.part(place, access)?;
