@@ -12,8 +12,9 @@ use std::path::Path;
 
 use crate::base::Result;
 use crate::env::Fs;
+use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::FrameKind;
-use crate::wal::replay::{Folder, Loaded, Ring, frame_at};
+use crate::wal::replay::frame_at;
 use crate::wal::segments::{LogStart, parse_ring};
 
 /// Brings what only the ring of a chain holds into its segments, durably. Nobody appends to the chain.

@@ -8,23 +8,19 @@
 //!
 //! Behind a header that is damaged the frames of a segment are found as well, where it starts at the end of the one before
 //! it. But nobody knows what their numbers are counted from: they bear witness, and their numbers count for nothing.
-//!
-//! How much is read into memory is what files of the log may have, not what the file system says that they have.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::base::coding::Malformed;
-
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::Fs;
+use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::{
-    Decoded, Decoder, FORMAT_VERSION, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, HeaderFault,
-    NoFrame, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+    Decoded, Decoder, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, NoFrame, Position,
+    SegmentHeader,
 };
-use crate::wal::segments::{LogStart, parse_ring, ring_name};
-use crate::wal::writer::RING_LEN_MAX;
+use crate::wal::segments::{LogStart, parse_ring};
 
 /// A frame, as replay shows it.
 #[derive(Clone, Copy, Debug)]
@@ -138,224 +134,12 @@ pub fn salvage(
         out,
         of_ring: 0..0,
     };
-    let mut segment = match walk.folder.first(&log) {
-        Ok(segment) => segment,
-        Err(damage @ Error::Corruption { .. }) => {
-            walk.look_behind(log.chain, &numbers)?;
-            return Ok((walk.out, Some(damage)));
-        }
-        Err(error) => return Err(error),
-    };
-    let mut damage = None;
-    loop {
-        let end = walk.segment(&segment, visit)?;
-        if walk.out.clean {
-            break;
-        }
-        let next = walk.folder.next(segment.header())?;
-        match next {
-            Some(next) if next.header().start == end => {
-                let read = std::mem::replace(&mut segment, next);
-                walk.folder.spare.set(read.bytes);
-            }
-            _ => {
-                let later = numbers.partition_point(|&number| number <= segment.header().number);
-                damage = walk.judge_end(&segment, end, &numbers[later..])?;
-                break;
-            }
-        }
-    }
+    let damage = walk.chain(&log, &numbers, visit)?;
     Ok((walk.out, damage))
-}
-
-/// A segment's file.
-pub(super) struct Loaded {
-    frames: Decoder,
-    path: PathBuf,
-    bytes: Vec<u8>,
-}
-
-impl Loaded {
-    pub(super) fn header(&self) -> &SegmentHeader {
-        &self.frames.segment
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn offset_of(&self, position: u64) -> u64 {
-        HEADER_LEN as u64 + (position - self.header().start)
-    }
-
-    /// The bytes from a position on; none when that is behind the file's end.
-    fn from(&self, position: u64) -> &[u8] {
-        let offset = usize::try_from(self.offset_of(position)).unwrap_or(usize::MAX);
-        self.bytes.get(offset..).unwrap_or(&[])
-    }
-}
-
-pub(super) struct Folder<'a> {
-    fs: &'a dyn Fs,
-    dir: &'a Path,
-    /// Of a segment that was read, for one that will be.
-    spare: Cell<Vec<u8>>,
-}
-
-/// No segment's file is longer, in bytes: a batch has at most half of it.
-const SEGMENT_LEN_MAX: u64 = 2 << 30;
-
-impl<'a> Folder<'a> {
-    pub(super) fn new(fs: &'a dyn Fs, dir: &'a Path) -> Folder<'a> {
-        Folder {
-            fs,
-            dir,
-            spare: Cell::default(),
-        }
-    }
-
-    fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(file_name::segment(number))
-    }
-
-    /// The bytes of a segment's file, when there is one.
-    fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
-        let path = self.path(number);
-        match self.fs.len(&path)? {
-            Some(len) if len > SEGMENT_LEN_MAX => {
-                let what = format!("no log segment is {len} bytes long");
-                Err(Error::corruption(path, SEGMENT_LEN_MAX, what))
-            }
-            // Not by a map: a device that fails while a database is opened is an error.
-            Some(_) => Ok(Some(self.fs.read_into(&path, self.spare.take())?)),
-            None => Ok(None),
-        }
-    }
-
-    /// The segment that the manifest names.
-    pub(super) fn first(&self, log: &LogStart) -> Result<Loaded> {
-        let found = self.segment(log.first)?;
-        if found.header().identity != log.chain {
-            let what = "this is not the log of this manifest, but of another database, or of another time of this one: \
-                        put the folder back that belongs to it";
-            return Err(Error::corruption(found.path, 0, what));
-        }
-        Ok(found)
-    }
-
-    /// A segment that was durable, so that nothing excuses its absence.
-    fn segment(&self, number: u64) -> Result<Loaded> {
-        let path = self.path(number);
-        let Some(bytes) = self.bytes(number)? else {
-            return Err(Error::corruption(path, 0, "the log segment is missing"));
-        };
-        let header = match SegmentHeader::decode(&bytes) {
-            Ok(header) if header.number == number => header,
-            Ok(_) => return Err(Error::corruption(path, 0, "this is another log segment")),
-            Err(HeaderFault::Malformed(fault)) => {
-                return Err(Error::corruption(path, fault.offset as u64, fault.what));
-            }
-            Err(HeaderFault::Version(found)) => return Err(unsupported(path, found)),
-        };
-        Ok(Loaded {
-            frames: Decoder::new(header),
-            path,
-            bytes,
-        })
-    }
-
-    /// The segment after this one, when it was begun and its header is whole.
-    pub(super) fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
-        self.of_chain(header.identity, header.number + 1)
-    }
-
-    fn of_chain(&self, identity: u64, number: u64) -> Result<Option<Loaded>> {
-        let path = self.path(number);
-        let Some(bytes) = self.bytes(number)? else {
-            return Ok(None);
-        };
-        match SegmentHeader::decode(&bytes) {
-            Ok(header) if header.number == number && header.identity == identity => {
-                Ok(Some(Loaded {
-                    frames: Decoder::new(header),
-                    path,
-                    bytes,
-                }))
-            }
-            Err(HeaderFault::Version(found)) => Err(unsupported(path, found)),
-            _ => Ok(None),
-        }
-    }
-}
-
-fn unsupported(path: PathBuf, found: u32) -> Error {
-    Error::UnsupportedFormat {
-        path,
-        found,
-        supported: FORMAT_VERSION,
-    }
 }
 
 /// No segment of the usual size takes more laps of its ring.
 const LAPS_MAX: usize = 5;
-
-/// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
-pub(super) struct Ring {
-    len: usize,
-    twice: Vec<u8>,
-    /// What stands behind it.
-    note: Option<SyncedNote>,
-    /// The chain has one, and it is not there.
-    missing: Option<Error>,
-}
-
-impl Ring {
-    pub(super) fn of_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Ring> {
-        let mut ring = Ring {
-            len: 0,
-            twice: vec![],
-            note: None,
-            missing: None,
-        };
-        let Some(number) = log.ring else {
-            return Ok(ring);
-        };
-        let path = dir.join(ring_name(number));
-        let found = fs.len(&path)?;
-        // Twice as much is not asked for before it is known that this is a ring.
-        if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
-            let mut bytes = fs.read_into(&path, vec![])?;
-            let tail = bytes.split_off(bytes.len() - RING_TAIL_LEN);
-            let (note, mark) = tail.split_at(SYNCED_NOTE_LEN);
-            let identity = log.chain;
-            if (RingMark { identity }).is(mark) {
-                (ring.len, ring.twice) = (bytes.len(), bytes.repeat(2));
-                ring.note = SyncedNote::decode(identity, note);
-                return Ok(ring);
-            }
-        }
-        let what = match found {
-            None => "the log was written through this ring, which is missing",
-            Some(_) => "the log was written through a ring of this name, and this is not it",
-        };
-        ring.missing = Some(Error::corruption(path, 0, what));
-        Ok(ring)
-    }
-
-    /// The chain's ring is here, if it has one.
-    pub(super) fn check(&self) -> Result<()> {
-        self.missing.clone().map_or(Ok(()), Err)
-    }
-
-    /// One lap, from a position on.
-    pub(super) fn from(&self, position: u64) -> &[u8] {
-        if self.len == 0 {
-            return &[];
-        }
-        let at = (position % self.len as u64) as usize;
-        &self.twice[at..at + self.len]
-    }
-}
 
 struct Walk<'a> {
     folder: Folder<'a>,
@@ -367,7 +151,7 @@ struct Walk<'a> {
 }
 
 /// The frame at a position, and that it is in the ring alone.
-pub(super) fn frame_at<'a>(
+pub fn frame_at<'a>(
     segment: &'a Loaded,
     ring: &'a Ring,
     position: u64,
@@ -381,6 +165,40 @@ pub(super) fn frame_at<'a>(
 }
 
 impl Walk<'_> {
+    /// Shows the frames of the chain up to its end; says what is damaged there. `numbers` are those of all segments.
+    fn chain(
+        &mut self,
+        log: &LogStart,
+        numbers: &[u64],
+        visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+    ) -> Result<Option<Error>> {
+        let mut segment = match self.folder.first(log) {
+            Ok(segment) => segment,
+            Err(Error::Corruption { path, offset, what }) => {
+                let behind = self.look_behind(log.chain, numbers)?;
+                return Ok(Some(Error::corruption(path, offset, what + &behind)));
+            }
+            Err(error) => return Err(error),
+        };
+        loop {
+            let end = self.segment(&segment, visit)?;
+            if self.out.clean {
+                return Ok(None);
+            }
+            match self.folder.next(segment.header())? {
+                Some(next) if next.header().start == end => {
+                    let read = std::mem::replace(&mut segment, next);
+                    self.folder.spare.set(read.bytes);
+                }
+                _ => {
+                    let later =
+                        numbers.partition_point(|&number| number <= segment.header().number);
+                    return self.judge_end(&segment, end, &numbers[later..]);
+                }
+            }
+        }
+    }
+
     /// Shows the frames of a segment; returns the position at which they end.
     fn segment(
         &mut self,
@@ -424,16 +242,26 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    /// Takes the numbers and marks of the chain's segments, of which the first one is lost, and nothing else.
-    fn look_behind(&mut self, identity: u64, numbers: &[u64]) -> Result<()> {
+    /// Takes the numbers and marks of the chain's segments, of which the first one is lost, and nothing else; says what
+    /// lies in them.
+    fn look_behind(&mut self, identity: u64, numbers: &[u64]) -> Result<String> {
+        let (mut bytes, mut reach) = (0, Seq(0));
         for &number in numbers {
             if let Some(segment) = self.folder.of_chain(identity, number)? {
-                self.segment(&segment, &mut |_| Ok(()))?;
+                let end = self.segment(&segment, &mut |_| Ok(()))?;
+                bytes += end - segment.header().start;
+                reach = self.out.last_seq;
             }
         }
         self.out.segments.clear();
-        self.out.clean = false;
-        Ok(())
+        (self.out.clean, self.out.end) = (false, Position(0));
+        Ok(match bytes {
+            0 => String::new(),
+            _ => format!(
+                "; with it goes all of the log, of which {bytes} bytes in later segments are whole, up to write {}",
+                reach.0
+            ),
+        })
     }
 
     /// The log ends at position `end` of `segment`: a torn tail, if neither a witness nor the
@@ -443,6 +271,8 @@ impl Walk<'_> {
             end,
             witnessed: false,
             last: None,
+            reach: end,
+            without_header: false,
             begun: segment.frames.frame(end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
         // A file that was cut off does not say how long it was.
@@ -487,38 +317,97 @@ impl Walk<'_> {
             chain.push(stretch);
         }
         search.scan_ring(&chain, &self.ring, &self.of_ring);
-        self.conclude(segment, end, &search)
+        let (path, offset, culprit) = self.culprit(segment, end, &search, later)?;
+        self.conclude(segment, end, &search, |this: &Walk<'_>, why: &str| {
+            let note = this.ring.note.map_or(0, |note| note.position);
+            let lost = search.lost(note.max(this.synced.0), this.out.last_seq);
+            Error::corruption(path, offset, format!("{culprit}: {why}{lost}"))
+        })
     }
 
     /// What the search behind an end says of it.
-    fn conclude(&mut self, segment: &Loaded, end: u64, search: &Search) -> Result<Option<Error>> {
-        let offset = segment.offset_of(end);
-        if search.witnessed {
-            if let Some(last) = search.last {
-                self.out.last_seq = self.out.last_seq.max(last.last_seq);
-                self.out.mark = self.out.mark.max(last.settled);
-                self.out.edit = self.out.edit.max(last.edit);
-            }
-            let what = "the log is damaged here: a later part of it says that this was synced";
-            return Ok(Some(Error::corruption(&segment.path, offset, what)));
-        }
-        if self.ring.note.is_some_and(|note| note.position > end) {
-            let what = "the log is damaged here: its ring says that this was synced";
-            return Ok(Some(Error::corruption(&segment.path, offset, what)));
-        }
+    fn conclude(
+        &mut self,
+        segment: &Loaded,
+        end: u64,
+        search: &Search,
+        damage: impl FnOnce(&Self, &str) -> Error,
+    ) -> Result<Option<Error>> {
+        let noted = self.ring.note.is_some_and(|note| note.position > end);
         let known = self.synced.0;
-        if known > end {
-            let what = format!(
-                "the log ends here, at position {end}, but the manifest knows that it was synced up to position {known}: \
+        let why = match (search.witnessed, noted, known > end) {
+            (true, ..) => "a later part of it says that this was synced".to_owned(),
+            (_, true, _) => "its ring says that this was synced".to_owned(),
+            (_, _, true) => format!(
+                "the log ends at position {end}, but the manifest knows that it was synced up to position {known}: \
                  put the latest state of the folder wal back, or go on with what is here by a repair"
-            );
-            return Ok(Some(Error::corruption(&segment.path, offset, what)));
+            ),
+            _ => {
+                if let Some(missing) = self.ring.missing.take() {
+                    return Ok(Some(missing));
+                }
+                let torn = || (segment.path.clone(), segment.offset_of(end));
+                self.out.torn = search.begun.then(torn);
+                return Ok(None);
+            }
+        };
+        let damage = damage(self, &why);
+        if let Some(last) = search.last {
+            self.out.last_seq = self.out.last_seq.max(last.last_seq);
+            self.out.mark = self.out.mark.max(last.settled);
+            self.out.edit = self.out.edit.max(last.edit);
         }
-        if let Some(missing) = self.ring.missing.take() {
-            return Ok(Some(missing));
+        Ok(Some(damage))
+    }
+
+    /// If the log is damaged where it ends: the file that is to blame, where in it, and what to say. It is the next one,
+    /// where that is missing or does not say what it is, and nothing was begun behind the end in this one.
+    fn culprit(
+        &self,
+        segment: &Loaded,
+        end: u64,
+        search: &Search,
+        later: &[u64],
+    ) -> Result<(PathBuf, u64, &'static str)> {
+        let number = segment.header().number + 1;
+        let next = self.folder.path(number);
+        let rest = segment.from(end);
+        let here = (
+            segment.path.clone(),
+            segment.offset_of(end),
+            "the log is damaged here",
+        );
+        if zeros(rest) < rest.len() {
+            return Ok(here);
         }
-        self.out.torn = search.begun.then(|| (segment.path.clone(), offset));
-        Ok(None)
+        let identity = segment.header().identity;
+        if !later.contains(&number) {
+            let mut after = later.iter();
+            let goes_on = after.try_fold(false, |found, &number| -> Result<bool> {
+                Ok(found || self.folder.of_chain(identity, number)?.is_some())
+            })?;
+            return Ok(match (goes_on, rest.is_empty()) {
+                (true, _) => (next, 0, "the log segment is missing"),
+                // A file that was cut off ends here.
+                (false, true) => here,
+                (false, false) => {
+                    let what = "the log segment is missing, or the one before it has lost its end";
+                    (next, 0, what)
+                }
+            });
+        }
+        let whole = self.folder.of_chain(identity, number)?;
+        let bytes = self.folder.bytes(number)?.unwrap_or_default();
+        let header = &bytes[..bytes.len().min(HEADER_LEN)];
+        let is_begun = search.without_header || zeros(header) < header.len();
+        Ok(match whole.is_none() && is_begun {
+            true => (
+                next,
+                0,
+                "the header of the log segment is damaged, or another one's",
+            ),
+            false => here,
+        })
     }
 }
 
@@ -537,13 +426,36 @@ struct Search {
     witnessed: bool,
     /// The last one of these whose numbers are known.
     last: Option<FrameHead>,
+    /// Where the last frame that was found ends.
+    reach: u64,
+    /// A frame was found in a segment of which the header is damaged.
+    without_header: bool,
     /// Something was begun behind the end.
     begun: bool,
 }
 
 impl Search {
-    fn note(&mut self, found: &Decoded<'_>, counts: bool) {
+    /// How much of the log is lost from its end on, at least up to where it was synced, and which writes of it; `last_seq` is
+    /// the last one that is left.
+    fn lost(&self, synced: u64, last_seq: Seq) -> String {
+        let bytes = self.reach.max(synced) - self.end;
+        let writes = match self.last {
+            Some(last) if last.last_seq > last_seq => {
+                let (from, to) = (last_seq.0 + 1, last.last_seq.0);
+                format!(", with the writes {from} to {to} where no table has them")
+            }
+            _ => String::new(),
+        };
+        match bytes {
+            0 => String::new(),
+            _ => format!("; lost are {bytes} bytes of it from here on{writes}"),
+        }
+    }
+
+    fn note(&mut self, found: &Decoded<'_>, position: u64, counts: bool) {
         self.begun = true;
+        self.reach = self.reach.max(position + found.len as u64);
+        self.without_header |= !counts;
         if found.watermark <= self.end {
             return;
         }
@@ -561,7 +473,7 @@ impl Search {
             let here = stretch.positions.start + at as u64;
             match stretch.frames.frame(here, &bytes[at..]) {
                 Ok(found) => {
-                    self.note(&found, stretch.counts);
+                    self.note(&found, here, stretch.counts);
                     at += found.len;
                 }
                 Err(_) => at += 1,
@@ -588,11 +500,13 @@ impl Search {
             let found = chain.iter().find_map(|stretch| {
                 let Range { start, end } = stretch.positions;
                 let mut positions = (first_from(start)..end).step_by(ring.len);
-                let found = positions.find_map(|at| stretch.frames.frame(at, bytes).ok())?;
-                Some((found, stretch.counts))
+                positions.find_map(|at| {
+                    let found = stretch.frames.frame(at, bytes).ok()?;
+                    Some((found, at, stretch.counts))
+                })
             });
-            slot += found.map_or(1, |(found, counts)| {
-                self.note(&found, counts);
+            slot += found.map_or(1, |(found, at, counts)| {
+                self.note(&found, at, counts);
                 found.len as u64
             });
             slot += zeros(ring.from(slot)) as u64;

@@ -90,7 +90,10 @@ fn check_damage(sim: &Sim, placed: &[Placed], segment: u64, from: u64, to: u64, 
                 (path, before.offset + before.len)
             });
             let found = Some((path, offset));
-            assert!([Some(there), behind].contains(&found), "{what}");
+            // A segment that does not say what it is is named itself.
+            let header = (dir().join(file_name::segment(at.segment)), 0);
+            let header = (header_harmed && at.segment == segment).then_some(header);
+            assert!([Some(there), behind, header].contains(&found), "{what}");
         }
         Err(error) => panic!("{what}: {error}"),
     }
@@ -401,6 +404,78 @@ fn segments_of_another_chain_are_refused() {
 }
 
 // Numbers behind a damaged header are counted from it: taken for others, they would put a sound manifest in the wrong.
+/// What is said of a chain after `harm` to it, which was synced up to its last frame but two.
+fn blamed(harm: impl FnOnce(&Sim, &[Placed])) -> (PathBuf, u64, String) {
+    let sim = world(3);
+    let placed = chain(&sim);
+    harm(&sim, &placed);
+    match replayed(&sim, 1).unwrap_err() {
+        Error::Corruption { path, offset, what } => (path, offset, what),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
+    let of = |number| dir().join(file_name::segment(number));
+    let last_before = |placed: &[Placed], segment| {
+        let at = placed.iter().position(|frame| frame.segment == segment);
+        head(at.unwrap() as u64).first_seq.0 - 1
+    };
+    for (how, header_bytes) in [("missing", 0), ("header", HEADER_LEN), ("header", 1)] {
+        let mut lost = String::new();
+        let (path, offset, what) = blamed(|sim, placed| {
+            let synced = placed.iter().map(|frame| frame.watermark).max().unwrap();
+            let first = placed.iter().find(|frame| frame.segment == 2).unwrap();
+            assert!(first.position < synced);
+            match header_bytes {
+                0 => sim.remove(&of(2)).unwrap(),
+                len => {
+                    let file = sim.open(&of(2)).unwrap();
+                    file.write_at(0, &vec![0xaa; len]).unwrap();
+                }
+            }
+            let end = placed
+                .last()
+                .map(|frame| frame.position + frame.len)
+                .unwrap();
+            lost = format!(
+                "lost are {} bytes of it from here on, with the writes {} to {} where no table has them",
+                end - first.position,
+                last_before(placed, 2) + 1,
+                head(29).last_seq.0
+            );
+        });
+        assert_eq!((path, offset), (of(2), 0), "{how}: {what}");
+        assert!(
+            what.contains(how) && what.ends_with(&lost),
+            "{what}, not {lost}"
+        );
+    }
+    // The end of a segment is its own.
+    let (path, _, what) = blamed(|sim, placed| {
+        let last = placed.iter().rfind(|frame| frame.segment == 1).unwrap();
+        let file = sim.open(&of(1)).unwrap();
+        file.write_at(last.offset, &[0xaa; 4]).unwrap();
+    });
+    assert_eq!(path, of(1), "{what}");
+    // Of the first segment nothing says where it starts.
+    let sim = world(3);
+    chain(&sim);
+    sim.remove(&of(1)).unwrap();
+    let log = LogStart {
+        chain: 42,
+        first: 1,
+        ring: None,
+    };
+    let Some(Error::Corruption { path, what, .. }) = salvaged(&sim, log, 0) else {
+        panic!("it is missing")
+    };
+    assert_eq!(path, of(1));
+    let up_to = format!("up to write {}", head(29).last_seq.0);
+    assert!(what.contains("missing") && what.ends_with(&up_to), "{what}");
+}
+
 #[test]
 fn a_frame_behind_a_damaged_header_bears_witness_and_tells_no_numbers() {
     let sim = world(33);

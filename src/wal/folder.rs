@@ -1,0 +1,203 @@
+//! The files of a log, as they are read back: each is what it says, or it is damaged.
+//!
+//! How much is read into memory is what files of the log may have, not what the file system says that they have.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use crate::base::{Error, Result, file_name};
+use crate::env::Fs;
+use crate::wal::frame::{
+    Decoder, FORMAT_VERSION, HEADER_LEN, HeaderFault, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
+    SegmentHeader, SyncedNote,
+};
+use crate::wal::segments::{LogStart, ring_name};
+use crate::wal::writer::RING_LEN_MAX;
+
+/// A segment's file.
+pub struct Loaded {
+    pub frames: Decoder,
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+}
+
+impl Loaded {
+    pub fn header(&self) -> &SegmentHeader {
+        &self.frames.segment
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn offset_of(&self, position: u64) -> u64 {
+        HEADER_LEN as u64 + (position - self.header().start)
+    }
+
+    /// The bytes from a position on; none when that is behind the file's end.
+    pub fn from(&self, position: u64) -> &[u8] {
+        let offset = usize::try_from(self.offset_of(position)).unwrap_or(usize::MAX);
+        self.bytes.get(offset..).unwrap_or(&[])
+    }
+}
+
+/// Where the files of a log are.
+pub struct Folder<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    /// Of a segment that was read, for one that will be.
+    pub spare: Cell<Vec<u8>>,
+}
+
+/// No segment's file is longer, in bytes: a batch has at most half of it.
+const SEGMENT_LEN_MAX: u64 = 2 << 30;
+
+impl<'a> Folder<'a> {
+    /// Reads nothing yet.
+    pub fn new(fs: &'a dyn Fs, dir: &'a Path) -> Folder<'a> {
+        Folder {
+            fs,
+            dir,
+            spare: Cell::default(),
+        }
+    }
+
+    pub fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(file_name::segment(number))
+    }
+
+    /// The bytes of a segment's file, when there is one.
+    pub fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let path = self.path(number);
+        match self.fs.len(&path)? {
+            Some(len) if len > SEGMENT_LEN_MAX => {
+                let what = format!("no log segment is {len} bytes long");
+                Err(Error::corruption(path, SEGMENT_LEN_MAX, what))
+            }
+            // Not by a map: a device that fails while a database is opened is an error.
+            Some(_) => Ok(Some(self.fs.read_into(&path, self.spare.take())?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The segment that the manifest names.
+    pub fn first(&self, log: &LogStart) -> Result<Loaded> {
+        let found = self.segment(log.first)?;
+        if found.header().identity != log.chain {
+            let what = "this is not the log of this manifest, but of another database, or of another time of this one: \
+                        put the folder back that belongs to it";
+            return Err(Error::corruption(found.path, 0, what));
+        }
+        Ok(found)
+    }
+
+    /// A segment that was durable, so that nothing excuses its absence.
+    pub fn segment(&self, number: u64) -> Result<Loaded> {
+        let path = self.path(number);
+        let Some(bytes) = self.bytes(number)? else {
+            return Err(Error::corruption(path, 0, "the log segment is missing"));
+        };
+        let header = match SegmentHeader::decode(&bytes) {
+            Ok(header) if header.number == number => header,
+            Ok(_) => return Err(Error::corruption(path, 0, "this is another log segment")),
+            Err(HeaderFault::Malformed(fault)) => {
+                return Err(Error::corruption(path, fault.offset as u64, fault.what));
+            }
+            Err(HeaderFault::Version(found)) => return Err(unsupported(path, found)),
+        };
+        Ok(Loaded {
+            frames: Decoder::new(header),
+            path,
+            bytes,
+        })
+    }
+
+    /// The segment after this one, when it was begun and its header is whole.
+    pub fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
+        self.of_chain(header.identity, header.number + 1)
+    }
+
+    pub fn of_chain(&self, identity: u64, number: u64) -> Result<Option<Loaded>> {
+        let path = self.path(number);
+        let Some(bytes) = self.bytes(number)? else {
+            return Ok(None);
+        };
+        match SegmentHeader::decode(&bytes) {
+            Ok(header) if header.number == number && header.identity == identity => {
+                Ok(Some(Loaded {
+                    frames: Decoder::new(header),
+                    path,
+                    bytes,
+                }))
+            }
+            Err(HeaderFault::Version(found)) => Err(unsupported(path, found)),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn unsupported(path: PathBuf, found: u32) -> Error {
+    Error::UnsupportedFormat {
+        path,
+        found,
+        supported: FORMAT_VERSION,
+    }
+}
+
+/// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
+pub struct Ring {
+    pub len: usize,
+    twice: Vec<u8>,
+    /// What stands behind it.
+    pub note: Option<SyncedNote>,
+    /// The chain has one, and it is not there.
+    pub missing: Option<Error>,
+}
+
+impl Ring {
+    pub fn of_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Ring> {
+        let mut ring = Ring {
+            len: 0,
+            twice: vec![],
+            note: None,
+            missing: None,
+        };
+        let Some(number) = log.ring else {
+            return Ok(ring);
+        };
+        let path = dir.join(ring_name(number));
+        let found = fs.len(&path)?;
+        // Twice as much is not asked for before it is known that this is a ring.
+        if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
+            let mut bytes = fs.read_into(&path, vec![])?;
+            let tail = bytes.split_off(bytes.len() - RING_TAIL_LEN);
+            let (note, mark) = tail.split_at(SYNCED_NOTE_LEN);
+            let identity = log.chain;
+            if (RingMark { identity }).is(mark) {
+                (ring.len, ring.twice) = (bytes.len(), bytes.repeat(2));
+                ring.note = SyncedNote::decode(identity, note);
+                return Ok(ring);
+            }
+        }
+        let what = match found {
+            None => "the log was written through this ring, which is missing",
+            Some(_) => "the log was written through a ring of this name, and this is not it",
+        };
+        ring.missing = Some(Error::corruption(path, 0, what));
+        Ok(ring)
+    }
+
+    /// The chain's ring is here, if it has one.
+    pub fn check(&self) -> Result<()> {
+        self.missing.clone().map_or(Ok(()), Err)
+    }
+
+    /// One lap, from a position on.
+    pub fn from(&self, position: u64) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        let at = (position % self.len as u64) as usize;
+        &self.twice[at..at + self.len]
+    }
+}
