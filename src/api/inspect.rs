@@ -16,7 +16,7 @@ use crate::wal::salvage;
 ///
 /// # Errors
 /// When the database cannot be read at all: it is open elsewhere, or there is none, or neither its manifest nor the copy
-/// of it can be relied on. Other damage is in the report.
+/// of it can be relied on, or something that is no file has the name of one. Other damage is in the report.
 pub fn verify(path: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     verify_in(Arc::new(Disk), path.as_ref(), progress)
 }
@@ -57,8 +57,9 @@ pub fn verify_in(
 /// they are of no more use.
 ///
 /// # Errors
-/// The folder holds no database, or somebody has it open; both the manifest and its copy are damaged; or writing fails,
-/// and then the database is as it was.
+/// The folder holds no database, or somebody has it open; neither the manifest nor its copy can be relied on, also because
+/// the log has seen more than both, or is another's; something that is no file has the name of one; or writing fails, and
+/// then the database is as it was.
 pub fn repair(path: impl AsRef<Path>, apply: bool) -> Result<RepairReport> {
     engine::repair(path.as_ref(), &Options::new(), apply)
 }

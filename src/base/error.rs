@@ -234,53 +234,14 @@ fn is_out_of_files(error: &io::Error) -> bool {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Io {
-                operation,
-                path,
-                source,
-            } => {
-                write!(f, "cannot {operation} {}: {source}", path.display())?;
-                if self.is_full() {
-                    write!(f, "; free some space, then try again")?;
-                }
-                Ok(())
+            Error::Io { .. } | Error::Corruption { .. } | Error::UnsupportedFormat { .. } => {
+                self.fmt_of_file(f)
             }
-            Error::Corruption { path, offset, what } => {
-                write!(f, "{} is damaged at byte {offset}: {what}", path.display())?;
-                if what.ends_with(BEYOND_REPAIR) {
-                    return Ok(());
-                }
-                write!(
-                    f,
-                    "; see what `ebbtide repair` can save, or restore a checkpoint"
-                )
-            }
-            Error::UnsupportedFormat {
-                path,
-                found,
-                supported,
-            } if found > supported => write!(
-                f,
-                "{} has format version {found}, this build reads up to {supported}; use a newer build",
-                path.display()
-            ),
-            Error::UnsupportedFormat {
-                path,
-                found,
-                supported,
-            } => write!(
-                f,
-                "{} has format version {found}, this build reads only {supported}; use the build that wrote it, to export \
-                 what it holds",
-                path.display()
-            ),
             Error::InvalidArgument {
                 what,
                 given,
                 allowed,
-            } => {
-                write!(f, "{what} {given} is not allowed: {allowed}")
-            }
+            } => write!(f, "{what} {given} is not allowed: {allowed}"),
             Error::Locked { path } => write!(
                 f,
                 "{} is open elsewhere: one process at a time writes a database; close the other one first",
@@ -297,41 +258,72 @@ impl fmt::Display for Error {
                 "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
                  confirm_clock() if it is right, or wait for max_clock_skew to pass"
             ),
-            Error::ReadOnly => {
-                write!(
-                    f,
-                    "the database was opened read-only; open it without read_only(true) to write"
-                )
-            }
-            Error::Closed => write!(f, "the database is closed; open it again"),
-            Error::ContainerDropped { name } => {
-                write!(
-                    f,
-                    "container {name:?} was dropped; ask the database for it again to create it anew"
-                )
-            }
-            Error::OutOfMemory { bytes } => {
-                write!(
-                    f,
-                    "the system gave no memory ({bytes} bytes); try again when there is some"
-                )
-            }
-            Error::Stalled => {
-                write!(
-                    f,
-                    "writing is faster than flushing and memory is full; try again shortly"
-                )
-            }
+            Error::ContainerDropped { name } => write!(
+                f,
+                "container {name:?} was dropped; ask the database for it again to create it anew"
+            ),
+            Error::OutOfMemory { bytes } => write!(
+                f,
+                "the system gave no memory ({bytes} bytes); try again when there is some"
+            ),
             Error::Panicked { thread, message } => write!(
                 f,
                 "thread {thread} panicked: {message}; it tries again; unless this is a fault of your clock, please report it"
             ),
-            Error::Poisoned { cause } => {
-                write!(
-                    f,
-                    "no further writes after an earlier failure ({cause}); reopen the database to recover"
-                )
+            Error::Poisoned { cause } => write!(
+                f,
+                "no further writes after an earlier failure ({cause}); reopen the database to recover"
+            ),
+            Error::ReadOnly => f.write_str(READ_ONLY),
+            Error::Closed => f.write_str("the database is closed; open it again"),
+            Error::Stalled => f.write_str(STALLED),
+        }
+    }
+}
+
+const READ_ONLY: &str =
+    "the database was opened read-only; open it without read_only(true) to write";
+const STALLED: &str = "writing is faster than flushing and memory is full; try again shortly";
+
+impl Error {
+    /// What is wrong with a file, and what to do.
+    fn fmt_of_file(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => {
+                write!(f, "cannot {operation} {}: {source}", path.display())?;
+                match self.is_full() {
+                    true => f.write_str("; free some space, then try again"),
+                    false => Ok(()),
+                }
             }
+            Error::Corruption { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}", path.display())?;
+                match what.ends_with(BEYOND_REPAIR) {
+                    true => Ok(()),
+                    false => {
+                        f.write_str("; see what `ebbtide repair` can save, or restore a checkpoint")
+                    }
+                }
+            }
+            Error::UnsupportedFormat {
+                path,
+                found,
+                supported,
+            } => {
+                write!(f, "{} has format version {found}, ", path.display())?;
+                match found > supported {
+                    true => write!(f, "this build reads up to {supported}; use a newer build"),
+                    false => write!(
+                        f,
+                        "this build reads only {supported}; use the build that wrote it, to export what it holds"
+                    ),
+                }
+            }
+            _ => unreachable!("it is not of a file"),
         }
     }
 }
