@@ -345,7 +345,8 @@ fn a_manifest_does_not_lose_its_end_unnoticed() {
     let copy = newest(&sim, "/db/copy", "0");
     let alone = || {
         let sim = sim.kill();
-        sim.remove(Path::new(&copy)).unwrap();
+        let none = copy.replace(".manifest", ".none");
+        sim.rename(Path::new(&copy), Path::new(&none)).unwrap();
         sim
     };
     let damaged = alone();
