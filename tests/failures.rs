@@ -307,6 +307,32 @@ fn a_power_cut_while_the_manifest_has_no_copy_is_no_damage() {
     }
 }
 
+// Then edits go to new manifests, which come whole or not at all.
+#[test]
+fn a_copy_that_can_neither_be_written_nor_given_up_leaves_no_torn_manifest() {
+    for at in 0..6 {
+        let (sim, clock) = world();
+        let db = stepped(&sim, &clock);
+        let c = db.container("c").unwrap();
+        let seen = AtomicU64::new(0);
+        let is_copy = |path: &Path| path.starts_with(Path::new(PATH).join("copy"));
+        sim.fail_where(plan(&sim, Fault::Io, true), move |call| {
+            let is_edit = call.path.ends_with("manifest-000001") && call.operation == "write";
+            let edits = seen.fetch_add(u64::from(is_edit), Ordering::Relaxed);
+            is_copy(call.path) || is_edit && edits > at
+        });
+        for n in 1..4 {
+            let ttl = DefaultTtl::After(Duration::from_secs(n));
+            let _ = c.set_default_ttl(ttl);
+        }
+        for seed in 0..20 {
+            for sim in [sim.kill(), sim.power_cut(seed)] {
+                stepped(&sim, &clock).container("c").unwrap();
+            }
+        }
+    }
+}
+
 // Behind a manifest that was read lies what its writer could not sync, perhaps.
 #[test]
 fn an_open_on_a_full_disk_makes_durable_what_it_goes_on_with() {

@@ -24,7 +24,8 @@
 //! that is durable in the manifest, but before it is acknowledged. So the copy knows all that anything relied on, and
 //! nothing that its manifest did not know before: what follows from that is told in judge.rs. When it cannot be written,
 //! an empty file takes its place, `copy/NNNNNN.none`, durably, before the manifest takes another edit; a new copy comes
-//! with the next manifest. So while a manifest is appended to, there is a copy with all edits before, or that file.
+//! with the next manifest. So while a manifest is appended to, there is a copy with all edits before, or that file. Where
+//! neither can be had, edits go to new manifests; on a full disk alone the old one is appended to nevertheless.
 //!
 //! The first manifest of a database, of number 0, is there before any other file of it but the lock, and names no log.
 
@@ -128,6 +129,8 @@ pub struct Manifest {
     /// An edit failed, and may have happened.
     in_doubt: bool,
     copy: Option<Box<dyn File>>,
+    /// There is no copy, and that is said durably.
+    says_no_copy: bool,
     catalogue: Catalogue,
 }
 
@@ -159,13 +162,9 @@ impl Manifest {
             Ok(file)
         };
         let file = again(&path)?;
-        let copy = again(&copy_path(dir, number));
-        if copy.is_err() {
-            give_up_copy(fs.as_ref(), dir, number);
-        }
         let written = Written {
             file,
-            copy: copy.ok(),
+            copy: again(&copy_path(dir, number)).ok(),
             len: end as u64,
         };
         Ok(Manifest::over(fs, dir, number, written, catalogue))
@@ -185,6 +184,7 @@ impl Manifest {
             next_number: number + 1,
             file: written.file,
             copy: written.copy,
+            says_no_copy: false,
             len: written.len,
             first_len: written.len,
             reserved: 0,
@@ -220,10 +220,11 @@ impl Manifest {
         if self.in_doubt {
             return self.roll(self.after(step));
         }
-        if self.len > ROLL_BYTES.max(4 * self.first_len) {
+        let is_unsaid = self.copy.is_none() && !self.give_up_copy();
+        if is_unsaid || self.len > ROLL_BYTES.max(4 * self.first_len) {
             match self.roll(self.after(step.clone())) {
                 // It may as well be longer: an edit that gives back room takes little.
-                Err(_) if !self.in_doubt => {}
+                Err(error) if !self.in_doubt && (!is_unsaid || error.is_full()) => {}
                 done => return done,
             }
         }
@@ -270,13 +271,38 @@ impl Manifest {
             .as_deref()
             .is_some_and(|copy| append(copy).is_err())
         {
-            self.copy = None;
-            give_up_copy(self.fs.as_ref(), &self.dir, self.number);
+            self.give_up_copy();
         }
         self.len += frame.len() as u64;
         self.catalogue.take(step);
         self.reserve();
         Ok(())
+    }
+
+    /// Goes on without a copy. True: that is durable, so that a power cut may tear the next edit. The copy's own file is
+    /// taken to say so: a full disk may have no room for another.
+    fn give_up_copy(&mut self) -> bool {
+        self.copy = None;
+        if self.says_no_copy {
+            return true;
+        }
+        let (fs, number) = (self.fs.as_ref(), self.number);
+        let (copy, none) = (
+            copy_path(&self.dir, number),
+            no_copy_path(&self.dir, number),
+        );
+        let named = match (fs.len(&copy), fs.len(&none)) {
+            (Ok(Some(_)), _) => fs.rename(&copy, &none),
+            (_, Ok(Some(_))) => Ok(()),
+            _ => fs.create(&none).map(drop),
+        };
+        let copy_dir = self.dir.join(file_name::COPY_DIR);
+        self.says_no_copy = named.and_then(|()| fs.sync_dir(&copy_dir)).is_ok();
+        if self.says_no_copy {
+            // Not before it has the other name: a copy that is cut off looks damaged.
+            let _ = fs.open(&none).and_then(|file| file.truncate(0));
+        }
+        self.says_no_copy
     }
 
     /// How much [`Manifest::lend_room`] gives back at the most, in bytes.
@@ -293,8 +319,7 @@ impl Manifest {
         self.reserved = 0;
         // Durably, before anything else takes it.
         if copy.truncate(self.len).and_then(|()| copy.sync()).is_err() {
-            self.copy = None;
-            give_up_copy(self.fs.as_ref(), &self.dir, self.number);
+            self.give_up_copy();
         }
     }
 
@@ -368,26 +393,10 @@ pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR).join(file_name::copy(number))
 }
 
-/// Where it says that a manifest has no copy.
-pub fn no_copy_path(dir: &Path, number: u64) -> PathBuf {
+/// What says that a manifest has no copy.
+pub(super) fn no_copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR)
         .join(file_name::no_copy(number))
-}
-
-/// Says durably that a manifest has no copy, as far as that can be had: else a power cut that tears the manifest later
-/// leaves what looks like damage, and a repair has to go on from there. The copy's own file is taken for that: a full
-/// disk may have no room for another.
-fn give_up_copy(fs: &dyn Fs, dir: &Path, number: u64) {
-    let (copy, none) = (copy_path(dir, number), no_copy_path(dir, number));
-    let said = match (fs.len(&none), fs.len(&copy)) {
-        (Ok(None), Ok(Some(_))) => fs.rename(&copy, &none),
-        (Ok(None), _) => fs.create(&none).map(drop),
-        _ => fs.remove(&copy),
-    };
-    if said.is_ok() && fs.sync_dir(&dir.join(file_name::COPY_DIR)).is_ok() {
-        // Not before it has the other name: a copy that is cut off looks damaged.
-        let _ = fs.open(&none).and_then(|file| file.truncate(0));
-    }
 }
 
 /// A manifest and its copy, just written.
@@ -424,9 +433,6 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
     let made = make_dir(fs, &copy_dir);
     let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
     let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
-    if copy.is_err() {
-        give_up_copy(fs, dir, number);
-    }
     Ok(Written {
         file,
         copy: copy.ok(),

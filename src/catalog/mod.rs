@@ -20,7 +20,7 @@ mod judge;
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use judge::{Judged, Loaded, judge};
-pub use manifest::{Manifest, begin, copy_path, expect_own, no_copy_path, parse, write_both};
+pub use manifest::{Manifest, begin, copy_path, expect_own, parse, write_both};
 pub use run::Run;
 pub use table_file::{NamePin, Pins, Placed, TableSpace, unnamed_tables};
 pub use version::Version;

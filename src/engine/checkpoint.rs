@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::file_name;
 use crate::base::{Error, Result};
-use crate::catalog::{Catalogue, NamePin, copy_path, no_copy_path, write_both};
+use crate::catalog::{Catalogue, NamePin, copy_path, write_both};
 use crate::engine::Engine;
 use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
@@ -201,14 +201,13 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// The manifest and its copy, or what says that there is none; they take no file's place.
+    /// The manifest and its copy, which take no file's place.
     fn manifest(&mut self, to: &Path, catalogue: &Catalogue) -> Result<()> {
-        let made = [
+        let both = [
             to.join(file_name::manifest(MANIFEST)),
             copy_path(to, MANIFEST),
-            no_copy_path(to, MANIFEST),
         ];
-        for path in &made {
+        for path in &both {
             if self.fs.len(path)?.is_some() {
                 let what = std::io::ErrorKind::AlreadyExists.into();
                 return Err(Error::io("create", path, what));
