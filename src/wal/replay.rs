@@ -386,7 +386,9 @@ impl Walk<'_> {
             let goes_on = after.try_fold(false, |found, &number| -> Result<bool> {
                 Ok(found || self.folder.of_chain(identity, number)?.is_some())
             })?;
-            return Ok(match (goes_on, rest.is_empty()) {
+            // Where its ring does not say so either, the log may be an earlier one that was put back.
+            let is_noted = self.ring.note.is_some_and(|note| note.position > end);
+            return Ok(match (goes_on, rest.is_empty() || !is_noted) {
                 (true, _) => (next, 0, "the log segment is missing"),
                 // A file that was cut off ends here.
                 (false, true) => here,
