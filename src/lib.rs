@@ -72,6 +72,8 @@ pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
 pub use data::item::{Item, Value};
+pub use data::version::Version;
+pub use data::write::{Expect, Updated, Written};
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};

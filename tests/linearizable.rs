@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Batch, Clock, Container, Database, DefaultTtl, Durability, Item, ManualClock, Options,
+    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, Item, ManualClock, Options,
     SystemClock, Ttl, Update,
 };
 use testkit::random::Random;
@@ -55,6 +55,10 @@ enum Act {
     Update(usize, Option<u32>, Option<Option<Write>>),
     /// A put or a delete of some keys.
     Batch(Vec<(usize, Option<Write>)>),
+    /// A replacement of this number, which takes over the life that is there.
+    Keep(usize, u32, bool),
+    /// Of each key a replacement or a creation, or nothing of all: for this one.
+    All(Vec<(usize, bool, Write)>, Option<usize>),
 }
 
 #[derive(Clone, Debug)]
@@ -202,6 +206,24 @@ fn effect(operation: &Operation, state: &mut State) -> Option<()> {
                 put(state, *key, *write);
             }
         }
+        Act::Keep(key, number, done) => {
+            if let Some(version) = state.narrow(*key, *done, to)? {
+                let number = *number;
+                state.newest[*key] = Some(Version { number, ..version });
+            }
+        }
+        Act::All(writes, None) => {
+            for (key, live, _) in writes {
+                state.narrow(*key, *live, to)?;
+            }
+            writes
+                .iter()
+                .for_each(|(key, _, write)| put(state, *key, Some(*write)));
+        }
+        Act::All(writes, Some(failed)) => {
+            let (key, live, _) = writes.iter().find(|(key, ..)| key == failed)?;
+            state.narrow(*key, !live, to)?;
+        }
         Act::Batch(writes) => writes
             .iter()
             .for_each(|(key, write)| put(state, *key, *write)),
@@ -303,7 +325,13 @@ impl Stage<'_> {
     fn operation(&self, random: &mut Random) -> Act {
         let (c, at) = (self.container, random.below(KEYS));
         let key = self.key(at);
-        match random.below(16) {
+        match random.below(20) {
+            16 | 17 => {
+                let (number, _) = self.write(random);
+                let written = value((number, None));
+                Act::Keep(at, number, c.replace(&key, written, Ttl::Keep).unwrap())
+            }
+            18 | 19 => self.all(random),
             0..3 => Act::Get(at, c.get(&key).unwrap().map(|value| number(&value))),
             3 => Act::Contains(at, c.contains(&key).unwrap()),
             4 => Act::Item(at, c.item(&key).unwrap().map(|item| seen(&item))),
@@ -341,6 +369,28 @@ impl Stage<'_> {
                 Act::Batch(writes)
             }
         }
+    }
+
+    fn all(&self, random: &mut Random) -> Act {
+        let (c, mut batch) = (self.container, Batch::new());
+        let one = |at| (at, random.one_in(2), self.write(random));
+        let writes: Vec<_> = (0..KEYS).map(one).collect();
+        for &(at, live, write) in &writes {
+            let key = self.key(at);
+            match live {
+                true => batch.replace(c, key, value(write), ttl(write)),
+                false => batch.create(c, key, value(write), ttl(write)),
+            };
+        }
+        let failed = match self.db.write(&batch) {
+            Ok(()) => None,
+            Err(Error::Conflict { key, .. }) => {
+                let failed = (0..KEYS).find(|at| self.key(*at).as_bytes() == key);
+                Some(failed.expect("a key of the batch"))
+            }
+            Err(error) => panic!("{error}"),
+        };
+        Act::All(writes, failed)
     }
 
     fn update(&self, at: usize, random: &mut Random) -> Act {

@@ -23,7 +23,7 @@ use testkit::op::{Op, parse};
 use testkit::random::{Random, history, setup};
 use testkit::world::{Setup, World};
 
-const HISTORIES: [&str; 3] = [
+const HISTORIES: [&str; 4] = [
     // Writes of every kind, changes of settings, slots that end, in one container.
     "open a 20s
      put a k1 one*300 | put a k2 two*300 ttl=5s | put a k3 three*300 ttl=-1 | touch a k1
@@ -53,6 +53,16 @@ const HISTORIES: [&str; 3] = [
      step all | put a f1 g*900 | put a f2 g*900 | put a f7 g*900 | put a f8 g*900 | put a f9 g*900
      step all | advance 4s | step all | crash | put a f3 h*500 | sync | delete b seldom | advance 4s | step all
      reopen | put a f4 i*900 | put a f5 i*900 | big a big | flush | advance 9s | step all | put b k end",
+    // Batches with conditions, that keep lives, delete ranges and change defaults, also of containers that hold nothing;
+    // what they say of defaults stands in the log alone, is said by an edit, and is replayed.
+    "open a -1 | open b 20s | open c off
+     batch create a k 1*100 ttl=9s ; put b k 1*100 ; set-ttl c 5s | put c k 1*200 | put a l 2*300 ttl=4s
+     batch touch a k ; put a l 3*300 ttl=keep ; create b n 1 ; delete-range b k..l | put b o 4*100
+     batch create a k 2 ; set-ttl a off | batch require b n same ; set-ttl b 3s ; put b n 2*200 ; touch b n ; sync
+     flush | batch set-ttl a off ; put a m 5*200 ttl=keep ; delete-range a l.. | crash | batch replace a k 6*300 ttl=keep ; set-ttl a 7s
+     advance 4s | step all | batch set-ttl b 30s ; require b n absent ; create b n 3*100 | set-ttl c -1 | take a k
+     batch set-ttl c 1s ; put c l 7*200 ; delete-range a .. | reopen | drop b | batch set-ttl a 2s ; put c k 8*100 ttl=keep
+     step all | advance 2s | batch set-ttl c off ; set-ttl a -1 ; create a k 9*100 | compact | expire a k ttl=1s | checkpoint",
 ];
 
 fn steps(text: &str) -> Vec<Op> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebbtide::internals::pieces::{Footer, Index, SegmentHeader, Trailer};
 use ebbtide::internals::{
-    Base, Census, ContainerId, FrameHead, FrameKind, Fs, Head, Header, ItemTtl, Kind, Log,
-    LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder, TableId,
-    TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
+    Base, Census, ContainerId, DefaultMillis, FrameHead, FrameKind, Fs, Head, Header, ItemTtl,
+    Kind, Log, LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder,
+    TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
 };
 use ebbtide::{Compression, Result};
 use ebbtide_fuzz::TARGETS;
@@ -75,11 +75,22 @@ fn batch() -> Vec<u8> {
         key,
         value,
     };
+    let kept = |ttl| WriteTtl::Kept {
+        written_at: Timestamp(NOW),
+        ttl,
+    };
     let ops = [
         put(WriteTtl::Absent),
         put(WriteTtl::Never),
         put(WriteTtl::Millis(60_000)),
         put(WriteTtl::Until(Timestamp(NOW))),
+        put(kept(ItemTtl::Absent)),
+        put(kept(ItemTtl::Never)),
+        put(kept(ItemTtl::Millis(60_000))),
+        Op::SetDefault {
+            container,
+            default: DefaultMillis::Millis(60_000),
+        },
         Op::Delete { container, key },
         Op::DeleteRange {
             container,
@@ -176,7 +187,7 @@ const MANIFESTS: [&str; 2] = [
         r#""crc":77}]}]},{"add_range_delete":[1,{"seq":8,"from":"6b","to":"6c"}]}]}"#,
         "\n",
         r#"{"number":3,"mark":1772366400001,"changes":[{"remove_run":[1,1]},{"remove_range_delete":[1,8]},"#,
-        r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10}]},"#,
+        r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10},10]},"#,
         r#"{"drop_container":1}]}"#,
     ),
     concat!(
@@ -186,7 +197,7 @@ const MANIFESTS: [&str; 2] = [
 ];
 
 const CHANGES: [&str; 5] = [
-    r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10}]}"#,
+    r#"{"settings":[1,{"default":{"millis":5},"inherit_floor":1,"override_floor":2,"floor_seq":10},10]}"#,
     "{\"remove_run\":[1,1]}\n{\"drop_container\":2}",
     r#"{"remove_run":[1,1]},{"add_run":[1,{"id":90,"end":1772366460000,"placed":"off","tables":[$0]}]}"#,
     r#"{"flushed":[1,1000]},{"add_range_delete":[1,{"seq":900,"from":"6b"}]}"#,

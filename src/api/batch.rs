@@ -1,14 +1,21 @@
 //! Batches, as users meet them.
 
 use std::fmt;
+use std::ops::RangeBounds;
 
-use crate::api::arguments::{check_item, check_key};
+use crate::api::arguments::{check_bound, check_item, check_key, key_range};
 use crate::api::container::Container;
-use crate::base::{ContainerId, Error, Result, Ttl};
-use crate::data::batch::Op;
-use crate::engine::Writes;
+use crate::base::{ContainerId, DefaultTtl, Error, Result, Ttl};
+use crate::data::batch::{Op, WriteTtl};
+use crate::data::write::Expect;
+use crate::engine::options::Durability;
+use crate::engine::{Demand, Writes};
+use crate::expiry::DefaultMillis;
 
-/// Writes that become visible and durable together, over any containers of one database.
+/// Writes that become visible and durable together, over any containers of one database, and conditions for them. It is one
+/// step at one moment: all of it or nothing, after a power cut too. Its writes count in the order in which they were added;
+/// a condition, that of [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], meets what was there
+/// and what was added before it. Where one does not hold, the answer is [`Error::Conflict`], and nothing was written.
 ///
 /// ```
 /// use ebbtide::{Batch, Database};
@@ -63,7 +70,12 @@ impl Batch {
         ttl: Ttl,
     ) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl));
+        let mut ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl));
+        if let Ok(WriteTtl::Keep) = ttl {
+            // What stands for it until the key has been read.
+            ttl = Ok(WriteTtl::Absent);
+            self.ask(container, key, Demand::Keep);
+        }
         self.push(
             container,
             ttl.map(|ttl| {
@@ -75,6 +87,174 @@ impl Batch {
                 }
             }),
         )
+    }
+
+    /// Stores an item if no live one has the key; if one has, the whole batch is a conflict.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Batch, Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (users, by_mail) = (db.container("users")?, db.container("users by mail")?);
+    /// let sign_up = |id: &str, mail: &str| {
+    ///     let mut batch = Batch::new();
+    ///     batch.create(&by_mail, mail, id, Ttl::Inherit).put(&users, id, mail);
+    ///     db.write(batch)
+    /// };
+    /// sign_up("1", "ada@example.org")?;
+    /// assert!(sign_up("2", "ada@example.org").unwrap_err().is_conflict());
+    /// assert!(users.get("2")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Ttl,
+    ) -> &mut Self {
+        self.ask(container, key.as_ref(), Demand::Expect(Expect::Absent));
+        self.put_with_ttl(container, key, value, ttl)
+    }
+
+    /// Stores an item if a live one has the key; if none has, the whole batch is a conflict.
+    pub fn replace(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Ttl,
+    ) -> &mut Self {
+        self.ask(container, key.as_ref(), Demand::Expect(Expect::Present));
+        self.put_with_ttl(container, key, value, ttl)
+    }
+
+    /// Restarts the countdown of a live item; keeps value and ttl. If there is none, the whole batch is a conflict.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (sessions, by_user) = (db.container("sessions")?, db.container("sessions by user")?);
+    /// let mut batch = Batch::new();
+    /// batch.put(&sessions, "s-1", "ada").put(&by_user, "ada s-1", "");
+    /// db.write(&batch)?;
+    /// batch.clear();
+    /// batch.touch(&sessions, "s-1").touch(&by_user, "ada s-1"); // both slide, or neither
+    /// db.write(&batch)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn touch(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
+        let key = key.as_ref();
+        self.ask(container, key, Demand::Touch);
+        self.push(
+            container,
+            check_key(key).map(|()| {
+                move |container| Op::Put {
+                    container,
+                    ttl: WriteTtl::Absent,
+                    key,
+                    value: &[],
+                }
+            }),
+        )
+    }
+
+    /// Asks something of a key; if it does not hold when the batch is written, the whole batch is a conflict. It is no
+    /// write, and not counted by [`Batch::len`].
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database, Expect};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (pages, edits) = (db.container("pages")?, db.container("edits")?);
+    /// pages.put("home", "first")?;
+    /// let read = pages.item("home")?.unwrap().version();
+    /// let edit = |text: &str| {
+    ///     let mut batch = Batch::new();
+    ///     batch.require(&pages, "home", Expect::Version(read));
+    ///     batch.put(&pages, "home", text).put(&edits, text, "");
+    ///     db.write(batch)
+    /// };
+    /// edit("second")?;
+    /// assert!(edit("third").unwrap_err().is_conflict()); // somebody has written it since it was read
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn require(
+        &mut self,
+        container: &Container,
+        key: impl AsRef<[u8]>,
+        expect: Expect,
+    ) -> &mut Self {
+        self.ask(container, key.as_ref(), Demand::Expect(expect));
+        self
+    }
+
+    /// Deletes every item whose key lies in the range, as [`Container::delete_range`] does.
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        container: &Container,
+        range: impl RangeBounds<K>,
+    ) -> &mut Self {
+        let bounds = check_bound(range.start_bound()).and_then(|()| check_bound(range.end_bound()));
+        let range = key_range(range);
+        if bounds.is_ok() && range.is_empty() {
+            return self;
+        }
+        let op = bounds.map(|()| {
+            |container| Op::DeleteRange {
+                container,
+                from: &range.from,
+                to: range.to.as_deref().unwrap_or_default(),
+            }
+        });
+        self.push(container, op)
+    }
+
+    /// Changes the container's default, as [`Container::set_default_ttl`] does. All of the batch is durable when it is
+    /// written.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Batch, Database, DefaultTtl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (logs, rules) = (db.container("logs")?, db.container("rules")?);
+    /// let mut batch = Batch::new();
+    /// batch.set_default_ttl(&logs, DefaultTtl::After(Duration::from_secs(86_400)));
+    /// batch.put(&rules, "logs", "one day");
+    /// db.write(batch)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_default_ttl(&mut self, container: &Container, default: DefaultTtl) -> &mut Self {
+        let default = DefaultMillis::from_public(default);
+        let op = default.map(|default| move |container| Op::SetDefault { container, default });
+        self.push(container, op)
+    }
+
+    /// For this batch alone what [`Options::durability`](crate::Options::durability) says for all: with
+    /// [`Durability::Sync`] the call returns when the batch survives a power cut, with [`Durability::Buffered`] before. In a
+    /// database of the other kind, a batch is seen by others as soon as what came before it may be seen.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database, Durability};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?; // Buffered
+    /// let payments = db.container("payments")?;
+    /// let mut batch = Batch::new();
+    /// batch.put(&payments, "p-1", "paid").durability(Durability::Sync);
+    /// db.write(batch)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn durability(&mut self, durability: Durability) -> &mut Self {
+        self.writes.set_durability(durability);
+        self
     }
 
     /// Deletes an item, blindly.
@@ -98,6 +278,16 @@ impl Batch {
                 op(container.state().id()),
             )
         });
+        self.note(pushed)
+    }
+
+    fn ask(&mut self, container: &Container, key: &[u8], demand: Demand) {
+        let (engine, state) = (container.engine(), container.state());
+        let asked = check_key(key).and_then(|()| self.writes.demand(engine, state, key, demand));
+        self.note(asked);
+    }
+
+    fn note(&mut self, pushed: Result<()>) -> &mut Self {
         if let Err(error) = pushed {
             self.refused.get_or_insert(error);
         }

@@ -10,9 +10,10 @@ use crate::api::arguments::{
 };
 use crate::api::read::{Iter, Reading, reading_methods};
 use crate::base::counters::ContainerStats;
-use crate::base::{DefaultTtl, Result, Timestamp, Ttl};
+use crate::base::{DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::{Item, Value};
+use crate::data::write::{Updated, Written};
 use crate::engine::{ContainerState, Engine, Reader, Verdict};
 use crate::expiry::{DefaultMillis, ttl_millis};
 
@@ -92,7 +93,22 @@ impl Container {
         self.put_with_ttl(key, value, Ttl::Inherit)
     }
 
-    /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before.
+    /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before, unless that is to be
+    /// kept ([`Ttl::Keep`]), for which it is read first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let sessions = db.container("sessions")?;
+    /// sessions.put_with_ttl("s-1", "no cart", Ttl::After(Duration::from_secs(1_800)))?;
+    /// let end = sessions.item("s-1")?.unwrap().expires_at();
+    /// sessions.put_with_ttl("s-1", "a cart", Ttl::Keep)?;
+    /// assert_eq!(sessions.item("s-1")?.unwrap().expires_at(), end);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -102,6 +118,11 @@ impl Container {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_item(key, value)?;
         let ttl = self.write_ttl(ttl)?;
+        if ttl == WriteTtl::Keep {
+            return self
+                .conditionally(key, value.len(), |_| Verdict::Put(value.to_vec(), ttl))
+                .map(drop);
+        }
         self.engine.write_one(
             &self.state,
             Op::Put {
@@ -121,6 +142,7 @@ impl Container {
             Some(_) => Verdict::Keep,
             None => Verdict::Put(value.to_vec(), ttl),
         })
+        .map(|written| written.is_some())
     }
 
     /// Stores an item if a live one has the key. False: none has, and nothing was written.
@@ -136,6 +158,7 @@ impl Container {
             Some(_) => Verdict::Put(value.to_vec(), ttl),
             None => Verdict::Keep,
         })
+        .map(|written| written.is_some())
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
@@ -144,6 +167,68 @@ impl Container {
             Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
             None => Verdict::Keep,
         })
+        .map(|written| written.is_some())
+    }
+
+    /// Gives a live item this ttl; keeps the value, and restarts the countdown. [`Ttl::Never`] makes it stay,
+    /// [`Ttl::Inherit`] leaves it to the container's default. False: there is none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let drafts = db.container("drafts")?;
+    /// drafts.put("d-1", "Dear Ada")?;
+    /// assert!(drafts.expire("d-1", Ttl::After(Duration::from_secs(60)))?);
+    /// assert!(drafts.item("d-1")?.unwrap().expires_at().is_some());
+    /// assert!(drafts.expire("d-1", Ttl::Never)?);
+    /// assert!(drafts.item("d-1")?.unwrap().expires_at().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A lifetime out of range, and [`Ttl::Keep`], which would change nothing.
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Ttl) -> Result<bool> {
+        let ttl = self.write_ttl(ttl)?;
+        if ttl == WriteTtl::Keep {
+            return Err(Error::invalid(
+                "ttl",
+                "Keep",
+                "one that is to count from now on",
+            ));
+        }
+        self.conditionally(key.as_ref(), 0, |found| match found {
+            Some(item) => Verdict::Put(item.value().to_vec(), ttl),
+            None => Verdict::Keep,
+        })
+        .map(|written| written.is_some())
+    }
+
+    /// Removes a live item and returns it, as one step: of several callers one gets it. `None`: there is none.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let codes = db.container("codes")?;
+    /// codes.put("4711", "ada")?;
+    /// assert_eq!(codes.take("4711")?.unwrap().value(), "ada");
+    /// assert!(codes.take("4711")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        let mut taken = None;
+        self.conditionally(key.as_ref(), 0, |found| {
+            taken = found.cloned();
+            match found {
+                Some(_) => Verdict::Delete,
+                None => Verdict::Keep,
+            }
+        })?;
+        Ok(taken)
     }
 
     /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between, and the item neither
@@ -152,10 +237,50 @@ impl Container {
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
-        mut decide: impl FnMut(Option<&Item>) -> Update,
+        decide: impl FnMut(Option<&Item>) -> Update,
     ) -> Result<bool> {
+        self.decide(key.as_ref(), decide)
+            .map(|written| written.is_some())
+    }
+
+    /// As [`Container::update`], and tells the item that was there before and what was written.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, Update};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let counters = db.container("counters")?;
+    /// let add = |item: Option<&ebbtide::Item>| {
+    ///     let n: u64 = item.map_or(0, |item| String::from_utf8_lossy(item.value()).parse().unwrap());
+    ///     Update::Put((n + 1).to_string().into_bytes(), Ttl::Inherit)
+    /// };
+    /// assert!(counters.fetch_update("visits", add)?.before.is_none());
+    /// let done = counters.fetch_update("visits", add)?;
+    /// assert_eq!(done.before.unwrap().value(), "1");
+    /// assert_eq!(counters.item("visits")?.unwrap().version(), done.written.unwrap().version());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fetch_update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<Updated> {
+        let mut before = None;
+        let written = self.decide(key.as_ref(), |found| {
+            before = found.cloned();
+            decide(found)
+        })?;
+        Ok(Updated::new(before, written))
+    }
+
+    fn decide(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&Item>) -> Update,
+    ) -> Result<Option<Written>> {
         let mut refused = None;
-        let changed = self.conditionally(key.as_ref(), 0, |found| {
+        let written = self.conditionally(key, 0, |found| {
             refused = None;
             match decide(found) {
                 Update::Keep => Verdict::Keep,
@@ -172,7 +297,7 @@ impl Container {
                 }
             }
         })?;
-        refused.map_or(Ok(changed), Err)
+        refused.map_or(Ok(written), Err)
     }
 
     fn conditionally(
@@ -180,7 +305,7 @@ impl Container {
         key: &[u8],
         value_len: usize,
         mut decide: impl FnMut(Option<&Item>) -> Verdict,
-    ) -> Result<bool> {
+    ) -> Result<Option<Written>> {
         check_key(key)?;
         check_value_len(value_len)?;
         self.engine
@@ -259,6 +384,7 @@ impl Container {
             Ttl::Inherit => WriteTtl::Absent,
             Ttl::Never => WriteTtl::Never,
             Ttl::After(duration) => WriteTtl::Millis(ttl_millis(duration)?),
+            Ttl::Keep => WriteTtl::Keep,
             Ttl::Until(moment) => self.engine.until(Timestamp::from_system_time_up(moment))?,
         })
     }

@@ -10,6 +10,7 @@ use crate::api::container::Container;
 use crate::api::snapshot::Snapshot;
 use crate::base::Result;
 use crate::base::counters::Stats;
+use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, VerifyReport};
 
@@ -83,7 +84,32 @@ impl Database {
     }
 
     /// Writes a batch: all of it or nothing, visible at once.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`](crate::Error::Conflict) when one of its conditions does not hold; nothing was written then, nor
+    /// after any other error.
     pub fn write(&self, batch: impl Borrow<Batch>) -> Result<()> {
+        self.commit(batch).map(drop)
+    }
+
+    /// As [`Database::write`], and tells which versions the items have now, and when they were written.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let orders = db.container("orders")?;
+    /// let mut batch = Batch::new();
+    /// batch.put(&orders, "o-17", "42 apples");
+    /// let written = db.commit(batch)?;
+    /// let item = orders.item("o-17")?.unwrap();
+    /// assert_eq!((item.version(), item.written_at()), (written.version(), written.written_at()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Of a batch without a write it tells the version of the last write there was, and the time of now.
+    pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
         self.engine().write(batch.borrow().checked()?)
     }
 
@@ -95,6 +121,28 @@ impl Database {
     /// Makes every acknowledged write survive a power cut.
     pub fn sync(&self) -> Result<()> {
         self.engine().sync()
+    }
+
+    /// Calls `then` once all that is written so far survives a power cut, or with the error for which it may not: the sync
+    /// failed, or nothing can be written. It does not wait for that. One sync serves all who wait.
+    ///
+    /// `then` is called once, by a thread of the database, which calls no other one meanwhile: at the latest when the
+    /// database is closed, by the thread that closes it, and at once where it is closed already. It may use the database.
+    /// What it panics with ends there.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("orders")?.put("o-17", "42 apples")?;
+    /// let (done, confirmed) = std::sync::mpsc::channel();
+    /// db.sync_then(move |synced| done.send(synced).unwrap());
+    /// confirmed.recv()??; // the order may be confirmed now
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sync_then(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
+        Engine::sync_then(self.engine(), Box::new(then));
     }
 
     /// Writes what is in memory to tables.

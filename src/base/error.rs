@@ -78,6 +78,14 @@ pub enum Error {
         /// The time that is relied on until the lead settles.
         settled: Timestamp,
     },
+    /// A batch asks of a key what does not hold, or creates an item that is there, or replaces or touches one that is not:
+    /// nothing of the batch was written.
+    Conflict {
+        /// The name of the container.
+        container: String,
+        /// The key of which it does not hold.
+        key: Vec<u8>,
+    },
     /// A write to a database that was opened with `read_only(true)`.
     ReadOnly,
     /// The database was closed.
@@ -218,6 +226,12 @@ impl Error {
         }
     }
 
+    /// A condition of a batch does not hold: read anew, then decide again.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict { .. })
+    }
+
     /// The database or the container is closed to this handle for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -257,6 +271,12 @@ impl fmt::Display for Error {
                 f,
                 "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
                  confirm_clock() if it is right, or wait for max_clock_skew to pass"
+            ),
+            Error::Conflict { container, key } => write!(
+                f,
+                "a condition of the batch does not hold for key \"{}\" of container {container:?}; nothing was written: \
+                 read it anew, then decide again",
+                key.escape_ascii()
             ),
             Error::ContainerDropped { name } => write!(
                 f,

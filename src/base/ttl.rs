@@ -16,6 +16,10 @@ pub enum Ttl {
     Never,
     /// The item expires this long after its last write: more than 0, at most 2 147 483 647 s; rounded up to 1 ms.
     After(Duration),
+    /// The new value takes over the countdown of the live item that it replaces, as it is: the time from which it counts
+    /// ([`Item::written_at`](crate::Item::written_at)) and the ttl; what inherited goes on inheriting. Where there is no live
+    /// item it counts as [`Ttl::Inherit`].
+    Keep,
     /// Stored as the lifetime that ends at this moment; one that has passed is kept as lifetime 0: expired from the
     /// start wherever ttl counts.
     Until(SystemTime),

@@ -42,8 +42,8 @@ pub enum Change {
     CreateContainer(ContainerRecord),
     /// A container and all that is in it goes.
     DropContainer(ContainerId),
-    /// Settings and floors of a container.
-    Settings(ContainerId, Settings),
+    /// Settings and floors of a container, by the write of this number.
+    Settings(ContainerId, Settings, Seq),
     /// Everything of a container up to this number is in runs, or was judged not to be needed.
     Flushed(ContainerId, Seq),
     /// A new run.
@@ -87,7 +87,7 @@ impl Change {
         match self {
             Change::CreateContainer(record) => Some(record.id),
             Change::DropContainer(id)
-            | Change::Settings(id, _)
+            | Change::Settings(id, ..)
             | Change::Flushed(id, _)
             | Change::AddRun(id, _)
             | Change::RemoveRun(id, _)
@@ -111,6 +111,9 @@ pub struct ContainerRecord {
     pub compression: Compression,
     /// Settings and floors.
     pub settings: Settings,
+    /// The number of the last change of these.
+    #[serde(default)]
+    pub settings_seq: Seq,
     /// See [`Change::Flushed`].
     #[serde(default)]
     pub flushed: Seq,
@@ -394,9 +397,10 @@ impl Catalogue {
                 let gone = self.containers.remove(id).ok_or_else(|| unknown(*id))?;
                 self.names.remove(&gone.name);
             }
-            Change::Settings(id, settings) => {
-                self.used = self.used.max(settings.floor_seq);
-                self.container(*id)?.settings = *settings;
+            Change::Settings(id, settings, seq) => {
+                self.used = self.used.max(settings.floor_seq).max(*seq);
+                let container = self.container(*id)?;
+                (container.settings, container.settings_seq) = (*settings, *seq);
             }
             Change::Flushed(id, seq) => {
                 self.used = self.used.max(*seq);
@@ -473,6 +477,7 @@ impl Catalogue {
             .used
             .max(record.created)
             .max(record.settings.floor_seq)
+            .max(record.settings_seq)
             .max(record.flushed);
         self.names.insert(record.name.clone(), record.id);
         self.containers.insert(record.id, record.clone());

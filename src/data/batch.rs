@@ -9,6 +9,11 @@
 //!           4 put, until        body: moment varint (ms since the epoch) | key prefixed | value prefixed
 //!           5 delete            body: key prefixed
 //!           6 delete range      body: from prefixed | to prefixed (empty: no end); `to` is exclusive
+//!           7 put, inheriting   body: written_at varint | key prefixed | value prefixed
+//!           8 put, never        body: written_at varint | key prefixed | value prefixed
+//!           9 put, own ttl      body: written_at varint | millis varint | key prefixed | value prefixed
+//!                               7 to 9 have taken over `written_at` and ttl of the item that they replaced
+//!           10 set default      body: default varint, as rule.rs spells it
 //!
 //! Relogged  entry*                                       records that keep their numbers and times
 //! entry     container varint | header (record.rs, base 0) | key prefixed | value prefixed, or
@@ -21,7 +26,7 @@
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
-use crate::expiry::stored_ttl_until;
+use crate::expiry::{DefaultMillis, stored_ttl_until};
 
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,16 +39,41 @@ pub enum WriteTtl {
     Millis(u64),
     /// The moment at which it ends.
     Until(Timestamp),
+    /// What the live item has that is replaced; inherit, where there is none. It is known before the write is encoded.
+    Keep,
+    /// The same, known.
+    Kept {
+        /// When the item that was replaced was written, or had taken over that it was.
+        written_at: Timestamp,
+        /// Its own ttl.
+        ttl: ItemTtl,
+    },
 }
 
 impl WriteTtl {
-    /// What is stored by a write at `written_at`.
-    pub fn resolve(self, written_at: Timestamp) -> ItemTtl {
-        match self {
+    /// What is stored by a write at `stamp`: the time from which the item's life is counted, and its ttl.
+    #[inline]
+    pub fn resolve(self, stamp: Timestamp) -> (Timestamp, ItemTtl) {
+        let ttl = match self {
             WriteTtl::Absent => ItemTtl::Absent,
             WriteTtl::Never => ItemTtl::Never,
             WriteTtl::Millis(millis) => ItemTtl::Millis(millis),
-            WriteTtl::Until(until) => stored_ttl_until(until, written_at),
+            WriteTtl::Until(until) => stored_ttl_until(until, stamp),
+            WriteTtl::Keep => unreachable!("what is kept is known before a write is encoded"),
+            WriteTtl::Kept { written_at, ttl } => return (written_at, ttl),
+        };
+        (stamp, ttl)
+    }
+
+    /// What it is over this live item, or over none.
+    pub fn over(self, live: Option<&Header>) -> WriteTtl {
+        match (self, live) {
+            (WriteTtl::Keep, None) => WriteTtl::Absent,
+            (WriteTtl::Keep, Some(header)) => WriteTtl::Kept {
+                written_at: header.written_at,
+                ttl: header.ttl,
+            },
+            _ => self,
         }
     }
 }
@@ -127,6 +157,13 @@ pub enum Op<'a> {
         /// The first key behind it; empty for no end.
         to: &'a [u8],
     },
+    /// Changes the container's default.
+    SetDefault {
+        /// Of which.
+        container: ContainerId,
+        /// To this.
+        default: DefaultMillis,
+    },
 }
 
 impl Op<'_> {
@@ -134,14 +171,20 @@ impl Op<'_> {
     pub fn container(&self) -> ContainerId {
         match *self {
             Op::Put { container, .. }
+            | Op::SetDefault { container, .. }
             | Op::Delete { container, .. }
             | Op::DeleteRange { container, .. } => container,
         }
     }
 
-    /// What it wrote under this number at that time.
+    /// It changes a default: no record is written.
+    pub fn is_of_settings(&self) -> bool {
+        matches!(self, Op::SetDefault { .. })
+    }
+
+    /// What it wrote under this number at that time, unless it is of settings.
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
-        let record = |container, kind, ttl, key, value| Relogged::Record {
+        let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
             container,
             header: Header {
                 kind,
@@ -158,9 +201,13 @@ impl Op<'_> {
                 ttl,
                 key,
                 value,
-            } => record(container, Kind::Put, ttl.resolve(written_at), key, value),
+            } => {
+                let life = ttl.resolve(written_at);
+                record(container, Kind::Put, life, key, value)
+            }
             Op::Delete { container, key } => {
-                record(container, Kind::Tombstone, ItemTtl::Absent, key, &[])
+                let life = (written_at, ItemTtl::Absent);
+                record(container, Kind::Tombstone, life, key, &[])
             }
             Op::DeleteRange {
                 container,
@@ -172,6 +219,7 @@ impl Op<'_> {
                 from,
                 to,
             },
+            Op::SetDefault { .. } => unreachable!("settings are no record"),
         }
     }
 
@@ -199,6 +247,10 @@ impl Op<'_> {
                         start(4, container);
                         put_varint(out, until.0);
                     }
+                    WriteTtl::Keep => unreachable!("what is kept is known by now"),
+                    WriteTtl::Kept { written_at, ttl } => {
+                        encode_kept(container, written_at, ttl, out)
+                    }
                 }
                 put_prefixed(out, key);
                 put_prefixed(out, value);
@@ -216,7 +268,27 @@ impl Op<'_> {
                 put_prefixed(out, from);
                 put_prefixed(out, to);
             }
+            Op::SetDefault { container, default } => {
+                start(10, container);
+                default.encode(out);
+            }
         }
+    }
+}
+
+/// The front of a put that has taken over a life.
+#[cold]
+fn encode_kept(container: ContainerId, written_at: Timestamp, ttl: ItemTtl, out: &mut Vec<u8>) {
+    let (tag, millis) = match ttl {
+        ItemTtl::Absent => (7, None),
+        ItemTtl::Never => (8, None),
+        ItemTtl::Millis(millis) => (9, Some(millis)),
+    };
+    out.push(tag);
+    put_varint(out, u64::from(container.0));
+    put_varint(out, written_at.0);
+    if let Some(millis) = millis {
+        put_varint(out, millis);
     }
 }
 
@@ -289,6 +361,20 @@ impl<'a> Ops<'a> {
                     to: bound(reader)?,
                 });
             }
+            10 => {
+                return Ok(Op::SetDefault {
+                    container,
+                    default: DefaultMillis::decode(reader)?,
+                });
+            }
+            7..=9 => WriteTtl::Kept {
+                written_at: Timestamp(reader.varint()?),
+                ttl: match tag {
+                    7 => ItemTtl::Absent,
+                    8 => ItemTtl::Never,
+                    _ => ItemTtl::Millis(reader.varint_up_to(MAX_TTL_MILLIS)?),
+                },
+            },
             _ => return Err(at.malformed("unknown kind of write")),
         };
         Ok(Op::Put {
@@ -427,119 +513,4 @@ fn read_relogged<'a>(reader: &mut Reader<'a>) -> Result<Relogged<'a>, Malformed>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writes_read_back_and_damage_is_refused() {
-        let c = ContainerId(300);
-        let ops = [
-            Op::Put {
-                container: c,
-                ttl: WriteTtl::Absent,
-                key: b"a",
-                value: b"1",
-            },
-            Op::Put {
-                container: c,
-                ttl: WriteTtl::Never,
-                key: b"b",
-                value: b"",
-            },
-            Op::Put {
-                container: c,
-                ttl: WriteTtl::Millis(5),
-                key: b"c",
-                value: b"3",
-            },
-            Op::Put {
-                container: c,
-                ttl: WriteTtl::Until(Timestamp(9)),
-                key: b"d",
-                value: b"4",
-            },
-            Op::Delete {
-                container: c,
-                key: b"e",
-            },
-            Op::DeleteRange {
-                container: c,
-                from: b"",
-                to: b"z",
-            },
-        ];
-        let mut bytes = vec![];
-        let mut ends = vec![0];
-        for op in &ops {
-            op.encode(&mut bytes);
-            ends.push(bytes.len());
-        }
-        assert_eq!(
-            Ops::new(&bytes).collect::<Result<Vec<_>, _>>().unwrap(),
-            ops
-        );
-        for len in (0..bytes.len()).filter(|len| !ends.contains(len)) {
-            assert!(
-                Ops::new(&bytes[..len]).any(|op| op.is_err()),
-                "cut at {len}"
-            );
-        }
-    }
-
-    #[test]
-    fn relogged_entries_keep_number_and_time() {
-        let header = Header {
-            kind: Kind::Put,
-            seq: Seq(77),
-            written_at: Timestamp(5),
-            ttl: ItemTtl::Millis(3),
-        };
-        let entries = [
-            Relogged::Record {
-                container: ContainerId(1),
-                header,
-                key: b"k",
-                value: b"v",
-            },
-            Relogged::Range {
-                container: ContainerId(2),
-                seq: Seq(78),
-                from: b"a",
-                to: b"",
-            },
-        ];
-        let mut bytes = vec![];
-        entries.iter().for_each(|entry| entry.encode(&mut bytes));
-        assert_eq!(
-            relogged(&bytes).collect::<Result<Vec<_>, _>>().unwrap(),
-            entries
-        );
-    }
-
-    #[test]
-    fn ranges_know_what_they_hold() {
-        let range = KeyRange {
-            from: b"b".to_vec(),
-            to: Some(b"d".to_vec()),
-        };
-        assert!(
-            range.contains(b"b")
-                && range.contains(b"cz")
-                && !range.contains(b"d")
-                && !range.contains(b"a")
-        );
-        assert!(
-            range.overlaps(b"a", b"b")
-                && !range.overlaps(b"d", b"e")
-                && !range.overlaps(b"a", b"az")
-        );
-        assert!(range.covers(b"b", b"c") && !range.covers(b"b", b"d"));
-        assert!(
-            KeyRange {
-                from: b"b".to_vec(),
-                to: Some(b"b".to_vec())
-            }
-            .is_empty()
-        );
-    }
-}
+mod tests;

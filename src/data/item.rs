@@ -10,7 +10,9 @@ use std::time::SystemTime;
 use bytes::{Buf, Bytes};
 
 use crate::base::record::{Header, MAX_KEY_LEN};
-use crate::base::{ItemTtl, Timestamp, Ttl};
+use crate::base::{ItemTtl, Seq, Timestamp, Ttl};
+use crate::data::version::Version;
+use crate::expiry::Life;
 
 /// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
 /// file stays readable as long as the value is held. Of a write that is not in a table yet they are copied, unless they are
@@ -129,20 +131,20 @@ impl<T: NotValue + ?Sized> NotValue for &T {}
 #[repr(C)]
 pub struct Item {
     pair: Pair,
+    seq: Seq,
     written_at: Timestamp,
-    expires_at: Timestamp,
-    ttl: ItemTtl,
+    life: Life,
 }
 
 impl Item {
-    /// `expires_at`: under the settings of now; [`Timestamp::MAX`] for never.
+    /// `life`: under the settings of now.
     #[inline]
-    pub(crate) fn new(pair: Pair, header: &Header, expires_at: Timestamp) -> Item {
+    pub(crate) fn new(pair: Pair, header: &Header, life: Life) -> Item {
         Item {
             pair,
+            seq: header.seq,
             written_at: header.written_at,
-            expires_at,
-            ttl: header.ttl,
+            life,
         }
     }
 
@@ -169,17 +171,25 @@ impl Item {
     /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
-        self.ttl.to_public()
+        self.stored_ttl().to_public()
     }
 
     /// When the item expires under the settings in force when it was read; `None` for never.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
-        (self.expires_at != Timestamp::MAX).then(|| self.expires_at.to_system_time())
+        let end = self.life.end(self.written_at);
+        (end != Timestamp::MAX).then(|| end.to_system_time())
+    }
+
+    /// The place of the item's last write among all writes of the database.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::of(self.seq)
     }
 
     pub(crate) fn stored_ttl(&self) -> ItemTtl {
-        self.ttl
+        self.life.ttl()
     }
 }
 
@@ -188,9 +198,10 @@ impl fmt::Debug for Item {
         f.debug_struct("Item")
             .field("key", &Bytes::copy_from_slice(self.key()))
             .field("value", self.value())
+            .field("version", &self.seq.0)
             .field("written_at", &self.written_at)
-            .field("ttl", &self.ttl)
-            .field("expires_at", &self.expires_at)
+            .field("ttl", &self.stored_ttl())
+            .field("expires_at", &self.life.end(self.written_at))
             .finish()
     }
 }

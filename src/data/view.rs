@@ -101,7 +101,7 @@ impl<C: Cursor> Walk<C> {
     #[inline(always)]
     fn item<F: Fn() -> Judges>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
         let pair = self.merge.front().expect("a head has a cursor").pair()?;
-        Ok(Item::new(pair, &header, glance.expires_at(&header)))
+        Ok(Item::new(pair, &header, glance.life(&header)))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.

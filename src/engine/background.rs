@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::options::{Background, Durability, Options};
+use crate::engine::options::{Background, Options};
 use crate::engine::scheduler::Thread;
 use crate::engine::state::ContainerState;
+use crate::engine::sync_waiters::Then;
 use crate::env::{JoinHandle, SettledClock, monotonic, set_priority, spawn};
 
 /// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
@@ -49,6 +50,14 @@ fn survive<T>(thread: &'static str, work: impl FnOnce() -> Result<T>) -> Result<
             message: what.to_owned(),
         })
     })
+}
+
+/// Calls each with what came of the sync. What one panics with is its own.
+pub(super) fn tell(waiting: Vec<Then>, synced: &Result<()>) {
+    for then in waiting {
+        let told = synced.clone();
+        let _ = catch_unwind(AssertUnwindSafe(|| then(told)));
+    }
 }
 
 impl Engine {
@@ -105,6 +114,42 @@ impl Engine {
         })
     }
 
+    /// Calls `then` once all that is written so far survives a power cut, or with why it does not.
+    pub fn sync_then(engine: &Arc<Engine>, then: Then) {
+        let ready = engine.check_writable().and_then(|()| {
+            if engine.options.background == Background::Stepped {
+                return Ok(());
+            }
+            let round = Engine::tell_round;
+            let start = || Engine::start_loop(engine, Thread::Tell, round);
+            engine.scheduler.keep_telling(start)
+        });
+        let left = match ready {
+            Ok(()) => engine.sync_waiters.add(then).err(),
+            Err(error) => return then(Err(error)),
+        };
+        match left {
+            None => engine.scheduler.wake(Thread::Tell),
+            Some(then) => then(Err(Error::Closed)),
+        }
+    }
+
+    fn tell_round(&self) -> Result<Duration> {
+        while self.tell_synced() {}
+        Ok(Duration::from_secs(1))
+    }
+
+    /// Syncs for who waits for that, and tells them; false when nobody does.
+    fn tell_synced(&self) -> bool {
+        let waiting = self.sync_waiters.take_all();
+        if waiting.is_empty() {
+            return false;
+        }
+        let synced = self.sync();
+        tell(waiting, &synced);
+        true
+    }
+
     fn flush_round(&self) -> Result<Duration> {
         while self.flush_step()? {}
         Ok(TICK)
@@ -154,7 +199,8 @@ impl Engine {
         if now < due {
             return Ok(due - now);
         }
-        if self.options.durability == Durability::Buffered && log.synced() < log.end() {
+        // Under Sync, too, batches may be Buffered.
+        if log.synced() < log.end() {
             log.sync_to(log.end())?;
         }
         self.scheduler.set_sync_due(now + interval);
@@ -170,6 +216,7 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         let kept = self.log_step();
+        self.tell_synced();
         let flushed = self.flush_step();
         let done = matches!(flushed, Ok(true)) || self.merge_step()?;
         self.scrub_some()?;

@@ -10,16 +10,32 @@
 //! 2. `durable_edit` is the number of the last edit that is durable; frames of the log carry it.
 //! 3. While an edit may have happened and nobody knows, no table that it may have named is removed, and no write is taken.
 //! 4. Numbers of tables and runs are given once.
+//! 5. Settings that stand in the log alone, in the frame of the batch that changed them, are said by the next edit that
+//!    becomes durable, whatever it is for. So the log is never given up before they are said: that takes an edit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
-use crate::base::{Error, Result, TableId, Timestamp, file_name};
+use crate::base::{ContainerId, Error, Result, Seq, TableId, Timestamp, file_name};
 use crate::catalog::{Catalogue, Change, Manifest, RunId};
 use crate::engine::commit::Basis;
 use crate::env::Fs;
+use crate::expiry::Settings;
+
+/// Settings of a container that are durable in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedSettings {
+    /// Whose.
+    pub container: ContainerId,
+    /// What they are.
+    pub settings: Settings,
+    /// The number of the write that changed them.
+    pub seq: Seq,
+    /// The settled time on which that relied.
+    pub settled: Timestamp,
+}
 
 /// See the file's head.
 pub struct Catalog {
@@ -31,6 +47,8 @@ pub struct Catalog {
     in_doubt: AtomicBool,
     /// Tables that an edit in doubt may have named.
     doubtful: Mutex<Vec<TableId>>,
+    /// Said by the next edit.
+    logged: Mutex<Vec<LoggedSettings>>,
     durable_edit: AtomicU64,
     next_table: AtomicU64,
     next_run: AtomicU64,
@@ -43,6 +61,7 @@ impl Catalog {
         tables_dir: PathBuf,
         manifest: Option<Manifest>,
         recovered: &Catalogue,
+        logged: Vec<LoggedSettings>,
     ) -> Catalog {
         Catalog {
             fs,
@@ -50,6 +69,7 @@ impl Catalog {
             manifest: Mutex::new(manifest),
             in_doubt: AtomicBool::new(false),
             doubtful: Mutex::default(),
+            logged: Mutex::new(logged),
             durable_edit: AtomicU64::new(recovered.edit),
             next_table: AtomicU64::new(recovered.next_table),
             next_run: AtomicU64::new(recovered.next_run),
@@ -68,6 +88,11 @@ impl Catalog {
     #[inline]
     pub fn durable_edit(&self) -> u64 {
         self.durable_edit.load(Ordering::Acquire)
+    }
+
+    /// These are durable in the log, and the manifest does not say them yet.
+    pub fn note_logged(&self, settings: Vec<LoggedSettings>) {
+        self.logged.lock().extend(settings);
     }
 
     /// A number for a table.
@@ -146,8 +171,20 @@ impl Editing<'_> {
         settled: Timestamp,
     ) -> Result<()> {
         let open = self.manifest.as_mut().ok_or(Error::Closed)?;
-        let done = open.commit(changes, basis.mark().max(settled));
+        let mut mark = basis.mark().max(settled);
+        let logged = self.catalog.logged.lock().clone();
+        let mut before = vec![];
+        for said in &logged {
+            if open.catalogue().containers.contains_key(&said.container) {
+                let said_by = Change::Settings(said.container, said.settings, said.seq);
+                before.push(said_by);
+                mark = mark.max(said.settled);
+            }
+        }
+        before.extend(changes);
+        let done = open.commit(before, mark);
         if done.is_ok() {
+            self.catalog.logged.lock().drain(..logged.len());
             let edit = open.catalogue().edit;
             self.catalog.durable_edit.store(edit, Ordering::Release);
         }

@@ -3,13 +3,14 @@
 
 use crate::base::{Result, Seq, Timestamp};
 use crate::engine::Engine;
+use crate::engine::background::tell;
 use crate::wal::FrameKind;
 
 /// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 impl Engine {
-    /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock.
+    /// Syncs the log, ends it with a mark, says so in the manifest, joins the threads, lets go of the lock, tells who waits for a sync.
     pub fn close(&self) -> Result<()> {
         if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
             // For the next open's sake; when it fails, the log has it all.
@@ -32,8 +33,10 @@ impl Engine {
                 .all_before(&turn)
                 .and_then(|basis| self.edit(&mut self.catalog.edit(), basis, vec![], Timestamp(0)));
         }
+        drop(turn);
         self.catalog.close();
         *self.lock.lock() = None;
+        tell(self.sync_waiters.close(), &result);
         result
     }
 }

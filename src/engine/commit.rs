@@ -30,6 +30,7 @@
 //!
 //! | edit | relies on | basis |
 //! | --- | --- | --- |
+//! | a batch changes a default: said again by the next edit, whichever | the batch's frame, which was synced before it counted | that edit's |
 //! | the default changes; a container is made or dropped | all that came before it | [`CommitLog::all_before`], under the lock |
 //! | a flush, range deletes with it; the log's first segment is named | what was written up to a moment before | [`CommitLog::all_so_far`] |
 //! | tables are merged, joined or dropped | tables, whose writes were durable before them, and a time of its own | [`Basis::TABLES`] |

@@ -37,6 +37,7 @@ impl Engine {
             created: seq,
             compression: options.compression.unwrap_or(self.options.compression),
             settings: Settings::new(default),
+            settings_seq: seq,
             flushed: Seq(0),
             runs: vec![],
             range_deletes: vec![],

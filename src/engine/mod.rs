@@ -9,6 +9,7 @@
 //! Throttle      what slows writers and background work                       throttle.rs
 //! ObsoleteTables  tables on their way out                                    obsolete.rs
 //! DamagedTables   what scrubbing found                                       damage.rs
+//! SyncWaiters     who is told when the log is synced                         sync_waiters.rs
 //! ```
 //!
 //! The parts know nothing of each other but this: an edit takes a [`commit::Basis`]. Below them stands [`Engine`], and
@@ -22,7 +23,7 @@
 //! | 2 | `flushing` | `Scheduler` | a flush; one at a time |
 //! | 3 | the commit lock | `CommitLog` | a write, a change of settings, a seal, a relog |
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
-//! | 5 | `doubtful` | `Catalog` | some instructions |
+//! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
 //! | 5 | `installing` | `ContainerState` | one change of its picture |
 //! | 6 | `moving` | a memtable's `Buffer` | some instructions, and so all below |
@@ -32,6 +33,7 @@
 //! | 6 | `budget` | `Throttle` | |
 //! | 6 | `queue` | `ObsoleteTables` | |
 //! | 6 | `found` | `DamagedTables` | |
+//! | 6 | `waiting` | `SyncWaiters` | |
 //! | 6 | `busy`, `quiet`, `failures`, `sync_due`, `threads` | `Scheduler` | |
 //! | 6 | `reclaim_lag` | `Counters` | |
 //! | 6 | `lock` | [`Engine`] | the folder's lock is let go |
@@ -55,12 +57,15 @@ mod scheduler;
 mod throttle;
 mod obsolete;
 mod damage;
+mod sync_waiters;
 // what the engine does with them
 mod core;
 mod pacing;
 mod read;
 mod relog;
+mod writes;
 mod write;
+mod conditional;
 mod create;
 mod jobs;
 mod background;
@@ -90,13 +95,15 @@ use obsolete::ObsoleteTables;
 use options::Options;
 use scheduler::Scheduler;
 use state::Snapshots;
+use sync_waiters::SyncWaiters;
 use throttle::Throttle;
 
 pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};
 pub use state::{ContainerState, SnapshotPin};
-pub use write::{Verdict, Writes};
+pub use write::Verdict;
+pub use writes::{Demand, Writes};
 
 /// An open database.
 pub struct Engine {
@@ -117,4 +124,5 @@ pub struct Engine {
     throttle: Throttle,
     obsolete: ObsoleteTables,
     damaged: DamagedTables,
+    sync_waiters: SyncWaiters,
 }

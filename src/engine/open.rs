@@ -24,7 +24,7 @@ use crate::catalog::{
 use crate::engine::Engine;
 use crate::engine::background::log_time;
 use crate::engine::begin::{Chain, log_options, start_chain};
-use crate::engine::catalog::Catalog;
+use crate::engine::catalog::{Catalog, LoggedSettings};
 use crate::engine::commit::{Beginning, CommitLog, OldLog};
 use crate::engine::containers::ContainerSet;
 use crate::engine::damage::DamagedTables;
@@ -34,6 +34,7 @@ use crate::engine::relog::relog;
 use crate::engine::replay::{MADE_UP, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
+use crate::engine::sync_waiters::SyncWaiters;
 use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::{Pool, RangeDeletes};
@@ -56,6 +57,8 @@ pub(super) struct Recovered {
     segments: Vec<SegmentSummary>,
     next_segment: u64,
     clock: SettledClock,
+    /// Settings that the manifest does not say yet.
+    settings: Vec<LoggedSettings>,
 }
 
 impl Engine {
@@ -160,6 +163,7 @@ fn assemble(
         states,
         last_seq,
         clock,
+        settings,
         ..
     } = found;
     let unflushed = states
@@ -178,11 +182,18 @@ fn assemble(
             log: begun.log,
             old_log: begun.old_log,
         }),
-        catalog: Catalog::new(fs.clone(), tables_dir.clone(), begun.manifest, &catalogue),
+        catalog: Catalog::new(
+            fs.clone(),
+            tables_dir.clone(),
+            begun.manifest,
+            &catalogue,
+            settings,
+        ),
         scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
         obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
         damaged: DamagedTables::default(),
+        sync_waiters: SyncWaiters::new(),
         snapshots: Arc::default(),
         counters: Counters::default(),
         options: options.clone(),
@@ -250,7 +261,13 @@ pub(super) fn bring_in(
         last_seq = last_seq.max(highest.unwrap_or_default());
     }
     let wal_dir = path.join(file_name::WAL_DIR);
-    let (replayed, damage) = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    let (replayed, damage) = (from_log.replayed, from_log.damage);
+    for logged in &from_log.settings {
+        if let Some(record) = catalogue.containers.get_mut(&logged.container) {
+            (record.settings, record.settings_seq) = (logged.settings, logged.seq);
+        }
+    }
     last_seq = last_seq.max(replayed.last_seq);
     if last_seq.0 > HIGHEST_NUMBER {
         return Err(Error::corruption(path, 0, MADE_UP));
@@ -277,6 +294,7 @@ pub(super) fn bring_in(
         segments: replayed.segments,
         clock,
         catalogue,
+        settings: from_log.settings,
     };
     Ok((found, damage))
 }

@@ -132,6 +132,9 @@ impl Engine {
                 .snapshot
                 .map_or_else(|| self.commit_log.published(), |pin| pin.seq());
             let later = self.judge_later(reader.state);
+            if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
+                continue;
+            }
             let Some(hit) = newest(&picture, key, max)? else {
                 return Ok(None);
             };
@@ -248,7 +251,7 @@ impl Engine {
 fn item(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Item> {
     let header = hit.header();
     let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
-    Ok(Item::new(pair, &header, judge.settings.expires_at(&header)))
+    Ok(Item::new(pair, &header, judge.settings.life(&header)))
 }
 
 /// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.

@@ -7,7 +7,7 @@
 //!
 //! Invariant: from before a conditional write reads the clock for its stamp until what it wrote is published (under
 //! [`Durability::Sync`](crate::engine::options::Durability::Sync): until it is in a memtable, where its number tells that it is
-//! not), the number of the version stands here. The turn's owner alone stores it.
+//! not), the number of the version stands here, or [`SEVERAL`] where it relies on more than one. The turn's owner alone stores it.
 //!
 //! Who asks has read the clock before. The fence here and the one there see to it that, if the number is not found, the
 //! write reads the clock later than that, or is published already.
@@ -17,6 +17,8 @@ use crate::base::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// No record has this number.
 const NONE: u64 = Seq::MAX.0;
+/// Stands for several versions at once: who asks for any waits.
+pub const SEVERAL: Seq = Seq(NONE - 1);
 
 /// The number of that version.
 pub struct Relied(AtomicU64);
@@ -36,7 +38,8 @@ impl Relied {
     /// After the clock was read: a write in the turn relies on this version.
     pub(super) fn is_on(&self, seq: Seq) -> bool {
         fence(Ordering::SeqCst);
-        self.0.load(Ordering::Acquire) == seq.0
+        let relied_on = self.0.load(Ordering::Acquire);
+        relied_on == seq.0 || relied_on == SEVERAL.0
     }
 }
 

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::record::{Header, key_head, shared_len};
-use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq};
+use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
 use crate::catalog::Catalogue;
-use crate::data::batch::{KeyRange, Ops, Relogged, relogged};
+use crate::data::batch::{KeyRange, Op, Ops, Relogged, relogged};
 use crate::data::range_tombstones::Fragments;
+use crate::engine::catalog::LoggedSettings;
 use crate::engine::state::ContainerState;
 use crate::env::{Fs, prefetch};
 use crate::mem::Memtable;
@@ -25,26 +26,42 @@ pub(super) const MADE_UP: &str = "no database counts that many writes";
 
 type States = BTreeMap<ContainerId, Arc<ContainerState>>;
 
-/// Brings it in, up to the log's damage if there is any, which is returned beside what was found.
+/// What a log held.
+pub(super) struct FromLog {
+    pub replayed: Replayed,
+    /// Where it is damaged, if it is; what is behind it is not brought in.
+    pub damage: Option<Error>,
+    /// The settings that were changed since the catalogue said them.
+    pub settings: Vec<LoggedSettings>,
+}
+
+/// Brings it in, up to the log's damage if there is any.
 pub(super) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
     catalogue: &Catalogue,
     states: &States,
-) -> Result<(Replayed, Option<Error>)> {
+) -> Result<FromLog> {
     let (log, synced) = (catalogue.log, catalogue.log_synced);
     let mut gathered = Gathered {
         states,
         records: vec![],
         bytes: vec![],
         ranges: BTreeMap::new(),
+        catalogue,
+        settings: BTreeMap::new(),
     };
-    let found = salvage(fs, wal_dir, log, synced, &mut |frame| {
+    let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
         gathered.take_frame(frame)
     })?;
     gathered.insert()?;
     gathered.insert_ranges();
-    Ok(found)
+    let settings = gathered.settings.into_values().collect();
+    Ok(FromLog {
+        replayed,
+        damage,
+        settings,
+    })
 }
 
 /// So many bytes of keys and values are gathered, about, and then inserted in the order of their keys: each record finds
@@ -60,6 +77,8 @@ struct Gathered<'a> {
     /// Key, value, key, value ...
     bytes: Vec<u8>,
     ranges: BTreeMap<ContainerId, Ranges>,
+    catalogue: &'a Catalogue,
+    settings: BTreeMap<ContainerId, LoggedSettings>,
 }
 
 /// The range deletes of a container that were read.
@@ -102,7 +121,11 @@ impl Gathered<'_> {
             FrameKind::Batch => {
                 let mut seq = first;
                 for op in Ops::new(frame.payload) {
-                    self.take(&op.map_err(malformed)?.at(seq, written_at))?;
+                    let op = op.map_err(malformed)?;
+                    match op.is_of_settings() {
+                        false => self.take(&op.at(seq, written_at))?,
+                        true => self.take_default(&op, seq, frame.head.settled)?,
+                    }
                     seq = seq.next();
                 }
             }
@@ -155,6 +178,31 @@ impl Gathered<'_> {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// A change of a default, unless the catalogue has it, or a later one.
+    fn take_default(&mut self, op: &Op<'_>, seq: Seq, settled: Timestamp) -> Result<()> {
+        let &Op::SetDefault { container, default } = op else {
+            return Ok(());
+        };
+        let Some(state) = self.states.get(&container) else {
+            return Ok(());
+        };
+        let said = self.catalogue.containers.get(&container);
+        let last = self.settings.get(&container).map(|last| last.seq);
+        if last.max(said.map(|said| said.settings_seq)) >= Some(seq) {
+            return Ok(());
+        }
+        let settings = state.settings().change(default, settled, seq);
+        state.change_settings(|_| Ok(settings))?;
+        let logged = LoggedSettings {
+            container,
+            settings,
+            seq,
+            settled,
+        };
+        self.settings.insert(container, logged);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! merge           tables or deadlines changed    merges, reclaims, scrubs     one merge: `merging`
 //! log             a writer asks for upkeep       drains, prepares, syncs
 //! hurry           time                           looks for deadlines          takes the merge thread's place
+//! tell            somebody waits for a sync      syncs, tells them            begun for the first of them
 //! ```
 //!
 //! Invariants:
@@ -22,7 +23,7 @@ use std::time::Duration;
 use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, Result, Seq, TableId};
-use crate::env::{JoinHandle, Priority, Signal, monotonic, priority};
+use crate::env::{JoinHandle, Priority, Signal, is_another, monotonic, priority};
 
 /// A thread of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +36,18 @@ pub enum Thread {
     Log,
     /// Looks for deadlines.
     Hurry,
+    /// Tells who waits that the log is synced.
+    Tell,
 }
 
 impl Thread {
-    const ALL: [Thread; 4] = [Thread::Flush, Thread::Merge, Thread::Log, Thread::Hurry];
+    const ALL: [Thread; 5] = [
+        Thread::Flush,
+        Thread::Merge,
+        Thread::Log,
+        Thread::Hurry,
+        Thread::Tell,
+    ];
 
     /// As the system shows it.
     pub fn name(self) -> &'static str {
@@ -47,13 +56,14 @@ impl Thread {
             Thread::Merge => "ebbtide-merge",
             Thread::Log => "ebbtide-log",
             Thread::Hurry => "ebbtide-hurry",
+            Thread::Tell => "ebbtide-tell",
         }
     }
 
     /// What it gives way to.
     pub fn priority(self) -> Priority {
         match self {
-            Thread::Log => Priority::Usual,
+            Thread::Log | Thread::Tell => Priority::Usual,
             Thread::Flush | Thread::Hurry => Priority::Low,
             Thread::Merge => Priority::Lowest,
         }
@@ -130,7 +140,8 @@ impl Scheduler {
             return false;
         }
         Thread::ALL.into_iter().for_each(|thread| self.wake(thread));
-        for thread in self.threads.lock().drain(..) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads.into_iter().filter(is_another) {
             let _ = thread.join();
         }
         true
@@ -139,6 +150,17 @@ impl Scheduler {
     /// These run now.
     pub fn keep(&self, threads: Vec<JoinHandle<()>>) {
         *self.threads.lock() = threads;
+    }
+
+    /// Has `start` begun one more thread, unless that is done or the database closes.
+    pub fn keep_telling(&self, start: impl FnOnce() -> Result<JoinHandle<()>>) -> Result<()> {
+        let mut threads = self.threads.lock();
+        let is_there =
+            |handle: &JoinHandle<()>| handle.thread().name() == Some(Thread::Tell.name());
+        if !self.is_closing() && !threads.iter().any(is_there) {
+            threads.push(start()?);
+        }
+        Ok(())
     }
 
     /// What a thread waits for.

@@ -263,6 +263,12 @@ impl ContainerState {
         self.settings.load()
     }
 
+    /// After the settings were read: they may be those of a batch that a reader at this number does not see.
+    #[inline]
+    pub(super) fn may_be_newer_than(&self, seq: Seq) -> bool {
+        self.settings.batch.load(Ordering::Acquire) > seq.0
+    }
+
     /// Replaces the settings; the caller holds the turn. From before `change` reads the clock until it has made its
     /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
     /// change. After an error or a panic the old ones stay.
@@ -270,10 +276,14 @@ impl ContainerState {
         &self,
         change: impl FnOnce(Settings) -> Result<Settings>,
     ) -> Result<()> {
-        let old = self.settings.load();
-        let mut changing = self.settings.begin(old);
-        changing.to = change(old)?;
+        let mut changing = self.begin_change();
+        changing.to = change(changing.to)?;
         Ok(())
+    }
+
+    /// The same in two steps: whoever asks for the settings waits until what this returns is dropped.
+    pub(super) fn begin_change(&self) -> Changing<'_> {
+        self.settings.begin(self.settings.load())
     }
 
     /// Everything of it, for as long as the guard is held.
@@ -363,12 +373,27 @@ struct SettingsCell {
     /// Odd while the words are being replaced.
     version: AtomicU64,
     words: [AtomicU64; 4],
+    /// The last number of the batch that changed them, if one did. It is published before they are.
+    batch: AtomicU64,
 }
 
 /// A cell whose readers wait until this is dropped, and then see what it is changed to.
-struct Changing<'a> {
+pub(super) struct Changing<'a> {
     cell: &'a SettingsCell,
     to: Settings,
+}
+
+impl Changing<'_> {
+    /// What it is changed to, and as long as nothing is said what it was.
+    pub(super) fn settings(&self) -> Settings {
+        self.to
+    }
+
+    /// It is changed to this by a batch that ends with this number, which is published.
+    pub(super) fn change_to(&mut self, to: Settings, last: Seq) {
+        self.to = to;
+        self.cell.batch.store(last.0, Ordering::Release);
+    }
 }
 
 impl Drop for Changing<'_> {
@@ -397,6 +422,7 @@ impl SettingsCell {
         let cell = SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
+            batch: AtomicU64::new(0),
         };
         drop(cell.begin(settings));
         cell

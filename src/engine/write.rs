@@ -13,6 +13,7 @@ use crate::catalog::Change;
 use crate::compact::pace::{Brake, brake};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
+use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
 use crate::engine::options::{Background, Durability, Stall};
@@ -20,13 +21,11 @@ use crate::engine::relied::Relying;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture};
+use crate::engine::writes::{Writes, weight};
 use crate::env::{Reading, sleep};
 use crate::expiry::{DefaultMillis, Judge};
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHead, FrameKind, PayloadCrc};
-
-/// The most that one batch holds, in bytes.
-const MAX_BATCH_BYTES: usize = 1 << 30;
+use crate::wal::{FrameHead, FrameKind, PayloadCrc, Position};
 
 /// What becomes of an item that was read for it.
 pub enum Verdict {
@@ -36,66 +35,6 @@ pub enum Verdict {
     Put(Vec<u8>, WriteTtl),
     /// It is deleted; where no live item is, this is the same as nothing.
     Delete,
-}
-
-/// The writes of a batch, as bytes, and the containers they go to.
-#[derive(Clone, Default)]
-pub struct Writes {
-    bytes: Vec<u8>,
-    len: usize,
-    engine: Option<Arc<Engine>>,
-    states: Vec<Arc<ContainerState>>,
-}
-
-impl Writes {
-    /// Adds one; all must go to the same database.
-    pub fn push(
-        &mut self,
-        engine: &Arc<Engine>,
-        state: &Arc<ContainerState>,
-        op: Op<'_>,
-    ) -> Result<()> {
-        if !Arc::ptr_eq(self.engine.get_or_insert_with(|| engine.clone()), engine) {
-            return Err(Error::invalid(
-                "batch",
-                "over two databases",
-                "containers of one database",
-            ));
-        }
-        /// A batch of one small write needs no more; one that grows from here is copied seldom.
-        const LEAST_BYTES: u64 = 4 << 10;
-        let before = self.bytes.len();
-        let least = if before == 0 { LEAST_BYTES } else { 0 };
-        make_room(&mut self.bytes, weight(&op).max(least))?;
-        op.encode(&mut self.bytes);
-        if self.bytes.len() > MAX_BATCH_BYTES {
-            self.bytes.truncate(before);
-            return Err(Error::invalid(
-                "batch",
-                "of more bytes",
-                "up to 1 GiB of keys and values",
-            ));
-        }
-        if !self.states.iter().any(|there| Arc::ptr_eq(there, state)) {
-            self.states.push(state.clone());
-        }
-        self.len += 1;
-        Ok(())
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Forgets them.
-    pub fn clear(&mut self) {
-        *self = Writes {
-            bytes: std::mem::take(&mut self.bytes),
-            ..Writes::default()
-        };
-        self.bytes.clear();
-    }
 }
 
 /// What a conditional write has seen of a key.
@@ -111,12 +50,8 @@ struct Seen {
 impl Seen {
     /// What was seen to live waits for its sync, and may be dead when that is over: readers would never see it live.
     fn ends_soon_after(&self, published: Seq) -> bool {
-        const LONGEST_SYNC_MILLIS: u64 = 1_000;
-        let Judge { settings, now, .. } = self.judge;
-        self.version.is_some_and(|header| {
-            let end = settings.expires_at(&header);
-            header.seq > published && end > now && end.since(now) < LONGEST_SYNC_MILLIS
-        })
+        let version = self.version.as_ref();
+        version.is_some_and(|header| ends_unseen(&self.judge, header, published))
     }
 
     /// It is seen the same by `judge`: live or dead as it was, and with the same end.
@@ -124,6 +59,13 @@ impl Seen {
         let dead = |judge: &Judge| self.version.is_some_and(|header| judge.dead(&header));
         judge.settings == self.judge.settings && dead(judge) == dead(&self.judge)
     }
+}
+
+/// What is live by `judge` waits for its sync, and may be dead when that is over.
+pub(super) fn ends_unseen(judge: &Judge, header: &Header, published: Seq) -> bool {
+    const LONGEST_SYNC_MILLIS: u64 = 1_000;
+    let end = judge.settings.expires_at(header);
+    header.seq > published && end > judge.now && end.since(judge.now) < LONGEST_SYNC_MILLIS
 }
 
 /// Whether a key is no longer as it was seen: by the clock, or because it was written since.
@@ -135,44 +77,58 @@ fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, judge: &Judge) -
 }
 
 /// A write that has its turn and its moment.
-struct Stamped<'a> {
-    reading: Reading,
+pub(super) struct Stamped<'a> {
+    pub reading: Reading,
     /// Goes before the turn does, in which the next write will rely on something else.
     _relying: Option<Relying<'a>>,
-    turn: MutexGuard<'a, CommitState>,
+    pub turn: MutexGuard<'a, CommitState>,
 }
 
 /// Writes that are ready for their turn.
-struct Prepared<'a> {
-    payload: &'a [u8],
-    crc: PayloadCrc,
-    len: u64,
+pub(super) struct Prepared<'a> {
+    pub payload: &'a [u8],
+    pub crc: PayloadCrc,
+    pub len: u64,
     /// Bytes of keys and values, for the counters.
-    weight: u64,
-    states: &'a [Arc<ContainerState>],
+    pub weight: u64,
+    pub states: &'a [Arc<ContainerState>],
+    pub durability: Durability,
+}
+
+/// Writes that are in the log and in memory.
+pub(super) struct Logged {
+    /// The number of the first.
+    first: Seq,
+    /// The number of the last.
+    pub last: Seq,
+    written_at: Timestamp,
+    /// Where the log has them.
+    pub position: Position,
 }
 
 impl Engine {
     /// Writes one thing.
     pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
-        self.admit(state, weight(&op))?;
-        with_payload(&op, |payload| {
+        let weight = weight(&op);
+        self.admit(state, weight)?;
+        with_payload(&op, weight, |payload| {
             let states = std::slice::from_ref(state);
             let prepared = Prepared {
                 payload,
                 crc: PayloadCrc::of(payload),
                 len: 1,
-                weight: weight(&op),
+                weight,
                 states,
+                durability: self.options.durability,
             };
-            self.commit(self.stamp(None), &prepared)
+            self.commit(self.stamp(None), &prepared).map(drop)
         })
     }
 
     /// Writes a batch.
-    pub fn write(&self, writes: &Writes) -> Result<()> {
-        let Some(engine) = &writes.engine else {
-            return self.check_writable();
+    pub fn write(&self, writes: &Writes) -> Result<Written> {
+        let Some(engine) = writes.engine() else {
+            return self.write_nothing();
         };
         if !std::ptr::eq(Arc::as_ptr(engine), self) {
             return Err(Error::invalid(
@@ -181,34 +137,43 @@ impl Engine {
                 "containers of this database",
             ));
         }
-        let weight: u64 = Ops::new(&writes.bytes)
-            .flatten()
-            .map(|op| weight(&op))
-            .sum();
-        for state in &writes.states {
-            self.admit(state, weight / writes.states.len() as u64)?;
+        let (payload, states) = (writes.bytes(), writes.states());
+        let weight: u64 = Ops::new(payload).flatten().map(|op| weight(&op)).sum();
+        for state in states {
+            self.admit(state, weight / states.len() as u64)?;
         }
-        if writes.len == 0 {
-            return Ok(());
+        if !writes.are_plain() {
+            return self.write_conditional(writes);
+        }
+        if writes.len() == 0 {
+            return self.write_nothing();
         }
         let prepared = Prepared {
-            payload: &writes.bytes,
-            crc: PayloadCrc::of(&writes.bytes),
-            len: writes.len as u64,
+            payload,
+            crc: PayloadCrc::of(payload),
+            len: writes.len() as u64,
             weight,
-            states: &writes.states,
+            states,
+            durability: writes.durability().unwrap_or(self.options.durability),
         };
         self.commit(self.stamp(None), &prepared)
     }
 
+    /// What is told of a batch that writes nothing.
+    pub(super) fn write_nothing(&self) -> Result<Written> {
+        self.check_writable()?;
+        let (last, now) = (self.commit_log.published(), self.clock.now());
+        Ok(Written::new(last, now))
+    }
+
     /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile, or died or
-    /// came back by the clock: then again. Where nothing becomes of it, it is looked at again as well. True: it was changed.
+    /// came back by the clock: then again. Where nothing becomes of it, it is looked at again as well. None: it was not changed.
     pub fn update(
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
         decide: &mut dyn FnMut(Option<Item>) -> Verdict,
-    ) -> Result<bool> {
+    ) -> Result<Option<Written>> {
         loop {
             // What it will write is not known yet; most write little.
             self.admit(state, 1)?;
@@ -217,6 +182,7 @@ impl Engine {
                 self.make_visible(seen.latest)?;
                 continue;
             }
+            let live = seen.version.filter(|_| item.is_some());
             let (value, ttl);
             let is_live = item.is_some();
             let op = match decide(item) {
@@ -226,12 +192,12 @@ impl Engine {
                 },
                 Verdict::Keep | Verdict::Delete => {
                     if self.is_still(state, key, &seen)? {
-                        return Ok(false);
+                        return Ok(None);
                     }
                     continue;
                 }
                 Verdict::Put(bytes, its_ttl) => {
-                    (value, ttl) = (bytes, its_ttl);
+                    (value, ttl) = (bytes, its_ttl.over(live.as_ref()));
                     Op::Put {
                         container: state.id(),
                         ttl,
@@ -240,8 +206,9 @@ impl Engine {
                     }
                 }
             };
-            if self.write_if_still(state, key, &seen, &op)? {
-                return Ok(true);
+            let written = self.write_if_still(state, key, &seen, &op)?;
+            if written.is_some() {
+                return Ok(written);
             }
         }
     }
@@ -278,51 +245,94 @@ impl Engine {
         key: &[u8],
         seen: &Seen,
         op: &Op<'_>,
-    ) -> Result<bool> {
-        with_payload(op, |payload| {
+    ) -> Result<Option<Written>> {
+        let weight = weight(op);
+        with_payload(op, weight, |payload| {
             let states = std::slice::from_ref(state);
             let crc = PayloadCrc::of(payload);
             let prepared = Prepared {
                 payload,
                 crc,
                 len: 1,
-                weight: weight(op),
+                weight,
                 states,
+                durability: self.options.durability,
             };
             let stamped = self.stamp(seen.version.map(|header| header.seq));
             let judge = Judge::at(stamped.reading.now, || state.settings());
             if has_changed(state, key, seen, &judge) {
-                return Ok(false);
+                return Ok(None);
             }
-            self.commit(stamped, &prepared).map(|()| true)
+            self.commit(stamped, &prepared).map(Some)
         })
     }
 
     /// Takes the turn, then reads the clock. `relies_on` is the version that will be judged by it.
-    fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
+    #[inline(always)]
+    pub(super) fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
+        self.stamp_after(relies_on, || ()).0
+    }
+
+    /// The same; in the turn, before the clock is read, `first` is done.
+    #[inline(always)]
+    pub(super) fn stamp_after<T>(
+        &self,
+        relies_on: Option<Seq>,
+        first: impl FnOnce() -> T,
+    ) -> (Stamped<'_>, T) {
         let turn = self.commit_log.lock_soon();
         let relying = relies_on.map(|seq| self.commit_log.rely_on_version(seq));
-        let reading = self.clock.read();
-        Stamped {
+        let done = first();
+        let mut reading = self.clock.read();
+        reading.settled = self.commit_log.rely_on(reading.settled);
+        let stamped = Stamped {
             reading,
             _relying: relying,
             turn,
-        }
+        };
+        (stamped, done)
     }
 
     /// The turn: logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
-    fn commit(&self, mut stamped: Stamped<'_>, writes: &Prepared<'_>) -> Result<()> {
+    pub(super) fn commit(
+        &self,
+        mut stamped: Stamped<'_>,
+        writes: &Prepared<'_>,
+    ) -> Result<Written> {
+        let logged = self.log_and_apply(&mut stamped, writes)?;
+        if self.is_seen_at_once(writes, &logged) {
+            self.commit_log.publish(logged.last);
+        }
+        self.end_turn(stamped, writes, &logged)
+    }
+
+    /// It is seen before it is synced. What is seen makes visible all that came before it, so where others wait for their
+    /// sync, a write that need not be synced itself waits for theirs.
+    #[inline]
+    fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
+        self.options.durability == Durability::Buffered
+            || writes.durability == Durability::Buffered
+                && self.commit_log.published().next() >= logged.first
+    }
+
+    /// Logs and inserts.
+    #[inline(always)]
+    pub(super) fn log_and_apply(
+        &self,
+        stamped: &mut Stamped<'_>,
+        writes: &Prepared<'_>,
+    ) -> Result<Logged> {
         self.check_writable()?;
         for state in writes.states {
             state.check()?;
         }
-        let Stamped { reading, turn, .. } = &mut stamped;
+        let Stamped { reading, turn, .. } = stamped;
         let head = FrameHead {
             kind: FrameKind::Batch,
             first_seq: turn.next_seq(),
             last_seq: Seq(turn.next_seq().0 + writes.len - 1),
             written_at: reading.now,
-            settled: self.commit_log.rely_on(reading.settled),
+            settled: reading.settled,
             edit: self.catalog.durable_edit(),
         };
         let appender = turn.appender()?;
@@ -331,30 +341,43 @@ impl Engine {
         self.pool.prepare(room)?;
         let position = appender.append(&head, writes.payload, writes.crc)?;
         let segment = appender.segment();
-        let last = head.last_seq;
         self.apply(turn, &head, writes, segment).map_err(|error| {
             self.commit_log
                 .log()
                 .map_or_else(|closed| closed, |log| log.end_with(error))
         })?;
-        if self.options.durability == Durability::Buffered {
-            self.commit_log.publish(last);
-        }
-        self.seal_when_full(turn);
+        Ok(Logged {
+            first: head.first_seq,
+            last: head.last_seq,
+            written_at: head.written_at,
+            position,
+        })
+    }
+
+    /// What comes after: the turn ends, and then the wait for the sync, if there is one.
+    #[inline(always)]
+    pub(super) fn end_turn(
+        &self,
+        mut stamped: Stamped<'_>,
+        writes: &Prepared<'_>,
+        logged: &Logged,
+    ) -> Result<Written> {
+        self.seal_when_full(&mut stamped.turn);
         drop(stamped);
         self.counters.bytes_put.add(writes.weight);
         let log = self.commit_log.log()?;
         if log.wants_upkeep() {
             self.scheduler.wake(Thread::Log);
         }
-        if self.options.durability == Durability::Sync {
-            log.sync_to(position)?;
-            self.commit_log.publish(last);
+        if writes.durability == Durability::Sync || self.commit_log.published() < logged.last {
+            log.sync_to(logged.position)?;
+            self.commit_log.publish(logged.last);
         }
-        Ok(())
+        Ok(Written::new(logged.last, logged.written_at))
     }
 
     /// Inserts what was logged.
+    #[inline(always)]
     fn apply(
         &self,
         turn: &mut CommitState,
@@ -365,6 +388,10 @@ impl Engine {
         let mut seq = head.first_seq;
         for op in Ops::new(writes.payload) {
             let op = op.expect("a batch was encoded by this program");
+            if op.is_of_settings() {
+                seq = seq.next();
+                continue;
+            }
             let id = op.container();
             let state = writes
                 .states
@@ -443,7 +470,7 @@ impl Engine {
                 });
             }
             let settings = settings.change(default, reading.settled, seq);
-            let changes = vec![Change::Settings(state.id(), settings), Change::used(seq)];
+            let changes = vec![Change::Settings(state.id(), settings, seq)];
             self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
             Ok(settings)
         })?;
@@ -555,22 +582,14 @@ fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
     }
 }
 
-fn weight(op: &Op<'_>) -> u64 {
-    match op {
-        Op::Put { key, value, .. } => (key.len() + value.len()) as u64,
-        Op::Delete { key, .. } => key.len() as u64,
-        Op::DeleteRange { from, to, .. } => (from.len() + to.len()) as u64,
-    }
-}
-
 /// Encodes one write into a buffer that the thread keeps.
-fn with_payload<T>(op: &Op<'_>, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+fn with_payload<T>(op: &Op<'_>, weight: u64, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     /// A buffer that grew beyond this is not kept.
     const KEPT_BYTES: usize = 64 << 10;
     thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });
     let mut payload = PAYLOAD.take();
     payload.clear();
-    make_room(&mut payload, weight(op))?;
+    make_room(&mut payload, weight)?;
     op.encode(&mut payload);
     let result = use_it(&payload);
     if payload.capacity() <= KEPT_BYTES {

@@ -15,6 +15,11 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
         .map_err(|error| Error::io("start thread", name, error))
 }
 
+/// It is not the calling thread.
+pub fn is_another(thread: &JoinHandle<()>) -> bool {
+    thread.thread().id() != std::thread::current().id()
+}
+
 /// Lets the calling thread rest. In a model no time passes, and others run.
 #[allow(clippy::disallowed_methods)]
 pub fn sleep(time: Duration) {

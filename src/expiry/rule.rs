@@ -21,6 +21,9 @@
 //!   gone;
 //! * `floor_seq`: the number of the last change; writes after it are judged by the clock alone.
 //!
+//! A write that keeps the life of the item that it replaces has a number above floors that the item had to pass: it passes
+//! them too, for it was kept because it was not gone. So `written_at` need not grow with the number.
+//!
 //! Invariant: for a fixed item, once `gone` has answered true for (settings, now), it answers true for every later
 //! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
 //! it to the definition (tests).
@@ -38,6 +41,7 @@
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
 use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
+use crate::expiry::life::Life;
 use std::time::Duration;
 
 /// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
@@ -81,6 +85,25 @@ impl DefaultMillis {
             DefaultMillis::NoDefault => DefaultTtl::NoDefault,
             DefaultMillis::Millis(millis) => DefaultTtl::After(Duration::from_millis(millis)),
         }
+    }
+
+    /// Appends it, as the picture of [`Settings`] has it.
+    pub fn encode(self, out: &mut Vec<u8>) {
+        let number = match self {
+            DefaultMillis::Off => 0,
+            DefaultMillis::NoDefault => 1,
+            DefaultMillis::Millis(millis) => millis.saturating_add(1),
+        };
+        put_varint(out, number);
+    }
+
+    /// Reads what [`DefaultMillis::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> std::result::Result<DefaultMillis, Malformed> {
+        Ok(match reader.varint()? {
+            0 => DefaultMillis::Off,
+            1 => DefaultMillis::NoDefault,
+            more => DefaultMillis::Millis(more - 1),
+        })
     }
 
     /// Items with their own ttl expire.
@@ -140,13 +163,8 @@ impl Settings {
 
     /// Appends the picture above.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let default = match self.default {
-            DefaultMillis::Off => 0,
-            DefaultMillis::NoDefault => 1,
-            DefaultMillis::Millis(millis) => millis.saturating_add(1),
-        };
+        self.default.encode(out);
         for number in [
-            default,
             self.inherit_floor.0,
             self.override_floor.0,
             self.floor_seq.0,
@@ -158,11 +176,7 @@ impl Settings {
     /// Reads what [`Settings::encode`] wrote.
     pub fn decode(reader: &mut Reader<'_>) -> std::result::Result<Settings, Malformed> {
         Ok(Settings {
-            default: match reader.varint()? {
-                0 => DefaultMillis::Off,
-                1 => DefaultMillis::NoDefault,
-                more => DefaultMillis::Millis(more - 1),
-            },
+            default: DefaultMillis::decode(reader)?,
             inherit_floor: Timestamp(reader.varint()?),
             override_floor: Timestamp(reader.varint()?),
             floor_seq: Seq(reader.varint()?),
@@ -210,6 +224,17 @@ impl Settings {
             expiry.max(self.override_floor.before(1))
         } else {
             expiry
+        }
+    }
+
+    /// How long an item lives under these settings.
+    #[inline]
+    pub fn life(&self, header: &Header) -> Life {
+        match header.ttl {
+            ItemTtl::Absent => Life::Inherited(self.default.inherited_millis()),
+            ItemTtl::Never => Life::Never,
+            ItemTtl::Millis(millis) if self.default.is_on() => Life::Own(millis),
+            ItemTtl::Millis(millis) => Life::Resting(millis),
         }
     }
 
@@ -319,10 +344,10 @@ impl<'a, F: Fn() -> Judges> Glance<'a, F> {
         now.dead(&header)
     }
 
-    /// As [`Settings::expires_at`] tells.
+    /// As [`Settings::life`] tells.
     #[inline]
-    pub fn expires_at(&self, header: &Header) -> Timestamp {
-        self.later.settings.expires_at(header)
+    pub fn life(&self, header: &Header) -> Life {
+        self.later.settings.life(header)
     }
 
     /// What it calls dead is dead for good, so that it may be passed over before it is asked for: `now` may go back, when

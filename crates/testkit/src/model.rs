@@ -197,6 +197,34 @@ pub enum Write {
         from: Vec<u8>,
         to: Option<Vec<u8>>,
     },
+    SetStandard {
+        container: String,
+        to: Standard,
+    },
+}
+
+/// A part of a batch.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Write(Write),
+    Touch(String, Vec<u8>),
+    Require(String, Vec<u8>, Need),
+}
+
+/// What a batch asks of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    Absent,
+    Present,
+    /// The live item was written at this place in the order.
+    Order(u64),
+}
+
+/// Why nothing of a batch was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Conflict(String, Vec<u8>),
+    Unsettled,
 }
 
 /// A lifetime as a write gives it.
@@ -204,14 +232,21 @@ pub enum Write {
 pub enum Given {
     Life(Life),
     Until(u64),
+    /// That of the live item, from when it counts.
+    Keep,
+    /// The same, known.
+    Kept(u64, Life),
 }
 
 impl Given {
-    fn at(self, written_at: u64) -> Life {
-        match self {
+    fn at(self, stamp: u64) -> (u64, Life) {
+        let life = match self {
             Given::Life(life) => life,
-            Given::Until(moment) => Life::Own(moment.saturating_sub(written_at).min(MAX_TTL)),
-        }
+            Given::Until(moment) => Life::Own(moment.saturating_sub(stamp).min(MAX_TTL)),
+            Given::Keep => panic!("what is kept is looked up before"),
+            Given::Kept(written_at, life) => return (written_at, life),
+        };
+        (stamp, life)
     }
 }
 
@@ -260,12 +295,92 @@ impl Model {
         self.containers[container].standard
     }
 
-    /// One commit: all its writes have one `written_at`, which is returned.
+    /// One commit: all its writes have one stamp, which is returned.
     pub fn commit(&mut self, writes: &[Write]) -> u64 {
-        let written_at = self.time.now();
-        let writes = writes.to_vec();
-        self.happens(self.time.settled, What::Commit { writes, written_at });
-        written_at
+        let parts: Vec<Part> = writes.iter().cloned().map(Part::Write).collect();
+        self.try_commit(&parts).expect("it asks for nothing")
+    }
+
+    /// The same with conditions, each of which meets what came before it.
+    pub fn try_commit(&mut self, parts: &[Part]) -> Result<u64, Refused> {
+        let (written_at, settled) = (self.time.now(), self.time.settled);
+        let asks = |part: &Part| !matches!(part, Part::Write(_));
+        let sets = |part: &Part| matches!(part, Part::Write(Write::SetStandard { .. }));
+        let before = (parts.iter().any(asks) || parts.iter().any(sets)).then(|| self.clone());
+        let mut writes = vec![];
+        let mut refused = None;
+        for part in parts {
+            let write = match part {
+                Part::Require(container, key, need) => {
+                    let live = self.live(container, key);
+                    let holds = match need {
+                        Need::Absent => live.is_none(),
+                        Need::Present => live.is_some(),
+                        Need::Order(order) => live == Some(*order),
+                    };
+                    if holds {
+                        continue;
+                    }
+                    refused = Some(Refused::Conflict(container.clone(), key.clone()));
+                    break;
+                }
+                Part::Touch(container, key) => match self.find(container, key, u64::MAX) {
+                    Some(seen) => Write::Put {
+                        container: container.clone(),
+                        key: key.clone(),
+                        value: seen.value,
+                        ttl: Given::Life(seen.life),
+                    },
+                    None => {
+                        refused = Some(Refused::Conflict(container.clone(), key.clone()));
+                        break;
+                    }
+                },
+                Part::Write(write) => self.looked_up(write.clone()),
+            };
+            self.order += 1;
+            self.write(&write, written_at, settled);
+            writes.push(write);
+        }
+        if refused.is_none() && parts.iter().any(sets) && self.time.unsettled() {
+            refused = Some(Refused::Unsettled);
+        }
+        if let (Some(refused), Some(before)) = (refused, before) {
+            *self = before;
+            return Err(refused);
+        }
+        if !writes.is_empty() {
+            self.events.push(Event {
+                order: self.order,
+                settled,
+                what: What::Commit { writes, written_at },
+            });
+        }
+        Ok(written_at)
+    }
+
+    /// A write that keeps a life, with that life.
+    fn looked_up(&mut self, mut write: Write) -> Write {
+        if let Write::Put {
+            container,
+            key,
+            ttl: ttl @ Given::Keep,
+            ..
+        } = &mut write
+        {
+            let live = self.find(container, key, u64::MAX);
+            *ttl = live.map_or(Given::Life(Life::Inherit), |seen| {
+                Given::Kept(seen.written_at, seen.life)
+            });
+        }
+        write
+    }
+
+    /// The place in the order of the live item's last write.
+    pub fn live(&mut self, container: &str, key: &[u8]) -> Option<u64> {
+        self.find(container, key, u64::MAX)?;
+        let versions = &self.containers[container].versions[key];
+        versions.last().map(|version| version.order)
     }
 
     /// Changes a default; refused while a lead is unsettled.
@@ -298,7 +413,7 @@ impl Model {
             What::Commit { writes, written_at } => {
                 for write in writes {
                     self.order += 1;
-                    self.write(write, *written_at);
+                    self.write(write, *written_at, settled);
                 }
             }
             What::Create { name, standard } => {
@@ -317,27 +432,39 @@ impl Model {
             }
             What::SetStandard { container, to } => {
                 self.order += 1;
-                let contents = self.contents(container);
-                for version in contents.versions.values_mut().flatten() {
-                    if let Some((_, life)) = version.put {
-                        let standard = contents.standard;
-                        version.gone |= expired(version.written_at, life, standard, settled);
-                    }
-                }
-                contents.standard = *to;
+                self.change(container, *to, settled);
             }
         }
     }
 
-    fn write(&mut self, write: &Write, written_at: u64) {
+    fn change(&mut self, container: &str, to: Standard, settled: u64) {
+        let contents = self.contents(container);
+        for version in contents.versions.values_mut().flatten() {
+            if let Some((_, life)) = version.put {
+                let standard = contents.standard;
+                version.gone |= expired(version.written_at, life, standard, settled);
+            }
+        }
+        contents.standard = to;
+    }
+
+    fn write(&mut self, write: &Write, stamp: u64, settled: u64) {
         let order = self.order;
+        let mut written_at = stamp;
         let (container, key, put) = match write {
             Write::Put {
                 container,
                 key,
                 value,
                 ttl,
-            } => (container, key, Some((value.clone(), ttl.at(written_at)))),
+            } => {
+                let life;
+                (written_at, life) = ttl.at(stamp);
+                (container, key, Some((value.clone(), life)))
+            }
+            Write::SetStandard { container, to } => {
+                return self.change(container, *to, settled);
+            }
             Write::Delete { container, key } => (container, key, None),
             Write::DeleteRange {
                 container,

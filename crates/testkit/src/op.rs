@@ -1,10 +1,11 @@
 //! One step of a history: as a value, and as a line of text that says the same.
 //!
 //! ```text
-//! put c k v [ttl=T]            create, replace: the same        T: 10s 250ms 5m 1h 30d, -1 (never), until=+5s, until=-5s
-//! touch c k | delete c k       update c k keep|delete|append v|put v [ttl=T]
+//! put c k v [ttl=T]            create, replace: the same        T: 10s 250ms 5m 1h 30d, -1 (never), keep, until=+5s, until=-5s
+//! touch c k | delete c k       take c k | expire c k [ttl=T]     update c k keep|delete|append v|put v [ttl=T]
 //! delete-range c A..B          B is exclusive; either side may be missing
-//! batch W ; W ; W              W: put c k v [ttl=T] | delete c k
+//! batch W ; W ; W              W: put, create, replace, touch, delete, delete-range, set-ttl | sync
+//!                              require c k absent|present|same|other (the version that it has now, and one that it has not)
 //! fill c PREFIX N BYTES [ttl=T]           N puts of PREFIX000, PREFIX001 ... with values of BYTES bytes
 //! set-ttl c off|-1|30s         drop c          open c [off|-1|30s]
 //! advance 30s | jump -1h | confirm-clock
@@ -28,6 +29,7 @@ pub type Bytes = Vec<u8>;
 pub enum StepTtl {
     Life(Life),
     Until(i64),
+    Keep,
 }
 
 pub const INHERIT: StepTtl = StepTtl::Life(Life::Inherit);
@@ -43,7 +45,32 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchOp {
     Put(String, Bytes, Bytes, StepTtl),
+    Create(String, Bytes, Bytes, StepTtl),
+    Replace(String, Bytes, Bytes, StepTtl),
+    Touch(String, Bytes),
     Delete(String, Bytes),
+    DeleteRange(String, Span),
+    SetTtl(String, Standard),
+    Require(String, Bytes, Wanted),
+    Sync,
+}
+
+/// What a batch asks of a key: the last two of the version that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Absent,
+    Present,
+    Same,
+    Other,
+}
+
+impl Wanted {
+    const NAMES: [(Wanted, &str); 4] = [
+        (Wanted::Absent, "absent"),
+        (Wanted::Present, "present"),
+        (Wanted::Same, "same"),
+        (Wanted::Other, "other"),
+    ];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -59,6 +86,8 @@ pub enum Op {
     Create(String, Bytes, Bytes, StepTtl),
     Replace(String, Bytes, Bytes, StepTtl),
     Touch(String, Bytes),
+    Take(String, Bytes),
+    Expire(String, Bytes, StepTtl),
     Update(String, Bytes, Change),
     Delete(String, Bytes),
     DeleteRange(String, Span),
@@ -190,6 +219,7 @@ impl fmt::Display for StepTtl {
         match self {
             StepTtl::Life(Life::Inherit) => Ok(()),
             StepTtl::Life(life) => write!(f, " ttl={life}"),
+            StepTtl::Keep => write!(f, " ttl=keep"),
             StepTtl::Until(offset) => write!(f, " until={}", show_signed(*offset)),
         }
     }
@@ -223,7 +253,26 @@ impl fmt::Display for BatchOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BatchOp::Put(c, k, v, ttl) => write!(f, "put {c} {} {}{ttl}", shorten(k), shorten(v)),
+            BatchOp::Create(c, k, v, ttl) => {
+                write!(f, "create {c} {} {}{ttl}", shorten(k), shorten(v))
+            }
+            BatchOp::Replace(c, k, v, ttl) => {
+                write!(f, "replace {c} {} {}{ttl}", shorten(k), shorten(v))
+            }
+            BatchOp::Touch(c, k) => write!(f, "touch {c} {}", shorten(k)),
             BatchOp::Delete(c, k) => write!(f, "delete {c} {}", shorten(k)),
+            BatchOp::DeleteRange(c, span) => write!(f, "delete-range {c} {span}"),
+            BatchOp::SetTtl(c, standard) => write!(f, "set-ttl {c} {standard}"),
+            BatchOp::Require(c, k, wanted) => {
+                let named = Wanted::NAMES.iter().find(|(of, _)| of == wanted);
+                write!(
+                    f,
+                    "require {c} {} {}",
+                    shorten(k),
+                    named.map_or("", |(_, name)| name)
+                )
+            }
+            BatchOp::Sync => write!(f, "sync"),
         }
     }
 }
@@ -243,6 +292,8 @@ impl fmt::Display for Op {
             Op::Create(c, k, v, ttl) => write!(f, "create {c} {} {}{ttl}", s(k), s(v)),
             Op::Replace(c, k, v, ttl) => write!(f, "replace {c} {} {}{ttl}", s(k), s(v)),
             Op::Touch(c, k) => write!(f, "touch {c} {}", s(k)),
+            Op::Take(c, k) => write!(f, "take {c} {}", s(k)),
+            Op::Expire(c, k, ttl) => write!(f, "expire {c} {}{ttl}", s(k)),
             Op::Update(c, k, Change::Keep) => write!(f, "update {c} {} keep", s(k)),
             Op::Update(c, k, Change::Delete) => write!(f, "update {c} {} delete", s(k)),
             Op::Update(c, k, Change::Append(v)) => write!(f, "update {c} {} append {}", s(k), s(v)),
@@ -346,10 +397,11 @@ impl<'a> Words<'a> {
         let ttl = if let Some(text) = word.strip_prefix("until=") {
             StepTtl::Until(signed(text)?)
         } else if let Some(text) = word.strip_prefix("ttl=") {
-            StepTtl::Life(match text {
-                "-1" => Life::Never,
-                text => Life::Own(duration(text)?),
-            })
+            match text {
+                "keep" => StepTtl::Keep,
+                "-1" => StepTtl::Life(Life::Never),
+                text => StepTtl::Life(Life::Own(duration(text)?)),
+            }
         } else {
             return Ok(INHERIT);
         };
@@ -414,6 +466,8 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "create" => Op::Create(w.name()?, w.bytes()?, w.bytes()?, w.ttl()?),
         "replace" => Op::Replace(w.name()?, w.bytes()?, w.bytes()?, w.ttl()?),
         "touch" => Op::Touch(w.name()?, w.bytes()?),
+        "take" => Op::Take(w.name()?, w.bytes()?),
+        "expire" => Op::Expire(w.name()?, w.bytes()?, w.ttl()?),
         "update" => Op::Update(w.name()?, w.bytes()?, parse_change(&mut w)?),
         "delete" => Op::Delete(w.name()?, w.bytes()?),
         "delete-range" => Op::DeleteRange(w.name()?, w.span()?),
@@ -496,11 +550,31 @@ fn parse_batch(line: &str) -> Result<Op, String> {
         .unwrap_or_default()
         .split(';')
     {
+        if part.trim().starts_with("require") {
+            ops.push(parse_require(part)?);
+            continue;
+        }
         ops.push(match parse(part)? {
             Op::Put(c, k, v, ttl) => BatchOp::Put(c, k, v, ttl),
+            Op::Create(c, k, v, ttl) => BatchOp::Create(c, k, v, ttl),
+            Op::Replace(c, k, v, ttl) => BatchOp::Replace(c, k, v, ttl),
+            Op::Touch(c, k) => BatchOp::Touch(c, k),
             Op::Delete(c, k) => BatchOp::Delete(c, k),
+            Op::DeleteRange(c, span) => BatchOp::DeleteRange(c, span),
+            Op::SetTtl(c, standard) => BatchOp::SetTtl(c, standard),
+            Op::Sync => BatchOp::Sync,
             op => return Err(format!("{op} is not a write of a batch")),
         });
     }
     Ok(Op::Batch(ops))
+}
+
+fn parse_require(part: &str) -> Result<BatchOp, String> {
+    let mut w = words(part);
+    w.next()?;
+    let (c, k, word) = (w.name()?, w.bytes()?, w.next()?);
+    let named = Wanted::NAMES.iter().find(|(_, name)| *name == word);
+    let (wanted, _) = named.ok_or_else(|| format!("{word} is not asked of a key"))?;
+    w.end()?;
+    Ok(BatchOp::Require(c, k, *wanted))
 }

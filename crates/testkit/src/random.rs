@@ -3,7 +3,7 @@
 use ebbtide::{Compression, Durability};
 
 use crate::model::{Life, Standard};
-use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, expand};
+use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, Wanted, expand};
 use crate::world::Setup;
 
 /// SplitMix64 (S. Vigna): one word of state, every seed is good.
@@ -147,7 +147,8 @@ fn value(random: &mut Random, flavour: &Flavour, n: usize) -> Bytes {
 }
 
 fn ttl(random: &mut Random) -> StepTtl {
-    match random.below(12) {
+    match random.below(14) {
+        12..14 => StepTtl::Keep,
         0..5 => StepTtl::Life(Life::Inherit),
         5 => StepTtl::Life(Life::Never),
         6..9 => StepTtl::Life(Life::Own(random.pick(&[1, 500, 2_000, 8_000, 20_000]))),
@@ -207,7 +208,18 @@ fn write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
 
 fn conditional_write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
     let (c, k) = (container(random, flavour), key(random, flavour));
-    match random.below(7) {
+    match random.below(9) {
+        7 => Op::Take(c, k),
+        8 => Op::Expire(
+            c,
+            k,
+            random.pick(&[
+                StepTtl::Life(Life::Never),
+                StepTtl::Life(Life::Own(2_000)),
+                StepTtl::Until(3_000),
+                StepTtl::Until(-1),
+            ]),
+        ),
         0 => Op::Create(c, k, value(random, flavour, n), ttl(random)),
         1 => Op::Replace(c, k, value(random, flavour, n), ttl(random)),
         2 | 3 => Op::Touch(c, k),
@@ -223,15 +235,29 @@ fn conditional_write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
     }
 }
 
+/// Every other one has conditions, or more in it than puts and deletes.
 fn batch(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
     let writes = 1 + random.below(8);
+    let kinds = random.pick(&[8, 8, 13, 16]);
     let one = |random: &mut Random| {
         let (c, k) = (container(random, flavour), key(random, flavour));
-        match random.one_in(4) {
-            true => BatchOp::Delete(c, k),
-            false => BatchOp::Put(c, k, value(random, flavour, n), ttl(random)),
+        match random.below(kinds) {
+            0 | 1 => BatchOp::Delete(c, k),
+            8 => BatchOp::Touch(c, k),
+            9 => BatchOp::Create(c, k, value(random, flavour, n), ttl(random)),
+            10 => BatchOp::Replace(c, k, value(random, flavour, n), ttl(random)),
+            11 if flavour.ranges => BatchOp::DeleteRange(c, span(random, flavour)),
+            12 if flavour.settings => BatchOp::SetTtl(c, standard(random)),
+            13 | 14 => {
+                let wanted = [Wanted::Absent, Wanted::Present, Wanted::Same, Wanted::Same];
+                BatchOp::Require(c, k, random.pick(&wanted))
+            }
+            15 => random.pick(&[BatchOp::Sync, BatchOp::Require(c, k, Wanted::Other)]),
+            _ => BatchOp::Put(c, k, value(random, flavour, n), ttl(random)),
         }
     };
+    // What asks for much seldom holds.
+    let writes = if kinds == 8 { writes } else { 1 + writes / 2 };
     Op::Batch((0..writes).map(|_| one(random)).collect())
 }
 

@@ -20,11 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ebbtide::internals::Sim;
 use ebbtide::{
     Batch, ClockBehind, Compression, Container, ContainerOptions, Database, DefaultTtl, Durability,
-    Error, Item, Iter, ManualClock, Options, Snapshot, Ttl, Update, Value, View,
+    Error, Expect, Item, Iter, ManualClock, Options, Snapshot, Ttl, Update, Value, Version, View,
 };
 
-use crate::model::{Given, Life, MAX_TTL, Model, Seen, Standard, Time, Write};
-use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, duration, shorten, show_duration};
+use crate::model::{Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write};
+use crate::op::{
+    ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, Wanted, duration, shorten, show_duration,
+};
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
 pub const START: u64 = 1_767_225_600_000;
@@ -188,6 +190,10 @@ pub struct World {
     /// The order of the write that set the counter to its index.
     counted: Vec<u64>,
     checkpoints: usize,
+    /// The version that was seen of what was written at each place in the order, ...
+    versions: BTreeMap<u64, Version>,
+    /// ... after this one: of a prefix that a power cut left it is not known for certain which it is.
+    versions_after: u64,
     /// What must survive the crash that the next open recovers from.
     survives: u64,
     cut: bool,
@@ -217,6 +223,8 @@ impl World {
             synced: 0,
             acknowledged: vec![],
             counted: vec![0],
+            versions: BTreeMap::new(),
+            versions_after: 0,
             checkpoints: 0,
             survives: 0,
             cut: false,
@@ -344,6 +352,8 @@ impl World {
         self.db = Some(db);
         if self.cut {
             self.find_cut(&found, count, now)?;
+            self.versions.clear();
+            self.versions_after = self.model.order;
         }
         if !self.model.has(OWN) {
             self.model.create_container(OWN, Standard::NoDefault);
@@ -496,7 +506,10 @@ impl World {
             Op::Put(..) | Op::Delete(..) | Op::DeleteRange(..) | Op::Batch(_) | Op::Fill(..) => {
                 self.write(db, op)
             }
-            Op::Create(..) | Op::Replace(..) | Op::Touch(..) | Op::Update(..) => self.write_if(op),
+            Op::Create(..) | Op::Replace(..) | Op::Touch(..) | Op::Expire(..) | Op::Update(..) => {
+                self.write_if(op)
+            }
+            Op::Take(c, k) => self.take(c, k),
             Op::SetTtl(c, standard) => self.set_ttl(c, *standard),
             Op::Open(c, standard) => self.open_container(db, c, *standard),
             Op::Drop(c) => self.drop_container(db, c),
@@ -618,6 +631,7 @@ impl World {
                 Ttl::After(Duration::from_millis(n)),
                 Given::Life(Life::Own(n)),
             ),
+            StepTtl::Keep => (Ttl::Keep, Given::Keep),
             StepTtl::Until(offset) => {
                 let moment = self.model.time.wall.saturating_add_signed(offset);
                 (
@@ -680,36 +694,187 @@ impl World {
     }
 
     fn write_batch(&mut self, db: &Database, ops: &[BatchOp]) -> Outcome {
-        let (mut batch, mut writes, mut refuse) = (Batch::new(), vec![], false);
+        let (mut batch, mut parts, mut refuse) = (Batch::new(), vec![], false);
+        let mut durable = false;
         for op in ops {
-            match op {
-                BatchOp::Put(c, k, v, ttl) => {
-                    let container = self.container(c)?;
-                    let (given, model) = self.given(*ttl);
-                    batch.put_with_ttl(&container, k, v, given);
-                    refuse |= out_of_range(*ttl);
-                    writes.push(Write::Put {
-                        container: c.clone(),
-                        key: k.clone(),
-                        value: v.clone(),
-                        ttl: model,
-                    });
-                }
-                BatchOp::Delete(c, k) => {
-                    batch.delete(&self.container(c)?, k);
-                    writes.push(Write::Delete {
-                        container: c.clone(),
-                        key: k.clone(),
-                    });
-                }
-            }
+            refuse |= self.add(&mut batch, &mut parts, op)?;
+            durable |= matches!(op, BatchOp::Sync | BatchOp::SetTtl(..));
         }
-        let done = db.write(batch);
+        let done = db.commit(batch);
         if refuse {
             return refused(done.err());
         }
-        done.map_err(failed)?;
-        self.commit(&writes)
+        let (before, expected) = (self.model.order, self.model.try_commit(&parts));
+        match (done, expected) {
+            (Ok(written), Ok(stamp)) => {
+                if self.model.order > before {
+                    same("the stamp", &millis(written.written_at()), &stamp)?;
+                }
+                if durable {
+                    self.synced = self.model.order;
+                }
+                Ok(String::new())
+            }
+            (Err(Error::Conflict { container, key }), Err(Refused::Conflict(c, k))) => {
+                same("the conflict", &(container, key), &(c.clone(), k.clone()))?;
+                Ok(format!("conflict: {c} {}", shorten(&k)))
+            }
+            (Err(Error::ClockUnsettled { .. }), Err(Refused::Unsettled)) => {
+                Ok("refused: the clock is unsettled".into())
+            }
+            (done, expected) => Err(format!(
+                "a batch is answered with {done:?}, and should be with {expected:?}"
+            )),
+        }
+    }
+
+    /// Adds one part of a batch to it, and to what the model is given; true: it is to be refused.
+    fn add(
+        &mut self,
+        batch: &mut Batch,
+        parts: &mut Vec<Part>,
+        op: &BatchOp,
+    ) -> Result<bool, String> {
+        let (c, k) = match op {
+            BatchOp::Put(c, k, ..)
+            | BatchOp::Create(c, k, ..)
+            | BatchOp::Replace(c, k, ..)
+            | BatchOp::Touch(c, k)
+            | BatchOp::Delete(c, k)
+            | BatchOp::Require(c, k, _) => (c.clone(), k.clone()),
+            BatchOp::DeleteRange(c, _) | BatchOp::SetTtl(c, _) => (c.clone(), vec![]),
+            BatchOp::Sync => {
+                batch.durability(Durability::Sync);
+                return Ok(false);
+            }
+        };
+        let container = self.container(&c)?;
+        let require = |need| Part::Require(c.clone(), k.clone(), need);
+        match op {
+            BatchOp::Put(_, _, v, ttl)
+            | BatchOp::Create(_, _, v, ttl)
+            | BatchOp::Replace(_, _, v, ttl) => {
+                let (given, model) = self.given(*ttl);
+                match op {
+                    BatchOp::Create(..) => {
+                        batch.create(&container, &k, v, given);
+                        parts.push(require(Need::Absent));
+                    }
+                    BatchOp::Replace(..) => {
+                        batch.replace(&container, &k, v, given);
+                        parts.push(require(Need::Present));
+                    }
+                    _ => {
+                        batch.put_with_ttl(&container, &k, v, given);
+                    }
+                }
+                parts.push(Part::Write(Write::Put {
+                    container: c,
+                    key: k,
+                    value: v.clone(),
+                    ttl: model,
+                }));
+                return Ok(out_of_range(*ttl));
+            }
+            BatchOp::Touch(..) => {
+                batch.touch(&container, &k);
+                parts.push(Part::Touch(c, k));
+            }
+            BatchOp::Delete(..) => {
+                batch.delete(&container, &k);
+                parts.push(Part::Write(Write::Delete {
+                    container: c,
+                    key: k,
+                }));
+            }
+            BatchOp::DeleteRange(_, span) => {
+                let (from, to) = bounds(span);
+                match &to {
+                    Some(to) => batch.delete_range(&container, from.clone()..to.clone()),
+                    None => batch.delete_range(&container, from.clone()..),
+                };
+                if to.as_ref().is_none_or(|to| *to > from) {
+                    let container = c;
+                    parts.push(Part::Write(Write::DeleteRange {
+                        container,
+                        from,
+                        to,
+                    }));
+                }
+            }
+            BatchOp::SetTtl(_, standard) => {
+                batch.set_default_ttl(&container, default_ttl(*standard));
+                let to = *standard;
+                parts.push(Part::Write(Write::SetStandard { container: c, to }));
+                return Ok(matches!(to, Standard::After(n) if n == 0 || n > MAX_TTL));
+            }
+            BatchOp::Require(_, _, wanted) => {
+                let (expect, need) = self.wanted(&container, &c, &k, *wanted)?;
+                batch.require(&container, &k, expect);
+                parts.push(require(need));
+            }
+            BatchOp::Sync => unreachable!("answered above"),
+        }
+        Ok(false)
+    }
+
+    fn wanted(
+        &mut self,
+        container: &Container,
+        name: &str,
+        key: &[u8],
+        wanted: Wanted,
+    ) -> Result<(Expect, Need), String> {
+        let version = container.item(key).map_err(failed)?;
+        let version = version.map_or(1, |item| item.version().as_u64());
+        let never = Need::Order(u64::MAX);
+        Ok(match wanted {
+            Wanted::Absent => (Expect::Absent, Need::Absent),
+            Wanted::Present => (Expect::Present, Need::Present),
+            Wanted::Same => (
+                Expect::Version(Version::from_u64(version)),
+                self.model.live(name, key).map_or(never, Need::Order),
+            ),
+            Wanted::Other => (Expect::Version(Version::from_u64(version + 1)), never),
+        })
+    }
+
+    fn take(&mut self, c: &str, k: &[u8]) -> Outcome {
+        let taken = self.container(c)?.take(k).map_err(failed)?;
+        let found = self.model.find(c, k, u64::MAX);
+        same("what is taken", &taken.as_ref().map(seen), &found)?;
+        if found.is_some() {
+            self.commit(&[Write::Delete {
+                container: c.to_owned(),
+                key: k.to_vec(),
+            }])?;
+        }
+        Ok(found.map_or("-".into(), |seen| shorten(&seen.value)))
+    }
+
+    /// The version that a key has now stands for its place in the order, from now on.
+    fn check_version(&mut self, c: &str, k: &[u8]) -> Result<(), String> {
+        let Some(order) = self.model.live(c, k) else {
+            return Ok(());
+        };
+        if order <= self.versions_after {
+            return Ok(());
+        }
+        let item = self.container(c)?.item(k).map_err(failed)?;
+        let version = item.ok_or("it was there a moment ago")?.version();
+        let known = *self.versions.entry(order).or_insert(version);
+        same(&format!("version of {}", shorten(k)), &version, &known)?;
+        let below = self.versions.range(..order).next_back();
+        let above = self.versions.range(order + 1..).next();
+        let in_order = below.is_none_or(|(_, below)| *below < version)
+            && above.is_none_or(|(_, above)| version < *above);
+        match in_order {
+            true => Ok(()),
+            false => Err(format!(
+                "version {version} of {}: {below:?}, {above:?}",
+                shorten(k)
+            )),
+        }
     }
 
     /// The engine has done it; the model follows.
@@ -719,8 +884,11 @@ impl World {
     }
 
     fn write_if(&mut self, op: &Op) -> Outcome {
-        let (Op::Create(c, k, ..) | Op::Replace(c, k, ..) | Op::Touch(c, k) | Op::Update(c, k, _)) =
-            op
+        let (Op::Create(c, k, ..)
+        | Op::Replace(c, k, ..)
+        | Op::Touch(c, k)
+        | Op::Expire(c, k, _)
+        | Op::Update(c, k, _)) = op
         else {
             unreachable!("{op}")
         };
@@ -731,6 +899,7 @@ impl World {
             Op::Create(_, _, v, ttl) => (container.create(k, v, self.given(*ttl).0), *ttl),
             Op::Replace(_, _, v, ttl) => (container.replace(k, v, self.given(*ttl).0), *ttl),
             Op::Touch(..) => (container.touch(k), super::op::INHERIT),
+            Op::Expire(_, _, ttl) => (container.expire(k, self.given(*ttl).0), *ttl),
             Op::Update(_, _, change) => {
                 let ttl = if let Change::Put(_, ttl) = change {
                     *ttl
@@ -770,6 +939,7 @@ impl World {
             (Op::Create(_, _, v, ttl), None) | (Op::Replace(_, _, v, ttl), Some(_)) => {
                 Some(write(v, self.given(*ttl).1))
             }
+            (Op::Expire(_, _, ttl), Some(seen)) => Some(write(&seen.value, self.given(*ttl).1)),
             (Op::Touch(..), Some(seen)) => Some(write(&seen.value, Given::Life(seen.life))),
             (Op::Update(_, _, change), _) => match change {
                 Change::Keep => None,
@@ -1101,6 +1271,8 @@ impl World {
             let found = self.model.find(name, &key, order);
             reader
                 .compare(&key, found.as_ref())
+                .map_err(|e| format!("{name}: {e}"))?;
+            self.check_version(name, &key)
                 .map_err(|e| format!("{name}: {e}"))?;
         }
         Ok(())

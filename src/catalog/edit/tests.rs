@@ -7,6 +7,7 @@ fn container(id: u32, name: &str) -> ContainerRecord {
         created: Seq(1),
         compression: Compression::None,
         settings: Settings::default(),
+        settings_seq: Seq(0),
         flushed: Seq(0),
         runs: vec![],
         range_deletes: vec![],

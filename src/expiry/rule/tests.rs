@@ -117,6 +117,9 @@ fn every_cell_of_the_table() {
         (DefaultMillis::Millis(20), ItemTtl::Millis(50), Some(1_050)),
         (DefaultMillis::Millis(20), ItemTtl::Millis(0), Some(1_000)),
     ] {
+        let life = Settings::new(default).life(&put(1, 1_000, ttl));
+        let end = Timestamp(first_gone.unwrap_or(u64::MAX));
+        assert_eq!((life.ttl(), life.end(Timestamp(1_000))), (ttl, end));
         assert_eq!(
             Settings::new(default).expires_at(&put(1, 1_000, ttl)),
             Timestamp(first_gone.unwrap_or(u64::MAX)),
@@ -183,12 +186,14 @@ fn removal_is_measured_from_expiry_or_from_the_change_that_ended_it() {
     assert_eq!((since(140, true), since(140, false)), (140, 140));
 }
 
-/// Every step of a history: time passes, the default changes, an item is written.
+/// Every step of a history: time passes, the default changes, an item is written, or over one that lives another one
+/// that takes over its life.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
     Change(DefaultMillis),
     Write(ItemTtl),
+    Keep(usize),
 }
 
 fn any_default() -> impl Strategy<Value = DefaultMillis> {
@@ -209,6 +214,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             (0u64..12).prop_map(ItemTtl::Millis)
         ]
         .prop_map(Step::Write),
+        (0usize..8).prop_map(Step::Keep),
     ]
 }
 
@@ -237,6 +243,11 @@ proptest! {
                     let item = put(seq, now, ttl);
                     let gone = plain(default, &item, now);
                     items.push((item, gone));
+                }
+                Step::Keep(nth) => {
+                    if let Some((item, _)) = items.iter().filter(|(_, gone)| !gone).nth(nth) {
+                        items.push((Header { seq: Seq(seq), ..*item }, false));
+                    }
                 }
             }
             for (item, gone) in &items {
@@ -267,6 +278,12 @@ proptest! {
                     settings = settings.map(|old| old.change(to, Timestamp(now), Seq(seq + 1)));
                 }
                 Step::Write(ttl) => items.push(put(seq + 1, now + lead, ttl)),
+                Step::Keep(nth) => {
+                    let mut live = items.iter().filter(|item| !settings[0].gone(item, Timestamp(now)));
+                    if let Some(item) = live.nth(nth) {
+                        items.push(Header { seq: Seq(seq + 1), ..*item });
+                    }
+                }
             }
             for item in &items {
                 let [plain, changed] = settings.map(|settings| settings.gone(item, Timestamp(now)));

@@ -1,0 +1,560 @@
+//! Batches that depend on what is there, and such as change a default.
+//!
+//! ```text
+//! outside the turn   pictures, clock, settings -> walk: each key that is asked for is read, each condition judged, and what
+//!                    the log will hold is spelled out -> a condition does not hold: looked at again, then a conflict
+//! inside             stamp -> nothing that was read has been written since, and by this clock and these settings all that
+//!                    lived lives and all that was dead is dead: committed; else walked again
+//! ```
+//!
+//! Inside, no file is read: a later write to a key is in a memtable, or numbers above what was read are flushed.
+//!
+//! The walk goes through the batch in order and knows what its earlier writes have done: of a key that one of them wrote it
+//! asks nothing else. Whether such a write lives is judged by the stamp that it will have, and under the defaults that the
+//! batch has set by then.
+//!
+//! # Defaults
+//!
+//! A default that a batch changes stands in the log, in the batch's frame, so that all of the batch lasts or nothing. From
+//! before the clock is read until the log is synced up to the frame and the batch is published, whoever asks for the
+//! settings waits. Who has taken the published number before, and finds the settings to be later than that, takes it again. The next edit of the manifest, whichever it is, says the settings again (catalog.rs): before the frame
+//! can leave the log, for that takes an edit.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::base::record::{Header, Kind};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
+use crate::data::item::Item;
+use crate::data::write::{Expect, Written};
+use crate::engine::Engine;
+use crate::engine::catalog::LoggedSettings;
+use crate::engine::relied::SEVERAL;
+use crate::engine::relog::make_room;
+use crate::engine::scheduler::Thread;
+use crate::engine::state::{Changing, ContainerState, Picture};
+use crate::engine::write::{Prepared, Stamped, ends_unseen};
+use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
+use crate::expiry::{DefaultMillis, Judge, Judges, Settings};
+use crate::wal::PayloadCrc;
+
+/// What was read of a key that the batch has not written before it asks.
+struct Seen<'a> {
+    container: usize,
+    key: &'a [u8],
+    /// The newest version, live or dead; none where there is none, or a range delete covers it.
+    version: Option<Header>,
+    /// When it lived as it was read.
+    item: Option<Item>,
+}
+
+/// A value that a write of the batch stores.
+#[derive(Clone, Copy)]
+enum Bytes<'a> {
+    Own(&'a [u8]),
+    /// That of what was read.
+    OfSeen(usize),
+}
+
+/// What an earlier write of the batch has made of a key.
+struct Own<'a> {
+    /// Which write it was.
+    at: usize,
+    /// None: it deleted it.
+    put: Option<(WriteTtl, Bytes<'a>)>,
+}
+
+/// Something that the batch goes by: that a version lives, or that it does not.
+struct Judged {
+    container: usize,
+    /// So many changes of the container's default come before in the batch.
+    changes: usize,
+    what: What,
+    live: bool,
+}
+
+enum What {
+    /// What was read.
+    Seen(usize),
+    /// What this write of the batch put, with this ttl.
+    Own(usize, WriteTtl),
+}
+
+/// The moment by which a batch is judged: of its first number.
+struct Moment {
+    first: Seq,
+    now: Timestamp,
+    settled: Timestamp,
+}
+
+impl Moment {
+    fn of(stamped: &Stamped<'_>) -> Moment {
+        Moment {
+            first: stamped.turn.next_seq(),
+            now: stamped.reading.now,
+            settled: stamped.reading.settled,
+        }
+    }
+}
+
+/// A key as one of the conditions meets it.
+struct Found<'a> {
+    seen: Option<usize>,
+    version: Option<Seq>,
+    /// What a put takes over that keeps the life, and what one stores that touches; none: nothing lives.
+    live: Option<(WriteTtl, WriteTtl, Bytes<'a>)>,
+}
+
+/// The condition that does not hold, and what it was judged by, unless by the batch alone.
+struct Failed<'a> {
+    condition: &'a Condition,
+    seen: Option<usize>,
+}
+
+/// A walk through a batch.
+struct Plan<'a> {
+    engine: &'a Engine,
+    writes: &'a Writes,
+    /// No later write was seen.
+    latest: Seq,
+    pictures: Vec<(Arc<Picture>, Judges)>,
+    seen: Vec<Seen<'a>>,
+    judged: Vec<Judged>,
+    own: HashMap<(usize, &'a [u8]), Own<'a>>,
+    ranges: Vec<(usize, usize, KeyRange)>,
+    /// By the write, the container and what becomes its default.
+    defaults: Vec<(usize, usize, DefaultMillis)>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(engine: &'a Engine, writes: &'a Writes) -> Plan<'a> {
+        // The number before the pictures: then they lack no write up to it.
+        let latest = engine.commit_log.latest();
+        let look = |state: &Arc<ContainerState>| (state.pin(), engine.judges(state));
+        Plan {
+            engine,
+            writes,
+            latest,
+            pictures: writes.states().iter().map(look).collect(),
+            seen: vec![],
+            judged: vec![],
+            own: HashMap::new(),
+            ranges: vec![],
+            defaults: vec![],
+        }
+    }
+
+    fn place_of(&self, id: ContainerId) -> usize {
+        let mut states = self.writes.states().iter();
+        let place = states.position(|state| state.id() == id);
+        place.expect("a batch names its containers")
+    }
+
+    /// Goes through the batch; answers what the log will hold, or which condition does not hold.
+    fn walk(&mut self) -> Result<std::result::Result<Cow<'a, [u8]>, Failed<'a>>> {
+        let writes = self.writes;
+        let takes_over = |condition: &Condition| !matches!(condition.demand, Demand::Expect(_));
+        let mut payload = writes.conditions().iter().any(takes_over).then(Vec::new);
+        let mut conditions = writes.conditions().iter().peekable();
+        let mut ops = Ops::new(writes.bytes());
+        for at in 0..=writes.len() {
+            let mut instead = None;
+            while let Some(condition) = conditions.next_if(|next| next.before == at) {
+                let found = self.find(condition.container, &condition.key)?;
+                let seen = found.seen;
+                match (condition.demand, found.live) {
+                    (Demand::Expect(expect), live) => {
+                        if !meets(expect, live.is_some(), found.version) {
+                            return Ok(Err(Failed { condition, seen }));
+                        }
+                    }
+                    (Demand::Keep, live) => instead = live.map(|(kept, ..)| (kept, None)),
+                    (Demand::Touch, None) => return Ok(Err(Failed { condition, seen })),
+                    (Demand::Touch, Some((_, ttl, bytes))) => instead = Some((ttl, Some(bytes))),
+                }
+            }
+            let Some(op) = ops.next() else { break };
+            let op = op.expect("a batch was encoded by this program");
+            let (op, bytes) = self.over(op, instead);
+            self.note(at, &op, bytes);
+            if let Some(payload) = &mut payload {
+                make_room(payload, weight(&op) + self.value(bytes).len() as u64)?;
+                let value = self.value(bytes);
+                match op {
+                    Op::Put {
+                        container,
+                        ttl,
+                        key,
+                        ..
+                    } => Op::Put {
+                        container,
+                        ttl,
+                        key,
+                        value,
+                    }
+                    .encode(payload),
+                    op => op.encode(payload),
+                }
+                check_size(payload)?;
+            }
+        }
+        Ok(Ok(payload.map_or(Cow::Borrowed(writes.bytes()), Cow::Owned)))
+    }
+
+    /// A write with what it takes over, and the value that it stores.
+    fn over(
+        &self,
+        op: Op<'a>,
+        instead: Option<(WriteTtl, Option<Bytes<'a>>)>,
+    ) -> (Op<'a>, Bytes<'a>) {
+        match op {
+            Op::Put {
+                container,
+                ttl,
+                key,
+                value,
+            } => {
+                let (ttl, bytes) = instead.unwrap_or((ttl, None));
+                let put = Op::Put {
+                    container,
+                    ttl,
+                    key,
+                    value,
+                };
+                (put, bytes.unwrap_or(Bytes::Own(value)))
+            }
+            op => (op, Bytes::Own(&[])),
+        }
+    }
+
+    fn value<'s>(&'s self, bytes: Bytes<'a>) -> &'s [u8] {
+        match bytes {
+            Bytes::Own(bytes) => bytes,
+            Bytes::OfSeen(seen) => {
+                let item = self.seen[seen].item.as_ref();
+                item.map(|item| &item.value()[..]).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Remembers what a write does, for the conditions behind it.
+    fn note(&mut self, at: usize, op: &Op<'a>, bytes: Bytes<'a>) {
+        let container = self.place_of(op.container());
+        match *op {
+            Op::Put { ttl, key, .. } => {
+                let put = Some((ttl, bytes));
+                self.own.insert((container, key), Own { at, put });
+            }
+            Op::Delete { key, .. } => {
+                self.own.insert((container, key), Own { at, put: None });
+            }
+            Op::DeleteRange { from, to, .. } => {
+                let range = KeyRange::of_bounds(from, to);
+                self.ranges.push((at, container, range));
+            }
+            Op::SetDefault { default, .. } => self.defaults.push((at, container, default)),
+        }
+    }
+
+    /// What a condition meets.
+    fn find(&mut self, container: usize, key: &'a [u8]) -> Result<Found<'a>> {
+        let mut nothing = Found {
+            seen: None,
+            version: None,
+            live: None,
+        };
+        let own = self.own.get(&(container, key));
+        let own_at = own.map(|own| own.at);
+        let mut ranges = self.ranges.iter();
+        if ranges
+            .any(|(at, of, range)| *of == container && Some(*at) > own_at && range.contains(key))
+        {
+            return Ok(nothing);
+        }
+        let Some(&Own { at, put }) = own else {
+            let seen = self.read(container, key)?;
+            nothing.seen = Some(seen);
+            if !self.judge(container, What::Seen(seen)) {
+                return Ok(nothing);
+            }
+            let header = self.seen[seen].version.expect("what lives is there");
+            return Ok(Found {
+                seen: Some(seen),
+                version: Some(header.seq),
+                live: Some((
+                    WriteTtl::Keep.over(Some(&header)),
+                    header.ttl.into(),
+                    Bytes::OfSeen(seen),
+                )),
+            });
+        };
+        let Some((ttl, bytes)) = put else {
+            return Ok(nothing);
+        };
+        let touched = match ttl {
+            WriteTtl::Kept { ttl, .. } => ttl.into(),
+            ttl => ttl,
+        };
+        let live = self.judge(container, What::Own(at, ttl));
+        nothing.live = live.then_some((ttl, touched, bytes));
+        Ok(nothing)
+    }
+
+    /// Reads a key, once for all that ask for it.
+    fn read(&mut self, container: usize, key: &'a [u8]) -> Result<usize> {
+        let is_it = |seen: &Seen<'_>| seen.container == container && seen.key == key;
+        if let Some(seen) = self.seen.iter().position(is_it) {
+            return Ok(seen);
+        }
+        let (picture, judges) = &self.pictures[container];
+        let (version, item) = self
+            .engine
+            .newest_judged(picture, key, self.latest, &judges.now)?;
+        self.seen.push(Seen {
+            container,
+            key,
+            version,
+            item,
+        });
+        Ok(self.seen.len() - 1)
+    }
+
+    /// Whether it lives, as far as is known now; the batch goes by that.
+    fn judge(&mut self, container: usize, what: What) -> bool {
+        let mut defaults = self.defaults.iter();
+        let changes = defaults
+            .by_ref()
+            .filter(|(_, of, _)| *of == container)
+            .count();
+        let judges = &self.pictures[container].1;
+        let moment = Moment {
+            first: self.latest.next(),
+            now: judges.now.now,
+            settled: judges.settled.now,
+        };
+        let mut judged = Judged {
+            container,
+            changes,
+            what,
+            live: false,
+        };
+        judged.live = self.lives(&judged, &moment, judges.now.settings);
+        let live = judged.live;
+        self.judged.push(judged);
+        live
+    }
+
+    /// Whether it lives at this moment, under settings that were in force before the batch.
+    fn lives(&self, judged: &Judged, moment: &Moment, settings: Settings) -> bool {
+        let header = match judged.what {
+            What::Seen(seen) => match self.seen[seen].version {
+                Some(header) => header,
+                None => return false,
+            },
+            What::Own(at, ttl) => {
+                let (written_at, ttl) = ttl.resolve(moment.now);
+                let seq = Seq(moment.first.0 + at as u64);
+                Header {
+                    kind: Kind::Put,
+                    seq,
+                    written_at,
+                    ttl,
+                }
+            }
+        };
+        let settings = self.changed(judged.container, judged.changes, moment, settings);
+        !Judge::at(moment.now, || settings).dead(&header)
+    }
+
+    /// A container's settings after so many changes by the batch.
+    fn changed(
+        &self,
+        container: usize,
+        changes: usize,
+        moment: &Moment,
+        settings: Settings,
+    ) -> Settings {
+        let own = self.defaults.iter().filter(|(_, of, _)| *of == container);
+        own.take(changes).fold(settings, |settings, (at, _, to)| {
+            settings.change(*to, moment.settled, Seq(moment.first.0 + *at as u64))
+        })
+    }
+
+    /// Whether this was written since it was read.
+    fn was_written(&self, seen: &Seen<'_>) -> bool {
+        let state = &self.writes.states()[seen.container];
+        let picture = state.picture();
+        state.flushed() > self.latest || picture.written_since(seen.key, self.latest).is_some()
+    }
+
+    /// Whether all that it goes by is so at this moment. `settings` tells those of a container.
+    fn holds(&self, moment: &Moment, settings: impl Fn(usize) -> Settings) -> bool {
+        !self.seen.iter().any(|seen| self.was_written(seen))
+            && self
+                .judged
+                .iter()
+                .all(|judged| self.lives(judged, moment, settings(judged.container)) == judged.live)
+    }
+
+    /// What is relied on while the batch is stamped and not seen yet.
+    fn relies_on(&self) -> Option<Seq> {
+        let mut versions = self.seen.iter().filter_map(|seen| seen.version);
+        let first = versions.next()?.seq;
+        Some(versions.next().map_or(first, |_| SEVERAL))
+    }
+}
+
+fn meets(expect: Expect, live: bool, version: Option<Seq>) -> bool {
+    match expect {
+        Expect::Absent => !live,
+        Expect::Present => live,
+        Expect::Version(expected) => live && version == Some(expected.seq()),
+    }
+}
+
+impl Engine {
+    /// Writes a batch with conditions, or one that changes a default.
+    pub(super) fn write_conditional(&self, writes: &Writes) -> Result<Written> {
+        loop {
+            if let Some(written) = self.try_conditional(writes)? {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// None: what it went by has changed meanwhile.
+    fn try_conditional(&self, writes: &Writes) -> Result<Option<Written>> {
+        let mut plan = Plan::new(self, writes);
+        let walked = plan.walk()?;
+        let published = self.commit_log.published();
+        let ends_soon = |seen: &Seen<'_>| {
+            let judge = &plan.pictures[seen.container].1.now;
+            seen.version
+                .is_some_and(|header| ends_unseen(judge, &header, published))
+        };
+        if plan.seen.iter().any(ends_soon) {
+            self.make_visible(plan.latest)?;
+            return Ok(None);
+        }
+        match walked {
+            Err(failed) => self.conflict(&plan, &failed),
+            Ok(payload) if writes.len() > 0 => self.commit_plan(&plan, &payload),
+            // It only asks; what it saw is to be seen by others too.
+            Ok(_) => {
+                self.make_visible(plan.latest)?;
+                let stamped = self.stamp(plan.relies_on());
+                let moment = Moment::of(&stamped);
+                let holds = plan.holds(&moment, |at| writes.states()[at].settings());
+                drop(stamped);
+                holds.then(|| self.write_nothing()).transpose()
+            }
+        }
+    }
+
+    /// The error of a condition that does not hold, if it still does not. None: it may hold by now.
+    fn conflict(&self, plan: &Plan<'_>, failed: &Failed<'_>) -> Result<Option<Written>> {
+        let state = &plan.writes.states()[failed.condition.container];
+        if let Some(seen) = failed.seen {
+            self.make_visible(plan.latest)?;
+            let judges = self.judges(state);
+            let moment = Moment {
+                first: plan.latest.next(),
+                now: judges.now.now,
+                settled: judges.settled.now,
+            };
+            let version = plan.seen[seen].version;
+            let in_use = version.is_some_and(|header| self.wait_if_relied_on(header.seq));
+            let mut judged = plan
+                .judged
+                .iter()
+                .filter(|judged| matches!(judged.what, What::Seen(of) if of == seen));
+            let is_same = judged
+                .all(|judged| plan.lives(judged, &moment, judges.now.settings) == judged.live);
+            if in_use || !is_same || plan.was_written(&plan.seen[seen]) {
+                return Ok(None);
+            }
+        }
+        Err(Error::Conflict {
+            container: state.name().to_owned(),
+            key: failed.condition.key.to_vec(),
+        })
+    }
+
+    fn commit_plan(&self, plan: &Plan<'_>, payload: &[u8]) -> Result<Option<Written>> {
+        let writes = plan.writes;
+        let prepared = Prepared {
+            payload,
+            crc: PayloadCrc::of(payload),
+            len: writes.len() as u64,
+            weight: Ops::new(payload).flatten().map(|op| weight(&op)).sum(),
+            states: writes.states(),
+            durability: writes.durability().unwrap_or(self.options.durability),
+        };
+        if writes.set_defaults() {
+            return self.commit_defaults(plan, &prepared);
+        }
+        let stamped = self.stamp(plan.relies_on());
+        if !plan.holds(&Moment::of(&stamped), |at| writes.states()[at].settings()) {
+            return Ok(None);
+        }
+        self.commit(stamped, &prepared).map(Some)
+    }
+
+    /// The same for a batch that changes defaults: durable before it counts.
+    fn commit_defaults(&self, plan: &Plan<'_>, prepared: &Prepared<'_>) -> Result<Option<Written>> {
+        self.commit_log.sync_ahead()?;
+        let states = plan.writes.states();
+        let begin = || {
+            let changes = |at: &usize| plan.defaults.iter().any(|(_, of, _)| of == at);
+            let changed = (0..states.len()).filter(changes);
+            changed
+                .map(|at| (at, states[at].begin_change()))
+                .collect::<Vec<_>>()
+        };
+        let (mut stamped, mut changing): (Stamped<'_>, Vec<(usize, Changing<'_>)>) =
+            self.stamp_after(plan.relies_on(), begin);
+        let reading = stamped.reading;
+        if reading.unsettled {
+            return Err(Error::ClockUnsettled {
+                wall: reading.now,
+                settled: reading.settled,
+            });
+        }
+        let moment = Moment::of(&stamped);
+        let before = |at: usize| {
+            let of = changing.iter().find(|(of, _)| *of == at);
+            of.map_or_else(
+                || states[at].settings(),
+                |(_, changing)| changing.settings(),
+            )
+        };
+        if !plan.holds(&moment, before) {
+            return Ok(None);
+        }
+        let logged = self.log_and_apply(&mut stamped, prepared)?;
+        self.commit_log.log()?.sync_to(logged.position)?;
+        self.commit_log.publish(logged.last);
+        let mut said = vec![];
+        for (at, changing) in &mut changing {
+            let mut own = plan.defaults.iter().filter(|(_, of, _)| of == at);
+            let count = own.by_ref().count();
+            let settings = plan.changed(*at, count, &moment, changing.settings());
+            let mut own = plan.defaults.iter().filter(|(_, of, _)| of == at);
+            let last = own.next_back().map_or(0, |(write, ..)| *write);
+            changing.change_to(settings, logged.last);
+            said.push(LoggedSettings {
+                container: states[*at].id(),
+                settings,
+                seq: Seq(moment.first.0 + last as u64),
+                settled: moment.settled,
+            });
+        }
+        self.catalog.note_logged(said);
+        drop(changing);
+        let written = self.end_turn(stamped, prepared, &logged)?;
+        self.scheduler.wake(Thread::Merge);
+        Ok(Some(written))
+    }
+}

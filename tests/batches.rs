@@ -1,0 +1,582 @@
+//! Goal: a batch can do what a container can, under conditions, as one step: all of it or nothing.
+//!
+//! Method: each condition where it holds and where it does not, over items in memory, in tables, and written by the batch
+//! itself; what a default's change leaves after kills; callers at once.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::{
+    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, Expect, ManualClock, Options,
+    Ttl, Version,
+};
+use testkit::patience;
+use testkit::watched::Watched;
+
+const NOW: u64 = 1_767_225_600_000;
+
+struct Fixture {
+    sim: Sim,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+}
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    let options = Options::new()
+        .clock(clock.clone())
+        .fs(Arc::new(sim.clone()));
+    options.sync_interval(Duration::from_secs(86_400)).stepped()
+}
+
+fn fixture() -> Fixture {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    Fixture { sim, clock, db, c }
+}
+
+const fn after(millis: u64) -> Ttl {
+    Ttl::After(Duration::from_millis(millis))
+}
+
+fn default(millis: u64) -> DefaultTtl {
+    DefaultTtl::After(Duration::from_millis(millis))
+}
+
+fn items(c: &Container) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    c.iter()
+        .map(|item| {
+            item.map(|item| (text(item.key()), text(item.value())))
+                .unwrap()
+        })
+        .collect()
+}
+
+impl Fixture {
+    /// What a batch answers: nothing, or of which key a condition does not hold.
+    fn try_batch(&self, fill: impl Fn(&mut Batch, &Container)) -> Option<String> {
+        let mut batch = Batch::new();
+        fill(&mut batch, &self.c);
+        match self.db.write(&batch) {
+            Ok(()) => None,
+            Err(error) => {
+                assert!(error.is_conflict() && !error.is_retryable(), "{error}");
+                let text = error.to_string();
+                let Error::Conflict { container, key } = error else {
+                    panic!("{error}");
+                };
+                assert_eq!(container, "c");
+                let key = String::from_utf8(key).unwrap();
+                assert!(text.contains(&key) && text.contains("\"c\""), "{text}");
+                Some(key)
+            }
+        }
+    }
+
+    /// The same, which writes nothing.
+    #[track_caller]
+    fn conflict(&self, key: &str, fill: impl Fn(&mut Batch, &Container)) {
+        let before = items(&self.c);
+        let settings = self.c.default_ttl();
+        assert_eq!(self.try_batch(fill).as_deref(), Some(key));
+        assert_eq!(items(&self.c), before);
+        assert_eq!(self.c.default_ttl(), settings);
+    }
+
+    #[track_caller]
+    fn done(&self, fill: impl Fn(&mut Batch, &Container)) {
+        assert_eq!(self.try_batch(fill), None);
+    }
+}
+
+#[test]
+fn each_condition_holds_or_is_a_conflict_of_the_whole() {
+    let f = fixture();
+    for round in ["in memory", "in a table"] {
+        f.c.put_with_ttl("live", "v", after(10)).unwrap();
+        f.c.put_with_ttl("dead", "v", after(5)).unwrap();
+        f.c.put("deleted", "v").unwrap();
+        f.c.delete("deleted").unwrap();
+        f.clock.advance(Duration::from_millis(5));
+        if round == "in a table" {
+            f.db.flush().unwrap();
+        }
+        let other = |batch: &mut Batch, c: &Container| {
+            batch
+                .put(c, "other", "x")
+                .set_default_ttl(c, default(1_000));
+        };
+        f.conflict("live", |b, c| {
+            other(b, c);
+            b.create(c, "live", "w", Ttl::Inherit);
+        });
+        f.conflict("live", |b, c| {
+            b.require(c, "live", Expect::Absent);
+        });
+        for none in ["dead", "deleted", "never there"] {
+            f.conflict(none, |b, c| {
+                other(b, c);
+                b.replace(c, none, "w", Ttl::Inherit);
+            });
+            f.conflict(none, |b, c| {
+                b.touch(c, none);
+                other(b, c);
+            });
+            f.conflict(none, |b, c| {
+                b.require(c, none, Expect::Present);
+            });
+            f.done(|b, c| {
+                b.require(c, none, Expect::Absent);
+            });
+        }
+        let version = f.c.item("live").unwrap().unwrap().version();
+        let wrong = Version::from_u64(version.as_u64() - 1);
+        for (key, wrong) in [("live", wrong), ("dead", version)] {
+            f.conflict(key, |b, c| {
+                b.require(c, key, Expect::Version(wrong));
+            });
+        }
+        f.done(|b, c| {
+            b.require(c, "live", Expect::Version(version));
+            b.require(c, "live", Expect::Present);
+            b.create(c, "dead", "again", after(1))
+                .replace(c, "live", "w", Ttl::Keep);
+        });
+        assert_eq!(f.c.get("live").unwrap().unwrap(), "w");
+        assert_eq!(f.c.get("dead").unwrap().unwrap(), "again");
+        f.conflict("live", |b, c| {
+            b.require(c, "live", Expect::Version(version));
+        });
+        // The life that was taken over ends when it did.
+        f.clock.advance(Duration::from_millis(4));
+        assert!(f.c.contains("live").unwrap());
+        f.clock.advance(Duration::from_millis(1));
+        assert!(items(&f.c).is_empty(), "{round}");
+    }
+}
+
+#[test]
+fn a_touch_in_a_batch_keeps_value_and_ttl() {
+    let f = fixture();
+    f.c.put_with_ttl("a", [7; 5_000], after(10)).unwrap();
+    f.c.put("b", "v").unwrap();
+    f.db.flush().unwrap();
+    f.clock.advance(Duration::from_millis(9));
+    f.done(|b, c| {
+        b.touch(c, "a").touch(c, "b");
+    });
+    f.clock.advance(Duration::from_millis(9));
+    let item = f.c.item("a").unwrap().unwrap();
+    assert_eq!(
+        (item.ttl(), &item.value()[..]),
+        (after(10), &[7; 5_000][..])
+    );
+    assert_eq!(f.c.get("b").unwrap().unwrap(), "v");
+    f.clock.advance(Duration::from_millis(1));
+    assert!(!f.c.contains("a").unwrap());
+}
+
+#[test]
+fn what_comes_later_in_a_batch_sees_what_came_before() {
+    let f = fixture();
+    f.c.put_with_ttl("old", "v", after(100)).unwrap();
+    f.clock.advance(Duration::from_millis(50));
+    f.conflict("k", |b, c| {
+        b.create(c, "k", "1", Ttl::Inherit)
+            .create(c, "k", "2", Ttl::Inherit);
+    });
+    f.conflict("old", |b, c| {
+        b.delete(c, "old").touch(c, "old");
+    });
+    f.conflict("old", |b, c| {
+        b.delete_range(c, "o".."p")
+            .replace(c, "old", "w", Ttl::Inherit);
+    });
+    // A version that the batch itself gives is not known before.
+    let version = f.c.item("old").unwrap().unwrap().version();
+    f.conflict("old", |b, c| {
+        b.put(c, "old", "w")
+            .require(c, "old", Expect::Version(version));
+    });
+    f.done(|b, c| {
+        b.create(c, "k", "1", after(30))
+            .replace(c, "k", "2", Ttl::Keep)
+            .touch(c, "k");
+        b.delete(c, "old")
+            .create(c, "old", "new", after(20))
+            .touch(c, "old");
+        b.put(c, "gone", "x")
+            .delete_range(c, "gone"..="gone")
+            .require(c, "gone", Expect::Absent);
+        b.delete_range(c, "l".."m")
+            .put(c, "l1", "stays")
+            .require(c, "l1", Expect::Present);
+    });
+    assert_eq!(items(&f.c).len(), 3);
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "2");
+    assert_eq!(f.c.item("k").unwrap().unwrap().ttl(), after(30));
+    f.clock.advance(Duration::from_millis(20));
+    assert!(!f.c.contains("old").unwrap(), "the touch kept the new ttl");
+    // An end that has passed: dead as soon as it is written.
+    let passed = Ttl::Until(std::time::UNIX_EPOCH + Duration::from_millis(NOW));
+    f.done(|b, c| {
+        b.put_with_ttl(c, "past", "x", passed)
+            .create(c, "past", "y", Ttl::Inherit);
+    });
+    assert_eq!(f.c.get("past").unwrap().unwrap(), "y");
+}
+
+#[test]
+fn a_default_counts_from_its_place_in_the_batch_on() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    f.clock.advance(Duration::from_millis(50));
+    f.conflict("k", |b, c| {
+        b.set_default_ttl(c, default(50)).touch(c, "k");
+    });
+    f.conflict("k", |b, c| {
+        b.create(c, "k", "w", Ttl::Inherit)
+            .set_default_ttl(c, default(50));
+    });
+    f.done(|b, c| {
+        b.touch(c, "k")
+            .set_default_ttl(c, default(50))
+            .touch(c, "k");
+    });
+    assert_eq!(f.c.default_ttl(), default(50));
+    f.clock.advance(Duration::from_millis(50));
+    // It ended under the default that the batch ends.
+    f.done(|b, c| {
+        b.set_default_ttl(c, DefaultTtl::Off)
+            .create(c, "k", "again", Ttl::Inherit);
+        b.set_default_ttl(c, default(10))
+            .set_default_ttl(c, default(20));
+    });
+    assert_eq!(f.c.default_ttl(), default(20));
+    f.clock.advance(Duration::from_millis(19));
+    assert_eq!(f.c.get("k").unwrap().unwrap(), "again");
+    f.clock.advance(Duration::from_millis(1));
+    f.done(|b, c| {
+        b.set_default_ttl(c, DefaultTtl::Off).put(c, "l", "v");
+    });
+    assert_eq!(items(&f.c), [("l".into(), "v".into())]);
+}
+
+#[test]
+fn lifetimes_and_keys_out_of_range_refuse_the_batch() {
+    let f = fixture();
+    let refused = |fill: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::new();
+        batch.put(&f.c, "fine", "v");
+        fill(&mut batch);
+        let error = f.db.write(&batch).unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    };
+    let long = vec![b'x'; 65_536];
+    refused(&|b| {
+        b.create(&f.c, "", "v", Ttl::Inherit);
+    });
+    refused(&|b| {
+        b.replace(&f.c, "k", "v", after(0));
+    });
+    refused(&|b| {
+        b.touch(&f.c, &long);
+    });
+    refused(&|b| {
+        b.require(&f.c, &long, Expect::Absent);
+    });
+    refused(&|b| {
+        b.delete_range(&f.c, &long[..]..);
+    });
+    refused(&|b| {
+        b.set_default_ttl(&f.c, default(0));
+    });
+    assert!(items(&f.c).is_empty());
+    let mut batch = Batch::new();
+    batch
+        .require(&f.c, "k", Expect::Absent)
+        .delete_range(&f.c, "b".."a");
+    assert!(
+        batch.is_empty(),
+        "a condition is no write, nor is what deletes nothing"
+    );
+    f.db.write(&batch).unwrap();
+}
+
+/// What a batch says of a default stands in the log alone, until an edit says it.
+#[test]
+fn a_default_that_a_batch_sets_lasts_with_the_batch() {
+    let f = fixture();
+    let (mut sim, mut db) = (f.sim.clone(), f.db.clone());
+    drop(f.c);
+    for round in 1..12u64 {
+        let c = db.container("c").unwrap();
+        let other = db.container("other").unwrap();
+        let mut batch = Batch::new();
+        batch.set_default_ttl(&c, default(round)).put_with_ttl(
+            &other,
+            "k",
+            round.to_string(),
+            Ttl::Never,
+        );
+        batch.set_default_ttl(&other, default(100 + round));
+        db.write(&batch).unwrap();
+        match round % 5 {
+            1 => other.set_default_ttl(default(200 + round)).unwrap(),
+            2 => db.flush().unwrap(),
+            3 => db.close().unwrap(),
+            _ => {}
+        }
+        let next = if round % 2 == 0 {
+            sim.power_cut(round)
+        } else {
+            sim.kill()
+        };
+        drop((c, other, db));
+        sim = next;
+        db = options(&sim, &f.clock).open("/db").unwrap();
+        let (c, other) = (db.container("c").unwrap(), db.container("other").unwrap());
+        assert_eq!(c.default_ttl(), default(round));
+        let set = if round % 5 == 1 { 200 } else { 100 };
+        assert_eq!(other.default_ttl(), default(set + round));
+        assert_eq!(other.get("k").unwrap().unwrap(), round.to_string().as_str());
+    }
+}
+
+/// Expired under the default that the batch ended: gone for good, also when the log says so alone.
+#[test]
+fn what_a_batch_ended_stays_gone_after_a_crash() {
+    for flushed in [false, true] {
+        let f = fixture();
+        f.c.set_default_ttl(default(50)).unwrap();
+        f.c.put("k", "v").unwrap();
+        if flushed {
+            f.db.flush().unwrap();
+        }
+        f.clock.advance(Duration::from_millis(50));
+        f.done(|b, c| {
+            b.set_default_ttl(c, DefaultTtl::Off).put(c, "l", "v");
+        });
+        let sim = f.sim.power_cut(1);
+        let db = options(&sim, &f.clock).open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        assert_eq!(c.default_ttl(), DefaultTtl::Off);
+        assert_eq!(items(&c), [("l".into(), "v".into())], "flushed: {flushed}");
+    }
+}
+
+#[test]
+fn a_batch_may_be_more_or_less_durable_than_the_database() {
+    for (durability, lasts) in [(Durability::Sync, true), (Durability::Buffered, false)] {
+        for base in [Durability::Buffered, Durability::Sync] {
+            let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+            let open = |sim: &Sim| options(sim, &clock).durability(base).open("/db").unwrap();
+            let db = open(&sim);
+            let c = db.container("c").unwrap();
+            let mut batch = Batch::new();
+            batch.put(&c, "k", "v").durability(durability);
+            db.write(&batch).unwrap();
+            assert!(c.contains("k").unwrap(), "it is seen");
+            let left = sim.power_cut_with(ebbtide::internals::Survivors::Nothing);
+            let db = open(&left);
+            assert_eq!(
+                db.container("c").unwrap().contains("k").unwrap(),
+                lasts,
+                "{durability:?} in {base:?}"
+            );
+        }
+    }
+}
+
+/// It would make visible what came before it, and waits for its sync.
+#[test]
+fn a_buffered_batch_shows_nothing_that_waits_for_its_sync() {
+    let fs = Watched::new(Sim::new(1));
+    let options = Options::new()
+        .clock(ManualClock::new(NOW))
+        .fs(Arc::new(fs.clone()));
+    let db = options
+        .stepped()
+        .durability(Durability::Sync)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    let (seen, seer) = channel();
+    fs.once("sync", ".wal", {
+        let (db, c) = (db.clone(), c.clone());
+        move || {
+            let before = db.stats().bytes_put;
+            let batch = thread::spawn({
+                let (db, c) = (db.clone(), c.clone());
+                move || {
+                    let mut batch = Batch::new();
+                    batch.put(&c, "batch", "v").durability(Durability::Buffered);
+                    db.write(batch).unwrap();
+                }
+            });
+            patience::wait_until("the batch is written", || db.stats().bytes_put > before);
+            let visible = ["k", "batch"].map(|key| c.contains(key).unwrap());
+            seen.send((visible, batch)).unwrap();
+        }
+    });
+    c.put("k", "v").unwrap();
+    let (visible, batch) = seer.recv().unwrap();
+    batch.join().unwrap();
+    assert_eq!(visible, [false, false]);
+    assert_eq!(c.iter().count(), 2);
+}
+
+/// Tells how often it was looked at.
+#[derive(Clone)]
+struct Looked(ManualClock, Arc<AtomicU64>);
+
+impl Clock for Looked {
+    fn wall(&self) -> u64 {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.wall()
+    }
+
+    fn uptime(&self) -> u64 {
+        self.0.uptime()
+    }
+}
+
+/// The item ends while the batch waits for its sync, which would have let it live, and deletes it: no reader may take one
+/// without the other.
+#[test]
+fn a_default_is_seen_with_the_rest_of_its_batch() {
+    let fs = Watched::new(Sim::new(1));
+    let clock = Looked(ManualClock::new(NOW), Arc::default());
+    let options = Options::new().clock(clock.clone()).fs(Arc::new(fs.clone()));
+    let db = options.stepped().open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(default(50)).unwrap();
+    c.put("k", "v").unwrap();
+    db.sync().unwrap();
+    let (found, finds) = channel();
+    fs.once("sync", ".wal", {
+        let c = c.clone();
+        move || {
+            clock.0.advance(Duration::from_millis(50));
+            let looks = clock.1.load(Ordering::SeqCst);
+            let reader = thread::spawn(move || c.get("k").unwrap());
+            patience::wait_until("the reader looks at the clock", || {
+                clock.1.load(Ordering::SeqCst) > looks
+            });
+            found.send(reader).unwrap();
+        }
+    });
+    let mut batch = Batch::new();
+    batch.set_default_ttl(&c, DefaultTtl::Off).delete(&c, "k");
+    db.write(&batch).unwrap();
+    assert_eq!(finds.recv().unwrap().join().unwrap(), None);
+    assert_eq!(c.default_ttl(), DefaultTtl::Off);
+}
+
+/// A sync that fails leaves the default as it was.
+#[test]
+fn a_default_whose_sync_fails_does_not_count() {
+    let f = fixture();
+    f.c.put("k", "v").unwrap();
+    let plan = FaultPlan {
+        at: f.sim.operations(),
+        kind: Fault::Io,
+        lasting: true,
+    };
+    f.sim.fail_where(plan, |call| call.operation == "sync");
+    let mut batch = Batch::new();
+    batch.put(&f.c, "l", "v").set_default_ttl(&f.c, default(1));
+    assert!(f.db.write(&batch).is_err());
+    assert_eq!(f.c.default_ttl(), DefaultTtl::NoDefault);
+    f.clock.advance(Duration::from_millis(5));
+    assert_eq!(items(&f.c), [("k".into(), "v".into())]);
+}
+
+#[test]
+fn a_default_is_not_changed_by_a_clock_that_leads() {
+    let f = fixture();
+    f.clock.jump(NOW + 86_400_000);
+    let mut batch = Batch::new();
+    batch.put(&f.c, "k", "v").set_default_ttl(&f.c, default(1));
+    let error = f.db.write(&batch).unwrap_err();
+    assert!(matches!(error, Error::ClockUnsettled { .. }), "{error}");
+    assert!(items(&f.c).is_empty());
+    f.db.confirm_clock();
+    f.db.write(&batch).unwrap();
+    assert_eq!(f.c.default_ttl(), default(1));
+}
+
+#[test]
+fn handles_of_dropped_containers_and_others_are_refused() {
+    let f = fixture();
+    let dropped = f.db.container("dropped").unwrap();
+    f.db.drop_container("dropped").unwrap();
+    let mut batch = Batch::new();
+    batch
+        .put(&f.c, "k", "v")
+        .require(&dropped, "k", Expect::Absent);
+    assert!(f.db.write(&batch).unwrap_err().is_closed());
+    let elsewhere = options(&f.sim, &f.clock).open("/elsewhere").unwrap();
+    let mut batch = Batch::new();
+    batch
+        .put(&f.c, "k", "v")
+        .touch(&elsewhere.container("c").unwrap(), "k");
+    let error = f.db.write(&batch).unwrap_err();
+    assert!(
+        matches!(error, Error::InvalidArgument { what: "batch", .. }),
+        "{error}"
+    );
+    assert!(items(&f.c).is_empty());
+}
+
+/// Each takes a ticket by its version and counts it, while all is flushed: none is taken twice, and the sum holds.
+#[test]
+fn of_callers_at_once_one_finds_its_condition_held() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let options = Options::new()
+        .clock(clock)
+        .fs(Arc::new(sim))
+        .memtable_bytes(64 << 10);
+    let db = options.sizes(256, 4 << 10, 4 << 10).open("/db").unwrap();
+    let (c, taken) = (db.container("c").unwrap(), db.container("taken").unwrap());
+    c.put("next", "0").unwrap();
+    let take = |who: usize| {
+        let mut conflicts = 0;
+        for _ in 0..60 {
+            loop {
+                let item = c.item("next").unwrap().unwrap();
+                let number: u64 = String::from_utf8_lossy(item.value()).parse().unwrap();
+                let mut batch = Batch::new();
+                batch.require(&c, "next", Expect::Version(item.version()));
+                batch.put(&c, "next", (number + 1).to_string());
+                batch.create(&taken, format!("{number:06}"), who.to_string(), Ttl::Never);
+                match db.write(&batch) {
+                    Ok(()) => break,
+                    Err(error) => assert!(error.is_conflict(), "{error}"),
+                }
+                conflicts += 1;
+            }
+            c.put(format!("filler {who}"), [0; 3_000]).unwrap();
+        }
+        conflicts
+    };
+    let conflicts: usize = thread::scope(|scope| {
+        let callers = [0, 1, 2, 3].map(|who| scope.spawn(move || take(who)));
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .sum()
+    });
+    assert_eq!(c.get("next").unwrap().unwrap(), "240");
+    assert_eq!(taken.iter().count(), 240);
+    assert!(conflicts > 0, "they meet");
+}
