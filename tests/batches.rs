@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Sim, Survivors};
 use ebbtide::{
     Batch, Clock, Container, Database, DefaultTtl, Durability, Error, Expect, ManualClock, Options,
     Ttl, Version,
@@ -366,7 +366,7 @@ fn what_a_batch_ended_stays_gone_after_a_crash() {
         f.done(|b, c| {
             b.set_default_ttl(c, DefaultTtl::Off).put(c, "l", "v");
         });
-        let sim = f.sim.power_cut(1);
+        let sim = f.sim.power_cut_with(Survivors::Nothing);
         let db = options(&sim, &f.clock).open("/db").unwrap();
         let c = db.container("c").unwrap();
         assert_eq!(c.default_ttl(), DefaultTtl::Off);
@@ -386,7 +386,7 @@ fn a_batch_may_be_more_or_less_durable_than_the_database() {
             batch.put(&c, "k", "v").durability(durability);
             db.write(&batch).unwrap();
             assert!(c.contains("k").unwrap(), "it is seen");
-            let left = sim.power_cut_with(ebbtide::internals::Survivors::Nothing);
+            let left = sim.power_cut_with(Survivors::Nothing);
             let db = open(&left);
             assert_eq!(
                 db.container("c").unwrap().contains("k").unwrap(),
@@ -564,6 +564,7 @@ fn of_callers_at_once_one_finds_its_condition_held() {
                     Err(error) => assert!(error.is_conflict(), "{error}"),
                 }
                 conflicts += 1;
+                assert!(conflicts < 100_000, "{number} was taken and is next");
             }
             c.put(format!("filler {who}"), [0; 3_000]).unwrap();
         }
