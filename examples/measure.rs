@@ -319,7 +319,7 @@ fn ranges(folder: &Path, items: u64) -> Result<()> {
             (0..1_000).all(|n| container.range(key(n)..).next().is_some())
         });
         let old = db.snapshot();
-        container.delete_range::<&[u8]>(..)?;
+        container.delete_range(..)?;
         let view = old.container("items")?;
         timed(
             "  get, by a snapshot from before all was deleted",

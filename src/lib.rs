@@ -62,15 +62,18 @@ pub mod internals;
 #[cfg(all(test, loom))]
 mod models;
 
+pub use api::arguments::KeyBounds;
 pub use api::batch::Batch;
 pub use api::container::{Container, Update};
+pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::inspect::{repair, verify};
-pub use api::read::Iter;
+pub use api::read::{Iter, Keys};
 pub use api::snapshot::{Snapshot, View};
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
+pub use bytes::Bytes;
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, Updated, Written};

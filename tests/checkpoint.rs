@@ -121,7 +121,7 @@ fn all_else_goes_on_while_a_checkpoint_copies() {
             assert!(db.drop_container("new").unwrap());
             // Every table that is being copied is replaced.
             both.iter()
-                .for_each(|container| container.delete_range::<&[u8]>(..).unwrap());
+                .for_each(|container| container.delete_range(..).unwrap());
             db.compact().unwrap();
             assert_eq!(numbers(&both[1]), 0);
         }

@@ -184,6 +184,8 @@ fn text(code: &impl ToTokens) -> String {
         ("<<", " << "),
         ("{", " { "),
         (", }", " }"),
+        (";type", "; type"),
+        ("for&", "for &"),
         (", >", ">"),
         (", )", ")"),
         ("  ", " "),
@@ -281,7 +283,9 @@ fn list_definition(name: &str, item: &Item) -> (String, BTreeSet<String>) {
                 let method = signature(&method.sig, &format!("{name}::"));
                 lines.insert(format!("    {method}{given}"));
             }
-            format!("trait {name}: {}", text(&item.supertraits))
+            let supertraits = text(&item.supertraits);
+            let colon = if supertraits.is_empty() { "" } else { ": " };
+            format!("trait {name}{colon}{supertraits}")
         }
         Item::Type(item) => format!("type {name}{} = {}", text(&item.generics), text(&item.ty)),
         Item::Const(item) => format!("const {name}: {} = {}", text(&item.ty), text(&item.expr)),
@@ -306,7 +310,11 @@ fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSe
             _ => None,
         });
         for block in impls {
-            let own = match &*block.self_ty {
+            let mut own = &*block.self_ty;
+            while let Type::Reference(reference) = own {
+                own = &reference.elem;
+            }
+            let own = match own {
                 Type::Path(path) => path.path.segments.last().unwrap().ident == name,
                 _ => false,
             };
@@ -354,36 +362,38 @@ fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSe
     }
 }
 
-/// Adds what macros write that are given a type's name alone, as `($handle:ident) => { .. }`.
+/// Adds what macros write that are given one type: `($handle:ident) => { .. }`, or `:ty`.
 fn expand(all: &mut [Source]) {
-    let mut bodies = BTreeMap::new();
+    let mut rules = BTreeMap::new();
     for item in all.iter().flat_map(|source| &source.items) {
         if let Item::Macro(definition) = item
             && let Some(name) = &definition.ident
+            && let rule = definition.mac.tokens.to_string().replace("$ ", "$")
+            && let Some((pattern, body)) = rule.split_once("=>")
+            && let Some(parameter) = pattern.replace(' ', "").strip_prefix("($")
+            && let Some((parameter, "ident)" | "ty)")) = parameter.split_once(':')
         {
-            let rule = definition.mac.tokens.to_string().replace("$ ", "$");
-            if let Some((pattern, body)) = rule.split_once("=>")
-                && pattern.replace(' ', "") == "($handle:ident)"
-            {
-                let (from, to) = (body.find('{').unwrap(), body.rfind('}').unwrap());
-                bodies.insert(name.to_string(), body[from + 1..to].to_owned());
-            }
+            let (from, to) = (body.find('{').unwrap(), body.rfind('}').unwrap());
+            let body = body[from + 1..to].to_owned();
+            rules.insert(name.to_string(), (format!("${parameter}"), body));
         }
     }
     for source in all {
         let mut written = vec![];
         for item in &source.items {
             if let Item::Macro(call) = item
-                && let Some(body) = bodies.get(&text(&call.mac.path))
+                && let Some((parameter, body)) = rules.get(&text(&call.mac.path))
             {
-                let handle = call.mac.tokens.to_string();
-                let body = body.replace("$handle", &handle);
+                let body = body.replace(parameter, &call.mac.tokens.to_string());
                 written.extend(syn::parse_file(&body).unwrap().items);
             }
         }
         source.items.extend(written);
     }
 }
+
+/// Packages whose types are shown as they are.
+const FOREIGN: [&str; 1] = ["bytes"];
 
 /// The names that lib.rs makes public, and the list.
 fn surface() -> (Vec<String>, String) {
@@ -406,6 +416,11 @@ fn surface() -> (Vec<String>, String) {
         };
         for path in leaves(&line.tree) {
             let name = path.last().unwrap();
+            names.push(name.clone());
+            if FOREIGN.contains(&path[0].as_str()) {
+                blocks.push((name.clone(), format!("pub use {}", path.join("::"))));
+                continue;
+            }
             let homes: Vec<&Source> = all
                 .iter()
                 .filter(|source| source.module == path[0] && source.defines(name).is_some())
@@ -417,7 +432,6 @@ fn surface() -> (Vec<String>, String) {
             list_impls(name, home, &all, &mut lines);
             let lines = Vec::from_iter(lines);
             blocks.push((name.clone(), [vec![head], lines].concat().join("\n")));
-            names.push(name.clone());
         }
     }
     blocks.sort();
@@ -446,6 +460,38 @@ fn the_surface_is_what_is_listed() {
         "the public surface is no longer what {LIST} says; with intent, write it anew (EBBTIDE_REWRITE=1):\n{}",
         differing.join("\n")
     );
+}
+
+/// Of the standard library, and parameters. A name that is added here is one that users know.
+const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref DoubleEndedIterator Duration Error ExactSizeIterator Fn FnMut FnOnce \
+    FusedIterator Hash Into IntoIter IntoIterator Item Iterator K N Option Output Path PathBuf Range RangeFrom RangeFull \
+    RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
+    Eq From Ord PartialEq PartialOrd B I \
+    Serialize Deserialize";
+
+/// Whoever gets something can say what it is.
+#[test]
+fn no_signature_has_a_type_that_is_not_public() {
+    let (names, found) = surface();
+    let mut unknown = BTreeSet::new();
+    let is_known = |word: &str| {
+        KNOWN.split_whitespace().any(|known| known == word) || names.iter().any(|name| name == word)
+    };
+    for line in found.lines().filter(|line| !line.starts_with('#')) {
+        // Of a variant its own name is no type; what it holds is.
+        let types = match line.trim().strip_prefix("variant ") {
+            Some(variant) => variant.split_once(['(', '{']).map_or("", |(_, held)| held),
+            None => line,
+        };
+        let words = types.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let types = words.filter(|word| {
+            word.starts_with(char::is_uppercase) && word.chars().any(char::is_lowercase)
+        });
+        for word in types.filter(|word| !is_known(word)) {
+            unknown.insert(format!("{word}: {}", line.trim()));
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
 }
 
 /// A package that depends on the library, as others write theirs.

@@ -34,7 +34,7 @@ fn items_live_and_die_through_flush_and_reopen() {
     let mut batch = Batch::new();
     batch.put(&c, "a", "1").delete(&c, "new");
     db.write(&batch).unwrap();
-    drop(db);
+    drop((c, db));
     let db = options.open(folder.path()).unwrap();
     let c = db.container("c").unwrap();
     assert_eq!(c.default_ttl(), DefaultTtl::NoDefault);

@@ -1,10 +1,67 @@
 //! What a caller gives, checked: keys, values, ranges.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
 
 use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{Error, Result};
 use crate::data::batch::KeyRange;
+
+/// A range of keys: `..`, `"a".."b"`, `..=key`, or a pair of [`Bound`]s. Its ends are anything that is bytes: `&str`, `&[u8]`,
+/// `Vec<u8>`, `[u8; 8]` and others.
+///
+/// ```
+/// use std::ops::Bound;
+/// use ebbtide::Database;
+///
+/// let folder = tempfile::tempdir()?;
+/// let words = Database::open(folder.path())?.container("words")?;
+/// ["ant", "bee", "cat"].iter().try_for_each(|word| words.put(word, ""))?;
+/// assert_eq!(words.range(..).count(), 3);
+/// assert_eq!(words.range("ant".."cat").count(), 2);
+/// assert_eq!(words.range(b"b".to_vec()..).count(), 2);
+/// assert_eq!(words.range((Bound::Excluded("ant"), Bound::Included("cat"))).count(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait KeyBounds {
+    /// Where it begins; no bytes lie before all keys.
+    fn start(&self) -> Bound<&[u8]>;
+    /// Where it ends.
+    fn end(&self) -> Bound<&[u8]>;
+}
+
+impl KeyBounds for RangeFull {
+    fn start(&self) -> Bound<&[u8]> {
+        Bound::Unbounded
+    }
+
+    fn end(&self) -> Bound<&[u8]> {
+        Bound::Unbounded
+    }
+}
+
+/// What the standard library says of its ranges.
+macro_rules! key_bounds {
+    ($range:ty) => {
+        impl<K: AsRef<[u8]>> KeyBounds for $range {
+            fn start(&self) -> Bound<&[u8]> {
+                RangeBounds::<K>::start_bound(self).map(AsRef::as_ref)
+            }
+
+            fn end(&self) -> Bound<&[u8]> {
+                RangeBounds::<K>::end_bound(self).map(AsRef::as_ref)
+            }
+        }
+    };
+}
+
+key_bounds!(Range<K>);
+key_bounds!(RangeInclusive<K>);
+key_bounds!(RangeFrom<K>);
+key_bounds!(RangeTo<K>);
+key_bounds!(RangeToInclusive<K>);
+key_bounds!((Bound<K>, Bound<K>));
 
 /// A key has 1 to 65 535 bytes.
 pub fn check_key(key: &[u8]) -> Result<()> {
@@ -16,18 +73,6 @@ pub fn check_key(key: &[u8]) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// A bound is no longer than a key.
-pub fn check_bound<K: AsRef<[u8]>>(bound: Bound<&K>) -> Result<()> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) if key.as_ref().len() > MAX_KEY_LEN => {
-            let len = key.as_ref().len();
-            let value = format!("of {len} bytes");
-            Err(Error::invalid("bound", value, "up to 65535 bytes"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A value has up to 64 MiB.
@@ -62,19 +107,36 @@ pub fn all_keys() -> KeyRange {
 }
 
 /// The half-open range of the keys that `range` admits: the key right behind `k` is `k` and a zero byte.
-pub fn key_range<K: AsRef<[u8]>>(range: impl RangeBounds<K>) -> KeyRange {
-    let behind = |key: &K| [key.as_ref(), &[0]].concat();
-    let from = match range.start_bound() {
-        Bound::Included(key) => key.as_ref().to_vec(),
+pub fn key_range(range: impl KeyBounds) -> KeyRange {
+    let behind = |key: &[u8]| [key, &[0]].concat();
+    let from = match range.start() {
+        Bound::Included(key) => key.to_vec(),
         Bound::Excluded(key) => behind(key),
         Bound::Unbounded => vec![],
     };
-    let to = match range.end_bound() {
+    let to = match range.end() {
         Bound::Included(key) => Some(behind(key)),
-        Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+        Bound::Excluded(key) => Some(key.to_vec()),
         Bound::Unbounded => None,
     };
     KeyRange { from, to }
+}
+
+/// The same for a write, which stores its bounds: they are no longer than a key.
+pub fn checked_range(range: impl KeyBounds) -> Result<KeyRange> {
+    check_bound(range.start())?;
+    check_bound(range.end())?;
+    Ok(key_range(range))
+}
+
+fn check_bound(bound: Bound<&[u8]>) -> Result<()> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.len() > MAX_KEY_LEN => {
+            let value = format!("of {} bytes", key.len());
+            Err(Error::invalid("bound", value, "up to 65535 bytes"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The range of the keys that start with `prefix`: up to the prefix with its last byte below 0xff raised.

@@ -1,9 +1,8 @@
 //! Batches, as users meet them.
 
 use std::fmt;
-use std::ops::RangeBounds;
 
-use crate::api::arguments::{check_bound, check_item, check_key, key_range};
+use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
 use crate::base::{ContainerId, DefaultTtl, Error, Result, Ttl};
 use crate::data::batch::{Op, WriteTtl};
@@ -67,10 +66,10 @@ impl Batch {
         container: &Container,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Ttl,
+        ttl: impl Into<Ttl>,
     ) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let mut ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl));
+        let mut ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl.into()));
         if let Ok(WriteTtl::Keep) = ttl {
             // What stands for it until the key has been read.
             ttl = Ok(WriteTtl::Absent);
@@ -113,7 +112,7 @@ impl Batch {
         container: &Container,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Ttl,
+        ttl: impl Into<Ttl>,
     ) -> &mut Self {
         self.ask(container, key.as_ref(), Demand::Expect(Expect::Absent));
         self.put_with_ttl(container, key, value, ttl)
@@ -125,7 +124,7 @@ impl Batch {
         container: &Container,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Ttl,
+        ttl: impl Into<Ttl>,
     ) -> &mut Self {
         self.ask(container, key.as_ref(), Demand::Expect(Expect::Present));
         self.put_with_ttl(container, key, value, ttl)
@@ -195,24 +194,19 @@ impl Batch {
     }
 
     /// Deletes every item whose key lies in the range, as [`Container::delete_range`] does.
-    pub fn delete_range<K: AsRef<[u8]>>(
-        &mut self,
-        container: &Container,
-        range: impl RangeBounds<K>,
-    ) -> &mut Self {
-        let bounds = check_bound(range.start_bound()).and_then(|()| check_bound(range.end_bound()));
-        let range = key_range(range);
-        if bounds.is_ok() && range.is_empty() {
+    pub fn delete_range(&mut self, container: &Container, range: impl KeyBounds) -> &mut Self {
+        let range = checked_range(range);
+        if range.as_ref().is_ok_and(|range| range.is_empty()) {
             return self;
         }
-        let op = bounds.map(|()| {
+        let op = range.as_ref().map(|range| {
             |container| Op::DeleteRange {
                 container,
                 from: &range.from,
                 to: range.to.as_deref().unwrap_or_default(),
             }
         });
-        self.push(container, op)
+        self.push(container, op.map_err(Clone::clone))
     }
 
     /// Changes the container's default, as [`Container::set_default_ttl`] does. All of the batch is durable when it is

@@ -1,20 +1,21 @@
 //! Containers, and the items in them, as users meet them.
 
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::api::arguments::{
-    all_keys, check_bound, check_item, check_key, check_value, check_value_len, key_range,
-    prefix_range,
+    KeyBounds, all_keys, check_item, check_key, check_value, check_value_len, checked_range,
+    key_range, prefix_range,
 };
-use crate::api::read::{Iter, Reading, reading_methods};
+use crate::api::cursor::Cursor;
+use crate::api::read::{Iter, Keys, Reading, reading_methods};
 use crate::base::counters::ContainerStats;
 use crate::base::{DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::{Item, Value};
 use crate::data::write::{Updated, Written};
-use crate::engine::{ContainerState, Engine, Reader, Verdict};
+use crate::engine::{ContainerState, Handle, Reader, Verdict};
 use crate::expiry::{DefaultMillis, ttl_millis};
 
 /// What [`Container::update`] does with the item it was shown.
@@ -48,8 +49,8 @@ pub enum Update {
 /// ```
 #[derive(Clone)]
 pub struct Container {
-    engine: Arc<Engine>,
     state: Arc<ContainerState>,
+    engine: Handle,
 }
 
 impl fmt::Debug for Container {
@@ -61,7 +62,7 @@ impl fmt::Debug for Container {
 }
 
 impl Container {
-    pub(crate) fn new(engine: Arc<Engine>, state: Arc<ContainerState>) -> Self {
+    pub(crate) fn new(engine: Handle, state: Arc<ContainerState>) -> Self {
         Container { engine, state }
     }
 
@@ -79,6 +80,22 @@ impl Container {
 
     /// Changes the default, at once for every item, whenever it was written; nothing is rewritten, and what is expired
     /// now stays gone. Durable when it returns.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{DefaultTtl, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let events = Options::new().clock(clock.clone()).open(folder.path())?.container("events")?;
+    /// events.put("e-1", "written long before")?;
+    /// clock.advance(Duration::from_secs(60));
+    /// events.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))?;
+    /// assert!(events.get("e-1")?.is_none()); // it is a minute old
+    /// events.set_default_ttl(DefaultTtl::NoDefault)?;
+    /// assert!(events.get("e-1")?.is_none()); // and stays gone
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// A lifetime out of range; [`Error::ClockUnsettled`](crate::Error::ClockUnsettled) while the wall
@@ -109,15 +126,34 @@ impl Container {
     /// assert_eq!(sessions.item("s-1")?.unwrap().expires_at(), end);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// The end is exact:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let tokens = Options::new().clock(clock.clone()).open(folder.path())?.container("tokens")?;
+    /// tokens.put_with_ttl("a", "an hour", Duration::from_secs(3_600))?;
+    /// tokens.put_with_ttl("b", "for good", Ttl::Never)?;
+    /// clock.advance(Duration::from_secs(3_599));
+    /// assert_eq!(tokens.iter().count(), 2);
+    /// clock.advance(Duration::from_secs(1)); // gone in the very millisecond
+    /// assert!(tokens.get("a")?.is_none());
+    /// assert!(tokens.put_with_ttl("c", "", Duration::ZERO).is_err()); // and nothing is stored
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Ttl,
+        ttl: impl Into<Ttl>,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         check_item(key, value)?;
-        let ttl = self.write_ttl(ttl)?;
+        let ttl = self.write_ttl(ttl.into())?;
         if ttl == WriteTtl::Keep {
             return self
                 .conditionally(key, value.len(), |_| Verdict::Put(value.to_vec(), ttl))
@@ -135,9 +171,28 @@ impl Container {
     }
 
     /// Stores an item if no live one has the key. False: one has, and nothing was written.
-    pub fn create(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Ttl) -> Result<bool> {
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let locks = Options::new().clock(clock.clone()).open(folder.path())?.container("locks")?;
+    /// assert!(locks.create("job-7", "worker 1", Duration::from_secs(30))?);
+    /// assert!(!locks.create("job-7", "worker 2", Duration::from_secs(30))?); // it is taken
+    /// clock.advance(Duration::from_secs(30));
+    /// assert!(locks.create("job-7", "worker 2", Duration::from_secs(30))?); // over one that has expired
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<bool> {
         let value = value.as_ref();
-        let ttl = self.write_ttl(ttl)?;
+        let ttl = self.write_ttl(ttl.into())?;
         self.conditionally(key.as_ref(), value.len(), |found| match found {
             Some(_) => Verdict::Keep,
             None => Verdict::Put(value.to_vec(), ttl),
@@ -146,14 +201,26 @@ impl Container {
     }
 
     /// Stores an item if a live one has the key. False: none has, and nothing was written.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let names = Database::open(folder.path())?.container("names")?;
+    /// assert!(!names.replace("u-1", "Ada", Ttl::Inherit)?);
+    /// assert!(names.get("u-1")?.is_none());
+    /// names.put("u-1", "Ada")?;
+    /// assert!(names.replace("u-1", "Ada Lovelace", Ttl::Inherit)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replace(
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-        ttl: Ttl,
+        ttl: impl Into<Ttl>,
     ) -> Result<bool> {
         let value = value.as_ref();
-        let ttl = self.write_ttl(ttl)?;
+        let ttl = self.write_ttl(ttl.into())?;
         self.conditionally(key.as_ref(), value.len(), |found| match found {
             Some(_) => Verdict::Put(value.to_vec(), ttl),
             None => Verdict::Keep,
@@ -162,6 +229,23 @@ impl Container {
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let sessions = Options::new().clock(clock.clone()).open(folder.path())?.container("sessions")?;
+    /// sessions.put_with_ttl("s-1", "ada", Duration::from_secs(60))?;
+    /// for _ in 0..10 {
+    ///     clock.advance(Duration::from_secs(59));
+    ///     assert!(sessions.touch("s-1")?); // a minute more
+    /// }
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(!sessions.touch("s-1")?); // too late: it does not come back
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.conditionally(key.as_ref(), 0, |found| match found {
             Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
@@ -190,8 +274,8 @@ impl Container {
     ///
     /// # Errors
     /// A lifetime out of range, and [`Ttl::Keep`], which would change nothing.
-    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Ttl) -> Result<bool> {
-        let ttl = self.write_ttl(ttl)?;
+    pub fn expire(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool> {
+        let ttl = self.write_ttl(ttl.into())?;
         if ttl == WriteTtl::Keep {
             return Err(Error::invalid(
                 "ttl",
@@ -234,6 +318,23 @@ impl Container {
     /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between, and the item neither
     /// expires nor is there again by a clock that was put right. The closure is called again when that happened. True: the
     /// item was changed; false: it was kept, or there was none to delete, and nothing was written.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl, Update};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let counters = Database::open(folder.path())?.container("counters")?;
+    /// let add = |n: u64| {
+    ///     counters.update("hits", |item| {
+    ///         let before = item.map_or(0, |item| u64::from_be_bytes(item.value()[..].try_into().unwrap()));
+    ///         Update::Put((before + n).to_be_bytes().to_vec(), Ttl::Inherit)
+    ///     })
+    /// };
+    /// add(2)?;
+    /// add(3)?; // from however many threads: none is lost
+    /// assert_eq!(counters.get("hits")?.unwrap(), 5u64.to_be_bytes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
@@ -327,10 +428,19 @@ impl Container {
 
     /// Deletes every item whose key lies in the range, in one step, however many they are. A bound is no longer than a
     /// key may be, 65 535 bytes; one that is empty lies before all keys.
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        check_bound(range.start_bound())?;
-        check_bound(range.end_bound())?;
-        let range = key_range(range);
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let log = Database::open(folder.path())?.container("log")?;
+    /// ["2025-12", "2026-01", "2026-02"].iter().try_for_each(|month| log.put(month, ""))?;
+    /// log.delete_range(.."2026")?;
+    /// assert_eq!(log.first()?.unwrap().key(), b"2026-01");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        let range = checked_range(range)?;
         if range.is_empty() {
             return self.engine.check_open(&self.state);
         }
@@ -343,6 +453,26 @@ impl Container {
         self.engine.write_one(&self.state, op)
     }
 
+    /// Deletes every item, in one step: a range delete of all keys. The container, its settings and its handles stay; what a
+    /// snapshot sees stays for it.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let cache = db.container("cache")?;
+    /// cache.put("k", "v")?;
+    /// let before = db.snapshot();
+    /// cache.clear()?;
+    /// assert!(cache.is_empty()?);
+    /// assert_eq!(before.container("cache")?.count(..)?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        self.delete_range(..)
+    }
+
     /// About how many items can be read now: [`ContainerStats::live_items`] without the rest. Exact while no more than a
     /// thousand are stored, or have been put since a range delete of all others; counting them exactly is
     /// `iter().count()`. 0 when the container was dropped.
@@ -352,6 +482,19 @@ impl Container {
     }
 
     /// The container in numbers.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let items = db.container("items")?;
+    /// items.put("k", "v")?;
+    /// db.flush()?;
+    /// let stats = items.stats();
+    /// assert_eq!((stats.live_items, stats.runs, stats.overdue.is_zero()), (1, 1, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> ContainerStats {
         self.engine.container_stats(&self.state)
@@ -369,7 +512,7 @@ impl Container {
     }
 
     /// Of its database.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Handle {
         &self.engine
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::api::batch::Batch;
 use crate::api::container::Container;
@@ -12,29 +12,31 @@ use crate::base::Result;
 use crate::base::counters::Stats;
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
-use crate::engine::{Engine, VerifyReport};
+use crate::engine::{Engine, Handle, VerifyReport};
 
-/// An open database. Cheap to clone; the last clone dropped closes it.
+/// An open database. Cheap to clone. Its clones, and the containers, snapshots and iterators that come from it, keep it open;
+/// it is closed when the last of all these is dropped, or by [`Database::close`].
+///
+/// ```
+/// use ebbtide::Database;
+///
+/// let folder = tempfile::tempdir()?;
+/// let users = Database::open(folder.path())?.container("users")?; // keeps the database open
+/// users.put("ada", "1815")?;
+/// assert!(Database::open(folder.path()).is_err()); // it is open already
+/// drop(users); // syncs the log, ends the threads, lets go of the folder
+/// assert!(Database::open(folder.path())?.container("users")?.contains("ada")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Database {
-    open: Arc<Open>,
-}
-
-struct Open {
-    engine: Arc<Engine>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // Nobody is left to hear of a failure; what was acknowledged is in the log.
-        let _ = self.engine.close();
-    }
+    engine: Handle,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database")
-            .field("path", &self.open.engine.path())
+            .field("path", &self.engine.path())
             .finish_non_exhaustive()
     }
 }
@@ -47,14 +49,8 @@ impl Database {
 
     fn open_with(path: &Path, options: &Options) -> Result<Database> {
         Ok(Database {
-            open: Arc::new(Open {
-                engine: Engine::open(path, options)?,
-            }),
+            engine: Handle::new(Engine::open(path, options)?),
         })
-    }
-
-    fn engine(&self) -> &Arc<Engine> {
-        &self.open.engine
     }
 
     /// Opens a container, or creates it on without default ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are 1 to 255 bytes of UTF-8 without `/` or NUL.
@@ -63,27 +59,67 @@ impl Database {
     }
 
     /// As [`Database::container`]; the options count when the container is created.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Compression, ContainerOptions, Database, DefaultTtl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let options = ContainerOptions::new()
+    ///     .default_ttl(DefaultTtl::After(Duration::from_secs(86_400)))
+    ///     .compression(Compression::Lz4);
+    /// let pages = db.container_with("pages", options)?;
+    /// assert_eq!(db.container("pages")?.default_ttl(), pages.default_ttl()); // it is there: options do not count
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn container_with(
         &self,
         name: impl AsRef<str>,
         options: ContainerOptions,
     ) -> Result<Container> {
-        let state = self.engine().container(name.as_ref(), &options)?;
-        Ok(Container::new(self.engine().clone(), state))
+        let state = self.engine.container(name.as_ref(), &options)?;
+        Ok(Container::new(self.engine.clone(), state))
     }
 
     /// The names of all containers, in their order.
     #[must_use]
     pub fn containers(&self) -> Vec<String> {
-        self.engine().containers()
+        self.engine.containers()
     }
 
     /// Drops a container and all that is in it. False: there is none of this name.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let old = db.container("c")?;
+    /// old.put("k", "v")?;
+    /// assert!(db.drop_container("c")?);
+    /// assert!(old.get("k").unwrap_err().is_closed());
+    /// assert!(db.container("c")?.is_empty()?); // another one, of the same name
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn drop_container(&self, name: impl AsRef<str>) -> Result<bool> {
-        self.engine().drop_container(name.as_ref())
+        self.engine.drop_container(name.as_ref())
     }
 
     /// Writes a batch: all of it or nothing, visible at once.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (by_id, by_name) = (db.container("by-id")?, db.container("by-name")?);
+    /// let mut batch = Batch::new();
+    /// batch.put(&by_id, "7", "ada").put(&by_name, "ada", "7").put(&by_name, "", "keys are not empty");
+    /// assert!(db.write(&batch).is_err());
+    /// assert!(by_id.is_empty()?); // nothing of it was written
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict) when one of its conditions does not hold; nothing was written then, nor
@@ -110,17 +146,44 @@ impl Database {
     ///
     /// Of a batch without a write it tells the version of the last write there was, and the time of now.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
-        self.engine().write(batch.borrow().checked()?)
+        self.engine.write(batch.borrow().checked()?)
     }
 
     /// The writes up to now, to read them as they are.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// c.put_with_ttl("a", "old", Duration::from_secs(60))?;
+    /// let then = db.snapshot().container("c")?;
+    /// c.put("a", "new")?;
+    /// assert_eq!(then.get("a")?.unwrap(), "old"); // it freezes what was written,
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(then.get("a")?.is_none()); // and never the clock
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.engine().clone(), self.engine().snapshot())
+        Snapshot::new(self.engine.clone(), self.engine.snapshot())
     }
 
     /// Makes every acknowledged write survive a power cut.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("payments")?.put("p-1", "42")?; // survives a killed process
+    /// db.sync()?; // survives a power cut
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sync(&self) -> Result<()> {
-        self.engine().sync()
+        self.engine.sync()
     }
 
     /// Calls `then` once all that is written so far survives a power cut, or with the error for which it may not: the sync
@@ -142,64 +205,114 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sync_then(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        Engine::sync_then(self.engine(), Box::new(then));
+        Engine::sync_then(&self.engine, Box::new(then));
     }
 
     /// Writes what is in memory to tables.
     pub fn flush(&self) -> Result<()> {
-        self.engine().flush()
+        self.engine.flush()
     }
 
     /// Reclaims and merges until nothing is left that could be gained by it: of what ends at about the same time, one run
     /// is left. Purging that waits after an open with a clock that leads begins.
     pub fn compact(&self) -> Result<()> {
-        self.engine().compact()
+        self.engine.compact()
     }
 
     /// Makes a consistent copy that can be opened, as of one moment of this call, durably; by hard links where the file
     /// system can. All else goes on meanwhile; files that the copy needs are given back when it is done.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path().join("db"))?;
+    /// let c = db.container("c")?;
+    /// c.put("k", "before")?;
+    /// db.checkpoint(folder.path().join("copy"))?;
+    /// c.put("k", "after")?;
+    /// let copy = Database::open(folder.path().join("copy"))?.container("c")?;
+    /// assert_eq!(copy.get("k")?.unwrap(), "before");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when the folder has anything in it, or lies in the
     /// database's own; [`Error::Io`](crate::Error::Io) when it is a link, or where the system fails. After an error nothing
     /// that the call made is left, and nothing else was touched.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.engine().checkpoint(path.as_ref())
+        self.engine.checkpoint(path.as_ref())
     }
 
     /// Reads and checks every byte of every table, as `ebbtide verify` does, while the database is used. The log and the
     /// manifest are checked when it is opened. Damage is in the report, and stays in `Stats::damage`.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.engine().verify()
+        self.engine.verify()
     }
 
     /// The database in numbers.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        self.engine.stats()
     }
 
-    /// Closes the database for all its clones and containers: syncs the log and joins the threads. Later calls answer
-    /// [`Error::Closed`](crate::Error::Closed); closing again is no error.
+    /// Closes the database for all its clones, containers, snapshots and iterators: syncs the log and joins the threads.
+    /// Later calls of any of them answer [`Error::Closed`](crate::Error::Closed); values and items that were read stay good.
+    /// Closing again is no error. Called by a [`Clock`](crate::Clock) on a thread of the database it does not wait for the
+    /// end, as that thread has to end too.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// c.put("k", "v")?;
+    /// let value = c.get("k")?.unwrap();
+    /// db.close()?;
+    /// assert!(c.get("k").unwrap_err().is_closed());
+    /// assert_eq!(value, "v");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when the log could not be synced. The database is closed all the same.
     pub fn close(&self) -> Result<()> {
-        self.engine().close()
+        self.engine.close()
+    }
+
+    /// The time by which items are judged now, to the millisecond: that of the clock, and no earlier than the time on which
+    /// this database has relied.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Options::new().clock(ManualClock::new(1_800_000_000_000)).open(folder.path())?;
+    /// assert_eq!(db.now(), UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.engine.now().to_system_time()
     }
 
     /// The wall clock is right: a leap settles, and purging that waits for it begins.
     pub fn confirm_clock(&self) {
-        self.engine().confirm_clock()
+        self.engine.confirm_clock()
     }
 
     /// Changes [`Options::background_rate`], the cap for merging and reclaiming in bytes a second, from now on: at least
     /// 1, and 0 counts as that.
     pub fn set_background_rate(&self, bytes_per_second: u64) {
-        self.engine().set_background_rate(bytes_per_second)
+        self.engine.set_background_rate(bytes_per_second)
     }
 
     /// Changes [`Options::background_floor`], what merging and reclaiming may do at the least in bytes a second, from
     /// now on.
     pub fn set_background_floor(&self, bytes_per_second: u64) {
-        self.engine().set_background_floor(bytes_per_second)
+        self.engine.set_background_floor(bytes_per_second)
     }
 }
 
@@ -217,11 +330,11 @@ impl Options {
 impl Database {
     /// Does one piece of background work on the calling thread; false when none is due.
     pub fn step(&self) -> Result<bool> {
-        self.engine().step()
+        self.engine.step()
     }
 
     /// Every container's memtables, runs and tables, in words.
     pub fn describe(&self) -> String {
-        self.engine().describe()
+        self.engine.describe()
     }
 }

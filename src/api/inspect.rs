@@ -14,6 +14,16 @@ use crate::wal::salvage;
 /// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
 /// how many bytes are done, of how many. Writes nothing.
 ///
+/// ```
+/// use ebbtide::Database;
+///
+/// let folder = tempfile::tempdir()?;
+/// Database::open(folder.path())?.container("c")?.put("k", "v")?;
+/// let report = ebbtide::verify(folder.path(), &mut |done, of| println!("{done} of {of} bytes"))?;
+/// assert!(report.faults.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// When the database cannot be read at all: it is open elsewhere, or there is none, or neither its manifest nor the copy
 /// of it can be relied on, or something that is no file has the name of one. Other damage is in the report.

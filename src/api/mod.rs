@@ -2,6 +2,7 @@
 //! everything else is asked of the engine.
 
 pub mod arguments;
+pub mod cursor;
 pub mod read;
 pub mod container;
 pub mod snapshot;

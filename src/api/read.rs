@@ -4,18 +4,22 @@
 //! [`Reading`] does what they say.
 
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::ControlFlow;
 
-use crate::api::arguments::check_key;
+use bytes::Bytes;
+
+use crate::api::arguments::{all_keys, check_key};
+use crate::api::cursor::Cursor;
 use crate::base::Result;
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
-use crate::engine::{Engine, Reader, Scan};
+use crate::engine::{Engine, Handle, Reader, Scan};
 
 /// A container, through what it is read.
 pub struct Reading<'a> {
     /// Of its database.
-    pub engine: &'a Arc<Engine>,
+    pub engine: &'a Handle,
     /// Which, and as of when.
     pub reader: Reader<'a>,
 }
@@ -42,6 +46,74 @@ impl Reading<'_> {
             scan: Some(Engine::scan(self.engine, &self.reader, range)),
         }
     }
+
+    pub fn cursor(&self, range: KeyRange) -> Cursor {
+        Cursor::new(self.engine, &self.reader, range)
+    }
+
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        let keys = keys.into_iter();
+        keys.map(|key| self.get(key.as_ref())).collect()
+    }
+
+    pub fn for_each<B>(
+        &self,
+        range: KeyRange,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        for item in self.range(range) {
+            let item = item?;
+            if let ControlFlow::Break(result) = visit(item.key(), item.value()) {
+                return Ok(ControlFlow::Break(result));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    pub fn count(&self, range: KeyRange) -> Result<u64> {
+        self.range(range)
+            .try_fold(0, |count, item| item.map(|_| count + 1))
+    }
+
+    pub fn size_estimate(&self, range: KeyRange) -> u64 {
+        let items = self.range(range).map_while(Result::ok);
+        items
+            .map(|item| (item.key().len() + item.value().len()) as u64)
+            .sum()
+    }
+
+    /// One of all, by drawing for each whether it takes the place of the one before. That one may have died since, or been
+    /// written: it is read again, and where it is gone another one is drawn.
+    pub fn random(&self) -> Result<Option<Item>> {
+        let mut state = RandomState::new().hash_one(0);
+        loop {
+            let mut chosen = None;
+            for (before, item) in (1..).zip(self.range(all_keys())) {
+                let item = item?;
+                if drawn(&mut state).is_multiple_of(before) {
+                    chosen = Some(item);
+                }
+            }
+            let Some(chosen) = chosen else {
+                return Ok(None);
+            };
+            if let Some(item) = self.item(chosen.key())? {
+                return Ok(Some(item));
+            }
+        }
+    }
+}
+
+/// Numbers that look drawn by chance (splitmix64).
+fn drawn(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut x = *state;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// The methods by which a container is read.
@@ -69,14 +141,142 @@ macro_rules! reading_methods {
                 self.reading().range(all_keys())
             }
 
+            /// The values of many keys, in the order asked; `None` where no live item is. Each is as [`Self::get`] would
+            /// find it, at a moment of its own.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let ages = Database::open(folder.path())?.container("ages")?;
+            /// ages.put("ada", "36")?;
+            /// let found = ages.get_many(["bob", "ada"])?;
+            /// assert!(found[0].is_none() && found[1].as_ref().unwrap() == "36");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// That of the first key that cannot be read.
+            pub fn get_many<K: AsRef<[u8]>>(
+                &self,
+                keys: impl IntoIterator<Item = K>,
+            ) -> Result<Vec<Option<Value>>> {
+                self.reading().get_many(keys)
+            }
+
             /// As [`Self::iter`], for the keys in a range.
-            pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+            pub fn range(&self, range: impl KeyBounds) -> Iter {
                 self.reading().range(key_range(range))
             }
 
             /// As [`Self::iter`], for the keys that start with these bytes.
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 self.reading().range(prefix_range(prefix.as_ref()))
+            }
+
+            /// Shows each live item of a range to `visit`, key and value, in the order of keys, until that breaks off.
+            /// They are lent: what is to stay is copied. What is seen is as with [`Self::iter`].
+            ///
+            /// ```
+            /// use std::ops::ControlFlow;
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let words = Database::open(folder.path())?.container("words")?;
+            /// ["ant", "bee", "cat"].iter().try_for_each(|word| words.put(word, "1"))?;
+            /// let first_above_b = words.for_each("b".., |key, _| ControlFlow::Break(key.to_vec()))?;
+            /// assert_eq!(first_above_b, ControlFlow::Break(b"bee".to_vec()));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Damage or a failed read of a file, or a handle that is closed; what was shown before it was right.
+            pub fn for_each<B>(
+                &self,
+                range: impl KeyBounds,
+                visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+            ) -> Result<ControlFlow<B>> {
+                self.reading().for_each(key_range(range), visit)
+            }
+
+            /// A place in a range that can be moved, and lends what lies on either side of it; see [`Cursor`]. It stands
+            /// before the first item.
+            pub fn cursor(&self, range: impl KeyBounds) -> Cursor {
+                self.reading().cursor(key_range(range))
+            }
+
+            /// The keys of a range, from both ends; as [`Self::iter`] without the values. Each is a copy.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let words = Database::open(folder.path())?.container("words")?;
+            /// ["ant", "bee", "cat"].iter().try_for_each(|word| words.put(word, "1"))?;
+            /// let keys = words.keys("b"..).collect::<ebbtide::Result<Vec<_>>>()?;
+            /// assert_eq!(keys, ["bee", "cat"]);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn keys(&self, range: impl KeyBounds) -> Keys {
+                let items = self.range(range);
+                Keys { items }
+            }
+
+            /// The live item with the lowest key: the first of [`Self::iter`].
+            pub fn first(&self) -> Result<Option<Item>> {
+                self.iter().next().transpose()
+            }
+
+            /// The live item with the highest key: the last of [`Self::iter`].
+            pub fn last(&self) -> Result<Option<Item>> {
+                self.iter().next_back().transpose()
+            }
+
+            /// A live item, each as likely as any other; `None` where there is none. Reads all of them.
+            pub fn random(&self) -> Result<Option<Item>> {
+                self.reading().random()
+            }
+
+            /// There is no live item: [`Self::iter`] has none.
+            pub fn is_empty(&self) -> Result<bool> {
+                self.first().map(|item| item.is_none())
+            }
+
+            /// How many live items a range has, exactly: those of [`Self::range`], each judged when it is reached. Reads
+            /// all of them.
+            ///
+            /// ```
+            /// use std::time::Duration;
+            /// use ebbtide::{ManualClock, Options};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let clock = ManualClock::new(1_800_000_000_000);
+            /// let hits = Options::new().clock(clock.clone()).open(folder.path())?.container("hits")?;
+            /// hits.put_with_ttl("a-1", "", Duration::from_secs(1))?;
+            /// hits.put("a-2", "")?;
+            /// assert_eq!(hits.count("a-".."a.")?, 2);
+            /// clock.advance(Duration::from_secs(1));
+            /// assert_eq!(hits.count(..)?, 1);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn count(&self, range: impl KeyBounds) -> Result<u64> {
+                self.reading().count(key_range(range))
+            }
+
+            /// About how many bytes the keys and values of the live items of a range have. Of what cannot be read nothing
+            /// is counted: 0 where the handle is closed.
+            #[must_use]
+            pub fn size_estimate(&self, range: impl KeyBounds) -> u64 {
+                self.reading().size_estimate(key_range(range))
+            }
+        }
+
+        impl IntoIterator for &$handle {
+            type Item = Result<Item>;
+            type IntoIter = Iter;
+
+            fn into_iter(self) -> Iter {
+                self.iter()
             }
         }
     };
@@ -129,3 +329,30 @@ impl DoubleEndedIterator for Iter {
 }
 
 impl std::iter::FusedIterator for Iter {}
+
+/// Keys in their order, from both ends.
+#[must_use = "items are read when they are asked for"]
+#[derive(Debug)]
+pub struct Keys {
+    pub(crate) items: Iter,
+}
+
+fn key_of(item: Result<Item>) -> Result<Bytes> {
+    item.map(|item| Bytes::copy_from_slice(item.key()))
+}
+
+impl Iterator for Keys {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.items.next().map(key_of)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.items.next_back().map(key_of)
+    }
+}
+
+impl std::iter::FusedIterator for Keys {}

@@ -1,22 +1,23 @@
 //! Snapshots, as users meet them.
 
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::api::arguments::{all_keys, key_range, prefix_range};
-use crate::api::read::{Iter, Reading, reading_methods};
+use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
+use crate::api::cursor::Cursor;
+use crate::api::read::{Iter, Keys, Reading, reading_methods};
 use crate::base::Result;
 use crate::data::item::{Item, Value};
-use crate::engine::{ContainerState, Engine, Reader, SnapshotPin};
+use crate::engine::{ContainerState, Handle, Reader, SnapshotPin};
 
 /// The writes up to a moment, over all containers. It freezes which writes are seen, never the clock or the settings:
 /// an item that expires is gone from it too.
 #[derive(Clone)]
 #[must_use = "what was written is kept for it as long as it is held"]
 pub struct Snapshot {
-    engine: Arc<Engine>,
     pin: Arc<SnapshotPin>,
+    engine: Handle,
 }
 
 impl fmt::Debug for Snapshot {
@@ -26,7 +27,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(engine: Arc<Engine>, pin: SnapshotPin) -> Self {
+    pub(crate) fn new(engine: Handle, pin: SnapshotPin) -> Self {
         Snapshot {
             engine,
             pin: Arc::new(pin),
@@ -52,9 +53,9 @@ impl Snapshot {
 #[derive(Clone)]
 #[must_use = "items are read when they are asked for"]
 pub struct View {
-    engine: Arc<Engine>,
     state: Arc<ContainerState>,
     pin: Arc<SnapshotPin>,
+    engine: Handle,
 }
 
 impl fmt::Debug for View {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::base::Timestamp;
 
@@ -15,6 +16,21 @@ pub(crate) const BEYOND_REPAIR: &str =
     "what is live cannot be told from the rest, and nothing was changed: restore a checkpoint";
 
 /// Why an operation was not done. `Clone`, so that a failure in the background can be handed to every later writer.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{Database, Error};
+///
+/// let folder = tempfile::tempdir()?;
+/// let c = Database::open(folder.path())?.container("c")?;
+/// let error = c.put_with_ttl("k", "v", Duration::ZERO).unwrap_err();
+/// assert!(matches!(error, Error::InvalidArgument { what: "ttl", .. }));
+/// assert!(!error.is_retryable());
+/// let locked = Database::open(folder.path()).unwrap_err(); // open already
+/// assert!(locked.is_retryable());
+/// println!("{locked}"); // says what is wrong, where, and what to do
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -67,16 +83,16 @@ pub enum Error {
     /// The wall clock is further behind the last recorded time than `max_clock_skew` allows.
     ClockBehind {
         /// What the wall clock says.
-        wall: Timestamp,
+        wall: SystemTime,
         /// The highest settled time on which the database has relied.
-        mark: Timestamp,
+        mark: SystemTime,
     },
     /// The wall clock has leapt ahead, and nobody has confirmed it yet: a change of settings would make it final.
     ClockUnsettled {
         /// What the wall clock says.
-        wall: Timestamp,
+        wall: SystemTime,
         /// The time that is relied on until the lead settles.
-        settled: Timestamp,
+        settled: SystemTime,
     },
     /// A batch asks of a key what does not hold, or creates an item that is there, or replaces or touches one that is not:
     /// nothing of the batch was written.
@@ -161,15 +177,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn invalid_ttl(given: impl Into<String>) -> Error {
-        Error::invalid(
-            "ttl",
-            given,
-            "-1 (never), or more than 0 and at most 2147483647 seconds",
-        )
-    }
-
-    /// Stored bytes are damaged: see what `ebbtide repair` says that it can save, or restore a checkpoint.
+    /// Stored bytes are damaged: see what [`repair`](crate::repair) says that it can save, or restore a checkpoint.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         match self {
@@ -265,12 +273,16 @@ impl fmt::Display for Error {
             Error::ClockBehind { wall, mark } => write!(
                 f,
                 "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \
-                 clock_behind(ClockBehind::StartAtMark) to go on from {mark}"
+                 clock_behind(ClockBehind::StartAtMark) to go on from {mark}",
+                wall = Timestamp::from_system_time_up(*wall),
+                mark = Timestamp::from_system_time_up(*mark),
             ),
             Error::ClockUnsettled { wall, settled } => write!(
                 f,
                 "the wall clock has leapt from {settled} to {wall}, which is not settled yet: correct the clock, call \
-                 confirm_clock() if it is right, or wait for max_clock_skew to pass"
+                 confirm_clock() if it is right, or wait for max_clock_skew to pass",
+                wall = Timestamp::from_system_time_up(*wall),
+                settled = Timestamp::from_system_time_up(*settled),
             ),
             Error::Conflict { container, key } => write!(
                 f,
@@ -324,9 +336,9 @@ impl Error {
                 write!(f, "{} is damaged at byte {offset}: {what}", path.display())?;
                 match what.ends_with(BEYOND_REPAIR) {
                     true => Ok(()),
-                    false => {
-                        f.write_str("; see what `ebbtide repair` can save, or restore a checkpoint")
-                    }
+                    false => f.write_str(
+                        "; see what `ebbtide repair` (in a program: ebbtide::repair) can save, or restore a checkpoint",
+                    ),
                 }
             }
             Error::UnsupportedFormat {

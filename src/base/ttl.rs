@@ -25,6 +25,13 @@ pub enum Ttl {
     Until(SystemTime),
 }
 
+impl From<Duration> for Ttl {
+    /// [`Ttl::After`]; a write with one that is out of range is refused.
+    fn from(lifetime: Duration) -> Ttl {
+        Ttl::After(lifetime)
+    }
+}
+
 /// The container's setting: what becomes of items without a ttl of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]

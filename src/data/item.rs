@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
 
@@ -27,6 +27,17 @@ pub struct Value {
 
 impl Value {
     /// The bytes as [`bytes::Bytes`], without a copy.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let c = Database::open(folder.path())?.container("c")?;
+    /// c.put("k", "some bytes")?;
+    /// let bytes: ebbtide::Bytes = c.get("k")?.unwrap().into_bytes();
+    /// assert_eq!(bytes.slice(5..), "bytes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn into_bytes(mut self) -> Bytes {
         self.bytes.advance(self.from);
@@ -57,7 +68,24 @@ impl Borrow<[u8]> for Value {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.clone().into_bytes().fmt(f)
+        Shown(self).fmt(f)
+    }
+}
+
+/// Bytes as a person reads them: as a literal, and no more than their beginning.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 64;
+        let bytes = self.0;
+        match bytes.get(..MOST) {
+            Some(first) if bytes.len() > MOST => {
+                let (shown, len) = (first.escape_ascii(), bytes.len());
+                write!(f, "b\"{shown}\".. ({len} bytes)")
+            }
+            _ => write!(f, "b\"{}\"", bytes.escape_ascii()),
+        }
     }
 }
 
@@ -105,47 +133,69 @@ impl Hash for Value {
     }
 }
 
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value
-where
-    T: NotValue,
-{
-    fn eq(&self, other: &T) -> bool {
-        **self == *other.as_ref()
+/// Comparing a value with other bytes, and with a reference to them.
+macro_rules! equal_to {
+    ($bytes:ty) => {
+        impl PartialEq<$bytes> for Value {
+            fn eq(&self, other: &$bytes) -> bool {
+                let other: &[u8] = other.as_ref();
+                **self == *other
+            }
+        }
+
+        impl PartialEq<&$bytes> for Value {
+            fn eq(&self, other: &&$bytes) -> bool {
+                *self == **other
+            }
+        }
+    };
+}
+
+equal_to!([u8]);
+equal_to!(str);
+equal_to!(Vec<u8>);
+equal_to!(String);
+equal_to!(Bytes);
+
+impl<const N: usize> PartialEq<[u8; N]> for Value {
+    fn eq(&self, other: &[u8; N]) -> bool {
+        **self == *other
     }
 }
 
-/// What a [`Value`] can be compared with, besides another one.
-#[doc(hidden)]
-pub trait NotValue {}
-impl NotValue for [u8] {}
-impl NotValue for str {}
-impl NotValue for Vec<u8> {}
-impl NotValue for String {}
-impl NotValue for Bytes {}
-impl<const N: usize> NotValue for [u8; N] {}
-impl<T: NotValue + ?Sized> NotValue for &T {}
+impl<const N: usize> PartialEq<&[u8; N]> for Value {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        **self == **other
+    }
+}
 
 /// An item as it was found.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 // In this order: copies go by sixteen bytes, and wait where one of them was made of other pieces than it is read by.
 #[repr(C)]
 pub struct Item {
     pair: Pair,
     seq: Seq,
     written_at: Timestamp,
+    read_at: Timestamp,
     life: Life,
 }
 
 impl Item {
-    /// `life`: under the settings of now.
+    /// `life`: under the settings of now; `read_at`: now.
     #[inline]
-    pub(crate) fn new(pair: Pair, header: &Header, life: Life) -> Item {
+    pub(crate) fn new(pair: Pair, header: &Header, life: Life, read_at: Timestamp) -> Item {
         Item {
             pair,
             seq: header.seq,
             written_at: header.written_at,
+            read_at,
             life,
         }
+    }
+
+    fn end(&self) -> Timestamp {
+        self.life.end(self.written_at)
     }
 
     /// 1 to 65 535 bytes.
@@ -177,7 +227,7 @@ impl Item {
     /// When the item expires under the settings in force when it was read; `None` for never.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
-        let end = self.life.end(self.written_at);
+        let end = self.end();
         (end != Timestamp::MAX).then(|| end.to_system_time())
     }
 
@@ -188,21 +238,82 @@ impl Item {
         Version::of(self.seq)
     }
 
+    /// How long it had left to live when it was read, under the settings in force then, to within some milliseconds; `None`
+    /// where it never expires.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let tokens = Options::new().clock(clock.clone()).open(folder.path())?.container("tokens")?;
+    /// tokens.put_with_ttl("t", "v", Duration::from_secs(60))?;
+    /// clock.advance(Duration::from_secs(45));
+    /// let item = tokens.item("t")?.unwrap();
+    /// assert_eq!(item.remaining(), Some(Duration::from_secs(15)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let end = self.end();
+        (end != Timestamp::MAX).then(|| Duration::from_millis(end.since(self.read_at)))
+    }
+
+    /// The value, without a copy.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        self.pair.value
+    }
+
+    /// Key and value. Where they lie in one piece neither is copied, and each keeps the whole.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let c = Database::open(folder.path())?.container("c")?;
+    /// c.put("k", "v")?;
+    /// for item in &c {
+    ///     let (key, value) = item?.into_parts();
+    ///     assert_eq!((&key[..], &value[..]), (&b"k"[..], &b"v"[..]));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn into_parts(self) -> (Bytes, Value) {
+        self.pair.into_parts()
+    }
+
     pub(crate) fn stored_ttl(&self) -> ItemTtl {
         self.life.ttl()
     }
 }
 
+/// When it was read does not count.
+impl PartialEq for Item {
+    fn eq(&self, other: &Item) -> bool {
+        let rest = |item: &Item| (item.seq, item.written_at, item.life);
+        self.pair == other.pair && rest(self) == rest(other)
+    }
+}
+
+impl Eq for Item {}
+
 impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Item")
-            .field("key", &Bytes::copy_from_slice(self.key()))
+        let mut shown = f.debug_struct("Item");
+        shown
+            .field("key", &Shown(self.key()))
             .field("value", self.value())
             .field("version", &self.seq.0)
-            .field("written_at", &self.written_at)
-            .field("ttl", &self.stored_ttl())
-            .field("expires_at", &self.life.end(self.written_at))
-            .finish()
+            .field("written_at", &format_args!("{}", self.written_at))
+            .field("ttl", &self.ttl());
+        match self.end() {
+            Timestamp::MAX => shown.field("expires_at", &format_args!("never")),
+            end => shown.field("expires_at", &format_args!("{end}")),
+        };
+        shown.finish()
     }
 }
 
@@ -242,6 +353,15 @@ impl Pair {
             Some(key) => key,
             None => &self.value.bytes[..self.value.from],
         }
+    }
+
+    /// Both.
+    pub fn into_parts(self) -> (Bytes, Value) {
+        let key = match self.key {
+            Some(key) => *key,
+            None => self.value.bytes.slice(..self.value.from),
+        };
+        (key, self.value)
     }
 
     /// The value.

@@ -101,7 +101,12 @@ impl<C: Cursor> Walk<C> {
     #[inline(always)]
     fn item<F: Fn() -> Judges>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
         let pair = self.merge.front().expect("a head has a cursor").pair()?;
-        Ok(Item::new(pair, &header, glance.life(&header)))
+        Ok(Item::new(
+            pair,
+            &header,
+            glance.life(&header),
+            glance.moment,
+        ))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
@@ -256,10 +261,11 @@ mod tests {
             let mut walk = Walk::seek(cursors, horizon, to, &judge).unwrap();
             let (mut settled, mut decided) = (judge, vec![]);
             let mut next = || {
-                let mut glance = Glance::new(judge, &mut settled, || Judges {
+                let read = || Judges {
                     now: judge,
                     settled: judge,
-                });
+                };
+                let mut glance = Glance::new(judge, &mut settled, judge.now, read);
                 walk.next(&mut glance, &mut decided, |_| true)
             };
             for n in 0..shown {

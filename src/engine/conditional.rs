@@ -518,8 +518,8 @@ impl Engine {
         let reading = stamped.reading;
         if reading.unsettled {
             return Err(Error::ClockUnsettled {
-                wall: reading.now,
-                settled: reading.settled,
+                wall: reading.now.to_system_time(),
+                settled: reading.settled.to_system_time(),
             });
         }
         let moment = Moment::of(&stamped);

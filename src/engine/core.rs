@@ -75,6 +75,11 @@ impl Engine {
             .frame_head(kind, (first_seq, last_seq), now, edit)
     }
 
+    /// The time for reads and stamps.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     /// The wall clock is right.
     pub fn confirm_clock(&self) {
         self.clock.confirm();

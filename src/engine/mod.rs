@@ -60,6 +60,7 @@ mod damage;
 mod sync_waiters;
 // what the engine does with them
 mod core;
+mod handle;
 mod pacing;
 mod read;
 mod relog;
@@ -98,6 +99,7 @@ use state::Snapshots;
 use sync_waiters::SyncWaiters;
 use throttle::Throttle;
 
+pub use handle::Handle;
 pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};

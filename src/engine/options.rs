@@ -240,6 +240,17 @@ impl Options {
     }
 
     /// Whether to open without writing anything, not even a repair, beside other read-only opens. Default false.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Error, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// Database::open(folder.path())?.container("c")?.put("k", "v")?;
+    /// let c = Options::new().read_only(true).open(folder.path())?.container("c")?;
+    /// assert_eq!(c.get("k")?.unwrap(), "v");
+    /// assert!(matches!(c.put("k", "w"), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self

@@ -32,7 +32,7 @@ use bytes::Bytes;
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
 use crate::base::sync::Mutex;
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::Run;
 use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, Position, Seek};
@@ -40,6 +40,7 @@ use crate::data::item::{Item, Pair};
 use crate::data::range_tombstones::Cover;
 use crate::data::view::{Horizon, Walk};
 use crate::engine::Engine;
+use crate::engine::handle::Handle;
 use crate::engine::state::{Buffer, ContainerState, Picture, SnapshotPin};
 use crate::expiry::{Glance, Judge, Judges};
 use crate::mem::MemCursor;
@@ -201,7 +202,9 @@ impl Engine {
 
     /// A live item.
     pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Item>> {
-        self.read(reader, key, |hit, judge| item(hit, key, judge))
+        self.read(reader, key, |hit, judge| {
+            item(hit, key, judge, self.clock.now())
+        })
     }
 
     /// The newest version of a key, visible already or not, and the item that it is when it is live; for a write that
@@ -218,12 +221,12 @@ impl Engine {
         };
         let header = hit.header();
         let live = !judge.dead(&header);
-        let item = live.then(|| item(hit, key, judge)).transpose()?;
+        let item = live.then(|| item(hit, key, judge, judge.now)).transpose()?;
         Ok((Some(header), item))
     }
 
     /// The live items in a range.
-    pub fn scan(engine: &Arc<Engine>, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
+    pub fn scan(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
         engine.check_open(reader.state)?;
         let pin = match reader.snapshot {
             Some(pin) => pin.clone(),
@@ -231,9 +234,9 @@ impl Engine {
         };
         let walks = Arc::new(Mutex::new(None));
         reader.state.watch(&walks);
-        let settled = engine.judges(reader.state).settled;
+        let Judges { now, settled } = engine.judges(reader.state);
+        let lead = engine.clock.at_most().since(now.now);
         Ok(Scan {
-            engine: engine.clone(),
             state: reader.state.clone(),
             pin,
             left: Left {
@@ -243,15 +246,18 @@ impl Engine {
             },
             walks,
             settled,
+            lead,
             items: 0,
+            engine: engine.clone(),
         })
     }
 }
 
-fn item(hit: Hit<'_>, key: &[u8], judge: &Judge) -> Result<Item> {
+fn item(hit: Hit<'_>, key: &[u8], judge: &Judge, now: Timestamp) -> Result<Item> {
     let header = hit.header();
     let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
-    Ok(Item::new(pair, &header, judge.settings.life(&header)))
+    let life = judge.settings.life(&header);
+    Ok(Item::new(pair, &header, life, now))
 }
 
 /// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.
@@ -382,7 +388,6 @@ struct Left {
 
 /// Live items in the order of keys, from both ends. Each is judged when it is reached.
 pub struct Scan {
-    engine: Arc<Engine>,
     state: Arc<ContainerState>,
     /// Keeps the versions that it sees, whatever picture they are in.
     pin: Arc<SnapshotPin>,
@@ -390,8 +395,12 @@ pub struct Scan {
     walks: Arc<Mutex<Option<Walks>>>,
     /// Of settled time when the clock was last read.
     settled: Judge,
+    /// By how many milliseconds [`Engine::judge_later`]'s moment is later than now, measured once: so items can say when they
+    /// were read without a look at the clock for each.
+    lead: u64,
     /// How many items it has shown.
     items: u64,
+    engine: Handle,
 }
 
 /// What one run less would have been worth to a scan, in bytes rewritten: to seek in it ...
@@ -435,7 +444,8 @@ impl Scan {
         });
         let later = engine.judge_later(state);
         let read: &dyn Fn() -> Judges = &|| engine.judges(state);
-        let mut glance = Glance::new(later, &mut self.settled, read);
+        let moment = later.now.before(self.lead);
+        let mut glance = Glance::new(later, &mut self.settled, moment, read);
         let item = step(walks, &mut self.left, &mut glance);
         self.items += 1;
         item

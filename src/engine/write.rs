@@ -184,9 +184,8 @@ impl Engine {
             }
             let live = seen.version.filter(|_| item.is_some());
             let (value, ttl);
-            let is_live = item.is_some();
             let op = match decide(item) {
-                Verdict::Delete if is_live => Op::Delete {
+                Verdict::Delete if live.is_some() => Op::Delete {
                     container: state.id(),
                     key,
                 },
@@ -465,8 +464,8 @@ impl Engine {
             let reading = self.clock.read();
             if reading.unsettled {
                 return Err(Error::ClockUnsettled {
-                    wall: reading.now,
-                    settled: reading.settled,
+                    wall: reading.now.to_system_time(),
+                    settled: reading.settled.to_system_time(),
                 });
             }
             let settings = settings.change(default, reading.settled, seq);
@@ -495,7 +494,9 @@ impl Engine {
     /// The moment at which a ttl ends, when it is one that can be stored.
     pub fn until(&self, moment: Timestamp) -> Result<WriteTtl> {
         if moment.since(self.clock.now()) > MAX_TTL_MILLIS {
-            return Err(Error::invalid_ttl(format!("until {moment}")));
+            let given = format!("until {moment}");
+            let allowed = "Ttl::Never, or a moment at most 2147483647 seconds ahead";
+            return Err(Error::invalid("ttl", given, allowed));
         }
         Ok(WriteTtl::Until(moment))
     }

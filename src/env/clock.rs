@@ -79,6 +79,19 @@ pub fn monotonic() -> Duration {
 }
 
 /// A clock that stands until it is moved: for tests and simulations. Clones share one time.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{ManualClock, Options};
+///
+/// let folder = tempfile::tempdir()?;
+/// let clock = ManualClock::new(1_800_000_000_000);
+/// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+/// c.put_with_ttl("k", "thirty days", Duration::from_secs(30 * 86_400))?;
+/// clock.advance(Duration::from_secs(30 * 86_400)); // in no time
+/// assert!(c.is_empty()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     time: Arc<ManualTime>,
@@ -196,8 +209,8 @@ impl SettledClock {
         let far_behind = mark.0.saturating_sub(wall) > max_skew;
         if far_behind && behind == ClockBehind::Refuse {
             return Err(Error::ClockBehind {
-                wall: Timestamp(wall),
-                mark,
+                wall: Timestamp(wall).to_system_time(),
+                mark: mark.to_system_time(),
             });
         }
         let leads = mark.0 > 0 && wall.saturating_sub(mark.0) > max_skew;

@@ -19,4 +19,4 @@ pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
 pub use system::{Chunk, fault_in, memory_is_short, prefetch, will_need, zeros};
-pub use tasks::{JoinHandle, Signal, give_way, is_another, sleep, spawn};
+pub use tasks::{JoinHandle, Signal, give_way, is_another, is_own_thread, sleep, spawn};

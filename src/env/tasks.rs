@@ -1,5 +1,6 @@
 //! Threads and waiting.
 
+use std::cell::Cell;
 pub use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -7,17 +8,29 @@ use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{Condvar, Mutex, spin_loop};
 use crate::base::{Error, Result};
 
+thread_local! {
+    static OWN: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Starts a named thread.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(name.to_owned())
-        .spawn(work)
+        .spawn(|| {
+            OWN.set(true);
+            work();
+        })
         .map_err(|error| Error::io("start thread", name, error))
 }
 
 /// It is not the calling thread.
 pub fn is_another(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() != std::thread::current().id()
+}
+
+/// The calling thread was started by [`spawn`].
+pub fn is_own_thread() -> bool {
+    OWN.get()
 }
 
 /// Lets the calling thread rest. In a model no time passes, and others run.

@@ -1,35 +1,36 @@
-//! How long an item lives, as it is shown.
+//! What an item keeps of the rule's answer: how long it lives, and by what.
 
 use crate::base::{ItemTtl, Timestamp};
 
-/// How long an item lives under some settings: its own ttl, and what that comes to.
+/// How long an item lives, and by what, under the settings of one moment; in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// As long as the default says; for ever: `u64::MAX`.
+    /// Without a ttl of its own: as long as the default says; `u64::MAX` where there is none.
     Inherited(u64),
-    /// For ever.
-    Never,
-    /// So many milliseconds.
+    /// By its own ttl.
     Own(u64),
-    /// For ever, for the container's ttl is off; else so many milliseconds.
-    Resting(u64),
+    /// It has this ttl, which does not count while ttl is off.
+    Suspended(u64),
+    /// For ever, by its own ttl.
+    Endless,
 }
 
 impl Life {
+    /// When it ends; [`Timestamp::MAX`] for never.
+    #[inline]
+    pub fn end(self, written_at: Timestamp) -> Timestamp {
+        match self {
+            Life::Inherited(millis) | Life::Own(millis) => written_at.after(millis),
+            Life::Suspended(_) | Life::Endless => Timestamp::MAX,
+        }
+    }
+
     /// The item's own ttl.
     pub fn ttl(self) -> ItemTtl {
         match self {
             Life::Inherited(_) => ItemTtl::Absent,
-            Life::Never => ItemTtl::Never,
-            Life::Own(millis) | Life::Resting(millis) => ItemTtl::Millis(millis),
-        }
-    }
-
-    /// When it ends: [`Timestamp::MAX`] for never.
-    pub fn end(self, written_at: Timestamp) -> Timestamp {
-        match self {
-            Life::Inherited(millis) | Life::Own(millis) => written_at.after(millis),
-            Life::Never | Life::Resting(_) => Timestamp::MAX,
+            Life::Own(millis) | Life::Suspended(millis) => ItemTtl::Millis(millis),
+            Life::Endless => ItemTtl::Never,
         }
     }
 }

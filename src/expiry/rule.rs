@@ -46,9 +46,17 @@ use std::time::Duration;
 
 /// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
 pub fn ttl_millis(duration: Duration) -> Result<u64> {
+    lifetime(
+        duration,
+        "Ttl::Never, or a Duration of more than 0 and at most 2147483647 seconds",
+    )
+}
+
+fn lifetime(duration: Duration, allowed: &'static str) -> Result<u64> {
     let millis = millis_up(duration);
     if millis == 0 || millis > MAX_TTL_MILLIS {
-        return Err(Error::invalid_ttl(format!("{} s", duration.as_secs_f64())));
+        let given = format!("{} s", duration.as_secs_f64());
+        return Err(Error::invalid("ttl", given, allowed));
     }
     Ok(millis)
 }
@@ -74,7 +82,10 @@ impl DefaultMillis {
         Ok(match default {
             DefaultTtl::Off => DefaultMillis::Off,
             DefaultTtl::NoDefault => DefaultMillis::NoDefault,
-            DefaultTtl::After(duration) => DefaultMillis::Millis(ttl_millis(duration)?),
+            DefaultTtl::After(duration) => DefaultMillis::Millis(lifetime(
+                duration,
+                "DefaultTtl::NoDefault, or a Duration of more than 0 and at most 2147483647 seconds",
+            )?),
         })
     }
 
@@ -227,27 +238,21 @@ impl Settings {
         }
     }
 
-    /// How long an item lives under these settings.
+    /// How long an item lives that is not gone, and by what, if these settings stay.
     #[inline]
     pub fn life(&self, header: &Header) -> Life {
-        match header.ttl {
-            ItemTtl::Absent => Life::Inherited(self.default.inherited_millis()),
-            ItemTtl::Never => Life::Never,
-            ItemTtl::Millis(millis) if self.default.is_on() => Life::Own(millis),
-            ItemTtl::Millis(millis) => Life::Resting(millis),
+        match (header.ttl, self.default) {
+            (ItemTtl::Absent, default) => Life::Inherited(default.inherited_millis()),
+            (ItemTtl::Never, _) => Life::Endless,
+            (ItemTtl::Millis(m), DefaultMillis::Off) => Life::Suspended(m),
+            (ItemTtl::Millis(m), _) => Life::Own(m),
         }
     }
 
     /// When an item that is not gone will be, if these settings stay: [`Timestamp::MAX`] for never.
     #[inline]
     pub fn expires_at(&self, header: &Header) -> Timestamp {
-        match (header.ttl, self.default) {
-            (ItemTtl::Absent, DefaultMillis::Millis(n)) => header.written_at.after(n),
-            (ItemTtl::Millis(m), DefaultMillis::NoDefault | DefaultMillis::Millis(_)) => {
-                header.written_at.after(m)
-            }
-            _ => Timestamp::MAX,
-        }
+        self.life(header).end(header.written_at)
     }
 }
 
@@ -314,17 +319,20 @@ pub struct Glance<'a, F> {
     settled: &'a mut Judge,
     now: Option<Judge>,
     read: F,
+    /// Now, to within some milliseconds: what items tell of it, not what they are judged by.
+    pub moment: Timestamp,
 }
 
 impl<'a, F: Fn() -> Judges> Glance<'a, F> {
     /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of
     /// the settings of now, and of no earlier moment.
-    pub fn new(later: Judge, settled: &'a mut Judge, read: F) -> Self {
+    pub fn new(later: Judge, settled: &'a mut Judge, moment: Timestamp, read: F) -> Self {
         Glance {
             later,
             settled,
             now: None,
             read,
+            moment,
         }
     }
 

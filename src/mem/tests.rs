@@ -743,10 +743,11 @@ fn ghosts_hide_what_they_should() {
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
                 let (mut found, mut decided, mut settled) = (vec![], vec![], judge);
                 let mut next = || {
-                    let mut glance = Glance::new(judge, &mut settled, || Judges {
+                    let read = || Judges {
                         now: judge,
                         settled: judge,
-                    });
+                    };
+                    let mut glance = Glance::new(judge, &mut settled, judge.now, read);
                     walk.next(&mut glance, &mut decided, |_| true)
                 };
                 while let Some(item) = next() {

@@ -278,9 +278,10 @@ impl World {
             Err(Error::ClockBehind { wall: stated, mark })
                 if self.setup.behind == ClockBehind::Refuse =>
             {
-                if stated.0 != wall
-                    || !(least..=most).contains(&mark.0)
-                    || mark.0 <= wall + self.setup.skew
+                let (stated, mark) = (millis(stated), millis(mark));
+                if stated != wall
+                    || !(least..=most).contains(&mark)
+                    || mark <= wall + self.setup.skew
                 {
                     return Err(format!(
                         "refused at {stated}, mark {mark}; the mark is from {least} to {most}"
@@ -294,7 +295,7 @@ impl World {
                 }
                 return Ok(format!(
                     "refused: the clock is {} behind",
-                    show_duration(mark.0 - wall)
+                    show_duration(mark - wall)
                 ));
             }
             Err(error) => return Err(format!("the database does not open: {error}")),

@@ -42,7 +42,7 @@ fn a_glance_reads_the_clock_once_and_only_where_it_must() {
         Judges::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
     };
     let mut settled = at(9_000);
-    let mut glance = Glance::new(at(13_000), &mut settled, read);
+    let mut glance = Glance::new(at(13_000), &mut settled, Timestamp(13_000), read);
     let ends_at = |end| put(1, 0, ItemTtl::Millis(end));
     assert!(!glance.dead(&ends_at(20_000)));
     assert_eq!(readings.get(), 0);
