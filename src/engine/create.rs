@@ -1,4 +1,4 @@
-//! Containers come and go: by an edit, in the commit turn.
+//! Containers come and go, and change their defaults: by an edit, in the commit turn.
 
 use std::sync::Arc;
 
@@ -6,10 +6,38 @@ use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::Engine;
 use crate::engine::options::ContainerOptions;
+use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture, SnapshotPin};
 use crate::expiry::{DefaultMillis, Settings};
 
 impl Engine {
+    /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
+    pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
+        self.check_writable()?;
+        self.commit_log.sync_ahead()?;
+        let mut turn = self.commit_log.lock();
+        self.check_writable()?;
+        state.check()?;
+        let seq = turn.next_seq();
+        let basis = self.commit_log.all_before(&turn)?;
+        state.change_settings(|settings| {
+            let reading = self.clock.read();
+            if reading.unsettled {
+                return Err(Error::ClockUnsettled {
+                    wall: reading.now.to_system_time(),
+                    settled: reading.settled.to_system_time(),
+                });
+            }
+            let settings = settings.change(default, reading.settled, seq);
+            let changes = vec![Change::Settings(state.id(), settings, seq)];
+            self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
+            Ok(settings)
+        })?;
+        self.commit_log.note_unlogged(&mut turn, seq);
+        self.scheduler.wake(Thread::Merge);
+        Ok(())
+    }
+
     /// Opens a container, or creates it.
     pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
         check_name(name)?;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
 use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
-use crate::catalog::Change;
 use crate::compact::pace::{Brake, brake};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
@@ -23,7 +22,7 @@ use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Picture};
 use crate::engine::writes::{Writes, weight};
 use crate::env::{Reading, sleep};
-use crate::expiry::{DefaultMillis, Judge};
+use crate::expiry::Judge;
 use crate::mem::{Memtable, room_for};
 use crate::wal::{FrameHead, FrameKind, PayloadCrc, Position};
 
@@ -449,33 +448,6 @@ impl Engine {
                 version: picture.version.clone(),
             }
         });
-    }
-
-    /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
-    pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
-        self.check_writable()?;
-        self.commit_log.sync_ahead()?;
-        let mut turn = self.commit_log.lock();
-        self.check_writable()?;
-        state.check()?;
-        let seq = turn.next_seq();
-        let basis = self.commit_log.all_before(&turn)?;
-        state.change_settings(|settings| {
-            let reading = self.clock.read();
-            if reading.unsettled {
-                return Err(Error::ClockUnsettled {
-                    wall: reading.now.to_system_time(),
-                    settled: reading.settled.to_system_time(),
-                });
-            }
-            let settings = settings.change(default, reading.settled, seq);
-            let changes = vec![Change::Settings(state.id(), settings, seq)];
-            self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
-            Ok(settings)
-        })?;
-        self.commit_log.note_unlogged(&mut turn, seq);
-        self.scheduler.wake(Thread::Merge);
-        Ok(())
     }
 
     /// What was read to be relied on becomes visible and durable, as far as the durability asks.
