@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ebbtide::internals::policy::{
-    Choice, Collector, Elsewhere, Facts, Fate, Goals, Rewrite, RunFacts, RunId, Sentence,
-    TableFacts, Urgency, guards, judge, parts, pick, plan,
+    Choice, Collector, Decision, Facts, Goals, OlderVersions, Rewrite, RunFacts, RunId, TableFacts,
+    Urgency, Verdict, decide, guards, parts, pick, plan,
 };
 use ebbtide::internals::{
-    Census, DefaultMillis, Head, Header, ItemTtl, Judge, Kind, Seq, Settings, TableId, Timestamp,
-    hash_key,
+    Census, DefaultMillis, ExpiryView, Header, ItemTtl, Kind, RecordRef, Seq, Settings, TableId,
+    Timestamp, hash_key,
 };
 
 /// The longest lifetime that loads speak of, in milliseconds.
@@ -102,14 +102,14 @@ fn settings() -> Settings {
 }
 
 /// Tables outside a job, as the verdict asks them.
-struct Outside<'a> {
-    judge: Judge,
+struct OverlapProbe<'a> {
+    view: ExpiryView,
     key: u64,
     sources: Vec<(Timestamp, Seq, &'a TableFacts, &'a [Record])>,
 }
 
-impl Elsewhere for Outside<'_> {
-    fn longest_older(
+impl OlderVersions for OverlapProbe<'_> {
+    fn latest_live_expiry(
         &mut self,
         seq: Seq,
         outlives: Timestamp,
@@ -131,7 +131,7 @@ impl Elsewhere for Outside<'_> {
                 .iter()
                 .take_while(|record| record.key == self.key)
             {
-                if record.header.seq < seq && !self.judge.dead(&record.header) {
+                if record.header.seq < seq && !self.view.dead(&record.header) {
                     longest = longest.max(Some(record.expiry()));
                 }
             }
@@ -178,8 +178,8 @@ impl Simulation {
         }
     }
 
-    fn judge(&self) -> Judge {
-        Judge::at(self.now, settings)
+    fn expiry_view(&self) -> ExpiryView {
+        ExpiryView::at(self.now, settings)
     }
 
     fn facts(&self) -> Facts {
@@ -230,14 +230,14 @@ impl Simulation {
     }
 
     /// The versions of each key that a job keeps, and where they go.
-    fn judged(
+    fn decided(
         &mut self,
         mut records: Vec<Record>,
         inputs: &BTreeSet<TableId>,
         cuts: &[Timestamp],
     ) -> Vec<(usize, Vec<Record>, Timestamp)> {
         records.sort_by_key(|record| (record.key, std::cmp::Reverse(record.header.seq)));
-        let judge_now = self.judge();
+        let view = self.expiry_view();
         let mut sources: Vec<_> = self
             .runs
             .iter()
@@ -245,7 +245,7 @@ impl Simulation {
             .filter(|table| !inputs.contains(&table.id))
             .map(|table| {
                 let census = &table.statistics.census;
-                let last = census.last_expiry(&judge_now.settings);
+                let last = census.last_expiry(&view.settings);
                 (
                     last,
                     census.seq_min,
@@ -255,8 +255,8 @@ impl Simulation {
             })
             .collect();
         sources.sort_by_key(|source| std::cmp::Reverse(source.0));
-        let mut outside = Outside {
-            judge: judge_now,
+        let mut probe = OverlapProbe {
+            view,
             key: 0,
             sources,
         };
@@ -264,32 +264,31 @@ impl Simulation {
         let mut output: Vec<(usize, Vec<Record>, Timestamp)> = (0..slots)
             .map(|slot| (slot, vec![], Timestamp(0)))
             .collect();
-        let (mut sentences, mut headers): (Vec<Sentence>, Vec<Header>) = (vec![], vec![]);
+        let (mut decisions, mut headers): (Vec<Decision>, Vec<Header>) = (vec![], vec![]);
         let mut lags = vec![];
         for versions in records.chunk_by(|a, b| a.key == b.key) {
             headers.clear();
             headers.extend(versions.iter().map(|version| version.header));
-            outside.key = versions[0].key;
-            judge(&headers, &[], &judge_now, &mut outside, &mut sentences)
-                .expect("no file is read");
-            for (record, sentence) in versions.iter().zip(&sentences) {
-                if judge_now.dead(&record.header) && record.expiry() != Timestamp::MAX {
-                    lags.push(judge_now.now.since(record.expiry()));
+            probe.key = versions[0].key;
+            decide(&headers, &[], &view, &mut probe, &mut decisions).expect("no file is read");
+            for (record, decision) in versions.iter().zip(&decisions) {
+                if view.dead(&record.header) && record.expiry() != Timestamp::MAX {
+                    lags.push(view.now.since(record.expiry()));
                 }
-                let header = match sentence.fate {
-                    Fate::Drop => continue,
-                    Fate::Keep => record.header,
-                    Fate::Bury => Header::tombstone(record.header.seq, record.header.written_at),
+                let header = match decision.verdict {
+                    Verdict::Drop => continue,
+                    Verdict::Keep => record.header,
+                    Verdict::Bury => Header::tombstone(record.header.seq, record.header.written_at),
                 };
-                let slot = match sentence.stops {
+                let slot = match decision.obsolete_at {
                     Timestamp::MAX => slots - 1,
-                    stops => cuts.partition_point(|cut| *cut < stops),
+                    obsolete_at => cuts.partition_point(|cut| *cut < obsolete_at),
                 };
                 output[slot].1.push(Record {
                     key: record.key,
                     header,
                 });
-                output[slot].2 = output[slot].2.max(sentence.stops);
+                output[slot].2 = output[slot].2.max(decision.obsolete_at);
             }
         }
         self.lags.extend(lags);
@@ -303,7 +302,7 @@ impl Simulation {
         let bytes_stored = facts.bytes();
         let guards = guards(
             &facts,
-            bytes_stored.div_ceil(self.most_beside(bytes_stored)),
+            bytes_stored.div_ceil(self.max_transient_bytes(bytes_stored)),
         );
         let (mut tables, mut from, mut guard) = (vec![], 0, 0);
         for at in 1..=records.len() {
@@ -315,7 +314,7 @@ impl Simulation {
                 }
                 let bytes = (at - from) as u64 * WEIGHT;
                 (crossed && bytes >= self.memtable_bytes / 32)
-                    || (bytes >= self.most_beside(bytes_stored) / 2
+                    || (bytes >= self.max_transient_bytes(bytes_stored) / 2
                         && records[at].key != records[at - 1].key)
             };
             if cut || at == records.len() {
@@ -335,7 +334,7 @@ impl Simulation {
         RunFacts {
             id: RunId(self.next_id),
             end,
-            placed: settings().default,
+            end_assumes: settings().default,
             applied: Seq(0),
             census,
             bytes: tables.iter().map(|table| table.bytes).sum(),
@@ -347,7 +346,7 @@ impl Simulation {
         let (mut collector, mut census, mut bytes) = (Collector::default(), Census::default(), 0);
         for record in &records {
             let key = record.key.to_be_bytes();
-            let head = Head {
+            let record = RecordRef {
                 header: record.header,
                 key: &key,
                 value_len: if record.header.is_tombstone() {
@@ -356,9 +355,9 @@ impl Simulation {
                     VALUE_LEN
                 },
             };
-            collector.add(&head, hash_key(&key));
-            census.add(&head);
-            bytes += head.weight();
+            collector.add(&record, hash_key(&key));
+            census.add(&record);
+            bytes += record.weight();
         }
         collector.add_block(&census);
         self.next_id += 1;
@@ -371,14 +370,14 @@ impl Simulation {
         }
     }
 
-    fn most_beside(&self, bytes: u64) -> u64 {
+    fn max_transient_bytes(&self, bytes: u64) -> u64 {
         (bytes / 10).max(self.memtable_bytes)
     }
 
     fn flush(&mut self) {
         let records = std::mem::take(&mut self.active);
         self.logged = 0;
-        for (_, records, end) in self.judged(records, &BTreeSet::new(), &[Timestamp::MAX]) {
+        for (_, records, end) in self.decided(records, &BTreeSet::new(), &[Timestamp::MAX]) {
             let run = self.write(records, end);
             self.flushed += run.bytes;
             self.runs.push(Arc::new(run));
@@ -424,7 +423,13 @@ impl Simulation {
                 self.next_part();
                 continue;
             }
-            match pick(&self.facts(), &[], &self.busy(), &self.judge(), &self.goals) {
+            match pick(
+                &self.facts(),
+                &[],
+                &self.busy(),
+                &self.expiry_view(),
+                &self.goals,
+            ) {
                 Choice::Drop(tables) => self.drop_tables(&tables),
                 Choice::Join(runs) => self.join(&runs),
                 Choice::Merge(rewrite) => match &self.job {
@@ -523,12 +528,12 @@ impl Simulation {
             );
         }
         let least = self.memtable_bytes.max(facts.bytes() / 24);
-        let (spreads, settings) = (
-            chosen.iter().map(|table| &table.statistics.spreads),
+        let (histograms, settings) = (
+            chosen.iter().map(|table| &table.statistics.histograms),
             settings(),
         );
-        let forecast = spreads.flat_map(|spreads| spreads.forecast(&settings));
-        let mut parts = parts(&chosen, self.most_beside(facts.bytes()) / 2);
+        let forecast = histograms.flat_map(|histograms| histograms.forecast(&settings));
+        let mut parts = parts(&chosen, self.max_transient_bytes(facts.bytes()) / 2);
         parts.reverse();
         self.job = Some(Job {
             cuts: if rewrite.cut {
@@ -557,7 +562,7 @@ impl Simulation {
             .flat_map(|id| self.tables[id].iter().copied())
             .collect();
         let mut bytes = 0;
-        for (slot, records, end) in self.judged(records, &job.input, &job.cuts) {
+        for (slot, records, end) in self.decided(records, &job.input, &job.cuts) {
             let run = self.write(records, end);
             bytes += run.bytes;
             job.output.push((slot, run));

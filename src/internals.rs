@@ -4,7 +4,7 @@
 pub use crate::api::inspect::verify_in;
 pub use crate::base::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
 pub use crate::base::hash::hash_key;
-pub use crate::base::record::{Base, Head, Header, Kind};
+pub use crate::base::record::{Base, Header, Kind, RecordRef};
 pub use crate::base::{ContainerId, ItemTtl, Seq, TableId, Timestamp};
 pub use crate::catalog::{Catalogue, parse as parse_manifest};
 pub use crate::data::batch::{Op, Ops, Relogged, WriteTtl, relogged};
@@ -14,9 +14,9 @@ pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
     Sim, Survivors,
 };
-pub use crate::expiry::{Census, DefaultMillis, Judge, Settings, Spread, Tally};
+pub use crate::expiry::{Census, DefaultMillis, ExpiryHistogram, ExpiryView, Settings, Tally};
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
-pub use crate::wal::{FrameHead, FrameKind, Log, LogOptions, PayloadCrc, replay};
+pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay};
 
 /// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
 pub mod pieces {
@@ -28,8 +28,8 @@ pub mod pieces {
 pub mod policy {
     pub use crate::catalog::{Facts, RunFacts, RunId, TableFacts};
     pub use crate::compact::{
-        Choice, Elsewhere, Fate, Goals, Rewrite, Sentence, Urgency, Why, guards, judge, parts,
-        pick, plan,
+        Choice, Decision, Goals, OlderVersions, Rewrite, Urgency, Verdict, Why, decide, guards,
+        parts, pick, plan,
     };
     pub use crate::table::{Collector, Sampled, Statistics};
 }

@@ -66,7 +66,7 @@ fn is_there(world: &World, left: &Sim, key: &str) -> bool {
     items.contains(key).unwrap()
 }
 
-/// A flush drops the older version; a read that took its number before must not miss both.
+/// A flush drops the older version; a read that took its sequence number before must not miss both.
 #[test]
 fn a_key_is_never_missing_while_it_is_overwritten_and_flushed() {
     check("a read beside a put and a flush", 2, || {

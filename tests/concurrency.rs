@@ -499,7 +499,7 @@ fn everything_at_once_compressed_and_synced() {
     play(options, testkit::env("EBBTIDE_SECONDS", 3));
 }
 
-/// Memtables are sealed all the time, between the look of a conditional write and its turn above all.
+/// Memtables are sealed all the time, between the look of a conditional write and the commit lock above all.
 #[test]
 fn one_of_many_creates_succeeds() {
     let folder = tempfile::tempdir().unwrap();

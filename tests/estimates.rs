@@ -202,14 +202,14 @@ impl Stage {
                 let table = Arc::new(Table::open(bytes, path, expected, None).unwrap());
                 let mut cursor = table.cursor();
                 cursor.seek(Seek::First, None).unwrap();
-                while let Position::Record(head) = cursor.position() {
+                while let Position::Record(record) = cursor.position() {
                     records.push(Record {
-                        key: head.key.to_vec(),
-                        order: head.header.seq.0,
-                        written_at: head.header.written_at.0,
-                        ttl: head.header.ttl,
-                        is_tombstone: head.header.is_tombstone(),
-                        weight: (head.key.len() + head.value_len + 16) as u64,
+                        key: record.key.to_vec(),
+                        order: record.header.seq.0,
+                        written_at: record.header.written_at.0,
+                        ttl: record.header.ttl,
+                        is_tombstone: record.header.is_tombstone(),
+                        weight: (record.key.len() + record.value_len + 16) as u64,
                     });
                     cursor.advance(None).unwrap();
                 }

@@ -64,7 +64,7 @@ fn take_the_rest(sim: &Sim) {
 }
 
 /// Background work, as long as there is some; what fails is tried again.
-fn settle(db: &Database) {
+fn run_background(db: &Database) {
     for _ in 0..50 {
         let _ = db.step();
     }
@@ -108,11 +108,11 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
             let db = open(&sim, &clock, memtable);
             let c = db.container("c").unwrap();
             assert_eq!(c.iter().count(), count as usize, "{what}");
-            settle(&db);
+            run_background(&db);
             assert!(c.put("k", "v").unwrap_err().is_full(), "{what}");
             assert_eq!(c.iter().count(), count as usize, "{what}");
             clock.advance(2 * LIFE);
-            settle(&db);
+            run_background(&db);
             let stats = db.stats();
             assert!(stats.disk_bytes < 300 << 10, "{what}: {stats:?}");
             assert_eq!(c.stats().expired_bytes, 0, "{what}");
@@ -147,12 +147,12 @@ fn the_living_among_the_dead_keep_no_full_disk_full() {
         let db = open(&sim, &clock, MEMTABLE);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), count as usize, "{how}");
-        settle(&db);
+        run_background(&db);
         assert!(c.put("k", "v").unwrap_err().is_full(), "{how}");
         // What the ring of the log gave back is not there for it either.
         take_the_rest(&sim);
         clock.advance(2 * LIFE);
-        settle(&db);
+        run_background(&db);
         let stats = db.stats();
         assert!(stats.disk_bytes < 300 << 10, "{how}: {stats:?}");
         assert_eq!(c.iter().count(), living, "{how}");
@@ -205,9 +205,9 @@ fn however_many_live_the_dead_are_given_back() {
             let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
             take_the_rest(&sim);
             let db = open(&sim, &clock, MEMTABLE);
-            settle(&db);
+            run_background(&db);
             clock.advance(2 * LIFE);
-            settle(&db);
+            run_background(&db);
             let check = |db: &Database, more: usize| {
                 for n in 0..containers {
                     let c = db.container(format!("c{n}")).unwrap();
@@ -222,7 +222,7 @@ fn however_many_live_the_dead_are_given_back() {
                 // The log may have to be flushed before it goes on.
                 put()
                     .or_else(|_| {
-                        settle(&db);
+                        run_background(&db);
                         put()
                     })
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -230,7 +230,7 @@ fn however_many_live_the_dead_are_given_back() {
             db.sync().unwrap();
             check(&db, 100);
             clock.advance(LIFE);
-            settle(&db);
+            run_background(&db);
             assert_eq!(c.stats().expired_bytes, 0, "{what}");
             check(&db, 100);
             for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
@@ -316,7 +316,7 @@ fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
         }
     });
     let db = open(&sim, &clock, MEMTABLE);
-    settle(&db);
+    run_background(&db);
     sim.unwatch();
     check_living(&db, &living, "at the end");
     assert!(db.stats().flushes > 0, "the front was flushed");
@@ -327,7 +327,7 @@ fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
         let what = format!("moment {n}");
         let db = open(moment, &clock, MEMTABLE);
         check_living(&db, &living, &what);
-        settle(&db);
+        run_background(&db);
         check_living(&db, &living, &what);
         takes_writes(&db, &what);
         // What lives may take all there is by now.
@@ -365,7 +365,7 @@ fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
         assert!(full.is_some_and(|full| full.is_full()), "{what}");
         take_the_rest(&sim);
         clock.advance(2 * LIFE);
-        settle(&db);
+        run_background(&db);
         assert_eq!(c.iter().count(), living, "{what}");
         assert_eq!(c.stats().expired_bytes, 0, "{what}");
         takes_writes_of(&c, &what);
@@ -412,14 +412,14 @@ fn a_crash_after_the_old_log_was_let_go_of_loses_nothing() {
             }
         });
         let db = open(&sim, &clock, MEMTABLE);
-        settle(&db);
+        run_background(&db);
         sim.unwatch();
         takes_writes(&db, "after it");
         let moments = std::mem::take(&mut *seen.lock().unwrap());
         assert!(moments.len() > 20);
         for (n, moment) in moments.iter().enumerate() {
             let db = open(moment, &clock, MEMTABLE);
-            settle(&db);
+            run_background(&db);
             let c = db.container("c").unwrap();
             assert_eq!(c.iter().count(), kept, "moment {n}");
             takes_writes(&db, &format!("moment {n}"));
@@ -442,7 +442,7 @@ fn segments_of_what_has_expired_go_from_the_front() {
         take_the_rest(&sim);
         let db = open(&sim, &clock, MEMTABLE);
         clock.advance(2 * LIFE);
-        settle(&db);
+        run_background(&db);
         // What is alive takes less than what is dead, so that there is room to log it again.
         takes_writes(&db, how);
         for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
@@ -484,7 +484,7 @@ fn nothing_that_an_expired_item_hid_comes_back() {
         take_all(&sim);
         let db = open(&sim, &clock, MEMTABLE);
         clock.advance(2 * LIFE);
-        settle(&db);
+        run_background(&db);
         let c = db.container("c").unwrap();
         assert_eq!(c.iter().count(), 0);
         for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
@@ -513,7 +513,7 @@ fn a_snapshot_does_not_keep_the_old_log() {
         count as usize
     );
     clock.advance(2 * LIFE);
-    settle(&db);
+    run_background(&db);
     assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
     takes_writes(&db, "beside a snapshot");
 }

@@ -49,7 +49,7 @@ fn comes_to_rest(db: &Database) {
     assert!(steps < 100, "it goes on for ever:\n{}", db.describe());
 }
 
-// Reading a key through a picture from before a number was published loses the write in between.
+// Reading a key through a read state from before a sequence number was published loses the write in between.
 #[test]
 fn an_update_sees_what_was_written_while_memtables_are_sealed() {
     const UPDATES: u64 = 1_500;
@@ -74,7 +74,7 @@ fn an_update_sees_what_was_written_while_memtables_are_sealed() {
             }
         };
         let threads = [(); 3].map(|()| scope.spawn(count));
-        // Fills memtables and flushes them, so that pictures change all the time.
+        // Fills memtables and flushes them, so that read states change all the time.
         while !threads.iter().all(|thread| thread.is_finished()) {
             c.put("filler", [0; 2_000]).unwrap();
             while db.step().unwrap() {}

@@ -20,9 +20,9 @@ use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 use ebbtide::Durability;
+use testkit::oracle::{Expected, Oracle, options};
 use testkit::patience::comes_true;
 use testkit::random::Random;
-use testkit::witness::{Expected, Witness, options};
 
 const CHILD: &str = "EBBTIDE_KILL_CHILD";
 const SEED: &str = "EBBTIDE_KILL_SEED";
@@ -36,16 +36,16 @@ fn write_until_killed(path: &Path) {
         Durability::Buffered,
         Durability::Buffered,
     ]);
-    let witness = Witness::open(path, &options(durability)).unwrap();
-    let mut n = witness.latest().unwrap() + 1;
+    let oracle = Oracle::open(path, &options(durability)).unwrap();
+    let mut n = oracle.latest().unwrap() + 1;
     let mut told = std::io::stdout();
     told.write_all(TELLS).unwrap();
     loop {
-        witness.take(n).unwrap();
+        oracle.take(n).unwrap();
         // Straight to the pipe: nothing is told before it is done, or kept back after.
         told.write_all(&n.to_le_bytes()).unwrap();
         told.flush().unwrap();
-        witness.stir(n, &mut random).unwrap();
+        oracle.stir(n, &mut random).unwrap();
         n += 1;
     }
 }
@@ -66,9 +66,9 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
         }
         let told = one_life(folder.path(), random.next(), random.below(40) as u64);
         total += told.saturating_sub(expected.count);
-        let witness = Witness::open(folder.path(), &options(Durability::Buffered))
+        let oracle = Oracle::open(folder.path(), &options(Durability::Buffered))
             .unwrap_or_else(|error| panic!("kill {kill}: {error}"));
-        let found = witness.latest().unwrap();
+        let found = oracle.latest().unwrap();
         // One write may have been done and not yet been told of.
         let least = told.max(expected.count);
         assert!(
@@ -77,11 +77,11 @@ fn nothing_acknowledged_is_lost_by_a_kill() {
         );
         expected.advance(found);
         expected
-            .compare(&witness)
+            .compare(&oracle)
             .unwrap_or_else(|what| panic!("kill {kill}: {what}"));
         if random.one_in(2) {
             // Else the handle is just dropped: both ways of ending are there for the next child to open.
-            witness.db.close().unwrap();
+            oracle.db.close().unwrap();
         }
     }
     assert!(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ebbtide::internals::{
-    Call, ContainerId, Fault, FaultPlan, FrameHead, FrameKind, Fs, Header, Log, LogOptions, Op,
+    Call, ContainerId, Fault, FaultPlan, FrameHeader, FrameKind, Fs, Header, Log, LogOptions, Op,
     PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, parse_manifest, repair_with,
     verify_in,
 };
@@ -622,7 +622,7 @@ fn a_log_that_counts_further_than_any_database_is_refused() {
         let fs = Arc::new(sim.clone());
         let (_, mut appender) =
             Log::create(fs, &log_options, segments[0], Seq(1), Timestamp(START), 1).unwrap();
-        let head = FrameHead {
+        let header = FrameHeader {
             kind,
             first_seq: Seq(seq),
             last_seq: Seq(seq),
@@ -631,7 +631,7 @@ fn a_log_that_counts_further_than_any_database_is_refused() {
             edit: 1,
         };
         appender
-            .append(&head, payload, PayloadCrc::of(payload))
+            .append(&header, payload, PayloadCrc::of(payload))
             .unwrap();
         let opened = options(&sim).open(PATH);
         let refused = opened.as_ref().err().map(|error| error.is_corruption());

@@ -349,7 +349,8 @@ fn an_edit_lasts_with_all_that_was_acknowledged_before_it() {
     }
 }
 
-// Most of the log is synced before the turn, the rest in it: what was written in between came before the edit, too.
+// Most of the log is synced before the lock is taken, the rest under it: what was written in between came before the
+// edit, too.
 #[test]
 fn an_edit_lasts_with_what_was_acknowledged_just_before_its_turn() {
     for (edit, is_there) in EDITS {
@@ -669,8 +670,8 @@ fn a_scan_takes_the_clock_before_the_settings() {
     clock.has_acted();
 }
 
-// Compacting leaves of a key the newest version alone: whoever had the number first, and then that picture, would miss it.
-// More readers than cores, so that many are stopped just there.
+// Compacting leaves of a key the newest version alone: whoever had the sequence number first, and then that read state,
+// would miss it. More readers than cores, so that many are stopped just there.
 #[test]
 fn a_read_takes_the_picture_before_the_number() {
     let db = options(Sim::new(1)).open("/db").unwrap();
@@ -738,7 +739,7 @@ fn times_rise_with_numbers() {
     let first = numbers.map(|number| number.parse().unwrap()).min().unwrap();
     let (mut before, mut frames) = ((0, 0), 0);
     replay(&sim, Path::new("/db/wal"), first, &mut |frame| {
-        let stamp = (frame.head.first_seq.0, frame.head.written_at.0);
+        let stamp = (frame.header.first_seq.0, frame.header.written_at.0);
         assert!(
             before.0 < stamp.0 && before.1 <= stamp.1,
             "{stamp:?} after {before:?}"

@@ -161,7 +161,7 @@ fn a_panic_within_a_change_of_the_default_undoes_it() {
     db.close().unwrap();
 }
 
-// Stamps are taken in the commit turn, which every writer waits for.
+// Stamps are taken under the commit lock, which every writer waits for.
 #[test]
 fn a_panic_in_the_commit_turn_lets_others_write() {
     for durability in [Durability::Buffered, Durability::Sync] {

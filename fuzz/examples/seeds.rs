@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebbtide::internals::pieces::{Footer, Index, SegmentHeader, Trailer};
 use ebbtide::internals::{
-    Base, Census, ContainerId, DefaultMillis, FrameHead, FrameKind, Fs, Head, Header, ItemTtl,
-    Kind, Log, LogOptions, Op, PayloadCrc, Relogged, Seq, Settings, Sim, Spread, TableBuilder,
-    TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
+    Base, Census, ContainerId, DefaultMillis, ExpiryHistogram, FrameHeader, FrameKind, Fs, Header,
+    ItemTtl, Kind, Log, LogOptions, Op, PayloadCrc, RecordRef, Relogged, Seq, Settings, Sim,
+    TableBuilder, TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
 };
 use ebbtide::{Compression, Result};
 use ebbtide_fuzz::TARGETS;
@@ -152,11 +152,11 @@ fn headers() -> impl Iterator<Item = Vec<u8>> {
 /// Settings (on without default, floors of one byte each) and the moment; then what is asked.
 fn censuses() -> impl Iterator<Item = Vec<u8>> {
     let start = [1, 0, 9, 0, 9, 0, 9, 0, 200];
-    let (mut census, mut spread) = (Census::default(), Spread::default());
+    let (mut census, mut histogram) = (Census::default(), ExpiryHistogram::default());
     for seq in 1..200 {
         let ttl = [ItemTtl::Absent, ItemTtl::Millis(1_000)][seq as usize % 2];
         let header = header(seq, Kind::Put, ttl);
-        census.add(&Head {
+        census.add(&RecordRef {
             header,
             key: b"key",
             value_len: 10,
@@ -165,13 +165,13 @@ fn censuses() -> impl Iterator<Item = Vec<u8>> {
             count: 1,
             bytes: 29,
         };
-        spread.add(Timestamp(NOW + seq * seq), tally);
+        histogram.add(Timestamp(NOW + seq * seq), tally);
     }
-    let (mut decoded, mut decoded_spread) = (vec![0], vec![1]);
+    let (mut decoded, mut decoded_histogram) = (vec![0], vec![1]);
     census.encode(&mut decoded);
-    spread.encode(&mut decoded_spread);
+    histogram.encode(&mut decoded_histogram);
     let gathered = [&[2][..], &soup(3, 200)].concat();
-    [decoded, decoded_spread, gathered]
+    [decoded, decoded_histogram, gathered]
         .into_iter()
         .map(move |asked| [&start[..], &asked].concat())
 }
@@ -228,7 +228,7 @@ fn log(ring_bytes: Option<usize>) -> Result<Vec<u8>> {
     let (log, mut appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(NOW), 1)?;
     let payload = batch();
     for seq in (1..13).step_by(6) {
-        let head = FrameHead {
+        let header = FrameHeader {
             kind: FrameKind::Batch,
             first_seq: Seq(seq),
             last_seq: Seq(seq + 5),
@@ -236,7 +236,7 @@ fn log(ring_bytes: Option<usize>) -> Result<Vec<u8>> {
             settled: Timestamp(NOW + seq),
             edit: 1,
         };
-        appender.append(&head, &payload, PayloadCrc::of(&payload))?;
+        appender.append(&header, &payload, PayloadCrc::of(&payload))?;
     }
     let second = if ring_bytes.is_some() {
         (1, "000001.ring")
@@ -266,14 +266,14 @@ fn table(compression: Compression) -> Result<Vec<u8>> {
         let key = format!("key{seq:02}");
         let value = vec![seq as u8; 20];
         let ttl = [ItemTtl::Absent, ItemTtl::Millis(1_000)][seq as usize % 2];
-        let newest = Head {
+        let newest = RecordRef {
             header: header(seq + 20, Kind::Put, ttl),
             key: key.as_bytes(),
             value_len: value.len(),
         };
         builder.add(&newest, &value)?;
         if seq % 4 == 0 {
-            let older = Head {
+            let older = RecordRef {
                 header: header(seq, Kind::Tombstone, ItemTtl::Absent),
                 value_len: 0,
                 ..newest

@@ -144,7 +144,7 @@ impl World {
     }
 
     /// What is found must be allowed; of what was found after a crash, nothing changes by itself.
-    fn check(&mut self, settle: bool) -> Result<()> {
+    fn check(&mut self, confirm: bool) -> Result<()> {
         // A write that was refused may be there from the next sync on, and a get may ask for one: here before both. The
         // first may meet a fault that is to come once.
         let _ = self.db.sync().or_else(|_| self.db.sync());
@@ -169,7 +169,7 @@ impl World {
                 allowed.iter().any(fits),
                 "key {at}: {found:?}, not of {allowed:?}"
             );
-            if settle {
+            if confirm {
                 allowed.retain(fits);
             }
         }

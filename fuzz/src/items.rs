@@ -3,8 +3,8 @@
 //! A write, an entry and a header have one spelling each, so what was decoded must encode to the very bytes it came from.
 
 use ebbtide::internals::{
-    Base, Census, DefaultMillis, Head, Header, ItemTtl, Judge, Kind, Ops, Reader, Seq, Settings,
-    Spread, Tally, Timestamp, relogged,
+    Base, Census, DefaultMillis, ExpiryHistogram, ExpiryView, Header, ItemTtl, Kind, Ops, Reader,
+    RecordRef, Seq, Settings, Tally, Timestamp, relogged,
 };
 
 use super::input::Input;
@@ -44,15 +44,15 @@ pub fn header(data: &[u8]) {
     }
 }
 
-/// Census and spread: decoded from any bytes, and gathered from records.
+/// Census and histogram: decoded from any bytes, and gathered from records.
 pub fn census(data: &[u8]) {
     let mut input = Input::new(data);
     let settings = settings_of(&mut input);
-    let judge = Judge::at(Timestamp(input.any_size()), || settings);
+    let view = ExpiryView::at(Timestamp(input.any_size()), || settings);
     match input.below(3) {
-        0 => decoded_census(input.rest(), &judge),
-        1 => decoded_spread(input.rest(), judge.now),
-        _ => gathered_census(&mut input, &judge),
+        0 => decoded_census(input.rest(), &view),
+        1 => decoded_histogram(input.rest(), view.now),
+        _ => gathered_census(&mut input, &view),
     }
 }
 
@@ -69,49 +69,49 @@ fn settings_of(input: &mut Input<'_>) -> Settings {
     }
 }
 
-fn decoded_census(bytes: &[u8], judge: &Judge) {
+fn decoded_census(bytes: &[u8], view: &ExpiryView) {
     let Ok(census) = Census::decode(&mut Reader::new(bytes)) else {
         return;
     };
     let mut again = vec![];
     census.encode(&mut again);
     assert_eq!(Census::decode(&mut Reader::new(&again)), Ok(census));
-    ask(&census, judge);
+    ask(&census, view);
     let mut sum = Census::default();
     sum.merge(&census);
     assert_eq!(sum.total(), census.total());
     sum.merge(&census);
-    ask(&sum, judge);
+    ask(&sum, view);
 }
 
 /// Answers that must not contradict each other.
-fn ask(census: &Census, judge: &Judge) {
-    if census.all_dead(judge) && census.total().count > 0 {
-        assert!(census.any_dead(judge));
+fn ask(census: &Census, view: &ExpiryView) {
+    if census.all_dead(view) && census.total().count > 0 {
+        assert!(census.any_dead(view));
     }
-    if let Some(first) = census.first_expiry(&judge.settings) {
-        assert!(first <= census.last_expiry(&judge.settings));
+    if let Some(first) = census.first_expiry(&view.settings) {
+        assert!(first <= census.last_expiry(&view.settings));
     }
-    census.longest_life(&judge.settings);
+    census.longest_life(&view.settings);
 }
 
-fn decoded_spread(bytes: &[u8], moment: Timestamp) {
-    let Ok(spread) = Spread::decode(&mut Reader::new(bytes)) else {
+fn decoded_histogram(bytes: &[u8], moment: Timestamp) {
+    let Ok(histogram) = ExpiryHistogram::decode(&mut Reader::new(bytes)) else {
         return;
     };
     let mut again = vec![];
-    spread.encode(&mut again);
+    histogram.encode(&mut again);
     assert_eq!(
-        Spread::decode(&mut Reader::new(&again)).as_ref(),
-        Ok(&spread)
+        ExpiryHistogram::decode(&mut Reader::new(&again)).as_ref(),
+        Ok(&histogram)
     );
-    let all = spread.up_to(Timestamp::MAX);
-    let part = spread.up_to(moment);
+    let all = histogram.up_to(Timestamp::MAX);
+    let part = histogram.up_to(moment);
     assert!(part.count <= all.count && part.bytes <= all.bytes);
-    let counts = spread.iter().map(|(_, tally)| tally.count);
+    let counts = histogram.iter().map(|(_, tally)| tally.count);
     assert_eq!(counts.fold(0, u64::saturating_add), all.count);
-    let mut sum = Spread::default();
-    spread.iter().for_each(|(at, tally)| sum.add(at, tally));
+    let mut sum = ExpiryHistogram::default();
+    histogram.iter().for_each(|(at, tally)| sum.add(at, tally));
     assert_eq!(sum.up_to(Timestamp::MAX), all);
     let half = Tally {
         count: 1,
@@ -121,7 +121,7 @@ fn decoded_spread(bytes: &[u8], moment: Timestamp) {
 }
 
 /// What a census says of all its records must be true of each.
-fn gathered_census(input: &mut Input<'_>, judge: &Judge) {
+fn gathered_census(input: &mut Input<'_>, view: &ExpiryView) {
     let (mut census, mut headers) = (Census::default(), vec![]);
     while !input.is_empty() {
         let (kind, ttl) = match input.below(4) {
@@ -136,7 +136,7 @@ fn gathered_census(input: &mut Input<'_>, judge: &Judge) {
             written_at: Timestamp(input.any_size()),
             ttl,
         };
-        census.add(&Head {
+        census.add(&RecordRef {
             header,
             key: b"key",
             value_len: input.below(256),
@@ -144,11 +144,11 @@ fn gathered_census(input: &mut Input<'_>, judge: &Judge) {
         headers.push(header);
     }
     assert_eq!(census.total().count, headers.len() as u64);
-    let dead = headers.iter().filter(|header| judge.dead(header)).count();
-    assert!(!census.all_dead(judge) || dead == headers.len());
-    assert!(census.any_dead(judge) || dead == 0);
-    let last = census.last_expiry(&judge.settings);
+    let dead = headers.iter().filter(|header| view.dead(header)).count();
+    assert!(!census.all_dead(view) || dead == headers.len());
+    assert!(census.any_dead(view) || dead == 0);
+    let last = census.last_expiry(&view.settings);
     let puts = || headers.iter().filter(|header| !header.is_tombstone());
-    assert!(puts().all(|header| judge.settings.expires_at(header) <= last));
-    ask(&census, judge);
+    assert!(puts().all(|header| view.settings.expires_at(header) <= last));
+    ask(&census, view);
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ebbtide::internals::{
-    FrameHead, FrameKind, Fs, Log, LogOptions, Ops, PayloadCrc, Seq, Sim, Timestamp, put_varint,
+    FrameHeader, FrameKind, Fs, Log, LogOptions, Ops, PayloadCrc, Seq, Sim, Timestamp, put_varint,
     relogged, replay,
 };
 
@@ -107,18 +107,18 @@ fn appended(input: &mut Input<'_>) {
             2 => log.prepare_next().unwrap(),
             _ => {
                 let kind = [FrameKind::Batch, FrameKind::Relog][input.below(2)];
-                let head = any_head(input, kind);
+                let header = any_header(input, kind);
                 let len = input.below(256);
                 let payload = input.take(len);
                 appender
-                    .append(&head, payload, PayloadCrc::of(payload))
+                    .append(&header, payload, PayloadCrc::of(payload))
                     .unwrap();
-                frames.push((head, payload.to_vec()));
+                frames.push((header, payload.to_vec()));
             }
         }
     }
     if close {
-        appender.close(&any_head(input, FrameKind::End)).unwrap();
+        appender.close(&any_header(input, FrameKind::End)).unwrap();
         synced = frames.len();
     }
     let left = if power {
@@ -140,7 +140,7 @@ fn appended(input: &mut Input<'_>) {
     }
 }
 
-type Shown = (FrameHead, Vec<u8>);
+type Shown = (FrameHeader, Vec<u8>);
 
 fn assert_prefix(found: &[Shown], appended: &[Shown]) {
     assert!(found.len() <= appended.len());
@@ -149,8 +149,8 @@ fn assert_prefix(found: &[Shown], appended: &[Shown]) {
     }
 }
 
-fn any_head(input: &mut Input<'_>, kind: FrameKind) -> FrameHead {
-    FrameHead {
+fn any_header(input: &mut Input<'_>, kind: FrameKind) -> FrameHeader {
+    FrameHeader {
         kind,
         first_seq: Seq(input.any_size()),
         last_seq: Seq(input.any_size()),
@@ -195,7 +195,7 @@ fn read(sim: &Sim) -> ebbtide::Result<(Vec<Shown>, bool)> {
     let replayed = replay(sim, Path::new(DIR), 1, &mut |frame| {
         Ops::new(frame.payload).for_each(drop);
         relogged(frame.payload).for_each(drop);
-        found.push((frame.head, frame.payload.to_vec()));
+        found.push((frame.header, frame.payload.to_vec()));
         Ok(())
     });
     match replayed {

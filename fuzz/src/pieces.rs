@@ -26,12 +26,12 @@ pub fn frame(data: &[u8]) {
         _ => {
             let sealed = input.flag();
             let mut bytes = input.rest().to_vec();
-            if let Some((head, payload)) = bytes.split_at_mut_checked(8)
+            if let Some((start, payload)) = bytes.split_at_mut_checked(8)
                 && sealed
             {
-                head[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-                let crc = crc32fast::hash(&[&head[..4], payload].concat());
-                head[4..].copy_from_slice(&crc.to_le_bytes());
+                start[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+                let crc = crc32fast::hash(&[&start[..4], payload].concat());
+                start[4..].copy_from_slice(&crc.to_le_bytes());
             }
             let mut reader = Reader::new(&bytes);
             match read_frame(&mut reader) {
@@ -76,7 +76,7 @@ fn log_frame(input: &mut Input<'_>) {
     if let Ok(found) = Decoder::new(segment).frame(position, &bytes) {
         let crc = PayloadCrc::of(found.payload);
         let mut encoder = Encoder::new(segment);
-        let again = encoder.frame(position, found.watermark, &found.head, found.payload, crc);
+        let again = encoder.frame(position, found.watermark, &found.header, found.payload, crc);
         assert_eq!(again.concat(), bytes[..found.len]);
         // Elsewhere it is none.
         assert!(Decoder::new(segment).frame(position + 1, &bytes).is_err());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ebbtide::internals::{
-    BlockCache, ContainerId, Cursor, DefaultMillis, Expected, Fs, Head, Header, ItemTtl, Judge,
-    Kind, Position, Seek, Seq, Settings, Sim, Table, TableBuilder, TableId, TableMeta,
+    BlockCache, ContainerId, Cursor, DefaultMillis, Expected, ExpiryView, Fs, Header, ItemTtl,
+    Kind, Position, RecordRef, Seek, Seq, Settings, Sim, Table, TableBuilder, TableId, TableMeta,
     TableOptions, Timestamp, hash_key,
 };
 use ebbtide::{Compression, Error, Result};
@@ -80,8 +80,8 @@ struct Record {
 }
 
 impl Record {
-    fn head(&self) -> Head<'_> {
-        Head {
+    fn record_ref(&self) -> RecordRef<'_> {
+        RecordRef {
             header: self.header,
             key: &self.key,
             value_len: self.value.len(),
@@ -140,7 +140,7 @@ fn build(block_bytes: usize, compression: Compression, records: &[Record]) -> Ve
     };
     let mut builder = TableBuilder::new(file, options, meta);
     for record in records {
-        let added = builder.add(&record.head(), &record.value);
+        let added = builder.add(&record.record_ref(), &record.value);
         added.expect("nothing fails here");
     }
     let finished = builder.finish().expect("nothing fails here");
@@ -193,14 +193,14 @@ fn read_all(table: &Arc<Table>, records: &[Record]) -> Result<()> {
     let mut cursor = table.cursor();
     cursor.seek(Seek::First, None)?;
     for record in records {
-        assert_eq!(cursor.position(), Position::Record(record.head()));
+        assert_eq!(cursor.position(), Position::Record(record.record_ref()));
         assert_eq!(cursor.value()?, record.value);
         cursor.advance(None)?;
     }
     assert_eq!(cursor.position(), Position::End);
     cursor.seek(Seek::Last, None)?;
     for record in records.iter().rev() {
-        assert_eq!(cursor.position(), Position::Record(record.head()));
+        assert_eq!(cursor.position(), Position::Record(record.record_ref()));
         cursor.retreat(None)?;
     }
     assert_eq!(cursor.position(), Position::End);
@@ -219,8 +219,8 @@ fn ask_anything(table: &Arc<Table>, records: &[Record]) {
         }
     }
     let settings = || Settings::new(DefaultMillis::Millis(1));
-    let judge = Judge::at(Timestamp(u64::MAX / 2), settings);
-    for judge in [None, Some(&judge)] {
+    let view = ExpiryView::at(Timestamp(u64::MAX / 2), settings);
+    for view in [None, Some(&view)] {
         for to in [
             Seek::First,
             Seek::AtOrAfter(&last),
@@ -229,16 +229,16 @@ fn ask_anything(table: &Arc<Table>, records: &[Record]) {
             Seek::AtOrBefore(&first),
             Seek::Before(&last),
         ] {
-            walk(table, to, judge);
+            walk(table, to, view);
         }
     }
     let _ = table.verify();
 }
 
-/// Walks to the end, into every second ghost. No walk is longer than the file, unpacked.
-fn walk(table: &Arc<Table>, to: Seek<'_>, judge: Option<&Judge>) {
+/// Walks to the end, into every second dead span. No walk is longer than the file, unpacked.
+fn walk(table: &Arc<Table>, to: Seek<'_>, view: Option<&ExpiryView>) {
     let mut cursor = table.cursor();
-    let mut result = cursor.seek(to, judge);
+    let mut result = cursor.seek(to, view);
     for step in 0.. {
         let enter = match cursor.position() {
             Position::End => break,
@@ -250,13 +250,13 @@ fn walk(table: &Arc<Table>, to: Seek<'_>, judge: Option<&Judge>) {
                 );
                 false
             }
-            Position::Ghost(_) => step % 2 == 0,
+            Position::DeadSpan(_) => step % 2 == 0,
         };
         assert!(step <= 256 * table.file_len(), "an endless walk");
         result = match (enter, to.is_forward()) {
-            (true, _) => cursor.enter(to, judge),
-            (false, true) => cursor.advance(judge),
-            (false, false) => cursor.retreat(judge),
+            (true, _) => cursor.enter(to, view),
+            (false, true) => cursor.advance(view),
+            (false, false) => cursor.retreat(view),
         };
     }
     if let Err(error) = result {

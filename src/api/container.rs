@@ -15,7 +15,7 @@ use crate::base::{DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::item::{Item, Value};
 use crate::data::write::{Updated, Written};
-use crate::engine::{ContainerState, Handle, Reader, Verdict};
+use crate::engine::{ContainerState, Handle, Reader, UpdateAction};
 use crate::expiry::{DefaultMillis, ttl_millis};
 
 /// What [`Container::update`] does with the item it was shown.
@@ -156,7 +156,7 @@ impl Container {
         let ttl = self.write_ttl(ttl.into())?;
         if ttl == WriteTtl::Keep {
             return self
-                .conditionally(key, value.len(), |_| Verdict::Put(value.to_vec(), ttl))
+                .conditionally(key, value.len(), |_| UpdateAction::Put(value.to_vec(), ttl))
                 .map(drop);
         }
         self.engine.write_one(
@@ -194,8 +194,8 @@ impl Container {
         let value = value.as_ref();
         let ttl = self.write_ttl(ttl.into())?;
         self.conditionally(key.as_ref(), value.len(), |found| match found {
-            Some(_) => Verdict::Keep,
-            None => Verdict::Put(value.to_vec(), ttl),
+            Some(_) => UpdateAction::Keep,
+            None => UpdateAction::Put(value.to_vec(), ttl),
         })
         .map(|written| written.is_some())
     }
@@ -222,8 +222,8 @@ impl Container {
         let value = value.as_ref();
         let ttl = self.write_ttl(ttl.into())?;
         self.conditionally(key.as_ref(), value.len(), |found| match found {
-            Some(_) => Verdict::Put(value.to_vec(), ttl),
-            None => Verdict::Keep,
+            Some(_) => UpdateAction::Put(value.to_vec(), ttl),
+            None => UpdateAction::Keep,
         })
         .map(|written| written.is_some())
     }
@@ -248,8 +248,8 @@ impl Container {
     /// ```
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => Verdict::Put(item.value().to_vec(), item.stored_ttl().into()),
-            None => Verdict::Keep,
+            Some(item) => UpdateAction::Put(item.value().to_vec(), item.stored_ttl().into()),
+            None => UpdateAction::Keep,
         })
         .map(|written| written.is_some())
     }
@@ -284,8 +284,8 @@ impl Container {
             ));
         }
         self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => Verdict::Put(item.value().to_vec(), ttl),
-            None => Verdict::Keep,
+            Some(item) => UpdateAction::Put(item.value().to_vec(), ttl),
+            None => UpdateAction::Keep,
         })
         .map(|written| written.is_some())
     }
@@ -308,8 +308,8 @@ impl Container {
         self.conditionally(key.as_ref(), 0, |found| {
             taken = found.cloned();
             match found {
-                Some(_) => Verdict::Delete,
-                None => Verdict::Keep,
+                Some(_) => UpdateAction::Delete,
+                None => UpdateAction::Keep,
             }
         })?;
         Ok(taken)
@@ -384,15 +384,15 @@ impl Container {
         let written = self.conditionally(key, 0, |found| {
             refused = None;
             match decide(found) {
-                Update::Keep => Verdict::Keep,
-                Update::Delete => Verdict::Delete,
+                Update::Keep => UpdateAction::Keep,
+                Update::Delete => UpdateAction::Delete,
                 Update::Put(value, ttl) => {
                     let ttl = check_value(&value).and_then(|()| self.write_ttl(ttl));
                     match ttl {
-                        Ok(ttl) => Verdict::Put(value, ttl),
+                        Ok(ttl) => UpdateAction::Put(value, ttl),
                         Err(error) => {
                             refused = Some(error);
-                            Verdict::Keep
+                            UpdateAction::Keep
                         }
                     }
                 }
@@ -405,7 +405,7 @@ impl Container {
         &self,
         key: &[u8],
         value_len: usize,
-        mut decide: impl FnMut(Option<&Item>) -> Verdict,
+        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
     ) -> Result<Option<Written>> {
         check_key(key)?;
         check_value_len(value_len)?;

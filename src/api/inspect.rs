@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Reads, Result, file_name};
-use crate::catalog::{Judged, Loaded, Pins, Placed, TableRecord, TableSpace, expect_own, judge};
+use crate::catalog::{
+    CurrentManifest, LoadedManifest, Pins, TableFile, TableRecord, TableSpace, expect_own,
+    find_current,
+};
 use crate::engine::options::Options;
 use crate::engine::{self, RepairReport, VerifyReport};
 use crate::env::{Disk, Fs, LockKind};
@@ -43,7 +46,7 @@ pub fn verify_in(
     }
     let _lock = fs.lock(&path.join(file_name::LOCK), LockKind::Shared)?;
     expect_own(fs.as_ref(), path)?;
-    let judged = judge(fs.as_ref(), path)?.ok_or_else(not_found)?;
+    let current = find_current(fs.as_ref(), path)?.ok_or_else(not_found)?;
     let mut check = Check {
         fs: fs.as_ref(),
         path,
@@ -51,7 +54,7 @@ pub fn verify_in(
         total: 0,
         report: VerifyReport::default(),
     };
-    check.whole(&judged)?;
+    check.whole(&current)?;
     Ok(check.report)
 }
 
@@ -83,9 +86,9 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn whole(&mut self, judged: &Judged) -> Result<()> {
-        let loaded = &judged.loaded;
-        self.report.faults.extend(judged.damage.clone());
+    fn whole(&mut self, current: &CurrentManifest) -> Result<()> {
+        let loaded = &current.loaded;
+        self.report.faults.extend(current.damage.clone());
         let tables: Vec<(ContainerId, TableRecord)> = loaded
             .catalogue
             .containers
@@ -105,7 +108,7 @@ impl Check<'_> {
         }
         let seen = self.log(&wal_dir, loaded)?;
         self.done(segments.len() as u64, log_len);
-        let of_copy = judged.copy_fault(self.fs, seen)?;
+        let of_copy = current.copy_fault(self.fs, seen)?;
         self.report.faults.extend(of_copy);
         Ok(())
     }
@@ -139,8 +142,8 @@ impl Check<'_> {
             pins: &Arc::new(Pins::default()),
             reads: Reads::Pread,
         };
-        let placed = Placed::open(&space, container, record);
-        match placed.and_then(|placed| placed.table.verify()) {
+        let file = TableFile::open(&space, container, record);
+        match file.and_then(|file| file.table.verify()) {
             Ok(report) => self.report.records += report.records,
             Err(error) => self.report.faults.push(error),
         }
@@ -148,7 +151,7 @@ impl Check<'_> {
     }
 
     /// Returns the last edit that the log has seen.
-    fn log(&mut self, wal_dir: &Path, loaded: &Loaded) -> Result<u64> {
+    fn log(&mut self, wal_dir: &Path, loaded: &LoadedManifest) -> Result<u64> {
         let mut records = 0;
         let catalogue = &loaded.catalogue;
         let (log, synced) = (catalogue.log, catalogue.log_synced);
@@ -156,7 +159,7 @@ impl Check<'_> {
             use crate::data::batch::{Ops, relogged};
             use crate::wal::FrameKind;
             let malformed = |what| frame.corruption(&what);
-            match frame.head.kind {
+            match frame.header.kind {
                 FrameKind::Batch => {
                     Ops::new(frame.payload).try_for_each(|op| op.map(|_| records += 1))
                 }

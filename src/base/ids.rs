@@ -24,7 +24,7 @@ impl Seq {
     /// Above every sequence number: "the newest version there is".
     pub const MAX: Seq = Seq(u64::MAX);
 
-    /// The number after this one.
+    /// The sequence number after this one.
     pub fn next(self) -> Seq {
         Seq(self.0 + 1)
     }

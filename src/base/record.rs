@@ -123,8 +123,8 @@ impl Header {
 
 /// A record where it lies, without its value, which may not have been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head<'a> {
-    /// Kind, number, time, ttl.
+pub struct RecordRef<'a> {
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
     /// 1 to 65 535 bytes.
     pub key: &'a [u8],
@@ -132,7 +132,7 @@ pub struct Head<'a> {
     pub value_len: usize,
 }
 
-impl Head<'_> {
+impl RecordRef<'_> {
     /// What the record counts for in a census: key, value and sixteen bytes of header.
     pub fn weight(&self) -> u64 {
         (self.key.len() + self.value_len + 16) as u64
@@ -141,13 +141,13 @@ impl Head<'_> {
 
 /// Eight bytes of a key, so that numbers order as keys do but where they are equal; a short key is filled with zeros.
 #[inline]
-pub fn key_head(key: &[u8]) -> u64 {
+pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => key
             .iter()
             .rev()
-            .fold(0, |head, &byte| (head >> 8) | u64::from(byte) << 56),
+            .fold(0, |prefix, &byte| (prefix >> 8) | u64::from(byte) << 56),
     }
 }
 

@@ -28,8 +28,9 @@ pub struct RunId(pub u64);
 pub struct Edit {
     /// One more than the edit before.
     pub number: u64,
-    /// The highest settled time on which anything that is durable has relied.
-    pub mark: Timestamp,
+    /// The mark: the highest settled time on which anything that is durable has relied.
+    #[serde(rename = "mark")]
+    pub time_high_water: Timestamp,
     /// What changes, in order.
     pub changes: Vec<Change>,
 }
@@ -44,7 +45,7 @@ pub enum Change {
     DropContainer(ContainerId),
     /// Settings and floors of a container, by the write of this number.
     Settings(ContainerId, Settings, Seq),
-    /// Everything of a container up to this number is in runs, or was judged not to be needed.
+    /// Everything of a container up to this sequence number is in runs, or was judged not to be needed.
     Flushed(ContainerId, Seq),
     /// A new run.
     AddRun(ContainerId, RunRecord),
@@ -52,7 +53,7 @@ pub enum Change {
     RemoveRun(ContainerId, RunId),
     /// A range delete that is no longer in the log.
     AddRangeDelete(ContainerId, RangeDelete),
-    /// The range deletes of this number have nothing left to hide: one, or several after a repair.
+    /// The range deletes of this sequence number have nothing left to hide: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
     /// The log, from the first segment on that is needed; none: there is none yet, or nothing that it held is needed.
     Log(Option<LogStart>),
@@ -105,13 +106,13 @@ pub struct ContainerRecord {
     pub id: ContainerId,
     /// 1 to 255 bytes.
     pub name: String,
-    /// The number of its creation: snapshots from before do not know it.
+    /// The sequence number of its creation: snapshots from before do not know it.
     pub created: Seq,
     /// How its tables are compressed.
     pub compression: Compression,
     /// Settings and floors.
     pub settings: Settings,
-    /// The number of the last change of these.
+    /// The sequence number of the last change of these.
     #[serde(default)]
     pub settings_seq: Seq,
     /// See [`Change::Flushed`].
@@ -120,7 +121,7 @@ pub struct ContainerRecord {
     /// Its runs, in no particular order.
     #[serde(default)]
     pub runs: Vec<RunRecord>,
-    /// Its range deletes, lowest number first.
+    /// Its range deletes, lowest sequence number first.
     #[serde(default)]
     pub range_deletes: Vec<RangeDelete>,
 }
@@ -130,12 +131,13 @@ pub struct ContainerRecord {
 pub struct RunRecord {
     /// Its number.
     pub id: RunId,
-    /// The latest moment at which one of its records stops mattering; absent for never.
+    /// The latest moment at which one of its records becomes obsolete; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
     /// The default under which `end` was found.
-    pub placed: DefaultMillis,
-    /// Every range delete up to this number has been applied to it: no record that one covers is in it.
+    #[serde(rename = "placed")]
+    pub end_assumes: DefaultMillis,
+    /// Every range delete up to this sequence number has been applied to it: no record that one covers is in it.
     #[serde(default)]
     pub applied: Seq,
     /// In the order of keys.
@@ -265,8 +267,8 @@ mod hex_option {
 pub struct Catalogue {
     /// The number of the last edit.
     pub edit: u64,
-    /// The highest settled time on which anything that is durable has relied.
-    pub mark: Timestamp,
+    /// The mark: the highest settled time on which anything that is durable has relied.
+    pub time_high_water: Timestamp,
     /// Every container.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
     /// Which one has each name: who creates another one does not look at all of them.
@@ -355,7 +357,7 @@ impl Catalogue {
             return Err(format!("edit {} follows edit {}", edit.number, self.edit));
         }
         self.edit = edit.number;
-        self.mark = self.mark.max(edit.mark);
+        self.time_high_water = self.time_high_water.max(edit.time_high_water);
         let mut changes = edit.changes.iter().peekable();
         while let Some(change) = changes.next() {
             let Change::RemoveRangeDelete(id, seq) = change else {
@@ -513,7 +515,7 @@ impl Catalogue {
         });
         Edit {
             number: self.edit,
-            mark: self.mark,
+            time_high_water: self.time_high_water,
             changes,
         }
     }

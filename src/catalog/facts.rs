@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{Seq, TableId, Timestamp};
 use crate::catalog::edit::RunId;
-use crate::expiry::{Census, DefaultMillis, Judge, Settings};
+use crate::expiry::{Census, DefaultMillis, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::Statistics;
 
@@ -34,11 +34,11 @@ impl TableFacts {
 pub struct RunFacts {
     /// Its number.
     pub id: RunId,
-    /// The latest moment at which one of its records stops mattering; [`Timestamp::MAX`] for never.
+    /// The latest moment at which one of its records becomes obsolete; [`Timestamp::MAX`] for never.
     pub end: Timestamp,
     /// The default under which `end` was found.
-    pub placed: DefaultMillis,
-    /// Every range delete up to this number has been applied to it.
+    pub end_assumes: DefaultMillis,
+    /// Every range delete up to this sequence number has been applied to it.
     pub applied: Seq,
     /// Of all its tables.
     pub census: Census,
@@ -64,9 +64,9 @@ impl RunFacts {
         self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
     }
 
-    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was placed.
+    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was found.
     pub fn end_is_trusted(&self, settings: &Settings) -> bool {
-        settings.default.is_as_strict_as(self.placed)
+        settings.default.is_as_strict_as(self.end_assumes)
     }
 
     /// The numbers of its tables.
@@ -80,16 +80,16 @@ impl RunFacts {
     }
 
     /// When the oldest dead item in it expired; `None` when none is dead.
-    pub fn oldest_dead(&self, judge: &Judge) -> Option<Timestamp> {
+    pub fn oldest_dead(&self, view: &ExpiryView) -> Option<Timestamp> {
         let tables = self.tables.iter();
         tables
-            .filter_map(|table| table.statistics.oldest_dead(judge))
+            .filter_map(|table| table.statistics.oldest_dead(view))
             .min()
     }
 
     /// No record in it matters any more.
-    pub fn has_ended(&self, judge: &Judge) -> bool {
-        self.end <= judge.now && self.end_is_trusted(&judge.settings)
+    pub fn has_ended(&self, view: &ExpiryView) -> bool {
+        self.end <= view.now && self.end_is_trusted(&view.settings)
     }
 }
 

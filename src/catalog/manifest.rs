@@ -22,7 +22,7 @@
 //! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
 //! same bytes lies in a folder of its own. It begins when its manifest is durable under its name, and takes each edit when
 //! that is durable in the manifest, but before it is acknowledged. So the copy knows all that anything relied on, and
-//! nothing that its manifest did not know before: what follows from that is told in judge.rs. When it cannot be written,
+//! nothing that its manifest did not know before: what follows from that is told in current.rs. When it cannot be written,
 //! an empty file takes its place, `copy/NNNNNN.none`, durably, before the manifest takes another edit; a new copy comes
 //! with the next manifest. So while a manifest is appended to, there is a copy with all edits before, or that file. Where
 //! neither can be had, edits go to new manifests; on a full disk alone the old one is appended to nevertheless.
@@ -207,10 +207,10 @@ impl Manifest {
 
     /// Makes the changes durable, as one edit. After an error that leaves the manifest not in doubt, nothing has
     /// happened.
-    pub fn commit(&mut self, changes: Vec<Change>, mark: Timestamp) -> Result<()> {
+    pub fn commit(&mut self, changes: Vec<Change>, time_high_water: Timestamp) -> Result<()> {
         let edit = Edit {
             number: self.catalogue.edit + 1,
-            mark: mark.max(self.catalogue.mark),
+            time_high_water: time_high_water.max(self.catalogue.time_high_water),
             changes,
         };
         let step = self
@@ -239,7 +239,7 @@ impl Manifest {
     }
 
     /// Makes sure that no edit has happened of which that is not known.
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn resolve_doubt(&mut self) -> Result<()> {
         if self.in_doubt {
             return self.roll(self.catalogue.clone());
         }

@@ -1,12 +1,12 @@
-//! The catalogue: an immutable picture of a container's runs, the edits that lead from one to the next, and their log.
+//! The catalogue: an immutable version of a container's runs, the edits that lead from one to the next, and their log.
 //!
 //! ```text
-//! Version ── Run ── Placed (a table's file)        what a reader pins; each never changes      version.rs run.rs table_file.rs
+//! Version ── Run ── TableFile                      what a reader pins; each never changes      version.rs run.rs table_file.rs
 //!    │        └── RunFacts ── TableFacts           the same as plain values, for the policy    facts.rs
 //!    │
 //! Change: runs appear, go, are replaced            an edit: all or nothing                     edit.rs
 //!    │
-//! manifest-000007 = edits in order, and a copy     what a crash leaves, and whether it counts  manifest.rs judge.rs
+//! manifest-000007 = edits in order, and a copy     what a crash leaves, and whether it counts  manifest.rs current.rs
 //! ```
 
 mod edit;
@@ -15,12 +15,12 @@ mod table_file;
 mod run;
 mod version;
 mod manifest;
-mod judge;
+mod current;
 
+pub use current::{CurrentManifest, LoadedManifest, find_current};
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use judge::{Judged, Loaded, judge};
 pub use manifest::{Manifest, begin, copy_path, expect_own, parse, write_both};
 pub use run::Run;
-pub use table_file::{NamePin, Pins, Placed, TableSpace, unnamed_tables};
+pub use table_file::{NamePin, Pins, TableFile, TableSpace, unnamed_tables};
 pub use version::Version;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::{Result, Seq, TableId, Timestamp};
 use crate::catalog::edit::{RunId, RunRecord};
 use crate::catalog::facts::{RunFacts, TableFacts};
-use crate::catalog::table_file::Placed;
+use crate::catalog::table_file::TableFile;
 use crate::expiry::{Census, DefaultMillis};
 use crate::table::{Found, Table, table_of};
 
@@ -19,7 +19,7 @@ use crate::table::{Found, Table, table_of};
 pub struct Run {
     facts: Arc<RunFacts>,
     /// In key order, at least one.
-    pub files: Vec<Placed>,
+    pub files: Vec<TableFile>,
     /// The same tables, as cursors take them.
     pub shared: Arc<[Arc<Table>]>,
 }
@@ -34,23 +34,23 @@ impl Deref for Run {
 
 impl Run {
     /// A run of these tables.
-    pub fn new(record: &RunRecord, files: Vec<Placed>) -> Run {
+    pub fn new(record: &RunRecord, files: Vec<TableFile>) -> Run {
         assert!(!files.is_empty(), "a run has a table");
         let mut census = Census::default();
         files
             .iter()
-            .for_each(|placed| census.merge(placed.table.census()));
-        let tables: Vec<TableFacts> = files.iter().map(Placed::facts).collect();
+            .for_each(|file| census.merge(file.table.census()));
+        let tables: Vec<TableFacts> = files.iter().map(TableFile::facts).collect();
         let facts = RunFacts {
             id: record.id,
             end: record.end.unwrap_or(Timestamp::MAX),
-            placed: record.placed,
+            end_assumes: record.end_assumes,
             applied: record.applied,
             census,
             bytes: tables.iter().map(|table| table.bytes).sum(),
             tables,
         };
-        let shared = files.iter().map(|placed| placed.table.clone()).collect();
+        let shared = files.iter().map(|file| file.table.clone()).collect();
         Run {
             facts: Arc::new(facts),
             files,
@@ -68,16 +68,16 @@ impl Run {
         RunRecord {
             id: self.id,
             end: (self.end != Timestamp::MAX).then_some(self.end),
-            placed: self.placed,
+            end_assumes: self.end_assumes,
             applied: self.applied,
-            tables: self.files.iter().map(|placed| placed.record).collect(),
+            tables: self.files.iter().map(|file| file.record).collect(),
         }
     }
 
     /// The same run under another number, without some of its tables; `None` when nothing is left.
     pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
-        let stays = |placed: &&Placed| !gone.contains(&placed.record.id);
-        let files: Vec<Placed> = self.files.iter().filter(stays).cloned().collect();
+        let stays = |file: &&TableFile| !gone.contains(&file.record.id);
+        let files: Vec<TableFile> = self.files.iter().filter(stays).cloned().collect();
         (!files.is_empty()).then(|| {
             Run::new(
                 &RunRecord {
@@ -92,20 +92,20 @@ impl Run {
     /// The tables of runs that share no table's key range, as one run: it ends when the last of them does, and is
     /// trusted when all are.
     pub fn joined(id: RunId, runs: &[Arc<Run>]) -> Run {
-        let mut files: Vec<Placed> = runs.iter().flat_map(|run| run.files.clone()).collect();
+        let mut files: Vec<TableFile> = runs.iter().flat_map(|run| run.files.clone()).collect();
         files.sort_by(|a, b| a.table.first_key().cmp(b.table.first_key()));
-        let apart = |pair: &[Placed]| pair[0].table.last_key() < pair[1].table.first_key();
+        let apart = |pair: &[TableFile]| pair[0].table.last_key() < pair[1].table.first_key();
         assert!(files.windows(2).all(apart), "joined runs do not overlap");
         let end = runs.iter().map(|run| run.end).max();
-        let placed = runs.iter().map(|run| run.placed);
+        let assumed = runs.iter().map(|run| run.end_assumes);
         let record = RunRecord {
             id,
             end: end.filter(|end| *end != Timestamp::MAX),
-            placed: placed
+            end_assumes: assumed
                 .reduce(DefaultMillis::strictest)
                 .expect("there is a run"),
             applied: runs.iter().map(|run| run.applied).min().unwrap_or_default(),
-            tables: files.iter().map(|placed| placed.record).collect(),
+            tables: files.iter().map(|file| file.record).collect(),
         };
         Run::new(&record, files)
     }

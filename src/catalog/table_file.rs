@@ -1,7 +1,7 @@
-//! A table's file: opened, retired, removed, and what it takes on disk until nobody holds its bytes any more.
+//! A table's file: opened, obsolete, removed, and what it takes on disk until nobody holds its bytes any more.
 //!
 //! ```text
-//! named by the catalogue -> retired: counted in Pins -> the last run, cursor or value lets go: no longer counted
+//! named by the catalogue -> obsolete: counted in Pins -> the last run, cursor or value lets go: no longer counted
 //!                                    -> its name removed, once no NamePin wants it
 //! ```
 //!
@@ -92,9 +92,9 @@ pub struct TableSpace<'a> {
     pub reads: Reads,
 }
 
-/// A table with its place on disk.
+/// A table's file: the table, and how the catalogue names it.
 #[derive(Clone)]
-pub struct Placed {
+pub struct TableFile {
     /// The table.
     pub table: Arc<Table>,
     /// How the catalogue names it.
@@ -102,13 +102,13 @@ pub struct Placed {
     residence: Arc<Residence>,
 }
 
-impl Placed {
+impl TableFile {
     /// Opens the table that `record` names.
     pub fn open(
         space: &TableSpace<'_>,
         container: ContainerId,
         record: TableRecord,
-    ) -> Result<Placed> {
+    ) -> Result<TableFile> {
         let path = space.dir.join(file_name::table(record.id));
         let Some(len) = space.fs.len(&path)? else {
             return Err(Error::corruption(
@@ -150,7 +150,7 @@ impl Placed {
             crc: record.crc,
         };
         let table = Table::open(source, path, expected, Some(space.cache.clone()))?;
-        Ok(Placed {
+        Ok(TableFile {
             table: Arc::new(table),
             record,
             residence,
@@ -167,7 +167,7 @@ impl Placed {
     }
 
     /// No catalogue names it any more: its bytes are counted as pinned until the last who holds them lets go.
-    pub fn retire(&self) {
+    pub fn set_obsolete(&self) {
         self.residence
             .pins
             .bytes

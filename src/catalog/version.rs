@@ -19,7 +19,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// A picture of these runs and range deletes.
+    /// A version of these runs and range deletes.
     pub fn new(mut runs: Vec<Arc<Run>>, range_deletes: Arc<RangeDeletes>) -> Version {
         runs.sort_by_key(|run| Reverse((run.census.seq_max, run.id)));
         Version {

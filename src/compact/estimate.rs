@@ -8,22 +8,22 @@ use std::sync::Arc;
 
 use crate::base::Seq;
 use crate::catalog::{Facts, RunFacts};
-use crate::expiry::{Census, Judge, Tally, is_heavy};
+use crate::expiry::{Census, ExpiryView, Tally, is_oversized};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
 
 /// About how many bytes of a run are expired; see [`expired_in_table`].
-pub fn expired_in_run(run: &RunFacts, judge: &Judge) -> u64 {
+pub fn expired_in_run(run: &RunFacts, view: &ExpiryView) -> u64 {
     let tables = run.tables.iter();
     tables
-        .map(|table| expired_in_table(&table.statistics, judge))
+        .map(|table| expired_in_table(&table.statistics, view))
         .sum()
 }
 
 /// About how many bytes of a table are expired: exact for a table whose sample is all of it, within a small part of its
 /// bytes for others, whatever the sizes of values and the lifetimes are.
-pub fn expired_in_table(statistics: &Statistics, judge: &Judge) -> u64 {
-    statistics.gone(judge).bytes
+pub fn expired_in_table(statistics: &Statistics, view: &ExpiryView) -> u64 {
+    statistics.gone(view).bytes
 }
 
 /// The coordinated sample of a container: of every table, the records whose key hash lies below one threshold, so that
@@ -89,10 +89,10 @@ const SAMPLED_LEAST: u64 = 256;
 /// Estimates a container, from what its memtables and runs say of themselves.
 ///
 /// What is stored, and the tombstones, are counted; what is expired follows from how the puts of each part lie in time.
-/// So only one question is left: which of the puts that are not expired are hidden? It is asked of each part's heavy
+/// So only one question is left: which of the puts that are not expired are hidden? It is asked of each part's oversized
 /// puts, one by one; and of the coordinated sample, which share of the others.
 pub struct Estimator<'a> {
-    judge: &'a Judge,
+    view: &'a ExpiryView,
     ranges: &'a [Arc<RangeDeletes>],
     parts: Vec<Part<'a>>,
 }
@@ -126,14 +126,14 @@ struct Observed {
     asked: bool,
     /// And not covered by a range delete.
     shows: bool,
-    heavy: bool,
+    oversized: bool,
 }
 
 impl<'a> Estimator<'a> {
     /// Nothing counted yet. `ranges` are all the range deletes that are in force.
-    pub fn new(judge: &'a Judge, ranges: &'a [Arc<RangeDeletes>]) -> Self {
+    pub fn new(view: &'a ExpiryView, ranges: &'a [Arc<RangeDeletes>]) -> Self {
         Estimator {
-            judge,
+            view,
             ranges,
             parts: vec![],
         }
@@ -155,9 +155,9 @@ impl<'a> Estimator<'a> {
             .sample()
             .map(|(hash, newest)| self.observe_newest(hash, newest, census))
             .collect();
-        let counted = Estimate::of(census, era.gone(self.judge));
+        let counted = Estimate::of(census, era.gone(self.view));
         Part {
-            asked: counted.live.less(era.hidden(self.judge)),
+            asked: counted.live.less(era.hidden(self.view)),
             counted,
             seq_min: census.seq_min,
             seq_max: census.seq_max,
@@ -173,14 +173,14 @@ impl<'a> Estimator<'a> {
             let mut ranges = self.ranges.iter();
             ranges.any(|ranges| ranges.covers(&newest.key, header.seq, Seq::MAX))
         };
-        let asked = !self.judge.dead(&header);
+        let asked = !self.view.dead(&header);
         Observed {
             hash,
             seq: header.seq,
             weight: newest.weight,
             asked,
             shows: asked && !is_covered(),
-            heavy: is_heavy(newest.weight, census.total().bytes),
+            oversized: is_oversized(newest.weight, census.total().bytes),
         }
     }
 
@@ -190,7 +190,7 @@ impl<'a> Estimator<'a> {
         let (mut census, mut gone) = (Census::default(), Tally::default());
         for table in &tables {
             census.merge(&table.census);
-            gone.add(table.gone(self.judge));
+            gone.add(table.gone(self.view));
         }
         let counted = Estimate::of(&census, gone);
         let thresholds = tables.iter().map(|table| table.sample.threshold);
@@ -219,10 +219,10 @@ impl<'a> Estimator<'a> {
         answers.iter().for_each(|answer| all.add(answer));
         let mut sum = Estimate::default();
         for (part, answer) in self.parts.iter().zip(&answers) {
-            let rest = part.asked.less(answer.heavy.asked);
+            let rest = part.asked.less(answer.oversized.asked);
             // A part of which the sample happens to hold nothing is taken to be like the others.
             let mut live = if answer.asked() > 0 { answer } else { &all }.shown_of(rest);
-            live.add(answer.heavy.shown);
+            live.add(answer.oversized.shown);
             sum.add(&part.counted, live);
         }
         sum
@@ -244,18 +244,18 @@ impl<'a> Estimator<'a> {
         newer.map(|other| other.threshold).fold(own, u64::min)
     }
 
-    /// The newest number of every sampled key below a hash, and of those with a heavy put.
-    fn newest(&self, below: u64) -> Numbers {
-        let mut newest = Numbers::default();
+    /// The newest sequence number of every sampled key below a hash, and of those with an oversized put.
+    fn newest(&self, below: u64) -> NewestSeqs {
+        let mut newest = NewestSeqs::default();
         for part in &self.parts {
             self.each(part, below, |observed| {
                 let seq = newest.entry(observed.hash).or_default();
                 *seq = observed.seq.max(*seq);
             });
         }
-        // What hides a heavy put may be anything, anywhere.
-        let any_heavy = newest.keys().any(|hash| *hash >= below);
-        for part in self.parts.iter().filter(|_| any_heavy) {
+        // What hides an oversized put may be anything, anywhere.
+        let any_oversized = newest.keys().any(|hash| *hash >= below);
+        for part in self.parts.iter().filter(|_| any_oversized) {
             self.each(part, u64::MAX, |observed| {
                 if let Some(seq) = newest.get_mut(&observed.hash) {
                     *seq = observed.seq.max(*seq);
@@ -265,7 +265,7 @@ impl<'a> Estimator<'a> {
         newest
     }
 
-    fn ask(&self, part: &Part<'_>, below: u64, newest: &Numbers) -> Answer {
+    fn ask(&self, part: &Part<'_>, below: u64, newest: &NewestSeqs) -> Answer {
         let mut answer = Answer {
             is_complete: below == u64::MAX,
             ..Answer::default()
@@ -275,9 +275,9 @@ impl<'a> Estimator<'a> {
                 return;
             }
             let mut shows = observed.shows && newest[&observed.hash] == observed.seq;
-            if observed.heavy {
+            if observed.oversized {
                 shows &= !self.is_in_newer_memtable(&observed, part);
-                answer.heavy.hear(observed.weight, shows);
+                answer.oversized.hear(observed.weight, shows);
             } else {
                 let class = observed.weight.max(1).ilog2().min(31);
                 answer.classes[class as usize].hear(observed.weight, shows);
@@ -287,7 +287,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// The sample of a memtable lacks most keys; but its filter knows them.
-    fn is_in_newer_memtable(&self, heavy: &Observed, of: &Part<'_>) -> bool {
+    fn is_in_newer_memtable(&self, oversized: &Observed, of: &Part<'_>) -> bool {
         self.parts
             .iter()
             .any(|part| match (&part.source, &of.source) {
@@ -298,20 +298,20 @@ impl<'a> Estimator<'a> {
                     false
                 }
                 (Source::Memory(newer, _), _) => {
-                    part.seq_min > heavy.seq && newer.may_contain(heavy.hash)
+                    part.seq_min > oversized.seq && newer.may_contain(oversized.hash)
                 }
                 (Source::Run(..), _) => false,
             })
     }
 
-    /// Visits the sampled records of a part below a hash, and the heavy ones.
+    /// Visits the sampled records of a part below a hash, and the oversized ones.
     fn each(&self, part: &Part<'_>, below: u64, mut visit: impl FnMut(Observed)) {
         match &part.source {
             Source::Memory(_, observed) => {
                 let is_below = |hash: u64| hash < below || below == u64::MAX;
                 let visited = observed
                     .iter()
-                    .filter(|observed| is_below(observed.hash) || observed.heavy);
+                    .filter(|observed| is_below(observed.hash) || observed.oversized);
                 visited.copied().for_each(visit);
             }
             Source::Run(tables, applied) => {
@@ -319,7 +319,7 @@ impl<'a> Estimator<'a> {
                     let covers = covers(table, self.ranges, *applied);
                     let bytes = table.census.total().bytes;
                     for record in table.sampled(below) {
-                        visit(observe(record, &covers, bytes, self.judge));
+                        visit(observe(record, &covers, bytes, self.view));
                     }
                 }
             }
@@ -327,16 +327,16 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Hashes of the keys of all heavy puts in runs: what a table that is written beside them has of these keys may
+/// Hashes of the keys of all oversized puts in runs: what a table that is written beside them has of these keys may
 /// hide one, and so belongs in its sample.
-pub fn heavy(facts: &Facts) -> HashSet<u64> {
+pub fn oversized(facts: &Facts) -> HashSet<u64> {
     let tables = facts.tables();
     tables
-        .flat_map(|(_, table)| table.statistics.heavy().map(|record| record.hash))
+        .flat_map(|(_, table)| table.statistics.oversized().map(|record| record.hash))
         .collect()
 }
 
-/// The ranks in a table that range deletes cover, with their numbers: ascending, for each place that has some.
+/// The ranks in a table that range deletes cover, with their sequence numbers: ascending, for each place that has some.
 type Covers = Vec<Vec<(Range<u64>, Seq)>>;
 
 fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Covers {
@@ -363,7 +363,7 @@ fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Cov
 }
 
 /// A sampled record of a table of so many bytes.
-fn observe(record: &Sampled, covers: &Covers, bytes: u64, judge: &Judge) -> Observed {
+fn observe(record: &Sampled, covers: &Covers, bytes: u64, view: &ExpiryView) -> Observed {
     let header = record.header;
     let is_covered = || {
         covers.iter().any(|covers| {
@@ -372,14 +372,14 @@ fn observe(record: &Sampled, covers: &Covers, bytes: u64, judge: &Judge) -> Obse
             last.is_some_and(|(ranks, seq)| ranks.contains(&record.rank) && header.seq < *seq)
         })
     };
-    let asked = !judge.dead(&header);
+    let asked = !view.dead(&header);
     Observed {
         hash: record.hash,
         seq: header.seq,
         weight: record.weight,
         asked,
         shows: asked && !is_covered(),
-        heavy: is_heavy(record.weight, bytes),
+        oversized: is_oversized(record.weight, bytes),
     }
 }
 
@@ -435,7 +435,7 @@ impl Heard {
 struct Answer {
     /// The sample is all there is.
     is_complete: bool,
-    heavy: Heard,
+    oversized: Heard,
     /// The others, by the power of two of their weight.
     classes: [Heard; 32],
 }
@@ -500,4 +500,4 @@ impl Hasher for Mixed {
     }
 }
 
-type Numbers = HashMap<u64, Seq, BuildHasherDefault<Mixed>>;
+type NewestSeqs = HashMap<u64, Seq, BuildHasherDefault<Mixed>>;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::catalog::{Facts, RunId};
 use crate::compact::choice::{Choice, Goals};
 use crate::compact::estimate::expired_in_run;
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 
 /// One line: what is done next, with how much, and why.
-pub fn explain(facts: &Facts, choice: &Choice, judge: &Judge, goals: &Goals) -> String {
+pub fn explain(facts: &Facts, choice: &Choice, view: &ExpiryView, goals: &Goals) -> String {
     match choice {
         Choice::Drop(tables) => format!("drop {} tables: nothing in them matters", tables.len()),
         Choice::Join(runs) => format!("join {} runs: they do not overlap", runs.len()),
@@ -29,9 +29,9 @@ pub fn explain(facts: &Facts, choice: &Choice, judge: &Judge, goals: &Goals) -> 
         Choice::Rest { until } => {
             let stored: u64 = facts.runs.iter().map(|run| run.census.total().bytes).sum();
             let runs = facts.runs.iter();
-            let expired: u64 = runs.map(|run| expired_in_run(run, judge)).sum();
+            let expired: u64 = runs.map(|run| expired_in_run(run, view)).sum();
             let rest = match until {
-                Some(until) => format!("rest for {} ms", until.since(judge.now)),
+                Some(until) => format!("rest for {} ms", until.since(view.now)),
                 None => "rest".to_owned(),
             };
             let (runs, most) = (facts.runs.len(), goals.max_runs);

@@ -1,8 +1,8 @@
 //! The one that does it: reads sources in order, judges every key, writes what is left into the runs it belongs to.
 //!
-//! A job judges by one picture, pinned at its start, one reading of the clock and one value of settings and floors, read
-//! in that order. Dated records and never-ending ones go to different runs, dated ones to the slot in which they stop
-//! mattering. A table is cut only between keys.
+//! A job judges by one read state, pinned at its start, one reading of the clock and one value of settings and floors, read
+//! in that order. Dated records and never-ending ones go to different runs, dated ones to the slot in which they become
+//! obsolete. A table is cut only between keys.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{Head, Header};
+use crate::base::record::{Header, RecordRef};
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::Run;
-use crate::compact::verdict::{Elsewhere, Fate, Sentence, judge};
+use crate::compact::verdict::{Decision, OlderVersions, Verdict, decide};
 use crate::data::cursor::Cursor;
 use crate::data::merge::Merge;
 use crate::data::visibility::is_superseded;
 use crate::env::File;
-use crate::expiry::{Judge, Settings};
+use crate::expiry::{ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOptions};
 
@@ -38,11 +38,11 @@ pub struct Job {
     /// Whose records they are.
     pub container: ContainerId,
     /// The clock and the settings, read once.
-    pub judge: Judge,
-    /// The numbers of the open snapshots, ascending.
+    pub view: ExpiryView,
+    /// The sequence numbers of the open snapshots, ascending.
     pub snapshots: Vec<Seq>,
-    /// What is not among the sources, of the runs of the same picture.
-    pub elsewhere: Vec<Arc<Run>>,
+    /// What is not among the sources, of the runs of the same read state.
+    pub other_runs: Vec<Arc<Run>>,
     /// Range deletes that are durable, or become so with the job.
     pub range_deletes: Vec<Arc<RangeDeletes>>,
     /// The keys at which tables are cut, ascending.
@@ -58,19 +58,19 @@ pub struct Job {
     pub table_bytes: u64,
     /// The tables that are rewritten.
     pub inputs: Vec<TableId>,
-    /// Hashes of the keys of heavy puts elsewhere: see [`heavy`](crate::compact::estimate::heavy).
-    pub wanted: Arc<HashSet<u64>>,
+    /// Hashes of the keys of oversized puts elsewhere: see [`oversized`](crate::compact::estimate::oversized).
+    pub must_sample: Arc<HashSet<u64>>,
 }
 
 impl Job {
-    /// A range delete of a number above `seq`, and up to `max`, covers a key.
+    /// A range delete with a sequence number above `seq`, and up to `max`, covers a key.
     fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
         let mut ranges = self.range_deletes.iter();
         ranges.any(|ranges| ranges.covers(key, seq, max))
     }
 
-    /// Every range delete up to this number is applied in the output: those of which no open snapshot needs what they
-    /// cover.
+    /// Every range delete up to this sequence number is applied in the output: those of which no open snapshot needs
+    /// what they cover.
     pub fn applied(&self) -> Seq {
         let oldest_snapshot = self.snapshots.first().copied().unwrap_or(Seq::MAX);
         let ranges = self.range_deletes.iter();
@@ -81,9 +81,9 @@ impl Job {
 
 /// A run that was written.
 pub struct Output {
-    /// Which slot it is, by the place of its cut; the one past the last is for what never stops mattering.
+    /// Which slot it is, by the place of its cut; the one past the last is for what never becomes obsolete.
     pub slot: usize,
-    /// The latest moment at which one of its records stops mattering.
+    /// The latest moment at which one of its records becomes obsolete.
     pub end: Timestamp,
     /// Its tables, in key order.
     pub tables: Vec<FinishedTable>,
@@ -96,9 +96,9 @@ pub fn run<C: Cursor>(
     host: &mut dyn Host,
 ) -> Result<Vec<Output>> {
     let mut slots: Vec<Slot> = job.cuts.iter().map(|_| Slot::default()).collect();
-    slots.push(Slot::default()); // for what never stops mattering
-    let (mut group, mut sentences) = (Group::default(), vec![]);
-    let mut elsewhere = Outside::new(job);
+    slots.push(Slot::default()); // for what never becomes obsolete
+    let (mut group, mut decisions) = (Group::default(), vec![]);
+    let mut older = OverlapProbe::new(job);
     let mut guards = job.guards.iter().peekable();
     while group.collect(&mut sources, job, &mut |millis, bytes| {
         host.reclaim(millis, bytes)
@@ -109,15 +109,15 @@ pub fn run<C: Cursor>(
                 slot.cut(job, host)?;
             }
         }
-        elsewhere.ask_about(&group.key);
-        judge(
+        older.ask_about(&group.key);
+        decide(
             &group.headers,
             &job.snapshots,
-            &job.judge,
-            &mut elsewhere,
-            &mut sentences,
+            &job.view,
+            &mut older,
+            &mut decisions,
         )?;
-        group.write(&sentences, &mut slots, job, host)?;
+        group.write(&decisions, &mut slots, job, host)?;
     }
     let mut outputs = vec![];
     for (number, mut slot) in slots.into_iter().enumerate() {
@@ -137,23 +137,17 @@ pub fn run<C: Cursor>(
 pub fn survivors<C: Cursor>(
     job: &Job,
     mut sources: Merge<C>,
-    show: &mut dyn FnMut(&Head<'_>, &[u8]) -> Result<()>,
+    show: &mut dyn FnMut(&RecordRef<'_>, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let (mut group, mut sentences) = (Group::default(), vec![]);
-    let mut elsewhere = Outside::new(job);
+    let (mut group, mut decisions) = (Group::default(), vec![]);
+    let mut older = OverlapProbe::new(job);
     while group.collect(&mut sources, job, &mut |_, _| {})? {
-        elsewhere.ask_about(&group.key);
+        older.ask_about(&group.key);
         let (versions, snapshots) = (&group.headers, &job.snapshots);
-        judge(
-            versions,
-            snapshots,
-            &job.judge,
-            &mut elsewhere,
-            &mut sentences,
-        )?;
-        for (at, sentence) in sentences.iter().enumerate() {
-            if let Some((head, value)) = group.left(at, sentence) {
-                show(&head, value)?;
+        decide(versions, snapshots, &job.view, &mut older, &mut decisions)?;
+        for (at, decision) in decisions.iter().enumerate() {
+            if let Some((record, value)) = group.left(at, decision) {
+                show(&record, value)?;
             }
         }
     }
@@ -193,29 +187,29 @@ impl Group {
         self.headers.clear();
         self.values.clear();
         self.copies.clear();
-        let Some(head) = sources.head() else {
+        let Some(record) = sources.record() else {
             return sources.end().map(|()| false);
         };
         self.key.clear();
-        self.key.extend_from_slice(head.key);
-        while let Some(head) = sources.head()
-            && head.key == self.key
+        self.key.extend_from_slice(record.key);
+        while let Some(record) = sources.record()
+            && record.key == self.key
         {
-            let header = head.header;
-            if !header.is_tombstone() && job.judge.dead(&header) {
-                let settings = &job.judge.settings;
+            let header = record.header;
+            if !header.is_tombstone() && job.view.dead(&header) {
+                let settings = &job.view.settings;
                 let expired = settings.expires_at(&header);
                 let since = settings.overdue_since(expired, header.seq < settings.floor_seq);
-                reclaim(job.judge.now.since(since), head.weight());
+                reclaim(job.view.now.since(since), record.weight());
             }
             let superseded = (self.headers.last())
                 .is_some_and(|newer| is_superseded(newer.seq, header.seq, &job.snapshots));
             if !superseded {
-                let front = sources.front().expect("a head has a cursor");
+                let front = sources.front().expect("a record has a cursor");
                 let start = self.copies.len();
-                let held = if job.judge.dead(&header) {
+                let held = if job.view.dead(&header) {
                     Held::Copy(0..0)
-                } else if head.value_len > COPIED_LEN {
+                } else if record.value_len > COPIED_LEN {
                     Held::Source(front.value_bytes()?)
                 } else {
                     self.copies.extend_from_slice(front.value()?);
@@ -229,41 +223,41 @@ impl Group {
         Ok(true)
     }
 
-    /// What a sentence leaves of a version: the record as it is to be written, and its value.
-    fn left(&self, at: usize, sentence: &Sentence) -> Option<(Head<'_>, &[u8])> {
-        let header = match sentence.fate {
-            Fate::Drop => return None,
-            Fate::Keep => self.headers[at],
-            Fate::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
+    /// What a decision leaves of a version: the record as it is to be written, and its value.
+    fn left(&self, at: usize, decision: &Decision) -> Option<(RecordRef<'_>, &[u8])> {
+        let header = match decision.verdict {
+            Verdict::Drop => return None,
+            Verdict::Keep => self.headers[at],
+            Verdict::Bury => Header::tombstone(self.headers[at].seq, self.headers[at].written_at),
         };
         let value = match &self.values[at] {
             Held::Copy(range) => &self.copies[range.clone()],
             Held::Source(bytes) => bytes,
         };
-        let head = Head {
+        let record = RecordRef {
             header,
             key: &self.key,
             value_len: value.len(),
         };
-        Some((head, value))
+        Some((record, value))
     }
 
     fn write(
         &self,
-        sentences: &[Sentence],
+        decisions: &[Decision],
         slots: &mut [Slot],
         job: &Job,
         host: &mut dyn Host,
     ) -> Result<()> {
-        for (at, sentence) in sentences.iter().enumerate() {
-            let Some((head, value)) = self.left(at, sentence) else {
+        for (at, decision) in decisions.iter().enumerate() {
+            let Some((record, value)) = self.left(at, decision) else {
                 continue;
             };
-            let slot = match sentence.stops {
+            let slot = match decision.obsolete_at {
                 Timestamp::MAX => slots.len() - 1,
-                stops => job.cuts.partition_point(|cut| *cut < stops),
+                obsolete_at => job.cuts.partition_point(|cut| *cut < obsolete_at),
             };
-            slots[slot].add(&head, value, sentence.stops, job, host)?;
+            slots[slot].add(&record, value, decision.obsolete_at, job, host)?;
         }
         Ok(())
     }
@@ -281,14 +275,14 @@ struct Slot {
 impl Slot {
     fn add(
         &mut self,
-        head: &Head<'_>,
+        record: &RecordRef<'_>,
         value: &[u8],
-        stops: Timestamp,
+        obsolete_at: Timestamp,
         job: &Job,
         host: &mut dyn Host,
     ) -> Result<()> {
         if self.builder.as_ref().is_some_and(|builder| {
-            builder.bytes() >= job.table_bytes && builder.last_key() != head.key
+            builder.bytes() >= job.table_bytes && builder.last_key() != record.key
         }) {
             self.finish_table(host)?;
         }
@@ -300,15 +294,16 @@ impl Slot {
                     id,
                     identity,
                     container: job.container,
-                    settings: job.judge.settings,
+                    settings: job.view.settings,
                 };
                 self.spent = 0;
                 let builder = TableBuilder::new(file, job.options, meta);
-                self.builder.insert(builder.wanting(job.wanted.clone()))
+                self.builder
+                    .insert(builder.with_must_sample(job.must_sample.clone()))
             }
         };
-        builder.add(head, value)?;
-        self.end = self.end.max(stops);
+        builder.add(record, value)?;
+        self.end = self.end.max(obsolete_at);
         let written = builder.bytes();
         // Less than was spent, where a block that was counted as it lay open has been compressed since.
         let unspent = written.saturating_sub(self.spent);
@@ -343,7 +338,7 @@ const SPEND_BYTES: u64 = 64 << 10;
 
 /// The runs that are not in the job, as the verdict asks them about one key. Each key of a job is asked of most runs, and
 /// mostly none has it: so what decides that lies side by side, and no table is touched for it.
-struct Outside<'a> {
+struct OverlapProbe<'a> {
     job: &'a Job,
     /// That with the latest expiry first.
     runs: Vec<Walked<'a>>,
@@ -399,13 +394,13 @@ impl<'a> Walked<'a> {
     }
 }
 
-impl<'a> Outside<'a> {
+impl<'a> OverlapProbe<'a> {
     fn new(job: &'a Job) -> Self {
-        let settings = &job.judge.settings;
-        let runs = job.elsewhere.iter();
+        let settings = &job.view.settings;
+        let runs = job.other_runs.iter();
         let mut runs: Vec<_> = runs.map(|run| Walked::new(run, settings)).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.last_expiry));
-        Outside {
+        OverlapProbe {
             job,
             runs,
             until: Some(&[]),
@@ -426,8 +421,8 @@ impl<'a> Outside<'a> {
     }
 }
 
-impl Elsewhere for Outside<'_> {
-    fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
+impl OlderVersions for OverlapProbe<'_> {
+    fn latest_live_expiry(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
         let (job, key) = (self.job, &self.key[..]);
         let mut longest = outlives;
         for run in &mut self.runs {
@@ -449,8 +444,8 @@ impl Elsewhere for Outside<'_> {
                 && let Some(found) = table.get(*hash, key, Seq(below.0 - 1))?
             {
                 let header = found.header;
-                if !job.judge.dead(&header) && !job.covers(key, header.seq, seq) {
-                    longest = longest.max(job.judge.settings.expires_at(&header));
+                if !job.view.dead(&header) && !job.covers(key, header.seq, seq) {
+                    longest = longest.max(job.view.settings.expires_at(&header));
                 }
                 below = header.seq;
             }

@@ -14,10 +14,10 @@ mod parts;
 mod job;
 
 pub use choice::{Choice, Goals, Rewrite, Urgency, Why};
-pub use estimate::{Estimate, Estimator, heavy};
+pub use estimate::{Estimate, Estimator, oversized};
 pub use explain::explain;
 pub use job::{Host, Job, Output, run, survivors};
 pub use parts::{guards, parts};
 pub use pick::{deadline, ended, pick, pick_all, pressure, start_by};
 pub use slot::plan;
-pub use verdict::{Elsewhere, Fate, Sentence, judge};
+pub use verdict::{Decision, OlderVersions, Verdict, decide};

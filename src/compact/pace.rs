@@ -218,7 +218,7 @@ fn share_over(value: usize, from: usize, width: usize) -> f64 {
 
 /// What a writer has to do before it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Brake {
+pub enum WriteThrottle {
     /// Nothing.
     Go,
     /// Rest this long for every KiB to be written, begun ones included.
@@ -232,16 +232,21 @@ const SLOWEST: Duration = Duration::from_millis(2);
 
 /// Memory of unflushed writes up to twice `budget` is free of charge; from there the ramp rises, and at three times as much
 /// writing stops. More than twice the runs that are wanted slow it too, from `2 * max_runs` to `4 * max_runs`.
-pub fn brake(unflushed: usize, budget: usize, runs: usize, max_runs: usize) -> Brake {
+pub fn write_throttle(
+    unflushed: usize,
+    budget: usize,
+    runs: usize,
+    max_runs: usize,
+) -> WriteThrottle {
     if unflushed >= 3 * budget {
-        return Brake::Stop;
+        return WriteThrottle::Stop;
     }
     let pressure =
         share_over(unflushed, 2 * budget, budget).max(share_over(runs, 2 * max_runs, 2 * max_runs));
     if pressure == 0.0 {
-        Brake::Go
+        WriteThrottle::Go
     } else {
-        Brake::Slow(SLOWEST.mul_f64(pressure * pressure))
+        WriteThrottle::Slow(SLOWEST.mul_f64(pressure * pressure))
     }
 }
 
@@ -429,7 +434,7 @@ mod tests {
         assert_eq!(run_pressure(16, 16), 0.0);
         assert_eq!(run_pressure(24, 16), 0.5);
         assert_eq!(run_pressure(32, 16), 1.0);
-        assert_eq!(brake(0, 100, 32, 16), Brake::Go);
+        assert_eq!(write_throttle(0, 100, 32, 16), WriteThrottle::Go);
     }
 
     #[test]
@@ -447,15 +452,18 @@ mod tests {
 
     #[test]
     fn writers_are_slowed_smoothly_and_then_stopped() {
-        assert_eq!(brake(199, 100, 3, 16), Brake::Go);
-        let Brake::Slow(a_little) = brake(210, 100, 3, 16) else {
+        assert_eq!(write_throttle(199, 100, 3, 16), WriteThrottle::Go);
+        let WriteThrottle::Slow(a_little) = write_throttle(210, 100, 3, 16) else {
             panic!("slowed")
         };
-        let Brake::Slow(more) = brake(290, 100, 3, 16) else {
+        let WriteThrottle::Slow(more) = write_throttle(290, 100, 3, 16) else {
             panic!("slowed")
         };
         assert!(a_little < more && more < SLOWEST);
-        assert_eq!(brake(300, 100, 3, 16), Brake::Stop);
-        assert!(matches!(brake(0, 100, 40, 16), Brake::Slow(_)));
+        assert_eq!(write_throttle(300, 100, 3, 16), WriteThrottle::Stop);
+        assert!(matches!(
+            write_throttle(0, 100, 40, 16),
+            WriteThrottle::Slow(_)
+        ));
     }
 }

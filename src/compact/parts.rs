@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
     use crate::base::hash::hash_key;
-    use crate::base::record::{Head, Header, Kind};
+    use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Seq, Timestamp};
     use crate::catalog::{RunFacts, RunId};
     use crate::expiry::{Census, DefaultMillis, Settings};
@@ -97,13 +97,13 @@ mod tests {
                 written_at: Timestamp(0),
                 ttl: ItemTtl::Never,
             };
-            let head = Head {
+            let record = RecordRef {
                 header,
                 key: &key,
                 value_len: 0,
             };
-            collector.add(&head, hash_key(&key));
-            census.add(&head);
+            collector.add(&record, hash_key(&key));
+            census.add(&record);
         }
         collector.add_block(&census);
         TableFacts {
@@ -118,7 +118,7 @@ mod tests {
             Arc::new(RunFacts {
                 id: RunId(id as u64),
                 end: Timestamp::MAX,
-                placed: DefaultMillis::Off,
+                end_assumes: DefaultMillis::Off,
                 applied: Seq(0),
                 census: Census::default(),
                 bytes: tables.iter().map(|table| table.bytes).sum(),

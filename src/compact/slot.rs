@@ -9,23 +9,27 @@ use crate::base::Timestamp;
 /// Slots to a doubling of the remaining life: eight halvings of the width against what is left.
 const SLOTS_PER_LIFE: u64 = 8;
 
-/// The end of the slot that a record which stops mattering at `stops` belongs to.
-pub fn slot_end(stops: Timestamp, now: Timestamp) -> Timestamp {
-    let width = 1u64 << (stops.since(now) / SLOTS_PER_LIFE).max(1).ilog2();
-    Timestamp((stops.0 / width).saturating_add(1).saturating_mul(width))
+/// The end of the slot that a record which is obsolete at `obsolete_at` belongs to.
+pub fn slot_end(obsolete_at: Timestamp, now: Timestamp) -> Timestamp {
+    let width = 1u64 << (obsolete_at.since(now) / SLOTS_PER_LIFE).max(1).ilog2();
+    Timestamp(
+        (obsolete_at.0 / width)
+            .saturating_add(1)
+            .saturating_mul(width),
+    )
 }
 
 /// Where to cut: ascending, the last one [`Timestamp::MAX`]; a record goes to the first cut at or after its stop.
 /// `forecast` says how many bytes stop when, in any order; slots of fewer than `min_bytes` are joined.
 pub fn plan(mut forecast: Vec<(Timestamp, u64)>, min_bytes: u64, now: Timestamp) -> Vec<Timestamp> {
-    forecast.retain(|&(stops, _)| stops > now && stops != Timestamp::MAX);
+    forecast.retain(|&(obsolete_at, _)| obsolete_at > now && obsolete_at != Timestamp::MAX);
     forecast.sort_unstable();
     let total: u64 = forecast.iter().map(|part| part.1).sum();
     let (mut cuts, mut inside, mut behind) = (vec![], 0, 0);
     let mut parts = forecast.iter().peekable();
-    while let Some(&(stops, bytes)) = parts.next() {
+    while let Some(&(obsolete_at, bytes)) = parts.next() {
         inside += bytes;
-        let end = slot_end(stops, now);
+        let end = slot_end(obsolete_at, now);
         let slot_is_over = parts.peek().is_some_and(|next| slot_end(next.0, now) > end);
         // The last slot takes what is not worth one of its own behind it.
         if slot_is_over && inside >= min_bytes && total - behind - inside >= min_bytes {
@@ -46,10 +50,10 @@ mod tests {
     fn slots_are_fine_near_and_coarse_far() {
         let now = Timestamp(1_000_000);
         for life in [1u64, 10, 100, 1_000, 60_000, 3_600_000, 86_400_000] {
-            let stops = now.after(life);
-            let end = slot_end(stops, now);
+            let obsolete_at = now.after(life);
+            let end = slot_end(obsolete_at, now);
             assert!(
-                end > stops && end.since(stops) <= (life / 8).max(1),
+                end > obsolete_at && end.since(obsolete_at) <= (life / 8).max(1),
                 "{life}: {end:?}"
             );
         }

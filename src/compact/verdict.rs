@@ -4,7 +4,7 @@
 //! written at 1 s, and 10, with a ttl of 30 days. 20 is dead, but the snapshot needs 10: it is kept, and so 20 is buried, or
 //! every reader from 20 on would see 10 again. Without the snapshot 10 is superseded, and nothing is left that 20 hides: both
 //! are dropped. Were there a version 5 in an older run, live for another hour, then 10 would go and 20 stay as a tombstone
-//! that stops mattering in an hour.
+//! that becomes obsolete in an hour.
 //!
 //! For one record, with `now`, settings and floors read once for the whole job (src/data/visibility.rs says which snapshots
 //! see it):
@@ -16,10 +16,10 @@
 //!   older source: **bury** (keep the key, as a tombstone);
 //! * (d) else: **drop**.
 //!
-//! Why no reader can tell. A reader at `s` (a snapshot, or the newest number) sees of a key the newest version with a
-//! number at most `s`; if that version is dead, or covered by a range delete at most `s`, it sees nothing. A reader's
-//! clock never lies before the job's `now`, and gone is final, so whatever is dead at `now` is dead for every reader
-//! that can still come.
+//! Why no reader can tell. A reader at `s` (a snapshot, or the newest sequence number) sees of a key the newest version
+//! with a sequence number at most `s`; if that version is dead, or covered by a range delete at most `s`, it sees
+//! nothing. A reader's clock never lies before the job's `now`, and gone is final, so whatever is dead at `now` is dead
+//! for every reader that can still come.
 //!
 //! * A record that (a) drops is not the newest at any reader's `s`: those at or above `newer.seq` see `newer` or
 //!   something newer still. If `newer` is dropped too, it is by (a), to which the same applies, or by (r), which covers
@@ -30,14 +30,15 @@
 //!   catalogue as long as an older source overlaps it; and everything this record hid is older, so covered too.
 //! * (b) changes nothing. A record that (c) buries showed nothing and hides as before.
 //! * A record that (d) drops showed nothing. What it hid are older versions, all of which are gone now and for ever:
-//!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest number is below
-//!   this record's. No older version can appear later: memtables are installed in the order in which they were sealed.
+//!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest sequence
+//!   number is below this record's. No older version can appear later: memtables are installed in the order in which
+//!   they were sealed.
 //!
 //! Whole tables go by the same rules, unread (pick/ended.rs):
 //!
 //! * (t) every record of a table is **dropped** at once in three cases.
 //!   1. *Its run's end has passed, and can be trusted under the settings of now.* Each record was written to the run with
-//!      the moment at which it stops mattering, at or before the run's end: then it is a tombstone or dead, and every older
+//!      the moment at which it becomes obsolete, at or before the run's end: then it is a tombstone or dead, and every older
 //!      version that it hid is dead too, wherever a merge has carried it since. That is (d). The end is trusted if the
 //!      settings of today let nothing live longer than those under which it was found did.
 //!   2. *All its records are dead, and no table that overlaps it and has an older record holds one that is not dead.* Then
@@ -51,11 +52,11 @@
 use crate::base::record::Header;
 use crate::base::{Result, Seq, Timestamp};
 use crate::data::visibility::{first_reader, is_superseded};
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// It is written as it is.
     Keep,
     /// Its key is written, as a tombstone.
@@ -64,76 +65,76 @@ pub enum Fate {
     Drop,
 }
 
-/// A fate, and when the record that is written stops mattering.
+/// A verdict, and when the record that is written becomes obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sentence {
+pub struct Decision {
     /// What becomes of it.
-    pub fate: Fate,
+    pub verdict: Verdict,
     /// From then on it shows nothing and hides nothing that is not gone: [`Timestamp::MAX`] for never. Meaningless for
     /// what is dropped.
-    pub stops: Timestamp,
+    pub obsolete_at: Timestamp,
 }
 
 /// Who else must be asked about a key.
-pub trait Elsewhere {
+pub trait OlderVersions {
     /// Of the versions of the key below `seq` in sources outside the job: the latest expiry of one that is not gone
     /// and not covered for a reader at `seq`; `None` when all are gone or there are none. Sources in which nothing
     /// expires after `outlives` need not be asked.
-    fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
-    /// A range delete of a number above `seq`, and up to `max`, covers the key.
+    fn latest_live_expiry(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
+    /// A range delete with a sequence number above `seq`, and up to `max`, covers the key.
     fn is_covered(&self, seq: Seq, max: Seq) -> bool;
 }
 
-/// Judges the versions of one key that a job holds, newest first. `snapshots` are the numbers of the open snapshots,
-/// ascending. `sentences` gets one for each version, in the same order.
-pub fn judge(
+/// Judges the versions of one key that a job holds, newest first. `snapshots` are the sequence numbers of the open
+/// snapshots, ascending. `decisions` gets one for each version, in the same order.
+pub fn decide(
     versions: &[Header],
     snapshots: &[Seq],
-    judge: &Judge,
-    elsewhere: &mut dyn Elsewhere,
-    sentences: &mut Vec<Sentence>,
+    view: &ExpiryView,
+    older: &mut dyn OlderVersions,
+    decisions: &mut Vec<Decision>,
 ) -> Result<()> {
     debug_assert!(versions.windows(2).all(|pair| pair[0].seq > pair[1].seq));
-    sentences.clear();
-    sentences.resize(
+    decisions.clear();
+    decisions.resize(
         versions.len(),
-        Sentence {
-            fate: Fate::Drop,
-            stops: Timestamp(0),
+        Decision {
+            verdict: Verdict::Drop,
+            obsolete_at: Timestamp(0),
         },
     );
     // The latest expiry of the live versions that are written, all older than the one at hand.
-    let mut longest_written: Option<Timestamp> = None;
+    let mut latest_written: Option<Timestamp> = None;
     for at in (0..versions.len()).rev() {
         let header = &versions[at];
         if at > 0 && is_superseded(versions[at - 1].seq, header.seq, snapshots) {
             continue; // (a)
         }
-        if elsewhere.is_covered(header.seq, first_reader(header.seq, snapshots)) {
+        if older.is_covered(header.seq, first_reader(header.seq, snapshots)) {
             continue; // (r)
         }
-        let dead = judge.dead(header);
+        let dead = view.dead(header);
         let expires = if dead {
-            judge.now
+            view.now
         } else {
-            judge.settings.expires_at(header)
+            view.settings.expires_at(header)
         };
         let hidden = if expires == Timestamp::MAX {
             None
         } else {
-            longest_written.max(elsewhere.longest_older(header.seq, expires)?)
+            latest_written.max(older.latest_live_expiry(header.seq, expires)?)
         };
-        sentences[at] = match (dead, hidden) {
+        decisions[at] = match (dead, hidden) {
             (true, None) => continue, // (d)
-            (true, Some(stops)) => Sentence {
-                fate: Fate::Bury,
-                stops,
+            (true, Some(obsolete_at)) => Decision {
+                verdict: Verdict::Bury,
+                obsolete_at,
             }, // (c)
             (false, hidden) => {
-                longest_written = longest_written.max(Some(expires));
-                Sentence {
-                    fate: Fate::Keep,
-                    stops: expires.max(hidden.unwrap_or_default()),
+                latest_written = latest_written.max(Some(expires));
+                Decision {
+                    verdict: Verdict::Keep,
+                    obsolete_at: expires.max(hidden.unwrap_or_default()),
                 } // (b)
             }
         };
@@ -152,21 +153,25 @@ mod tests {
 
     /// Versions of the key outside the job, and the range deletes that cover it.
     #[derive(Default)]
-    struct Outside {
+    struct OtherSources {
         older: Vec<Header>,
         ranges: Vec<u64>,
         now: u64,
     }
 
-    impl Elsewhere for Outside {
-        fn longest_older(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
-            let judge = on(self.now);
+    impl OlderVersions for OtherSources {
+        fn latest_live_expiry(
+            &mut self,
+            seq: Seq,
+            outlives: Timestamp,
+        ) -> Result<Option<Timestamp>> {
+            let view = on(self.now);
             let older = self
                 .older
                 .iter()
-                .filter(|header| header.seq < seq && !judge.dead(header));
+                .filter(|header| header.seq < seq && !view.dead(header));
             Ok(older
-                .map(|header| judge.settings.expires_at(header))
+                .map(|header| view.settings.expires_at(header))
                 .filter(|end| *end > outlives)
                 .max())
         }
@@ -177,8 +182,8 @@ mod tests {
         }
     }
 
-    fn on(now: u64) -> Judge {
-        Judge::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault))
+    fn on(now: u64) -> ExpiryView {
+        ExpiryView::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault))
     }
 
     fn put(seq: u64, written_at: u64, millis: u64) -> Header {
@@ -195,19 +200,28 @@ mod tests {
         }
     }
 
-    fn fates(
+    fn verdicts(
         versions: &[Header],
         snapshots: &[u64],
         now: u64,
-        mut outside: Outside,
-    ) -> Vec<(Fate, u64)> {
-        outside.now = now;
+        mut others: OtherSources,
+    ) -> Vec<(Verdict, u64)> {
+        others.now = now;
         let snapshots: Vec<Seq> = snapshots.iter().map(|&seq| Seq(seq)).collect();
-        let mut sentences = vec![];
-        judge(versions, &snapshots, &on(now), &mut outside, &mut sentences).unwrap();
-        sentences
+        let mut decisions = vec![];
+        decide(versions, &snapshots, &on(now), &mut others, &mut decisions).unwrap();
+        decisions
             .iter()
-            .map(|s| (s.fate, if s.fate == Fate::Drop { 0 } else { s.stops.0 }))
+            .map(|s| {
+                (
+                    s.verdict,
+                    if s.verdict == Verdict::Drop {
+                        0
+                    } else {
+                        s.obsolete_at.0
+                    },
+                )
+            })
             .collect()
     }
 
@@ -216,77 +230,80 @@ mod tests {
     #[test]
     fn a_version_kept_for_a_snapshot_must_go_on_being_hidden() {
         let versions = [put(20, 1_000, 60_000), put(10, 0, 30 * DAY)];
-        let kept = (Fate::Keep, 30 * DAY);
+        let kept = (Verdict::Keep, 30 * DAY);
         assert_eq!(
-            fates(&versions, &[15], 61_000, Outside::default()),
-            [(Fate::Bury, 30 * DAY), kept]
+            verdicts(&versions, &[15], 61_000, OtherSources::default()),
+            [(Verdict::Bury, 30 * DAY), kept]
         );
         assert_eq!(
-            fates(&versions, &[], 61_000, Outside::default()),
-            [(Fate::Drop, 0), (Fate::Drop, 0)]
+            verdicts(&versions, &[], 61_000, OtherSources::default()),
+            [(Verdict::Drop, 0), (Verdict::Drop, 0)]
         );
         assert_eq!(
-            fates(&versions, &[15], 60_999, Outside::default()),
-            [(Fate::Keep, 30 * DAY), kept]
+            verdicts(&versions, &[15], 60_999, OtherSources::default()),
+            [(Verdict::Keep, 30 * DAY), kept]
         );
     }
 
     #[test]
     fn the_dead_hide_what_lives_elsewhere() {
-        let outside = || Outside {
+        let others = || OtherSources {
             older: vec![put(5, 0, 500)],
-            ..Outside::default()
+            ..OtherSources::default()
         };
         assert_eq!(
-            fates(&[put(9, 0, 100)], &[], 100, outside()),
-            [(Fate::Bury, 500)]
+            verdicts(&[put(9, 0, 100)], &[], 100, others()),
+            [(Verdict::Bury, 500)]
         );
         assert_eq!(
-            fates(&[put(9, 0, 100)], &[], 500, outside()),
-            [(Fate::Drop, 0)]
+            verdicts(&[put(9, 0, 100)], &[], 500, others()),
+            [(Verdict::Drop, 0)]
         );
         assert_eq!(
-            fates(&[put(9, 0, 100)], &[], 99, outside()),
-            [(Fate::Keep, 500)]
+            verdicts(&[put(9, 0, 100)], &[], 99, others()),
+            [(Verdict::Keep, 500)]
         );
         assert_eq!(
-            fates(&[put(4, 0, 100)], &[], 100, outside()),
-            [(Fate::Drop, 0)],
+            verdicts(&[put(4, 0, 100)], &[], 100, others()),
+            [(Verdict::Drop, 0)],
             "it is not older"
         );
         assert_eq!(
-            fates(&[put(9, 0, 900)], &[], 100, outside()),
-            [(Fate::Keep, 900)]
+            verdicts(&[put(9, 0, 900)], &[], 100, others()),
+            [(Verdict::Keep, 900)]
         );
         let tombstone = Header::tombstone(Seq(9), Timestamp(0));
         assert_eq!(
-            fates(&[tombstone], &[], 100, outside()),
-            [(Fate::Bury, 500)]
+            verdicts(&[tombstone], &[], 100, others()),
+            [(Verdict::Bury, 500)]
         );
         assert_eq!(
-            fates(&[tombstone], &[], 100, Outside::default()),
-            [(Fate::Drop, 0)]
+            verdicts(&[tombstone], &[], 100, OtherSources::default()),
+            [(Verdict::Drop, 0)]
         );
     }
 
     #[test]
     fn range_deletes_drop_what_no_snapshot_sees() {
-        let outside = || Outside {
+        let others = || OtherSources {
             ranges: vec![12, 30],
-            ..Outside::default()
+            ..OtherSources::default()
         };
-        assert_eq!(fates(&[put(9, 0, 0)], &[], 1, outside()), [(Fate::Drop, 0)]);
         assert_eq!(
-            fates(&[put(9, 0, 0)], &[12], 1, outside()),
-            [(Fate::Drop, 0)]
+            verdicts(&[put(9, 0, 0)], &[], 1, others()),
+            [(Verdict::Drop, 0)]
         );
         assert_eq!(
-            fates(&[put(9, 0, 0)], &[9], 1, outside()),
-            [(Fate::Keep, u64::MAX)]
+            verdicts(&[put(9, 0, 0)], &[12], 1, others()),
+            [(Verdict::Drop, 0)]
         );
         assert_eq!(
-            fates(&[put(31, 0, 0)], &[], 1, outside()),
-            [(Fate::Keep, u64::MAX)]
+            verdicts(&[put(9, 0, 0)], &[9], 1, others()),
+            [(Verdict::Keep, u64::MAX)]
+        );
+        assert_eq!(
+            verdicts(&[put(31, 0, 0)], &[], 1, others()),
+            [(Verdict::Keep, u64::MAX)]
         );
     }
 }

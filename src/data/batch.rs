@@ -15,13 +15,13 @@
 //!                               7 to 9 have taken over `written_at` and ttl of the item that they replaced
 //!           10 set default      body: default varint, as rule.rs spells it
 //!
-//! Relogged  entry*                                       records that keep their numbers and times
+//! Relogged  entry*                                       records that keep sequence number and time
 //! entry     container varint | header (record.rs, base 0) | key prefixed | value prefixed, or
 //!           container varint | 0xff | seq varint | from prefixed | to prefixed
 //! ```
 //!
-//! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given in the commit turn and stands in the
-//! log's frame, so the bytes and their checksum are made outside the turn.
+//! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and stands in the
+//! log's frame, so the bytes and their checksum are made outside the commit lock.
 
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
@@ -182,7 +182,7 @@ impl Op<'_> {
         matches!(self, Op::SetDefault { .. })
     }
 
-    /// What it wrote under this number at that time, unless it is of settings.
+    /// What it wrote under this sequence number at that time, unless it is of settings.
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
         let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
             container,
@@ -404,14 +404,14 @@ impl<'a> Iterator for Ops<'a> {
 /// Marks a range delete among relogged records; no header starts with it.
 const RELOGGED_RANGE: u8 = 0xff;
 
-/// A write with its number and time: what an operation of a batch comes to, and what is logged again.
+/// A write with its sequence number and time: what an operation of a batch comes to, and what is logged again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relogged<'a> {
     /// A put or a tombstone.
     Record {
         /// Where.
         container: ContainerId,
-        /// With its number and time.
+        /// With its sequence number and time.
         header: Header,
         /// 1 to 65 535 bytes.
         key: &'a [u8],
@@ -422,7 +422,7 @@ pub enum Relogged<'a> {
     Range {
         /// Where.
         container: ContainerId,
-        /// Its number.
+        /// Its sequence number.
         seq: Seq,
         /// The first key; empty for the start.
         from: &'a [u8],

@@ -1,7 +1,7 @@
 //! A range delete, wherever it lies: in a memtable, in a version, in the catalogue. And which of many are needed.
 //!
-//! Example: 5 deletes a to m, 8 deletes c to f, and 9 deletes a to z. Readers at the newest number are told of every key
-//! by 9. A snapshot at 6 is told by 5, for it sees neither 8 nor 9. Nobody is told by 8: it may go.
+//! Example: 5 deletes a to m, 8 deletes c to f, and 9 deletes a to z. Readers at the newest sequence number are told of
+//! every key by 9. A snapshot at 6 is told by 5, for it sees neither 8 nor 9. Nobody is told by 8: it may go.
 //!
 //! ```text
 //!     9: a ─────────────── z
@@ -15,7 +15,7 @@ use crate::base::Seq;
 use crate::data::batch::KeyRange;
 use crate::data::visibility::is_superseded;
 
-/// Records in the range with a lower number are gone for every reader at or above its number.
+/// Records in the range with a lower number are gone for every reader at or above its sequence number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RangeDelete {
     /// What it deletes.

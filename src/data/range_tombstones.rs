@@ -5,15 +5,15 @@
 //!                  8:     c ── f              before a: 0
 //! ```
 //!
-//! [`Fragments`] hold the highest number over each stretch, of all range deletes together. They are immutable and share
-//! what they have in common: a B-tree whose nodes are copied on the way to what a newer range delete changes. So one more
-//! is some copied nodes, whatever it covers; who has the older tree keeps it; and a look is a search.
+//! [`Fragments`] hold the highest sequence number over each stretch, of all range deletes together. They are immutable
+//! and share what they have in common: a B-tree whose nodes are copied on the way to what a newer range delete changes.
+//! So one more is some copied nodes, whatever it covers; who has the older tree keeps it; and a look is a search.
 //!
 //! ```text
-//! node     keys: where its stretches, or its nodes, begin, ascending     least: the lowest number of a stretch in it
+//! node     keys: where its stretches, or its nodes, begin, ascending     least: the lowest sequence number of a stretch in it
 //! ```
 //!
-//! A [`Cover`] is what range deletes in several places cover, for one reader.
+//! A [`RangeTombstones`] is what range deletes in several places cover, for one reader.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,16 +22,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::Seq;
-use crate::base::record::{key_head, shared_len};
+use crate::base::record::{key_prefix, shared_len};
 use crate::data::batch::KeyRange;
-use crate::expiry::{Census, Judge};
+use crate::expiry::{Census, ExpiryView};
 
 /// A node with more entries, or with more bytes of keys and more entries than the least, is halved.
 const NODE_MOST: usize = 32;
 const NODE_BYTES: usize = 16 << 10;
 const NODE_LEAST: usize = 4;
 
-/// For every key, the highest number of a range delete over it.
+/// For every key, the highest sequence number of a range delete over it.
 #[derive(Clone, Debug, Default)]
 pub struct Fragments {
     root: Option<Arc<Node>>,
@@ -48,7 +48,7 @@ struct Node {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // Most nodes are of the first kind.
 enum Below {
-    /// The numbers of stretches.
+    /// The sequence numbers of stretches.
     Stretches([Seq; NODE_MOST]),
     Nodes(Vec<Arc<Node>>),
 }
@@ -60,7 +60,7 @@ struct Keys {
     /// So many bytes at their front are the same in all.
     shared: usize,
     /// Of each, what follows these.
-    heads: [u64; NODE_MOST],
+    prefixes: [u64; NODE_MOST],
     ends: [u32; NODE_MOST],
     /// One behind the other.
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl Keys {
         let mut keys = Keys {
             len: 0,
             shared: shared_len(first, last),
-            heads: [0; NODE_MOST],
+            prefixes: [0; NODE_MOST],
             ends: [0; NODE_MOST],
             bytes: Vec::with_capacity(all.clone().map(<[u8]>::len).sum()),
         };
@@ -82,7 +82,7 @@ impl Keys {
             keys.bytes.extend_from_slice(key);
             let end = u32::try_from(keys.bytes.len());
             keys.ends[keys.len] = end.expect("a node's keys are some of 64 KiB");
-            keys.heads[keys.len] = key_head(&key[keys.shared..]);
+            keys.prefixes[keys.len] = key_prefix(&key[keys.shared..]);
             keys.len += 1;
         }
         keys
@@ -101,7 +101,7 @@ impl Keys {
     /// How many are before a key, or at it too.
     #[inline]
     fn place(&self, key: &[u8], at_it_too: bool) -> usize {
-        touch(&self.heads);
+        touch(&self.prefixes);
         if self.shared > 0 {
             match key[..key.len().min(self.shared)].cmp(&self.bytes[..self.shared]) {
                 Ordering::Less => return 0,
@@ -109,11 +109,11 @@ impl Keys {
                 Ordering::Equal => {}
             }
         }
-        let (head, heads) = (key_head(&key[self.shared..]), &self.heads[..self.len]);
-        let mut from = heads.partition_point(|there| *there < head);
+        let (prefix, prefixes) = (key_prefix(&key[self.shared..]), &self.prefixes[..self.len]);
+        let mut from = prefixes.partition_point(|there| *there < prefix);
         let mut to = from;
-        if heads.get(from) == Some(&head) {
-            to += heads[from..].partition_point(|there| *there == head);
+        if prefixes.get(from) == Some(&prefix) {
+            to += prefixes[from..].partition_point(|there| *there == prefix);
         }
         while from < to {
             let middle = from.midpoint(to);
@@ -144,7 +144,7 @@ fn touch<T: Copy>(words: &[T; NODE_MOST]) {
     }
 }
 
-/// Where a stretch begins, and its number.
+/// Where a stretch begins, and its sequence number.
 type Stretch<'a> = (&'a [u8], Seq);
 
 impl Node {
@@ -171,9 +171,9 @@ impl Node {
 
     fn leaves(stretches: Vec<Stretch<'_>>) -> Vec<Arc<Node>> {
         let below = |of: Vec<Seq>| {
-            let mut numbers = [Seq(0); NODE_MOST];
-            numbers[..of.len()].copy_from_slice(&of);
-            Below::Stretches(numbers)
+            let mut seqs = [Seq(0); NODE_MOST];
+            seqs[..of.len()].copy_from_slice(&of);
+            Below::Stretches(seqs)
         };
         Node::of(stretches, |number| *number, below)
     }
@@ -183,26 +183,26 @@ impl Node {
         Node::of(entries.collect(), |node| node.least, Below::Nodes)
     }
 
-    /// The number over a key.
+    /// The sequence number over a key.
     #[inline]
     fn number(&self, key: &[u8]) -> Seq {
         let mut node = self;
         loop {
-            if let Below::Stretches(numbers) = &node.below {
-                touch(numbers);
+            if let Below::Stretches(seqs) = &node.below {
+                touch(seqs);
             }
             let Some(at) = node.keys.up_to(key).checked_sub(1) else {
                 return Seq(0);
             };
             match &node.below {
-                Below::Stretches(numbers) => return numbers[at],
+                Below::Stretches(seqs) => return seqs[at],
                 Below::Nodes(nodes) => node = &nodes[at],
             }
         }
     }
 
-    /// The lowest number over the keys from `first`, or from where the node begins, to `last`, or to where it ends: of
-    /// those that are given.
+    /// The lowest sequence number over the keys from `first`, or from where the node begins, to `last`, or to where it
+    /// ends: of those that are given.
     fn least(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> Seq {
         if first.is_none() && last.is_none() {
             return self.least;
@@ -214,7 +214,7 @@ impl Node {
             None => 0,
         };
         let least = match &self.below {
-            Below::Stretches(numbers) => numbers[start..end].iter().copied().min(),
+            Below::Stretches(seqs) => seqs[start..end].iter().copied().min(),
             Below::Nodes(nodes) => (start..end)
                 .map(|at| {
                     let first = first.filter(|_| at == start);
@@ -229,12 +229,12 @@ impl Node {
     fn replaced(&self, from: &[u8], to: Option<&[u8]>, new: &[Stretch<'_>]) -> Vec<Arc<Node>> {
         let len = self.keys.len;
         match &self.below {
-            Below::Stretches(numbers) => {
+            Below::Stretches(seqs) => {
                 let start = self.keys.before(from);
                 let end = to.map_or(len, |to| self.keys.before(to)).max(start);
                 let stretches = |range: Range<usize>| {
-                    let numbers = numbers[range.clone()].iter().copied();
-                    self.keys.iter(range).zip(numbers)
+                    let seqs = seqs[range.clone()].iter().copied();
+                    self.keys.iter(range).zip(seqs)
                 };
                 let new = new.iter().copied();
                 let all = stretches(0..start).chain(new).chain(stretches(end..len));
@@ -259,7 +259,7 @@ impl Node {
         let start = self.keys.up_to(first).saturating_sub(1);
         for at in start..self.keys.up_to(last) {
             match &self.below {
-                Below::Stretches(numbers) => visit(self.keys.get(at), numbers[at]),
+                Below::Stretches(seqs) => visit(self.keys.get(at), seqs[at]),
                 Below::Nodes(nodes) => nodes[at].visit(first, last, visit),
             }
         }
@@ -267,7 +267,7 @@ impl Node {
 }
 
 impl Fragments {
-    /// Of these range deletes, lowest number first.
+    /// Of these range deletes, lowest sequence number first.
     pub fn of<'a>(ranges: impl IntoIterator<Item = (&'a KeyRange, Seq)>) -> Fragments {
         let ranges = ranges.into_iter();
         ranges.fold(Fragments::default(), |fragments, (range, seq)| {
@@ -283,7 +283,7 @@ impl Fragments {
         }
         let (from, to) = (range.from.as_slice(), range.to.as_deref());
         // Behind the range all is as before: a stretch begins there, if none does yet.
-        let behind = to.map(|to| (to, self.below(to)));
+        let behind = to.map(|to| (to, self.max_covering_seq(to)));
         let new = [
             Some((from, seq)),
             behind.filter(|(to, _)| !self.begins_at(to)),
@@ -317,25 +317,25 @@ impl Fragments {
         self.root.is_none()
     }
 
-    /// The highest number of a range delete in it.
+    /// The highest sequence number of a range delete in it.
     #[inline]
     pub fn seq_max(&self) -> Seq {
         self.seq_max
     }
 
-    /// Records of the key with a lower number are gone.
+    /// The highest sequence number of a range delete over the key: older records of it are gone.
     #[inline]
-    pub fn below(&self, key: &[u8]) -> Seq {
+    pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
         self.root.as_ref().map_or(Seq(0), |root| root.number(key))
     }
 
-    /// Records of all keys from `first` to `last`, both included, with a lower number are gone.
-    pub fn below_all(&self, first: &[u8], last: &[u8]) -> Seq {
+    /// Records of all keys from `first` to `last`, both included, with a lower sequence number are gone.
+    pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {
         let root = self.root.as_ref();
         root.map_or(Seq(0), |root| root.least(Some(first), Some(last)))
     }
 
-    /// Tells of each stretch that has a key from `first` to `last` where it begins, and its number; in order.
+    /// Tells of each stretch that has a key from `first` to `last` where it begins, and its sequence number; in order.
     pub fn visit(&self, first: &[u8], last: &[u8], mut visit: impl FnMut(&[u8], Seq)) {
         if let Some(root) = &self.root {
             root.visit(first, last, &mut visit);
@@ -345,38 +345,38 @@ impl Fragments {
 
 /// What range deletes in several places cover, for one reader.
 #[derive(Clone, Default)]
-pub struct Cover {
+pub struct RangeTombstones {
     parts: Vec<Arc<Fragments>>,
 }
 
-impl fmt::Debug for Cover {
+impl fmt::Debug for RangeTombstones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cover")
+        f.debug_struct("RangeTombstones")
             .field("parts", &self.parts.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Cover {
+impl RangeTombstones {
     /// All records that were counted are dead, or range deletes cover all of their keys, which lie from the first to the last
     /// of `keys`.
     pub fn all_dead<'a>(
         &self,
         census: &Census,
         keys: impl FnOnce() -> (&'a [u8], &'a [u8]),
-        judge: &Judge,
+        view: &ExpiryView,
     ) -> bool {
-        census.all_dead(judge)
+        census.all_dead(view)
             || (!self.is_empty() && {
                 let (first, last) = keys();
-                census.seq_max < self.below_all(first, last)
+                census.seq_max < self.min_covering_seq(first, last)
             })
     }
 
     /// Of all of these.
-    pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> Cover {
+    pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> RangeTombstones {
         let parts = parts.into_iter().filter(|part| !part.is_empty());
-        Cover {
+        RangeTombstones {
             parts: parts.collect(),
         }
     }
@@ -387,21 +387,21 @@ impl Cover {
         self.parts.is_empty()
     }
 
-    /// Records of the key with a lower number are gone.
+    /// The highest sequence number of a range delete over the key: older records of it are gone.
     #[inline]
-    pub fn below(&self, key: &[u8]) -> Seq {
-        let mut highest = Seq(0);
+    pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
+        let mut max_seq = Seq(0);
         for part in &self.parts {
-            highest = highest.max(part.below(key));
+            max_seq = max_seq.max(part.max_covering_seq(key));
         }
-        highest
+        max_seq
     }
 
-    /// Records of all keys from `first` to `last`, both included, with a lower number are gone; perhaps more, where it
-    /// takes several places to cover them all.
-    pub fn below_all(&self, first: &[u8], last: &[u8]) -> Seq {
+    /// Records of all keys from `first` to `last`, both included, with a lower sequence number are gone; perhaps more,
+    /// where it takes several places to cover them all.
+    pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {
         let parts = self.parts.iter();
-        let below = parts.map(|part| part.below_all(first, last));
+        let below = parts.map(|part| part.min_covering_seq(first, last));
         below.max().unwrap_or_default()
     }
 }
@@ -473,14 +473,17 @@ mod tests {
             })
             .collect();
         for (number, expected) in plain.iter().enumerate() {
-            assert_eq!(fragments.below(&key(number as u64, long)), *expected);
+            assert_eq!(
+                fragments.max_covering_seq(&key(number as u64, long)),
+                *expected
+            );
         }
         for _ in 0..300 {
             let first = random.below(400) as usize;
             let last = first + random.below(420 - first as u64) as usize;
             let all = plain[first..=last].iter().min().unwrap();
             let (first, last) = (key(first as u64, long), key(last as u64, long));
-            let below = fragments.below_all(&first, &last);
+            let below = fragments.min_covering_seq(&first, &last);
             // Between two keys of the line there may be others.
             assert!(below <= *all);
             let (mut least, mut starts) = (Seq::MAX, vec![]);
@@ -527,12 +530,12 @@ mod tests {
         };
         let older = Fragments::of([(&range(0, 50), Seq(3)), (&range(20, 30), Seq(5))]);
         let newer = Fragments::of([(&range(40, 60), Seq(9))]);
-        let cover = Cover::new([newer, older, Fragments::default()].map(Arc::new));
-        let below = [10, 25, 45, 55, 60].map(|key| cover.below(&[key]));
+        let tombstones = RangeTombstones::new([newer, older, Fragments::default()].map(Arc::new));
+        let below = [10, 25, 45, 55, 60].map(|key| tombstones.max_covering_seq(&[key]));
         assert_eq!(below, [3, 5, 9, 9, 0].map(Seq));
-        assert_eq!(cover.below_all(&[40], &[59]), Seq(9));
-        assert_eq!(cover.below_all(&[10], &[45]), Seq(3));
-        assert_eq!(cover.below_all(&[10], &[60]), Seq(0));
-        assert!(!cover.is_empty() && Cover::default().is_empty());
+        assert_eq!(tombstones.min_covering_seq(&[40], &[59]), Seq(9));
+        assert_eq!(tombstones.min_covering_seq(&[10], &[45]), Seq(3));
+        assert_eq!(tombstones.min_covering_seq(&[10], &[60]), Seq(0));
+        assert!(!tombstones.is_empty() && RangeTombstones::default().is_empty());
     }
 }

@@ -1,20 +1,20 @@
-//! What a reader sees of merged sources: of every key the newest version up to its number, unless that is dead or a
-//! range delete covers it.
+//! What a reader sees of merged sources: of every key the newest version up to its sequence number, unless that is dead
+//! or a range delete covers it.
 
 use std::sync::Arc;
 
-use crate::base::record::{Header, key_head};
+use crate::base::record::{Header, key_prefix};
 use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
 use crate::data::merge::Merge;
-use crate::data::range_tombstones::Cover;
-use crate::expiry::{Glance, Judge, Judges};
+use crate::data::range_tombstones::RangeTombstones;
+use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 
-/// Both keys are equal. Mostly they are not, and their heads tell.
+/// Both keys are equal. Mostly they are not, and their prefixes tell.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && key_head(a) == key_head(b) && a == b
+    a.len() == b.len() && key_prefix(a) == key_prefix(b) && a == b
 }
 
 /// What a reader sees.
@@ -23,7 +23,7 @@ pub struct Horizon {
     /// Later writes are not seen.
     pub max: Seq,
     /// What is deleted by range up to then.
-    pub cover: Arc<Cover>,
+    pub tombstones: Arc<RangeTombstones>,
 }
 
 /// One end of a scan: walks in one direction.
@@ -37,8 +37,13 @@ pub struct Walk<C> {
 
 impl<C: Cursor> Walk<C> {
     /// Stands where `to` says.
-    pub fn seek(cursors: Vec<C>, horizon: Horizon, to: Seek<'_>, judge: &Judge) -> Result<Self> {
-        let merge = Merge::seek_under(horizon.cover.clone(), cursors, to, Some(judge))?;
+    pub fn seek(
+        cursors: Vec<C>,
+        horizon: Horizon,
+        to: Seek<'_>,
+        view: &ExpiryView,
+    ) -> Result<Self> {
+        let merge = Merge::seek_under(horizon.tombstones.clone(), cursors, to, Some(view))?;
         Ok(Walk {
             merge,
             horizon,
@@ -50,24 +55,24 @@ impl<C: Cursor> Walk<C> {
     /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
     /// was decided last, whether it is seen or not; what is left of that key is passed over.
     #[inline]
-    pub fn next<F: Fn() -> Judges>(
+    pub fn next<F: Fn() -> ExpiryViews>(
         &mut self,
-        glance: &mut Glance<'_, F>,
+        check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Option<Result<Item>> {
         if self.forward {
-            self.forwards(glance, decided, admits)
+            self.forwards(check, decided, admits)
         } else {
-            self.backwards(glance, decided, admits)
+            self.backwards(check, decided, admits)
         }
     }
 
     // Not inlined: so the item is made where it is wanted, and not carried there.
     #[inline(never)]
-    fn forwards<F: Fn() -> Judges>(
+    fn forwards<F: Fn() -> ExpiryViews>(
         &mut self,
-        glance: &mut Glance<'_, F>,
+        check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Option<Result<Item>> {
@@ -75,65 +80,66 @@ impl<C: Cursor> Walk<C> {
         loop {
             // Not before the next item is wanted: so this one is not carried past the step.
             if std::mem::replace(&mut self.given, true)
-                && let Err(error) = self.merge.advance(Some(glance.for_good()))
+                && let Err(error) = self.merge.advance(Some(check.for_good()))
             {
                 return Some(Err(error));
             }
-            let Some(head) = self.merge.head() else {
+            let Some(record) = self.merge.record() else {
                 return self.merge.end().err().map(Err);
             };
-            let header = head.header;
-            if header.seq > max || is_same(head.key, decided) {
+            let header = record.header;
+            if header.seq > max || is_same(record.key, decided) {
                 continue;
             }
-            if !admits(head.key) {
+            if !admits(record.key) {
                 return None;
             }
             decided.clear();
-            decided.extend_from_slice(head.key);
-            if !glance.dead(&header) && header.seq >= self.horizon.cover.below(head.key) {
-                return Some(self.item(glance, header));
+            decided.extend_from_slice(record.key);
+            if !check.dead(&header)
+                && header.seq >= self.horizon.tombstones.max_covering_seq(record.key)
+            {
+                return Some(self.item(check, header));
             }
         }
     }
 
     /// What stands in front.
     #[inline(always)]
-    fn item<F: Fn() -> Judges>(&self, glance: &Glance<'_, F>, header: Header) -> Result<Item> {
-        let pair = self.merge.front().expect("a head has a cursor").pair()?;
-        Ok(Item::new(
-            pair,
-            &header,
-            glance.life(&header),
-            glance.moment,
-        ))
+    fn item<F: Fn() -> ExpiryViews>(
+        &self,
+        check: &ExpiryCheck<'_, F>,
+        header: Header,
+    ) -> Result<Item> {
+        let pair = self.merge.front().expect("a record has a cursor").pair()?;
+        Ok(Item::new(pair, &header, check.life(&header), check.moment))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.
-    fn backwards<F: Fn() -> Judges>(
+    fn backwards<F: Fn() -> ExpiryViews>(
         &mut self,
-        glance: &mut Glance<'_, F>,
+        check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
     ) -> Option<Result<Item>> {
         let max = self.horizon.max;
-        while let Some(head) = self.merge.head() {
-            if !admits(head.key) {
+        while let Some(record) = self.merge.record() {
+            if !admits(record.key) {
                 return None;
             }
             decided.clear();
-            decided.extend_from_slice(head.key);
-            let covered_below = self.horizon.cover.below(head.key);
+            decided.extend_from_slice(record.key);
+            let max_covering_seq = self.horizon.tombstones.max_covering_seq(record.key);
             let mut item = None;
-            while let Some(head) = self.merge.head()
-                && is_same(head.key, decided)
+            while let Some(record) = self.merge.record()
+                && is_same(record.key, decided)
             {
-                let header = head.header;
+                let header = record.header;
                 if header.seq <= max {
-                    let dead = glance.dead(&header) || header.seq < covered_below;
-                    item = (!dead).then(|| self.item(glance, header));
+                    let dead = check.dead(&header) || header.seq < max_covering_seq;
+                    item = (!dead).then(|| self.item(check, header));
                 }
-                if let Err(error) = self.merge.advance(Some(glance.for_good())) {
+                if let Err(error) = self.merge.advance(Some(check.for_good())) {
                     return Some(Err(error));
                 }
             }
@@ -150,7 +156,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::base::record::{Head, Kind};
+    use crate::base::record::{Kind, RecordRef};
     use crate::base::{Error, ItemTtl, Timestamp};
     use crate::data::cursor::Position;
     use crate::data::item::Pair;
@@ -179,7 +185,7 @@ mod tests {
     impl Cursor for Failing {
         fn position(&self) -> Position<'_> {
             self.at.map_or(Position::End, |at| {
-                Position::Record(Head {
+                Position::Record(RecordRef {
                     header: Header {
                         kind: Kind::Put,
                         seq: Seq(1),
@@ -196,7 +202,7 @@ mod tests {
             self.at.is_some()
         }
 
-        fn set_out(&mut self, to: Seek<'_>, _: Option<&Judge>) -> Result<()> {
+        fn start_seek(&mut self, to: Seek<'_>, _: Option<&ExpiryView>) -> Result<()> {
             let first = if to.is_forward() {
                 0
             } else {
@@ -205,20 +211,20 @@ mod tests {
             self.go(Some(first))
         }
 
-        fn approach(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<bool> {
+        fn poll_seek(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<bool> {
             Ok(true)
         }
 
-        fn advance(&mut self, _: Option<&Judge>) -> Result<()> {
+        fn advance(&mut self, _: Option<&ExpiryView>) -> Result<()> {
             self.go(self.at.map(|at| at + 1))
         }
 
-        fn retreat(&mut self, _: Option<&Judge>) -> Result<()> {
+        fn retreat(&mut self, _: Option<&ExpiryView>) -> Result<()> {
             self.go(self.at.and_then(|at| at.checked_sub(1)))
         }
 
-        fn enter(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<()> {
-            unreachable!("there are no ghosts")
+        fn enter(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<()> {
+            unreachable!("there are no dead spans")
         }
 
         fn pair(&self) -> Result<Pair> {
@@ -253,20 +259,20 @@ mod tests {
                 fails: "c",
             };
             let cursors: Vec<Failing> = sources.iter().copied().map(cursor).collect();
-            let judge = Judge::at(Timestamp(2), Settings::default);
+            let view = ExpiryView::at(Timestamp(2), Settings::default);
             let horizon = Horizon {
                 max: Seq(9),
-                cover: Arc::default(),
+                tombstones: Arc::default(),
             };
-            let mut walk = Walk::seek(cursors, horizon, to, &judge).unwrap();
-            let (mut settled, mut decided) = (judge, vec![]);
+            let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();
+            let (mut settled, mut decided) = (view, vec![]);
             let mut next = || {
-                let read = || Judges {
-                    now: judge,
-                    settled: judge,
+                let read = || ExpiryViews {
+                    now: view,
+                    settled: view,
                 };
-                let mut glance = Glance::new(judge, &mut settled, judge.now, read);
-                walk.next(&mut glance, &mut decided, |_| true)
+                let mut check = ExpiryCheck::new(view, &mut settled, view.now, read);
+                walk.next(&mut check, &mut decided, |_| true)
             };
             for n in 0..shown {
                 assert!(matches!(next(), Some(Ok(_))), "{to:?}: {n}");

@@ -10,8 +10,8 @@
 
 use crate::base::Seq;
 
-/// The lowest number at which anybody reads that sees a record of this number, unless something hides it: of an open
-/// snapshot, or else [`Seq::MAX`], for all that are still to come. `snapshots` ascend.
+/// The lowest sequence number at which anybody reads that sees a record of this sequence number, unless something hides
+/// it: of an open snapshot, or else [`Seq::MAX`], for all that are still to come. `snapshots` ascend.
 #[inline]
 pub fn first_reader(seq: Seq, snapshots: &[Seq]) -> Seq {
     let at = snapshots.partition_point(|snapshot| *snapshot < seq);

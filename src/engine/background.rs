@@ -1,7 +1,7 @@
 //! What happens behind the writers' backs: flushing, merging, reclaiming, syncing, trimming the log.
 //!
 //! Each is one function that does one piece of work on the calling thread; threads call them in a loop, and so does a
-//! test, step by step. A job pins a picture, then reads the clock, then the settings, then the open snapshots; every
+//! test, step by step. A job pins a read state, then reads the clock, then the settings, then the open snapshots; every
 //! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -230,7 +230,7 @@ impl Engine {
         self.revive_log()?;
         let states = self.containers.all();
         let is_due = |state: &&Arc<ContainerState>| {
-            state.picture().sealed.is_empty() && self.memory_is_due(state)
+            state.read_state().sealed.is_empty() && self.memory_is_due(state)
         };
         states
             .iter()

@@ -21,7 +21,7 @@ use crate::engine::commit::OldLog;
 use crate::engine::options::Options;
 use crate::engine::relog::relog_with;
 use crate::env::Fs;
-use crate::wal::{Appender, FrameHead, FrameKind, Log, LogOptions, remove_chain};
+use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogOptions, remove_chain};
 
 /// A chain of log segments, to be shared and to be written.
 pub(super) type Chain = (Arc<Log>, Appender);
@@ -46,16 +46,16 @@ pub(super) fn start_chain(
     fs: &Arc<dyn Fs>,
     options: &LogOptions,
     first_segment: u64,
-    head: &FrameHead,
+    header: &FrameHeader,
     relog: impl FnOnce(&mut Appender) -> Result<()>,
 ) -> Result<Chain> {
     let (log, mut appender) = Log::create(
         fs.clone(),
         options,
         first_segment,
-        head.last_seq.next(),
-        head.written_at,
-        head.edit,
+        header.last_seq.next(),
+        header.written_at,
+        header.edit,
     )?;
     relog(&mut appender)?;
     log.sync_to(log.end())?;
@@ -99,20 +99,20 @@ impl Engine {
     }
 
     fn begin_log_with(&self, old: &OldLog, options: &LogOptions) -> Result<()> {
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         if self.commit_log.begun().is_some() {
             return Ok(());
         }
         let (last, first) = (self.commit_log.latest(), old.next_segment);
-        let head = self.frame_head(FrameKind::Relog, last, last);
+        let header = self.frame_header(FrameKind::Relog, last, last);
         let mut manifest = self.catalog.edit();
         let mut judged_at = Timestamp(0);
-        let begun = start_chain(&self.fs, options, first, &head, |appender| {
+        let begun = start_chain(&self.fs, options, first, &header, |appender| {
             for state in self.containers.all() {
-                let (picture, judge) = (state.pin(), self.judge_settled(&state));
-                judged_at = judged_at.max(judge.now);
-                relog_with(&state, &head, appender, |log| {
-                    self.needed(&state, &picture.active, judge, log)
+                let (read_state, view) = (state.pin(), self.settled_view(&state));
+                judged_at = judged_at.max(view.now);
+                relog_with(&state, &header, appender, |log| {
+                    self.needed(&state, &read_state.active, view, log)
                 })?;
             }
             Ok(())
@@ -122,7 +122,7 @@ impl Engine {
                 Change::Log(Some(log.start(first))),
                 Change::LogSynced(log.synced()),
             ];
-            let basis = self.commit_log.all_before(&turn)?;
+            let basis = self.commit_log.all_before(&commit)?;
             self.edit(&mut manifest, basis, named, judged_at)?;
             Ok((log, appender))
         });
@@ -135,8 +135,8 @@ impl Engine {
         drop(manifest);
         // What it misses goes with a later release.
         let _ = log.release_older();
-        self.commit_log.begin(&mut turn, log, appender);
-        self.seal_when_full(&mut turn);
+        self.commit_log.begin(&mut commit, log, appender);
+        self.seal_when_full(&mut commit);
         Ok(())
     }
 

@@ -171,18 +171,18 @@ impl Editing<'_> {
         settled: Timestamp,
     ) -> Result<()> {
         let open = self.manifest.as_mut().ok_or(Error::Closed)?;
-        let mut mark = basis.mark().max(settled);
+        let mut time_high_water = basis.time_high_water().max(settled);
         let logged = self.catalog.logged.lock().clone();
         let mut before = vec![];
         for said in &logged {
             if open.catalogue().containers.contains_key(&said.container) {
                 let said_by = Change::Settings(said.container, said.settings, said.seq);
                 before.push(said_by);
-                mark = mark.max(said.settled);
+                time_high_water = time_high_water.max(said.settled);
             }
         }
         before.extend(changes);
-        let done = open.commit(before, mark);
+        let done = open.commit(before, time_high_water);
         if done.is_ok() {
             self.catalog.logged.lock().drain(..logged.len());
             let edit = open.catalogue().edit;
@@ -213,7 +213,7 @@ impl Editing<'_> {
 
     /// Makes sure that no edit has happened of which that is not known.
     fn confirm(&mut self) -> Result<()> {
-        let confirmed = self.manifest.as_mut().ok_or(Error::Closed)?.settle();
+        let confirmed = self.manifest.as_mut().ok_or(Error::Closed)?.resolve_doubt();
         self.note_doubt();
         confirmed
     }

@@ -1,13 +1,14 @@
 //! Checkpoints: what the catalogue names, linked or copied into another folder, with the log behind it.
 //!
 //! ```text
-//! turn, manifest held    the catalogue, where the log ends, its segments; tables and segments are pinned
+//! both locks held        the catalogue, where the log ends, its segments; tables and segments are pinned
 //! nothing held           tables linked or copied -> segments copied up to that end -> folders synced -> manifest
 //! ```
 //!
-//! Both are read in one turn, so catalogue and log are of one moment, for all containers the same. Opening the copy
-//! recovers exactly what was acknowledged by then. Pinned files keep their names, whatever is installed meanwhile; what
-//! could not be removed for that is removed afterwards. So copying may take its time: nobody waits for it.
+//! Both are read under the commit lock, so catalogue and log are of one moment, for all containers the same. Opening
+//! the copy recovers exactly what was acknowledged by then. Pinned files keep their names, whatever is installed
+//! meanwhile; what could not be removed for that is removed afterwards. So copying may take its time: nobody waits for
+//! it.
 //!
 //! A copy is made in a folder that does not exist or has nothing in it. Each folder and file is made anew, never taken
 //! over and never through a link below the target; what was made is noted, and that alone is removed after a failure.
@@ -94,7 +95,7 @@ impl Engine {
 
     fn pin_moment(&self) -> Result<Moment> {
         let log = self.commit_log.log()?;
-        let turn = self.commit_log.lock();
+        let commit = self.commit_log.lock();
         let manifest = self.catalog.edit();
         let mut catalogue = manifest.catalogue()?.clone();
         // All that it is to have lies in segments.
@@ -108,11 +109,11 @@ impl Engine {
         let _segments = log.pin_from(first);
         let mut _tables = vec![];
         for state in self.containers.all() {
-            let picture = state.picture();
-            let files = picture.version.runs.iter().flat_map(|run| &run.files);
-            _tables.extend(files.map(|placed| placed.pin_name()));
+            let read_state = state.read_state();
+            let files = read_state.version.runs.iter().flat_map(|run| &run.files);
+            _tables.extend(files.map(|file| file.pin_name()));
         }
-        drop((turn, manifest));
+        drop((commit, manifest));
         Ok(Moment {
             catalogue,
             end,

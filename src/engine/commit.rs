@@ -1,17 +1,17 @@
 //! The commit log: one order for every write, and what of it is in memory, visible and durable.
 //!
 //! ```text
-//! lock -> stamp: number, time -> append to the log -> memtables -> `latest` -> `published` -> unlock
+//! lock -> stamp: sequence number, time -> append to the log -> memtables -> `latest` -> `published` -> unlock
 //!                                                                  Durability::Sync: unlock -> sync -> `published`
 //! ```
 //!
 //! Invariants, which nobody else can break, for the fields are private here:
 //!
 //! 1. Sequence numbers are given under the lock, in the order of the log. `next_seq` is the last one and one more.
-//! 2. `latest` is the last number that is in a memtable; it is stored under the lock. `published` is the last one that
-//!    readers see; it only rises, and never goes beyond `latest`.
-//! 3. `mark` is the highest settled time on which an acknowledged write, a floor or a purge has relied; it only rises.
-//!    Every frame and every edit carries it.
+//! 2. `latest` is the last sequence number that is in a memtable; it is stored under the lock. `published` is the last
+//!    one that readers see; it only rises, and never goes beyond `latest`.
+//! 3. `time_high_water`, the *mark*, is the highest settled time on which an acknowledged write, a floor or a purge has
+//!    relied; it only rises. Every frame and every edit carries it.
 //! 4. The log's writing end lies under the lock, and is there as long as there is a log and the database is open.
 //!
 //! # What an edit of the manifest relies on
@@ -48,11 +48,11 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard, lock_soon};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::engine::relied::{Relied, Relying};
-use crate::wal::{Appender, FrameHead, FrameKind, Log, SegmentSummary, SyncedNote};
+use crate::wal::{Appender, FrameHeader, FrameKind, Log, SegmentSummary, SyncedNote};
 
 /// What the commit lock guards.
 pub struct CommitState {
-    /// The number of the next record.
+    /// The sequence number of the next record.
     next_seq: Seq,
     /// Bytes of all active memtables.
     active_bytes: usize,
@@ -61,7 +61,7 @@ pub struct CommitState {
 }
 
 impl CommitState {
-    /// The number of the next record.
+    /// The sequence number of the next record.
     #[inline]
     pub fn next_seq(&self) -> Seq {
         self.next_seq
@@ -109,8 +109,8 @@ pub struct OldLog {
 }
 
 impl OldLog {
-    /// The first segment that may hold a record of this number. Later ones hold no lower numbers but in relogged frames,
-    /// which count as the highest of their moment.
+    /// The first segment that may hold a record of this sequence number. Later ones hold no lower sequence numbers but
+    /// in relogged frames, which count as the highest of their moment.
     pub fn holding(&self, seq: Seq) -> Option<u64> {
         let mut segments = self.segments.iter();
         let found = segments.find(|segment| segment.last_seq >= seq);
@@ -120,10 +120,10 @@ impl OldLog {
 
 /// How an opened database begins to write.
 pub struct Beginning {
-    /// The last number that was given out.
+    /// The last sequence number that was given out.
     pub last_seq: Seq,
     /// The highest time that anything relied on.
-    pub mark: Timestamp,
+    pub time_high_water: Timestamp,
     /// Bytes of the recovered memtables.
     pub active_bytes: usize,
     /// The log, unless the database is read-only.
@@ -137,7 +137,7 @@ pub struct CommitLog {
     state: Mutex<CommitState>,
     latest: AtomicU64,
     published: AtomicU64,
-    mark: AtomicU64,
+    time_high_water: AtomicU64,
     relied: Relied,
     /// Not there when the database is read-only, and not yet when there was no room for it.
     log: OnceLock<Arc<Log>>,
@@ -149,7 +149,7 @@ impl CommitLog {
     pub fn new(beginning: Beginning) -> CommitLog {
         let Beginning {
             last_seq,
-            mark,
+            time_high_water,
             active_bytes,
             log,
             old_log,
@@ -165,7 +165,7 @@ impl CommitLog {
             }),
             latest: AtomicU64::new(last_seq.0),
             published: AtomicU64::new(last_seq.0),
-            mark: AtomicU64::new(mark.0),
+            time_high_water: AtomicU64::new(time_high_water.0),
             relied: Relied::new(),
             log,
             old_log,
@@ -188,32 +188,32 @@ impl CommitLog {
         drop(lock_soon(&self.state));
     }
 
-    /// The last number that readers see.
+    /// The last sequence number that readers see.
     #[inline]
     pub fn published(&self) -> Seq {
         Seq(self.published.load(Ordering::Acquire))
     }
 
-    /// Readers see up to this number.
+    /// Readers see up to this sequence number.
     #[inline]
     pub fn publish(&self, seq: Seq) {
         self.published.fetch_max(seq.0, Ordering::AcqRel);
     }
 
-    /// The last number that was given out and is in a memtable.
+    /// The last sequence number that was given out and is in a memtable.
     #[inline]
     pub fn latest(&self) -> Seq {
         Seq(self.latest.load(Ordering::Acquire))
     }
 
-    /// Every record up to this number is in a memtable.
+    /// Every record up to this sequence number is in a memtable.
     #[inline]
     pub fn applied(&self, state: &mut CommitState, last: Seq) {
         state.next_seq = last.next();
         self.latest.store(last.0, Ordering::Release);
     }
 
-    /// A number was taken by something that is not in the log, and is durable with all before it.
+    /// A sequence number was taken by something that is not in the log, and is durable with all before it.
     pub fn note_unlogged(&self, state: &mut CommitState, seq: Seq) {
         self.applied(state, seq);
         self.publish(seq);
@@ -255,15 +255,15 @@ impl CommitLog {
     }
 
     /// Ends the log with this frame.
-    pub fn close(&self, state: &mut CommitState, head: &FrameHead) -> Result<()> {
+    pub fn close(&self, state: &mut CommitState, header: &FrameHeader) -> Result<()> {
         let appender = state.appender.take();
-        appender.map_or(Ok(()), |appender| appender.close(head))
+        appender.map_or(Ok(()), |appender| appender.close(header))
     }
 
     /// Something that is about to be durable relies on this moment; returns the mark.
     #[inline]
     pub fn rely_on(&self, settled: Timestamp) -> Timestamp {
-        let before = self.mark.fetch_max(settled.0, Ordering::AcqRel);
+        let before = self.time_high_water.fetch_max(settled.0, Ordering::AcqRel);
         Timestamp(before).max(settled)
     }
 
@@ -278,15 +278,15 @@ impl CommitLog {
         self.relied.is_on(seq)
     }
 
-    /// A frame's head for something that is no write: it relies on no moment.
-    pub fn frame_head(
+    /// A frame's header for something that is no write: it relies on no moment.
+    pub fn frame_header(
         &self,
         kind: FrameKind,
         (first_seq, last_seq): (Seq, Seq),
         written_at: Timestamp,
         edit: u64,
-    ) -> FrameHead {
-        FrameHead {
+    ) -> FrameHeader {
+        FrameHeader {
             kind,
             first_seq,
             last_seq,
@@ -307,7 +307,7 @@ impl CommitLog {
         let last = self.latest();
         self.publish(last);
         Ok(Basis {
-            mark: self.rely_on(Timestamp(0)),
+            time_high_water: self.rely_on(Timestamp(0)),
             last,
             lock: PhantomData,
         })
@@ -316,7 +316,7 @@ impl CommitLog {
     /// What is written by now is durable and seen, and any segment of the log may be named by the manifest.
     pub fn all_so_far(&self) -> Result<Basis<'static>> {
         let log = self.log()?;
-        let (position, last, mark) = {
+        let (position, last, time_high_water) = {
             let _state = self.lock();
             (log.end(), self.latest(), self.rely_on(Timestamp(0)))
         };
@@ -324,7 +324,7 @@ impl CommitLog {
         log.sync_newest()?;
         self.publish(last);
         Ok(Basis {
-            mark,
+            time_high_water,
             last,
             lock: PhantomData,
         })
@@ -335,8 +335,8 @@ impl CommitLog {
 #[derive(Clone, Copy)]
 pub struct Basis<'lock> {
     /// The highest time on which these writes relied.
-    mark: Timestamp,
-    /// The last number among them.
+    time_high_water: Timestamp,
+    /// The last sequence number among them.
     last: Seq,
     lock: PhantomData<&'lock CommitState>,
 }
@@ -344,17 +344,17 @@ pub struct Basis<'lock> {
 impl Basis<'_> {
     /// Tables alone: a table is written after the log was synced past its records, or from such tables.
     pub const TABLES: Basis<'static> = Basis {
-        mark: Timestamp(0),
+        time_high_water: Timestamp(0),
         last: Seq(0),
         lock: PhantomData,
     };
 
     /// The highest time on which the writes relied.
-    pub fn mark(&self) -> Timestamp {
-        self.mark
+    pub fn time_high_water(&self) -> Timestamp {
+        self.time_high_water
     }
 
-    /// Every write up to this number is durable.
+    /// Every write up to this sequence number is durable.
     pub fn covers(&self, seq: Seq) -> bool {
         seq <= self.last
     }

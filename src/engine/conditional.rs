@@ -1,7 +1,7 @@
 //! Batches that depend on what is there, and such as change a default.
 //!
 //! ```text
-//! outside the turn   pictures, clock, settings -> walk: each key that is asked for is read, each condition judged, and what
+//! outside the commit lock   read states, clock, settings -> walk: each key that is asked for is read, each condition judged, and what
 //!                    the log will hold is spelled out -> a condition does not hold: looked at again, then a conflict
 //! inside             stamp -> nothing that was read has been written since, and by this clock and these settings all that
 //!                    lived lives and all that was dead is dead: committed; else walked again
@@ -17,8 +17,9 @@
 //!
 //! A default that a batch changes stands in the log, in the batch's frame, so that all of the batch lasts or nothing. From
 //! before the clock is read until the log is synced up to the frame and the batch is published, whoever asks for the
-//! settings waits. Who has taken the published number before, and finds the settings to be later than that, takes it again. The next edit of the manifest, whichever it is, says the settings again (catalog.rs): before the frame
-//! can leave the log, for that takes an edit.
+//! settings waits. Who has taken the published sequence number before, and finds the settings to be later than that,
+//! takes it again. The next edit of the manifest, whichever it is, says the settings again (catalog.rs): before the
+//! frame can leave the log, for that takes an edit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -34,10 +35,10 @@ use crate::engine::catalog::LoggedSettings;
 use crate::engine::relied::SEVERAL;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{Changing, ContainerState, Picture};
+use crate::engine::state::{Changing, ContainerState, ReadState};
 use crate::engine::write::{Prepared, Stamped, ends_unseen};
 use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
-use crate::expiry::{DefaultMillis, Judge, Judges, Settings};
+use crate::expiry::{DefaultMillis, ExpiryView, ExpiryViews, Settings};
 use crate::wal::PayloadCrc;
 
 /// What was read of a key that the batch has not written before it asks.
@@ -67,7 +68,7 @@ struct Own<'a> {
 }
 
 /// Something that the batch goes by: that a version lives, or that it does not.
-struct Judged {
+struct CurrentManifest {
     container: usize,
     /// So many changes of the container's default come before in the batch.
     changes: usize,
@@ -92,7 +93,7 @@ struct Moment {
 impl Moment {
     fn of(stamped: &Stamped<'_>) -> Moment {
         Moment {
-            first: stamped.turn.next_seq(),
+            first: stamped.commit.next_seq(),
             now: stamped.reading.now,
             settled: stamped.reading.settled,
         }
@@ -119,9 +120,9 @@ struct Plan<'a> {
     writes: &'a Writes,
     /// No later write was seen.
     latest: Seq,
-    pictures: Vec<(Arc<Picture>, Judges)>,
+    read_states: Vec<(Arc<ReadState>, ExpiryViews)>,
     seen: Vec<Seen<'a>>,
-    judged: Vec<Judged>,
+    current: Vec<CurrentManifest>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
     ranges: Vec<(usize, usize, KeyRange)>,
     /// By the write, the container and what becomes its default.
@@ -130,16 +131,16 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(engine: &'a Engine, writes: &'a Writes) -> Plan<'a> {
-        // The number before the pictures: then they lack no write up to it.
+        // The number before the read states: then they lack no write up to it.
         let latest = engine.commit_log.latest();
-        let look = |state: &Arc<ContainerState>| (state.pin(), engine.judges(state));
+        let look = |state: &Arc<ContainerState>| (state.pin(), engine.expiry_views(state));
         Plan {
             engine,
             writes,
             latest,
-            pictures: writes.states().iter().map(look).collect(),
+            read_states: writes.states().iter().map(look).collect(),
             seen: vec![],
-            judged: vec![],
+            current: vec![],
             own: HashMap::new(),
             ranges: vec![],
             defaults: vec![],
@@ -276,7 +277,7 @@ impl<'a> Plan<'a> {
         let Some(&Own { at, put }) = own else {
             let seen = self.read(container, key)?;
             nothing.seen = Some(seen);
-            if !self.judge(container, What::Seen(seen)) {
+            if !self.expiry_view(container, What::Seen(seen)) {
                 return Ok(nothing);
             }
             let header = self.seen[seen].version.expect("what lives is there");
@@ -297,7 +298,7 @@ impl<'a> Plan<'a> {
             WriteTtl::Kept { ttl, .. } => ttl.into(),
             ttl => ttl,
         };
-        let live = self.judge(container, What::Own(at, ttl));
+        let live = self.expiry_view(container, What::Own(at, ttl));
         nothing.live = live.then_some((ttl, touched, bytes));
         Ok(nothing)
     }
@@ -308,10 +309,10 @@ impl<'a> Plan<'a> {
         if let Some(seen) = self.seen.iter().position(is_it) {
             return Ok(seen);
         }
-        let (picture, judges) = &self.pictures[container];
-        let (version, item) = self
-            .engine
-            .newest_judged(picture, key, self.latest, &judges.now)?;
+        let (read_state, expiry_views) = &self.read_states[container];
+        let (version, item) =
+            self.engine
+                .newest_checked(read_state, key, self.latest, &expiry_views.now)?;
         self.seen.push(Seen {
             container,
             key,
@@ -322,33 +323,33 @@ impl<'a> Plan<'a> {
     }
 
     /// Whether it lives, as far as is known now; the batch goes by that.
-    fn judge(&mut self, container: usize, what: What) -> bool {
+    fn expiry_view(&mut self, container: usize, what: What) -> bool {
         let mut defaults = self.defaults.iter();
         let changes = defaults
             .by_ref()
             .filter(|(_, of, _)| *of == container)
             .count();
-        let judges = &self.pictures[container].1;
+        let expiry_views = &self.read_states[container].1;
         let moment = Moment {
             first: self.latest.next(),
-            now: judges.now.now,
-            settled: judges.settled.now,
+            now: expiry_views.now.now,
+            settled: expiry_views.settled.now,
         };
-        let mut judged = Judged {
+        let mut current = CurrentManifest {
             container,
             changes,
             what,
             live: false,
         };
-        judged.live = self.lives(&judged, &moment, judges.now.settings);
-        let live = judged.live;
-        self.judged.push(judged);
+        current.live = self.lives(&current, &moment, expiry_views.now.settings);
+        let live = current.live;
+        self.current.push(current);
         live
     }
 
     /// Whether it lives at this moment, under settings that were in force before the batch.
-    fn lives(&self, judged: &Judged, moment: &Moment, settings: Settings) -> bool {
-        let header = match judged.what {
+    fn lives(&self, current: &CurrentManifest, moment: &Moment, settings: Settings) -> bool {
+        let header = match current.what {
             What::Seen(seen) => match self.seen[seen].version {
                 Some(header) => header,
                 None => return false,
@@ -364,8 +365,8 @@ impl<'a> Plan<'a> {
                 }
             }
         };
-        let settings = self.changed(judged.container, judged.changes, moment, settings);
-        !Judge::at(moment.now, || settings).dead(&header)
+        let settings = self.changed(current.container, current.changes, moment, settings);
+        !ExpiryView::at(moment.now, || settings).dead(&header)
     }
 
     /// A container's settings after so many changes by the batch.
@@ -385,17 +386,16 @@ impl<'a> Plan<'a> {
     /// Whether this was written since it was read.
     fn was_written(&self, seen: &Seen<'_>) -> bool {
         let state = &self.writes.states()[seen.container];
-        let picture = state.picture();
-        state.flushed() > self.latest || picture.written_since(seen.key, self.latest).is_some()
+        let read_state = state.read_state();
+        state.flushed() > self.latest || read_state.written_since(seen.key, self.latest).is_some()
     }
 
     /// Whether all that it goes by is so at this moment. `settings` tells those of a container.
     fn holds(&self, moment: &Moment, settings: impl Fn(usize) -> Settings) -> bool {
         !self.seen.iter().any(|seen| self.was_written(seen))
-            && self
-                .judged
-                .iter()
-                .all(|judged| self.lives(judged, moment, settings(judged.container)) == judged.live)
+            && self.current.iter().all(|current| {
+                self.lives(current, moment, settings(current.container)) == current.live
+            })
     }
 
     /// What is relied on while the batch is stamped and not seen yet.
@@ -430,9 +430,9 @@ impl Engine {
         let walked = plan.walk()?;
         let published = self.commit_log.published();
         let ends_soon = |seen: &Seen<'_>| {
-            let judge = &plan.pictures[seen.container].1.now;
+            let view = &plan.read_states[seen.container].1.now;
             seen.version
-                .is_some_and(|header| ends_unseen(judge, &header, published))
+                .is_some_and(|header| ends_unseen(view, &header, published))
         };
         if plan.seen.iter().any(ends_soon) {
             self.make_visible(plan.latest)?;
@@ -458,20 +458,21 @@ impl Engine {
         let state = &plan.writes.states()[failed.condition.container];
         if let Some(seen) = failed.seen {
             self.make_visible(plan.latest)?;
-            let judges = self.judges(state);
+            let expiry_views = self.expiry_views(state);
             let moment = Moment {
                 first: plan.latest.next(),
-                now: judges.now.now,
-                settled: judges.settled.now,
+                now: expiry_views.now.now,
+                settled: expiry_views.settled.now,
             };
             let version = plan.seen[seen].version;
             let in_use = version.is_some_and(|header| self.wait_if_relied_on(header.seq));
-            let mut judged = plan
-                .judged
+            let mut current = plan
+                .current
                 .iter()
-                .filter(|judged| matches!(judged.what, What::Seen(of) if of == seen));
-            let is_same = judged
-                .all(|judged| plan.lives(judged, &moment, judges.now.settings) == judged.live);
+                .filter(|current| matches!(current.what, What::Seen(of) if of == seen));
+            let is_same = current.all(|current| {
+                plan.lives(current, &moment, expiry_views.now.settings) == current.live
+            });
             if in_use || !is_same || plan.was_written(&plan.seen[seen]) {
                 return Ok(None);
             }

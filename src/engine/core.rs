@@ -9,8 +9,8 @@ use crate::engine::catalog::Editing;
 use crate::engine::commit::Basis;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, SnapshotPin};
-use crate::expiry::{Judge, Judges};
-use crate::wal::{FrameHead, FrameKind};
+use crate::expiry::{ExpiryView, ExpiryViews};
+use crate::wal::{FrameHeader, FrameKind};
 
 impl Engine {
     /// Where it is.
@@ -68,11 +68,16 @@ impl Engine {
         self.snapshots.register(|| self.commit_log.published())
     }
 
-    /// A frame's head for something that is no write: it relies on no moment.
-    pub(super) fn frame_head(&self, kind: FrameKind, first_seq: Seq, last_seq: Seq) -> FrameHead {
+    /// A frame's header for something that is no write: it relies on no moment.
+    pub(super) fn frame_header(
+        &self,
+        kind: FrameKind,
+        first_seq: Seq,
+        last_seq: Seq,
+    ) -> FrameHeader {
         let (now, edit) = (self.clock.now(), self.catalog.durable_edit());
         self.commit_log
-            .frame_head(kind, (first_seq, last_seq), now, edit)
+            .frame_header(kind, (first_seq, last_seq), now, edit)
     }
 
     /// The time for reads and stamps.
@@ -87,32 +92,32 @@ impl Engine {
     }
 
     /// One judgement for one operation, of a time at which the clock did not go back.
-    pub(super) fn judges(&self, state: &ContainerState) -> Judges {
+    pub(super) fn expiry_views(&self, state: &ContainerState) -> ExpiryViews {
         loop {
             let leads = self.clock.leads();
             let reading = self.clock.read();
-            let judges = Judges::at(reading.now, reading.settled, || state.settings());
+            let views = ExpiryViews::at(reading.now, reading.settled, || state.settings());
             if self.clock.leads() == leads {
-                return judges;
+                return views;
             }
         }
     }
 
     /// The same for who asks about now alone.
-    pub(super) fn judge(&self, state: &ContainerState) -> Judge {
-        self.judges(state).now
+    pub(super) fn expiry_view(&self, state: &ContainerState) -> ExpiryView {
+        self.expiry_views(state).now
     }
 
     /// The same at a moment that is no earlier, for less.
     #[inline]
-    pub(super) fn judge_later(&self, state: &ContainerState) -> Judge {
-        Judge::at(self.clock.at_most(), || state.settings())
+    pub(super) fn later_view(&self, state: &ContainerState) -> ExpiryView {
+        ExpiryView::at(self.clock.at_most(), || state.settings())
     }
 
     /// The same in settled time, for jobs.
-    pub(super) fn judge_settled(&self, state: &ContainerState) -> Judge {
+    pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
         // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.
         let now = self.clock.purge_time().unwrap_or(Timestamp(0));
-        Judge::at(now, || state.settings())
+        ExpiryView::at(now, || state.settings())
     }
 }

@@ -1,4 +1,4 @@
-//! Containers come and go, and change their defaults: by an edit, in the commit turn.
+//! Containers come and go, and change their defaults: by an edit, under the commit lock.
 
 use std::sync::Arc;
 
@@ -7,19 +7,20 @@ use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::Engine;
 use crate::engine::options::ContainerOptions;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, Picture, SnapshotPin};
+use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
 use crate::expiry::{DefaultMillis, Settings};
 
 impl Engine {
-    /// Changes a container's default: a write, durable before it counts, in the turn, so that no write runs against it.
+    /// Changes a container's default: a write, durable before it counts, under the commit lock, so that no write runs
+    /// against it.
     pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
         self.check_writable()?;
         self.commit_log.sync_ahead()?;
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         self.check_writable()?;
         state.check()?;
-        let seq = turn.next_seq();
-        let basis = self.commit_log.all_before(&turn)?;
+        let seq = commit.next_seq();
+        let basis = self.commit_log.all_before(&commit)?;
         state.change_settings(|settings| {
             let reading = self.clock.read();
             if reading.unsettled {
@@ -33,7 +34,7 @@ impl Engine {
             self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
             Ok(settings)
         })?;
-        self.commit_log.note_unlogged(&mut turn, seq);
+        self.commit_log.note_unlogged(&mut commit, seq);
         self.scheduler.wake(Thread::Merge);
         Ok(())
     }
@@ -50,15 +51,15 @@ impl Engine {
         }
         self.check_writable()?;
         self.commit_log.sync_ahead()?;
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         self.check_writable()?;
         if let Some(state) = self.containers.get(name) {
             return Ok(state);
         }
-        let basis = self.commit_log.all_before(&turn)?;
+        let basis = self.commit_log.all_before(&commit)?;
         let mut manifest = self.catalog.edit();
         let catalogue = manifest.catalogue()?;
-        let seq = turn.next_seq();
+        let seq = commit.next_seq();
         let record = ContainerRecord {
             id: ContainerId(catalogue.next_container),
             name: name.to_owned(),
@@ -79,7 +80,7 @@ impl Engine {
             self.pool.clone(),
         ));
         self.containers.insert(&state);
-        self.commit_log.note_unlogged(&mut turn, seq);
+        self.commit_log.note_unlogged(&mut commit, seq);
         Ok(state)
     }
 
@@ -109,34 +110,37 @@ impl Engine {
         check_name(name)?;
         self.check_writable()?;
         self.commit_log.sync_ahead()?;
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         self.check_writable()?;
         let Some(state) = self.containers.get(name) else {
             return Ok(false);
         };
-        let seq = turn.next_seq();
+        let seq = commit.next_seq();
         let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
-        let basis = self.commit_log.all_before(&turn)?;
+        let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut self.catalog.edit(), basis, changes, Timestamp(0))?;
         self.containers.remove(name);
         state.mark_dropped();
-        self.commit_log.note_unlogged(&mut turn, seq);
-        let picture = state.pin();
-        turn.remove_active(picture.active.counted());
-        let freed: usize = picture.buffers().map(|buffer| buffer.counted()).sum();
+        self.commit_log.note_unlogged(&mut commit, seq);
+        let read_state = state.pin();
+        commit.remove_active(read_state.active.counted());
+        let freed: usize = read_state
+            .flushables()
+            .map(|flushable| flushable.counted())
+            .sum();
         self.throttle.remove_unflushed(freed);
-        state.install(|_| Picture {
-            active: state.new_buffer(),
+        state.install(|_| ReadState {
+            active: state.new_flushable(),
             sealed: vec![],
             version: Arc::default(),
         });
-        for buffer in picture.buffers() {
-            self.mark_stale(buffer);
-            buffer.memtable.retire();
+        for flushable in read_state.flushables() {
+            self.mark_stale(flushable);
+            flushable.memtable.retire();
         }
-        drop(turn);
-        state.release_pictures();
-        self.remove_runs_but(&picture.version.runs, &[]);
+        drop(commit);
+        state.release_read_states();
+        self.remove_runs_but(&read_state.version.runs, &[]);
         Ok(true)
     }
 }

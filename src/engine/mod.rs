@@ -25,11 +25,11 @@
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
 //! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
-//! | 5 | `installing` | `ContainerState` | one change of its picture |
-//! | 6 | `moving` | a memtable's `Buffer` | some instructions, and so all below |
-//! | 6 | `held` | `ContainerState` | to take pictures from scans that rest; tries each scan's own lock |
+//! | 5 | `installing` | `ContainerState` | one change of its read state |
+//! | 6 | `moving` | a memtable's `Flushable` | some instructions, and so all below |
+//! | 6 | `held` | `ContainerState` | to take read states from scans that rest; tries each scan's own lock |
 //! | 6 | `rest` | `ContainerState` | |
-//! | 6 | `open` | `Snapshots` | the published number is read in it |
+//! | 6 | `open` | `Snapshots` | the published sequence number is read in it |
 //! | 6 | `budget` | `Throttle` | |
 //! | 6 | `queue` | `ObsoleteTables` | |
 //! | 6 | `found` | `DamagedTables` | |
@@ -42,9 +42,9 @@
 //! own, which are taken inside any of these and take none of them.
 //!
 //! Readers take none of them, but for the commit lock where a write is under way that relies on a version just found dead
-//! (see read.rs): they load a picture, the published number, the clock and the settings, in that order.
-//! Each is newer than the one before. A memtable leaves a picture in the same step in which its run enters it, so a
-//! picture lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
+//! (see read.rs): they load a read state, the published sequence number, the clock and the settings, in that order.
+//! Each is newer than the one before. A memtable leaves a read state in the same step in which its run enters it, so a
+//! read state lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
 
 pub mod options;
 // parts: each owns its fields
@@ -104,7 +104,7 @@ pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};
 pub use repair::{Loss, RepairReport, repair};
 pub use state::{ContainerState, SnapshotPin};
-pub use write::Verdict;
+pub use write::UpdateAction;
 pub use writes::{Demand, Writes};
 
 /// An open database.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::base::TableId;
 use crate::base::sync::Mutex;
-use crate::catalog::{Pins, Placed, Run};
+use crate::catalog::{Pins, Run, TableFile};
 use crate::compact::pace::{REMOVAL_WINDOW, removals};
 use crate::env::{Fs, monotonic};
 
@@ -34,9 +34,9 @@ pub struct ObsoleteTables {
 #[derive(Default)]
 struct Queue {
     /// Oldest first.
-    waiting: VecDeque<Placed>,
+    waiting: VecDeque<TableFile>,
     /// Without a name.
-    lingering: Vec<Placed>,
+    lingering: Vec<TableFile>,
     /// When the next ones are to go.
     due: Duration,
 }
@@ -44,9 +44,9 @@ struct Queue {
 /// Those whose time has come.
 struct Leaving {
     /// To be unlinked; then they may have to linger.
-    named: Vec<Placed>,
+    named: Vec<TableFile>,
     /// To be dropped.
-    unnamed: Vec<Placed>,
+    unnamed: Vec<TableFile>,
 }
 
 impl ObsoleteTables {
@@ -70,13 +70,13 @@ impl ObsoleteTables {
         let kept: Vec<TableId> = kept
             .iter()
             .flat_map(|run| &run.files)
-            .map(|placed| placed.record.id)
+            .map(|file| file.record.id)
             .collect();
         let tables = runs.iter().flat_map(|run| &run.files);
-        let gone: Vec<&Placed> = tables
-            .filter(|placed| !kept.contains(&placed.record.id))
+        let gone: Vec<&TableFile> = tables
+            .filter(|file| !kept.contains(&file.record.id))
             .collect();
-        gone.iter().for_each(|placed| placed.retire());
+        gone.iter().for_each(|file| file.set_obsolete());
         self.queue.lock().waiting.extend(gone.into_iter().cloned());
     }
 
@@ -87,8 +87,8 @@ impl ObsoleteTables {
             let room_is_wanted = room_is_wanted();
             let Leaving { mut named, unnamed } = self.queue.lock().next(room_is_wanted, now);
             drop(unnamed);
-            named.iter().for_each(|placed| self.unlink(placed));
-            let used: Vec<Placed> = named.extract_if(.., |placed| placed.is_in_use()).collect();
+            named.iter().for_each(|file| self.unlink(file));
+            let used: Vec<TableFile> = named.extract_if(.., |file| file.is_in_use()).collect();
             drop(named);
             self.queue.lock().lingering.extend(used);
         }
@@ -98,12 +98,12 @@ impl ObsoleteTables {
     /// Removes all of them, whether somebody reads them or not; but for those whose names are pinned.
     pub fn remove_all(&self) {
         let leaving = self.queue.lock().take();
-        leaving.named.iter().for_each(|placed| self.unlink(placed));
+        leaving.named.iter().for_each(|file| self.unlink(file));
     }
 
     /// What fails here is only left behind: the next open removes it.
-    fn unlink(&self, placed: &Placed) {
-        let _ = placed.remove(self.fs.as_ref(), &self.tables_dir);
+    fn unlink(&self, file: &TableFile) {
+        let _ = file.remove(self.fs.as_ref(), &self.tables_dir);
     }
 }
 
@@ -117,20 +117,20 @@ impl Queue {
     fn next(&mut self, room_is_wanted: bool, now: Duration) -> Leaving {
         self.due = now + REMOVAL_WINDOW;
         let waiting = self.waiting.iter().chain(&self.lingering);
-        let all: u64 = waiting.map(|placed| placed.record.len).sum();
+        let all: u64 = waiting.map(|file| file.record.len).sum();
         let mut left = if room_is_wanted { all } else { removals(all) };
-        let mut goes = |placed: &Placed| {
+        let mut goes = |file: &TableFile| {
             let goes = left > 0;
-            left = left.saturating_sub(placed.record.len);
+            left = left.saturating_sub(file.record.len);
             goes
         };
         let (named, waiting): (VecDeque<_>, _) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|placed| !placed.is_name_pinned() && goes(placed));
+            .partition(|file| !file.is_name_pinned() && goes(file));
         self.waiting = waiting;
         let unused = self
             .lingering
-            .extract_if(.., |placed| !placed.is_in_use() && goes(placed));
+            .extract_if(.., |file| !file.is_in_use() && goes(file));
         Leaving {
             unnamed: unused.collect(),
             named: named.into(),
@@ -141,7 +141,7 @@ impl Queue {
     fn take(&mut self) -> Leaving {
         let (waiting, named): (_, VecDeque<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(Placed::is_name_pinned);
+            .partition(TableFile::is_name_pinned);
         self.waiting = waiting;
         Leaving {
             named: named.into(),

@@ -18,12 +18,13 @@
 //!   fits into it. The edit that names the table says up to which number its container is flushed, and names the first
 //!   segment behind.
 //!
-//! **Why segments may go from the front.** What goes has numbers below `cut`, the lowest that is needed; what stays is not
-//! needed or has higher ones. What is dropped with what hid it must not come back without that. Let x stay, and let y,
-//! which hides it, go: then y is newer than x, and all frames with y are in segments that go. If x stays in the frame of
-//! its write, y was written later, and stays. If x stays in a relogged frame, then y was in the same memtable, and was
-//! relogged with it, or was written later: it stays. A relog counts as the highest number of its moment, so all of its
-//! frames stay or none. The edit carries the mark by which the dead were judged, as every edit does that drops.
+//! **Why segments may go from the front.** What goes has sequence numbers below `cut`, the lowest that is needed; what
+//! stays is not needed or has higher ones. What is dropped with what hid it must not come back without that. Let x
+//! stay, and let y, which hides it, go: then y is newer than x, and all frames with y are in segments that go. If x
+//! stays in the frame of its write, y was written later, and stays. If x stays in a relogged frame, then y was in the
+//! same memtable, and was relogged with it, or was written later: it stays. A relog counts as the highest sequence
+//! number of its moment, so all of its frames stay or none. The edit carries the mark by which the dead were judged, as
+//! every edit does that drops.
 
 use std::sync::Arc;
 
@@ -34,19 +35,19 @@ use crate::engine::Engine;
 use crate::engine::commit::OldLog;
 use crate::engine::jobs::front::{RECORD_OVERHEAD, is_short, within};
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
-use crate::engine::state::{Buffer, ContainerState, Picture};
-use crate::expiry::Judge;
+use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
 /// A memtable that gives up what has numbers up to one.
 struct Cut<'a> {
     state: &'a Arc<ContainerState>,
     /// As it was when it was judged.
-    before: Arc<Buffer>,
+    before: Arc<Flushable>,
     /// The number.
     up_to: Seq,
     /// What is left of it.
-    rest: Arc<Buffer>,
+    rest: Arc<Flushable>,
     /// What was written of what it gives up; `None`: nothing of that is needed.
     flushed: Option<Flushed<'a>>,
 }
@@ -54,21 +55,21 @@ struct Cut<'a> {
 impl Engine {
     /// Lets go of what nobody needs of the old log, by an edit, and removes it; false when that is nothing.
     pub(super) fn give_back_old_log(&self, old: &OldLog) -> Result<bool> {
-        // No memtable is sealed or flushed before there is a log. Judged before the turn is taken: gone is final, and
-        // nobody writes.
+        // No memtable is sealed or flushed before there is a log. Judged before the commit lock is taken: gone is
+        // final, and nobody writes.
         let states = self.containers.all();
         let (mut needed_from, mut judged_at, mut idle) = (None::<Seq>, Timestamp(0), vec![]);
         for state in &states {
-            let (picture, judge) = (state.pin(), self.judge_settled(state));
-            judged_at = judged_at.max(judge.now);
-            match self.oldest_needed(state, &picture, judge)? {
+            let (read_state, view) = (state.pin(), self.settled_view(state));
+            judged_at = judged_at.max(view.now);
+            match self.oldest_needed(state, &read_state, view)? {
                 Some(seq) => needed_from = Some(needed_from.map_or(seq, |from| from.min(seq))),
-                None if picture.active.memtable.is_empty() => {}
+                None if read_state.active.memtable.is_empty() => {}
                 None => idle.push(Cut {
                     state,
-                    before: picture.active.clone(),
-                    up_to: picture.active.memtable.seq_max(),
-                    rest: state.new_buffer(),
+                    before: read_state.active.clone(),
+                    up_to: read_state.active.memtable.seq_max(),
+                    rest: state.new_flushable(),
                     flushed: None,
                 }),
             }
@@ -78,7 +79,7 @@ impl Engine {
 
     /// Lets go of the old log's ring: what only that holds comes into segments. False when there is none.
     pub(super) fn give_back_ring(&self) -> Result<bool> {
-        let turn = self.commit_log.lock();
+        let commit = self.commit_log.lock();
         let mut manifest = self.catalog.edit();
         if self.commit_log.begun().is_some() {
             return Ok(false);
@@ -91,7 +92,7 @@ impl Engine {
                     ring: None,
                     ..start
                 };
-                let basis = self.commit_log.all_before(&turn)?;
+                let basis = self.commit_log.all_before(&commit)?;
                 let named = vec![Change::Log(Some(without))];
                 self.edit(&mut manifest, basis, named, Timestamp(0))?;
             }
@@ -113,8 +114,8 @@ impl Engine {
         let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
         let active = |state| {
             let state: Arc<ContainerState> = state;
-            let buffer = state.picture().active.clone();
-            (state, buffer)
+            let flushable = state.read_state().active.clone();
+            (state, flushable)
         };
         let memory: Vec<_> = self.containers.all().into_iter().map(active).collect();
         let mut fronts = self.fronts(&ends, &memory)?;
@@ -132,22 +133,22 @@ impl Engine {
         let states = self.containers.all();
         let (mut cuts, mut needed_from, mut judged_at) = (vec![], None, Timestamp(0));
         let written = states.iter().try_for_each(|state| {
-            let picture = state.pin();
-            let memtable = &picture.active.memtable;
+            let read_state = state.pin();
+            let memtable = &read_state.active.memtable;
             if memtable.seq_max() > up_to {
                 needed_from = Some(up_to.next());
             }
             if memtable.seq_min() > up_to {
                 return Ok(());
             }
-            let judge = self.judge_settled(state);
-            judged_at = judged_at.max(judge.now);
-            let (front, rest) = self.divide(state, &picture.active, judge, up_to)?;
+            let view = self.settled_view(state);
+            judged_at = judged_at.max(view.now);
+            let (front, rest) = self.divide(state, &read_state.active, view, up_to)?;
             let flushed = match front.memtable.is_empty() {
                 true => None,
                 false => Some(self.write_flush(state, front)?.0),
             };
-            let before = picture.active.clone();
+            let before = read_state.active.clone();
             cuts.push(Cut {
                 state,
                 before,
@@ -177,7 +178,7 @@ impl Engine {
         needed_from: Option<Seq>,
         judged_at: Timestamp,
     ) -> Result<bool> {
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         let mut manifest = self.catalog.edit();
         let catalogue = manifest.catalogue()?;
         if self.commit_log.begun().is_some() {
@@ -188,7 +189,7 @@ impl Engine {
             first: old.holding(from).unwrap_or(start.first).max(start.first),
             ..start
         });
-        let is_as_judged = |cut: &Cut<'_>| Arc::ptr_eq(&cut.state.picture().active, &cut.before);
+        let is_as_judged = |cut: &Cut<'_>| Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
         if rest == start || !cuts.iter().all(is_as_judged) {
             drop(manifest);
             return Ok(self.remove_old_segments(old, rest) > 0);
@@ -202,19 +203,19 @@ impl Engine {
             versions.push(next);
         }
         changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);
-        let basis = self.commit_log.all_before(&turn)?;
+        let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
-            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            // Before the read state: whoever sees the memtable gone sees that its sequence numbers are flushed.
             cut.state.set_flushed(cut.up_to);
-            turn.remove_active(cut.before.counted());
+            commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
-            turn.add_active(stays);
+            commit.add_active(stays);
             self.throttle.add_unflushed(stays);
-            cut.state.install(|picture| Picture {
+            cut.state.install(|read_state| ReadState {
                 active: cut.rest.clone(),
-                sealed: picture.sealed.clone(),
+                sealed: read_state.sealed.clone(),
                 version,
             });
             cut.before.memtable.retire();
@@ -232,7 +233,7 @@ impl Engine {
             return Ok((current, vec![flushed]));
         };
         let added = self.open_outputs(&flush.job, &flush.outputs)?;
-        let own = (&flush.buffer, &*flush.job.snapshots);
+        let own = (&flush.flushable, &*flush.job.snapshots);
         let next = next_version(&current, &[], &added, Some(own));
         let mut changes: Vec<Change> = added
             .iter()
@@ -266,13 +267,13 @@ impl Engine {
     fn oldest_needed(
         &self,
         state: &Arc<ContainerState>,
-        picture: &Picture,
-        judge: Judge,
+        read_state: &ReadState,
+        view: ExpiryView,
     ) -> Result<Option<Seq>> {
-        let mut own = picture.active.memtable.range_deletes().iter();
-        let oldest = own.find(|delete| picture.version.needs(delete));
+        let mut own = read_state.active.memtable.range_deletes().iter();
+        let oldest = own.find(|delete| read_state.version.needs(delete));
         let mut lowest: Option<Seq> = oldest.map(|delete| delete.seq);
-        self.needed(state, &picture.active, judge, &mut |header, _, _| {
+        self.needed(state, &read_state.active, view, &mut |header, _, _| {
             lowest = Some(lowest.map_or(header.seq, |lowest| lowest.min(header.seq)));
             Ok(())
         })?;
@@ -283,12 +284,12 @@ impl Engine {
     pub(super) fn needed_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for state in self.containers.all() {
-            let (picture, judge) = (state.pin(), self.judge_settled(&state));
-            for RangeDelete { range, .. } in picture.active.memtable.range_deletes().iter() {
+            let (read_state, view) = (state.pin(), self.settled_view(&state));
+            for RangeDelete { range, .. } in read_state.active.memtable.range_deletes().iter() {
                 let to = range.to.as_ref().map_or(0, Vec::len);
                 bytes += (range.from.len() + to) as u64 + RECORD_OVERHEAD;
             }
-            self.needed(&state, &picture.active, judge, &mut |_, key, value| {
+            self.needed(&state, &read_state.active, view, &mut |_, key, value| {
                 bytes += (key.len() + value.len()) as u64 + RECORD_OVERHEAD;
                 Ok(())
             })?;

@@ -18,8 +18,8 @@ use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
 use crate::catalog::{
-    Catalogue, Judged, Loaded, Manifest, Pins, Placed, Run, TableSpace, Version, begin, expect_own,
-    judge, unnamed_tables,
+    Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableSpace,
+    Version, begin, expect_own, find_current, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -39,7 +39,7 @@ use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
-use crate::wal::{FrameHead, FrameKind, SegmentSummary, SyncedNote, remove_chain, sync_chain};
+use crate::wal::{FrameHeader, FrameKind, SegmentSummary, SyncedNote, remove_chain, sync_chain};
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
@@ -168,7 +168,7 @@ fn assemble(
     } = found;
     let unflushed = states
         .values()
-        .map(|state| state.picture().active.count_growth())
+        .map(|state| state.read_state().active.count_growth())
         .sum();
     let tables_dir = path.join(file_name::TABLES_DIR);
     Engine {
@@ -177,7 +177,7 @@ fn assemble(
         containers: ContainerSet::new(states.into_values()),
         commit_log: CommitLog::new(Beginning {
             last_seq,
-            mark: catalogue.mark,
+            time_high_water: catalogue.time_high_water,
             active_bytes: unflushed,
             log: begun.log,
             old_log: begun.old_log,
@@ -205,17 +205,17 @@ fn assemble(
 }
 
 /// What the manifest says. A folder that never was a database becomes one, unless it is only to be read.
-fn find(path: &Path, options: &Options) -> Result<Loaded> {
+fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     let fs = options.fs.as_ref();
     expect_own(fs, path)?;
-    match judge(fs, path)? {
-        Some(Judged {
+    match find_current(fs, path)? {
+        Some(CurrentManifest {
             damage: Some(damage),
             ..
         }) => Err(damage),
-        Some(judged) => Ok(judged.loaded),
+        Some(current) => Ok(current.loaded),
         None if options.read_only => Err(Error::NotFound { path: path.into() }),
-        None => Ok(Loaded {
+        None => Ok(LoadedManifest {
             catalogue: begin(fs, path)?,
             path: path.join(file_name::manifest(0)),
             number: 0,
@@ -225,7 +225,12 @@ fn find(path: &Path, options: &Options) -> Result<Loaded> {
 }
 
 /// Reads what is on disk; writes nothing.
-fn recover(path: &Path, options: &Options, loaded: &Loaded, shared: &Shared) -> Result<Recovered> {
+fn recover(
+    path: &Path,
+    options: &Options,
+    loaded: &LoadedManifest,
+    shared: &Shared,
+) -> Result<Recovered> {
     let space = TableSpace {
         fs: options.fs.as_ref(),
         dir: &path.join(file_name::TABLES_DIR),
@@ -243,7 +248,7 @@ fn recover(path: &Path, options: &Options, loaded: &Loaded, shared: &Shared) -> 
 pub(super) fn bring_in(
     path: &Path,
     options: &Options,
-    loaded: &Loaded,
+    loaded: &LoadedManifest,
     space: &TableSpace<'_>,
     pool: &Arc<Pool>,
 ) -> Result<(Recovered, Option<Error>)> {
@@ -252,7 +257,7 @@ pub(super) fn bring_in(
     let mut last_seq = catalogue.used;
     for state in states.values() {
         let highest = state
-            .picture()
+            .read_state()
             .version
             .runs
             .iter()
@@ -273,11 +278,11 @@ pub(super) fn bring_in(
         return Err(Error::corruption(path, 0, MADE_UP));
     }
     loaded.reaches(space.fs, replayed.edit)?;
-    catalogue.mark = catalogue.mark.max(replayed.mark);
+    catalogue.time_high_water = catalogue.time_high_water.max(replayed.time_high_water);
     let clock = SettledClock::start(
         options.clock.clone(),
         options.max_clock_skew,
-        catalogue.mark,
+        catalogue.time_high_water,
         options.clock_behind,
     )?;
     let found = Recovered {
@@ -315,12 +320,12 @@ fn open_containers(
     for record in catalogue.containers.values() {
         let mut runs = vec![];
         for run in &record.runs {
-            let placed = |table| Placed::open(space, record.id, table);
+            let open = |table| TableFile::open(space, record.id, table);
             let tables = run
                 .tables
                 .iter()
                 .copied()
-                .map(placed)
+                .map(open)
                 .collect::<Result<Vec<_>>>()?;
             runs.push(Arc::new(Run::new(run, tables)));
         }
@@ -405,12 +410,12 @@ pub(super) fn write_anew(
 
 /// A new chain of log segments that holds what the memtables hold, durably.
 fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<Chain> {
-    let head = FrameHead {
+    let header = FrameHeader {
         kind: FrameKind::Relog,
         first_seq: found.last_seq,
         last_seq: found.last_seq,
         written_at: found.clock.read().now,
-        settled: found.catalogue.mark,
+        settled: found.catalogue.time_high_water,
         edit: found.catalogue.edit,
     };
     let log_options = log_options(options, wal_dir);
@@ -418,10 +423,10 @@ fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<C
         &options.fs,
         &log_options,
         found.next_segment,
-        &head,
+        &header,
         |appender| {
             let mut states = found.states.values();
-            states.try_for_each(|state| relog(state, &head, appender))
+            states.try_for_each(|state| relog(state, &header, appender))
         },
     )
 }

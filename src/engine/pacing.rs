@@ -66,7 +66,7 @@ impl Engine {
         let states = self.containers.all();
         let runs = states
             .iter()
-            .map(|state| state.picture().version.runs.len());
+            .map(|state| state.read_state().version.runs.len());
         let pressure = run_pressure(runs.max().unwrap_or(0), self.options.max_runs);
         self.throttle.note_moved(moved, pressure);
     }

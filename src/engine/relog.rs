@@ -5,7 +5,7 @@ use crate::base::{Error, Result, Seq};
 use crate::data::batch::Relogged;
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::state::ContainerState;
-use crate::wal::{Appender, FrameHead, PayloadCrc, Position as LogPosition};
+use crate::wal::{Appender, FrameHeader, PayloadCrc, Position as LogPosition};
 
 /// Room in a payload for one more write of this weight.
 #[inline]
@@ -24,11 +24,11 @@ const RELOG_FRAME_BYTES: usize = 256 << 10;
 /// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
 pub(super) fn relog(
     state: &ContainerState,
-    head: &FrameHead,
+    header: &FrameHeader,
     appender: &mut Appender,
 ) -> Result<()> {
-    relog_with(state, head, appender, |log| {
-        let mut cursor = state.picture().active.memtable.cursor();
+    relog_with(state, header, appender, |log| {
+        let mut cursor = state.read_state().active.memtable.cursor();
         cursor.seek(Seek::First, None)?;
         while let Position::Record(record) = cursor.position() {
             log(record.header, record.key, cursor.value()?)?;
@@ -45,23 +45,23 @@ pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
 /// replays them knows of these first, and has no snapshot.
 pub(super) fn relog_with(
     state: &ContainerState,
-    head: &FrameHead,
+    header: &FrameHeader,
     appender: &mut Appender,
     show: impl FnOnce(&mut Show<'_>) -> Result<()>,
 ) -> Result<()> {
-    let buffer = state.picture().active.clone();
+    let flushable = state.read_state().active.clone();
     let container = state.id();
     let (mut payload, mut first_segment, mut end) = (vec![], None, LogPosition(0));
     let mut write = |payload: &mut Vec<u8>, least: usize| -> Result<()> {
         if payload.len() > least {
-            end = appender.append(head, payload, PayloadCrc::of(payload))?;
-            buffer.logged_in(appender.segment());
+            end = appender.append(header, payload, PayloadCrc::of(payload))?;
+            flushable.logged_in(appender.segment());
             first_segment.get_or_insert(appender.segment());
             payload.clear();
         }
         Ok(())
     };
-    let ranges = buffer.memtable.range_deletes();
+    let ranges = flushable.memtable.range_deletes();
     for delete in ranges.iter() {
         let (from, to) = (
             delete.range.from.as_slice(),
@@ -92,7 +92,7 @@ pub(super) fn relog_with(
     })?;
     write(&mut payload, 0)?;
     if let Some(segment) = first_segment {
-        buffer.relogged_in(segment, end);
+        flushable.relogged_in(segment, end);
     }
     Ok(())
 }

@@ -2,18 +2,19 @@
 //!
 //! What is live is known to the manifest and to its copy. From tables it cannot be told: a table that was replaced or
 //! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
-//! that of the two which counts (src/catalog/judge.rs), and refuses when there is none, or when the log has seen more.
+//! that of the two which counts (src/catalog/current.rs), and refuses when there is none, or when the log has seen more.
 //!
 //! Of a damaged table what is sound stays: it is written to a new table, which takes its place in the run
 //! (table/salvage.rs says what is sound). What is not may have hidden older versions of its keys: by a delete, or by a
-//! newer value. So for each gap there is a range delete over its keys, with a number no lower than that of any record that
-//! was there: the highest of the damaged blocks where the index says it, else of the table, else the highest that was
-//! flushed. Whatever a lost record hid has a lower number and its key, and goes with it; newer records stay. Where a gap's
-//! ends cannot be told, it goes from the neighbours in the run, or from the first key to the last. Nothing that is sound
-//! in the same table is hidden, since all versions of a key lie in one block. A lost large value is a gap of one key.
+//! newer value. So for each gap there is a range delete over its keys, with a sequence number no lower than that of any
+//! record that was there: the highest of the damaged blocks where the index says it, else of the table, else the
+//! highest that was flushed. Whatever a lost record hid has a lower sequence number and its key, and goes with it;
+//! newer records stay. Where a gap's ends cannot be told, it goes from the neighbours in the run, or from the first key
+//! to the last. Nothing that is sound in the same table is hidden, since all versions of a key lie in one block. A lost
+//! large value is a gap of one key.
 //!
-//! A run of which a part is missing is still what its record says: that bounds when the last of its records stops
-//! mattering. Only which range deletes were applied to it starts anew.
+//! A run of which a part is missing is still what its record says: that bounds when the last of its records becomes
+//! obsolete. Only which range deletes were applied to it starts anew.
 //!
 //! A damaged log counts up to the damage. What follows is lost, deletes too; the database is as it was at that moment,
 //! but for what had reached tables.
@@ -29,7 +30,7 @@ use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, ContainerRecord, Pins, Placed, TableRecord, TableSpace, expect_own, judge,
+    Catalogue, ContainerRecord, Pins, TableFile, TableRecord, TableSpace, expect_own, find_current,
     unnamed_tables,
 };
 use crate::data::batch::KeyRange;
@@ -128,8 +129,8 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     };
     let _lock = fs.lock(&path.join(file_name::LOCK), kind)?;
     expect_own(fs, path)?;
-    let judged = judge(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
-    let mut loaded = judged.loaded.clone();
+    let current = find_current(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
+    let mut loaded = current.loaded.clone();
     // What would otherwise stay for a while is linked into the folder `lost`.
     loaded.torn = false;
     let space = TableSpace {
@@ -140,13 +141,17 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
         reads: Reads::Pread,
     };
     let mut rescue = Rescue::beside(&space, options, loaded.catalogue.next_table)?;
-    let mut losses: Vec<Loss> = judged.damage.iter().cloned().map(Loss::of_all).collect();
+    let mut losses: Vec<Loss> = current.damage.iter().cloned().map(Loss::of_all).collect();
     for record in loaded.catalogue.containers.values_mut() {
-        losses.extend(mend(record, &space, apply.then_some(&mut rescue))?);
+        losses.extend(drop_damaged_tables(
+            record,
+            &space,
+            apply.then_some(&mut rescue),
+        )?);
     }
     let pool = Arc::new(Pool::new(options.memtable_bytes));
     let (mut found, of_log) = bring_in(path, options, &loaded, &space, &pool)?;
-    let of_copy = judged.copy_fault(fs, found.seen_edit)?;
+    let of_copy = current.copy_fault(fs, found.seen_edit)?;
     let log_is_damaged = of_log.is_some();
     losses.extend(of_copy.into_iter().chain(of_log).map(Loss::of_all));
     let mut report = RepairReport {
@@ -176,7 +181,7 @@ fn take_effect(
     if !rescue.written.is_empty() {
         fs.sync_dir(rescue.space.dir)?;
     }
-    keep(fs, path, set_aside)?;
+    quarantine(fs, path, set_aside)?;
     let manifest = path.join(file_name::manifest(found.manifest_number + 1));
     let written = write_anew(path, options, found, FullDisk::Fails);
     if !matches!(fs.len(&manifest), Ok(None)) {
@@ -202,10 +207,10 @@ enum State {
 impl Checked {
     fn of(space: &TableSpace<'_>, container: ContainerId, record: TableRecord) -> Result<Checked> {
         let (mut statistics, mut table) = (None, None);
-        let read = Placed::open(space, container, record).and_then(|placed| {
-            statistics = Some(placed.table.statistics().clone());
-            placed.table.verify()?;
-            table = Some(placed.table);
+        let read = TableFile::open(space, container, record).and_then(|file| {
+            statistics = Some(file.table.statistics().clone());
+            file.table.verify()?;
+            table = Some(file.table);
             Ok(())
         });
         let state = match (read, table) {
@@ -259,7 +264,7 @@ impl Checked {
         faults.into_iter().filter(|fault| !said(fault)).collect()
     }
 
-    /// At most so many records stay that lie in a range and have a number below this.
+    /// At most so many records stay that lie in a range and have a sequence number below this.
     fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
         match &self.state {
             State::Sound(table) => table.records_in(range, below),
@@ -332,7 +337,7 @@ impl<'a> Rescue<'a> {
         };
         let mut builder = TableBuilder::new(file, options, meta);
         if let Some(own) = own {
-            builder = builder.wanting(Arc::new(own.wanted()));
+            builder = builder.with_must_sample(Arc::new(own.must_sample()));
         }
         salvage.copy_into(&mut builder)?;
         let FinishedTable { id, len, crc, .. } = builder.finish()?;
@@ -350,7 +355,7 @@ impl Drop for Rescue<'_> {
 
 /// Takes the damaged tables out of a container, puts what is sound of them in their place if there is a `rescue`, and hides
 /// what they may have hidden.
-fn mend(
+fn drop_damaged_tables(
     container: &mut ContainerRecord,
     space: &TableSpace<'_>,
     mut rescue: Option<&mut Rescue<'_>>,
@@ -377,7 +382,7 @@ fn mend(
     }
     lost.count_hidden(&tables)?;
     if !lost.hidden.is_empty() {
-        // None of the new range deletes has been applied to what is left, whatever their numbers.
+        // None of the new range deletes has been applied to what is left, whatever their sequence numbers.
         runs.iter_mut().for_each(|run| run.applied = Seq(0));
     }
     for (_, range, seq) in lost.hidden {
@@ -440,7 +445,8 @@ impl Lost {
     }
 }
 
-/// Adds a range delete. Those of one number stay apart: two that overlap become one, which reaches no further than they.
+/// Adds a range delete. Those of one sequence number stay apart: two that overlap become one, which reaches no further
+/// than they.
 fn leave_out(ranges: &mut Vec<RangeDelete>, RangeDelete { mut range, seq }: RangeDelete) {
     let ends_behind =
         |to: &Option<Vec<u8>>, key: &[u8]| to.as_ref().is_none_or(|to| key < to.as_slice());
@@ -499,8 +505,8 @@ fn set_aside(
     Ok(there)
 }
 
-/// Gives the files a second name in the folder `lost`, durably.
-fn keep(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
+/// Quarantines the files: gives them a second name in the folder `lost`, durably.
+fn quarantine(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
     let lost = path.join(file_name::LOST_DIR);
     make_dir(fs, &lost)?;
     for file in files {

@@ -1,16 +1,16 @@
 //! Bringing into memtables what the log holds and runs do not.
 //!
-//! In which order makes no difference to what is seen: a memtable orders records by key and number, and a range delete
-//! covers by number. So records wait until there are some thousand, and go in by key; range deletes wait until the end and
-//! go in by number, for what was logged again comes out of its order. No record goes in that a range delete covers which
-//! came before it in the log: no snapshot is open that could see it.
+//! In which order makes no difference to what is seen: a memtable orders records by key and sequence number, and a
+//! range delete covers by sequence number. So records wait until there are some thousand, and go in by key; range
+//! deletes wait until the end and go in by sequence number, for what was logged again comes out of its order. No record
+//! goes in that a range delete covers which came before it in the log: no snapshot is open that could see it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::record::{Header, key_head, shared_len};
+use crate::base::record::{Header, key_prefix, shared_len};
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
 use crate::catalog::Catalogue;
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, relogged};
@@ -108,7 +108,7 @@ struct Record {
 impl Gathered<'_> {
     fn take_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         let malformed = |what| frame.corruption(&what);
-        let (first, written_at) = (frame.head.first_seq, frame.head.written_at);
+        let (first, written_at) = (frame.header.first_seq, frame.header.written_at);
         if first.0 > HIGHEST_NUMBER {
             return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
         }
@@ -117,14 +117,14 @@ impl Gathered<'_> {
             self.records.reserve(GATHERED_BYTES / 64);
             self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 4);
         }
-        match frame.head.kind {
+        match frame.header.kind {
             FrameKind::Batch => {
                 let mut seq = first;
                 for op in Ops::new(frame.payload) {
                     let op = op.map_err(malformed)?;
                     match op.is_of_settings() {
                         false => self.take(&op.at(seq, written_at))?,
-                        true => self.take_default(&op, seq, frame.head.settled)?,
+                        true => self.take_default(&op, seq, frame.header.settled)?,
                     }
                     seq = seq.next();
                 }
@@ -172,7 +172,7 @@ impl Gathered<'_> {
             } if seq > state.flushed() => {
                 // Estimates tell apart what came before and what comes after.
                 self.insert()?;
-                state.picture().active.memtable.note_range_delete();
+                state.read_state().active.memtable.note_range_delete();
                 let ranges = self.ranges.entry(container).or_default();
                 ranges.take(KeyRange::of_bounds(from, to), seq);
             }
@@ -208,15 +208,15 @@ impl Gathered<'_> {
 
     fn is_covered(&self, container: ContainerId, key: &[u8], seq: Seq) -> bool {
         let ranges = self.ranges.get(&container);
-        ranges.is_some_and(|ranges| seq < ranges.fragments.below(key))
+        ranges.is_some_and(|ranges| seq < ranges.fragments.max_covering_seq(key))
     }
 
     /// Brings in the range deletes.
     fn insert_ranges(&mut self) {
         for (container, ranges) in std::mem::take(&mut self.ranges) {
-            let picture = self.states[&container].picture();
+            let read_state = self.states[&container].read_state();
             for (seq, range) in ranges.by_number {
-                picture.active.memtable.delete_range(range, seq);
+                read_state.active.memtable.delete_range(range, seq);
             }
         }
     }
@@ -227,8 +227,8 @@ impl Gathered<'_> {
         self.records.sort_by_key(|record| record.container);
         let same = |a: &Record, b: &Record| a.container == b.container;
         for records in self.records.chunk_by(same) {
-            let picture = self.states[&records[0].container].picture();
-            insert_sorted(&picture.active.memtable, records, &self.bytes)?;
+            let read_state = self.states[&records[0].container].read_state();
+            insert_sorted(&read_state.active.memtable, records, &self.bytes)?;
         }
         self.records.clear();
         self.bytes.clear();
@@ -241,10 +241,10 @@ fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) -> Resul
     let key = |record: &Record| &bytes[record.key.clone()];
     let with_first = |record| shared_len(key(&records[0]), key(record));
     let shared = records.iter().map(with_first).min().unwrap_or(0);
-    let heads = records
+    let prefixes = records
         .iter()
-        .map(|record| key_head(&key(record)[shared..]));
-    let mut order: Vec<(u64, usize)> = heads.zip(0..).collect();
+        .map(|record| key_prefix(&key(record)[shared..]));
+    let mut order: Vec<(u64, usize)> = prefixes.zip(0..).collect();
     order.sort_unstable();
     for (place, &(_, number)) in order.iter().enumerate() {
         if let Some(&(_, ahead)) = order.get(place + FETCHED_AHEAD) {

@@ -8,37 +8,37 @@ use crate::base::{Seq, Timestamp};
 use crate::catalog::Version;
 use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
-use crate::engine::state::{ContainerState, Picture};
-use crate::expiry::{Census, Judge};
+use crate::engine::state::{ContainerState, ReadState};
+use crate::expiry::{Census, ExpiryView};
 
 impl Engine {
     /// A container in numbers; all zero when it was dropped.
     pub fn container_stats(&self, state: &ContainerState) -> ContainerStats {
-        let picture = state.pin();
-        let judges = self.judges(state);
-        let judge = judges.now;
-        let estimate = estimate(&picture, &judge);
-        let version = &picture.version;
+        let read_state = state.pin();
+        let expiry_views = self.expiry_views(state);
+        let view = expiry_views.now;
+        let estimate = estimate(&read_state, &view);
+        let version = &read_state.version;
         // A leap of the wall that is not settled holds up purges, and is no fault of the budget.
-        let (goals, settled) = (self.goals(), judges.settled.now.min(judge.now));
+        let (goals, settled) = (self.goals(), expiry_views.settled.now.min(view.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, floor_seen: Seq| {
-            if let Some(expired) = census.oldest_dead(floor_seen, &judge) {
+            if let Some(expired) = census.oldest_dead(floor_seen, &view) {
                 oldest_unreclaimed =
                     Some(oldest_unreclaimed.map_or(expired, |oldest| oldest.min(expired)));
-                let deadline = deadline(expired, census, &judge, &goals);
+                let deadline = deadline(expired, census, &view, &goals);
                 overdue = overdue.max(settled.since(deadline));
             }
         };
         let files = version.runs.iter().flat_map(|run| &run.files);
-        for statistics in files.map(|placed| placed.table.statistics()) {
+        for statistics in files.map(|file| file.table.statistics()) {
             note(&statistics.census, statistics.settings.floor_seq);
         }
-        for buffer in picture
-            .buffers()
-            .filter(|buffer| !buffer.memtable.is_empty())
+        for flushable in read_state
+            .flushables()
+            .filter(|flushable| !flushable.memtable.is_empty())
         {
-            note(&buffer.memtable.census(), Seq(0));
+            note(&flushable.memtable.census(), Seq(0));
         }
         ContainerStats {
             live_items: estimate.live.count,
@@ -48,31 +48,31 @@ impl Engine {
             tombstone_bytes: estimate.tombstones.bytes,
             stored_bytes: estimate.stored.bytes,
             disk_bytes: version.bytes(),
-            memtable_bytes: picture
-                .buffers()
-                .map(|buffer| buffer.memtable.bytes() as u64)
+            memtable_bytes: read_state
+                .flushables()
+                .map(|flushable| flushable.memtable.bytes() as u64)
                 .sum(),
             oldest_unreclaimed: oldest_unreclaimed.map(Timestamp::to_system_time),
             overdue: Duration::from_millis(overdue),
             runs: version.runs.len() as u64,
             tables: version.tables() as u64,
-            range_deletes: picture
+            range_deletes: read_state
                 .range_deletes()
                 .map(|ranges| ranges.len() as u64)
                 .sum(),
-            explain: self.explain(state, version, &judge),
+            explain: self.explain(state, version, &view),
         }
     }
 
-    fn explain(&self, state: &ContainerState, version: &Version, judge: &Judge) -> String {
+    fn explain(&self, state: &ContainerState, version: &Version, view: &ExpiryView) -> String {
         let facts = version.facts();
-        let choice = self.choose(state, &facts, judge);
-        explain(&facts, &choice, judge, &self.goals())
+        let choice = self.choose(state, &facts, view);
+        explain(&facts, &choice, view, &self.goals())
     }
 
     /// About how many items of a container can be read.
     pub fn len_estimate(&self, state: &ContainerState) -> u64 {
-        estimate(&state.pin(), &self.judge(state)).live.count
+        estimate(&state.pin(), &self.expiry_view(state)).live.count
     }
 
     /// The database in numbers.
@@ -143,21 +143,21 @@ impl Engine {
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for state in self.containers.all() {
-            let (picture, judge) = (state.pin(), self.judge(&state));
+            let (read_state, view) = (state.pin(), self.expiry_view(&state));
             let _ = writeln!(out, "{} {:?}", state.name(), state.settings().default);
-            for (at, buffer) in picture
-                .buffers()
+            for (at, flushable) in read_state
+                .flushables()
                 .enumerate()
-                .filter(|(_, buffer)| !buffer.memtable.is_empty())
+                .filter(|(_, flushable)| !flushable.memtable.is_empty())
             {
                 let kind = if at == 0 { "active" } else { "sealed" };
-                let _ = writeln!(out, "  {kind}: {} records", buffer.memtable.len());
+                let _ = writeln!(out, "  {kind}: {} records", flushable.memtable.len());
             }
-            for run in &picture.version.runs {
+            for run in &read_state.version.runs {
                 let census = &run.census;
                 let end = match run.end {
                     Timestamp::MAX => "never".to_owned(),
-                    end => format!("{} ms", end.0 as i128 - i128::from(judge.now.0)),
+                    end => format!("{} ms", end.0 as i128 - i128::from(view.now.0)),
                 };
                 let (records, tables) = (census.total().count, run.files.len());
                 let _ = writeln!(
@@ -166,7 +166,7 @@ impl Engine {
                     census.tombstones.count, census.seq_min.0, census.seq_max.0
                 );
             }
-            for range in picture.version.range_deletes.iter() {
+            for range in read_state.version.range_deletes.iter() {
                 let _ = writeln!(out, "  range delete at {}", range.seq.0);
             }
         }
@@ -175,13 +175,13 @@ impl Engine {
 }
 
 /// Stored bytes by what they are good for: nothing is read or walked, all parts speak for themselves.
-fn estimate(picture: &Picture, judge: &Judge) -> Estimate {
-    let ranges: Vec<_> = picture.range_deletes().cloned().collect();
-    let mut estimator = Estimator::new(judge, &ranges);
-    for buffer in picture.buffers() {
-        estimator.add_memtable(&buffer.memtable);
+fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
+    let ranges: Vec<_> = read_state.range_deletes().cloned().collect();
+    let mut estimator = Estimator::new(view, &ranges);
+    for flushable in read_state.flushables() {
+        estimator.add_memtable(&flushable.memtable);
     }
-    for run in &picture.version.runs {
+    for run in &read_state.version.runs {
         let tables = run.tables.iter().map(|table| table.statistics.as_ref());
         estimator.add_run(tables, run.applied);
     }

@@ -94,7 +94,7 @@ pub struct Scheduler {
     busy: Mutex<BTreeSet<TableId>>,
     /// Which container is looked at first, modulo their number.
     next_container: AtomicUsize,
-    /// The last number when somebody last looked, and when that was first so.
+    /// The last sequence number when somebody last looked, and when that was first so.
     quiet: Mutex<(Seq, Duration)>,
     failures: Mutex<Failures>,
     /// When the log is to be synced next.
@@ -218,7 +218,7 @@ impl Scheduler {
         self.next_container.fetch_add(len, Ordering::Relaxed)
     }
 
-    /// For how long nobody has written, as far as the threads have noticed; `latest` is the last number.
+    /// For how long nobody has written, as far as the threads have noticed; `latest` is the last sequence number.
     pub fn quiet_for(&self, latest: Seq) -> Duration {
         let now = monotonic();
         let mut quiet = self.quiet.lock();

@@ -15,8 +15,8 @@ use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::wal::Position as LogPosition;
 
-/// A memtable and where the log holds it.
-pub struct Buffer {
+/// A memtable, to be flushed, and where the log holds it.
+pub struct Flushable {
     /// Its records.
     pub memtable: Memtable,
     /// The first log segment that holds one of them; `u64::MAX` while there is none.
@@ -29,10 +29,10 @@ pub struct Buffer {
     counted: AtomicUsize,
 }
 
-impl Buffer {
+impl Flushable {
     /// An empty one, which takes its memory from `pool`.
-    pub fn new(pool: &Arc<Pool>) -> Arc<Buffer> {
-        Arc::new(Buffer {
+    pub fn new(pool: &Arc<Pool>) -> Arc<Flushable> {
+        Arc::new(Flushable {
             memtable: Memtable::with_pool(pool.clone()),
             segment: AtomicU64::new(u64::MAX),
             last_segment: AtomicU64::new(0),
@@ -41,7 +41,7 @@ impl Buffer {
         })
     }
 
-    /// What it has grown by since the last call; the caller, who holds the turn, adds that to the engine's sums.
+    /// What it has grown by since the last call; the caller, who holds the commit lock, adds that to the engine's sums.
     pub fn count_growth(&self) -> usize {
         let bytes = self.memtable.bytes();
         bytes - self.counted.swap(bytes, Ordering::Relaxed)
@@ -75,7 +75,7 @@ impl Buffer {
         self.last_segment.store(*segments.end(), Ordering::Release);
     }
 
-    /// Something of it was logged in `segment`. The caller holds the turn, so that numbers only rise.
+    /// Something of it was logged in `segment`. The caller holds the commit lock, so that segment numbers only rise.
     pub fn logged_in(&self, segment: u64) {
         self.segment.fetch_min(segment, Ordering::AcqRel);
         self.last_segment.store(segment, Ordering::Release);
@@ -92,43 +92,45 @@ impl Buffer {
 }
 
 /// Everything of a container at one moment: newer before older.
-pub struct Picture {
+pub struct ReadState {
     /// Takes writes.
-    pub active: Arc<Buffer>,
+    pub active: Arc<Flushable>,
     /// Full, waiting to be flushed; newest first.
-    pub sealed: Vec<Arc<Buffer>>,
+    pub sealed: Vec<Arc<Flushable>>,
     /// On disk.
     pub version: Arc<Version>,
 }
 
-impl Picture {
+impl ReadState {
     /// The memtables, newest first.
-    pub fn buffers(&self) -> impl DoubleEndedIterator<Item = &Arc<Buffer>> {
+    pub fn flushables(&self) -> impl DoubleEndedIterator<Item = &Arc<Flushable>> {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
     /// The range deletes, in memory and in the catalogue: newer before older, each place that has some.
     pub fn range_deletes(&self) -> impl Iterator<Item = &Arc<RangeDeletes>> {
-        let in_memory = self.buffers().map(|buffer| buffer.memtable.range_deletes());
+        let in_memory = self
+            .flushables()
+            .map(|flushable| flushable.memtable.range_deletes());
         let all = in_memory.chain([&self.version.range_deletes]);
         all.filter(|ranges| !ranges.is_empty())
     }
 
-    /// A range delete of a number above `seq`, and up to `max`, covers the key.
+    /// A range delete with a sequence number above `seq`, and up to `max`, covers the key.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
-        self.buffers()
-            .any(|buffer| buffer.memtable.range_deletes().covers(key, seq, max))
+        self.flushables()
+            .any(|flushable| flushable.memtable.range_deletes().covers(key, seq, max))
             || self.version.range_deletes.covers(key, seq, max)
     }
 
-    /// The number of the last write to the key, if it came after `seq`, as far as the memtables know.
+    /// The sequence number of the last write to the key, if it came after `seq`, as far as the memtables know.
     pub fn written_since(&self, key: &[u8], seq: Seq) -> Option<Seq> {
         let hash = hash_key(key);
         let later = self
-            .buffers()
-            .filter(|buffer| buffer.memtable.seq_max() > seq);
-        let written = later.filter_map(|buffer| buffer.memtable.get(hash, key, Seq::MAX));
+            .flushables()
+            .filter(|flushable| flushable.memtable.seq_max() > seq);
+        let written = later.filter_map(|flushable| flushable.memtable.get(hash, key, Seq::MAX));
         let newest = written.map(|entry| entry.header.seq).max();
         let deleted = self
             .range_deletes()
@@ -143,19 +145,19 @@ impl Picture {
 pub struct ContainerState {
     id: ContainerId,
     name: String,
-    /// The number of its creation.
+    /// The sequence number of its creation.
     created: Seq,
     compression: Compression,
     dropped: AtomicBool,
     /// Where its memtables take their memory from.
     pool: Arc<Pool>,
     settings: SettingsCell,
-    picture: ArcSwap<Picture>,
-    /// Held while the picture is replaced.
+    read_state: ArcSwap<ReadState>,
+    /// Held while the read state is replaced.
     installing: Mutex<()>,
-    /// Everything up to this number is in runs.
+    /// Everything up to this sequence number is in runs.
     flushed: AtomicU64,
-    /// What scans hold of a picture, to be taken away from those that rest.
+    /// What scans hold of a read state, to be taken away from those that rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since runs were merged last, in bytes rewritten.
     paid_by_scans: AtomicU64,
@@ -170,7 +172,7 @@ struct Rest {
     until: Timestamp,
 }
 
-/// Something that holds a picture and can do without it.
+/// Something that holds a read state and can do without it.
 pub trait Held: Send + Sync {
     /// Lets go, unless it is in use at this moment.
     fn release(&self);
@@ -190,8 +192,8 @@ impl ContainerState {
         version: Version,
         pool: Arc<Pool>,
     ) -> ContainerState {
-        let picture = Picture {
-            active: Buffer::new(&pool),
+        let read_state = ReadState {
+            active: Flushable::new(&pool),
             sealed: vec![],
             version: Arc::new(version),
         };
@@ -203,7 +205,7 @@ impl ContainerState {
             dropped: AtomicBool::new(false),
             pool,
             settings: SettingsCell::new(record.settings),
-            picture: ArcSwap::from_pointee(picture),
+            read_state: ArcSwap::from_pointee(read_state),
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
             held: Mutex::new(vec![]),
@@ -222,7 +224,7 @@ impl ContainerState {
         &self.name
     }
 
-    /// The number of its creation.
+    /// The sequence number of its creation.
     pub(super) fn created(&self) -> Seq {
         self.created
     }
@@ -233,8 +235,8 @@ impl ContainerState {
     }
 
     /// An empty memtable for it.
-    pub(super) fn new_buffer(&self) -> Arc<Buffer> {
-        Buffer::new(&self.pool)
+    pub(super) fn new_flushable(&self) -> Arc<Flushable> {
+        Flushable::new(&self.pool)
     }
 
     /// It is dropped: no handle reads or writes it any more.
@@ -269,7 +271,7 @@ impl ContainerState {
         self.settings.batch.load(Ordering::Acquire) > seq.0
     }
 
-    /// Replaces the settings; the caller holds the turn. From before `change` reads the clock until it has made its
+    /// Replaces the settings; the caller holds the commit lock. From before `change` reads the clock until it has made its
     /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
     /// change. After an error or a panic the old ones stay.
     pub(super) fn change_settings(
@@ -288,22 +290,22 @@ impl ContainerState {
 
     /// Everything of it, for as long as the guard is held.
     #[inline]
-    pub(super) fn picture(&self) -> Guard<Arc<Picture>> {
-        self.picture.load()
+    pub(super) fn read_state(&self) -> Guard<Arc<ReadState>> {
+        self.read_state.load()
     }
 
-    pub(super) fn pin(&self) -> Arc<Picture> {
-        self.picture.load_full()
+    pub(super) fn pin(&self) -> Arc<ReadState> {
+        self.read_state.load_full()
     }
 
-    /// Replaces the picture by what `change` makes of it.
-    pub(super) fn install(&self, change: impl FnOnce(&Picture) -> Picture) {
+    /// Replaces the read state by what `change` makes of it.
+    pub(super) fn install(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let _installing = self.installing.lock();
-        let next = change(&self.picture.load());
-        self.picture.store(Arc::new(next));
+        let next = change(&self.read_state.load());
+        self.read_state.store(Arc::new(next));
     }
 
-    /// Remembers something that holds pictures of this container.
+    /// Remembers something that holds read states of this container.
     pub(super) fn watch<T: Send + 'static>(&self, holder: &Arc<Mutex<Option<T>>>) {
         let holder: Arc<dyn Held> = holder.clone();
         let mut held = self.held.lock();
@@ -313,8 +315,8 @@ impl ContainerState {
         held.push(Arc::downgrade(&holder));
     }
 
-    /// Files of earlier pictures are to go: takes those pictures from scans that rest.
-    pub(super) fn release_pictures(&self) {
+    /// Files of earlier read states are to go: takes those read states from scans that rest.
+    pub(super) fn release_read_states(&self) {
         let mut held = self.held.lock();
         held.retain(|holder| {
             holder.upgrade().is_some_and(|holder| {
@@ -344,8 +346,10 @@ impl ContainerState {
     pub(super) fn rests_until(&self) -> Option<Timestamp> {
         let rest = self.rest.lock();
         let rest = rest.as_ref()?;
-        let is_same = std::ptr::eq(rest.version.as_ptr(), Arc::as_ptr(&self.picture().version))
-            && rest.settings == self.settings()
+        let is_same = std::ptr::eq(
+            rest.version.as_ptr(),
+            Arc::as_ptr(&self.read_state().version),
+        ) && rest.settings == self.settings()
             && rest.paid_by_scans == self.paid_by_scans();
         is_same.then_some(rest.until)
     }
@@ -368,12 +372,12 @@ impl ContainerState {
     }
 }
 
-/// Settings that are read as one value without a lock: a sequence lock, whose only writer holds the commit turn.
+/// Settings that are read as one value without a lock: a sequence lock, whose only writer holds the commit lock.
 struct SettingsCell {
     /// Odd while the words are being replaced.
     version: AtomicU64,
     words: [AtomicU64; 4],
-    /// The last number of the batch that changed them, if one did. It is published before they are.
+    /// The last sequence number of the batch that changed them, if one did. It is published before they are.
     batch: AtomicU64,
 }
 
@@ -470,7 +474,7 @@ impl SettingsCell {
     }
 }
 
-/// The numbers of the open snapshots, each as often as it is held.
+/// The sequence numbers of the open snapshots, each as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
     open: Mutex<BTreeMap<Seq, usize>>,
@@ -478,7 +482,7 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Registers a snapshot of what `published` says under the lock: jobs that read the list later know of it, and
-    /// those that read it before hold only records up to an earlier published number.
+    /// those that read it before hold only records up to an earlier published sequence number.
     pub(super) fn register(self: &Arc<Self>, published: impl FnOnce() -> Seq) -> SnapshotPin {
         let mut open = self.open.lock();
         let seq = published();
@@ -506,7 +510,7 @@ pub struct SnapshotPin {
 }
 
 impl SnapshotPin {
-    /// The last number that it sees.
+    /// The last sequence number that it sees.
     #[inline]
     pub(super) fn seq(&self) -> Seq {
         self.seq
@@ -531,7 +535,7 @@ mod tests {
 
     // A job that lists the snapshots between the two would not know of one that sees what it drops.
     #[test]
-    fn a_snapshot_reads_its_number_while_no_job_can_list() {
+    fn a_snapshot_reads_its_seq_while_no_job_can_list() {
         let snapshots = Arc::new(Snapshots::default());
         let register = || {
             snapshots.register(|| {

@@ -53,7 +53,7 @@ impl Throttle {
     /// A writer is to rest: says for how long, if at all. Short rests, which no sleep is short enough for, are added up
     /// until one of the writers takes them all: so the rate of writing falls by as much as it should, and not by as much
     /// as a sleep must last.
-    pub fn owe(&self, time: Duration) -> Option<Duration> {
+    pub fn add_throttle_debt(&self, time: Duration) -> Option<Duration> {
         let time = u64::try_from(time.min(LONGEST_REST).as_nanos()).unwrap_or(u64::MAX);
         let debt = self.debt.fetch_add(time, Ordering::Relaxed) + time;
         if Duration::from_nanos(debt) < LEAST_REST {

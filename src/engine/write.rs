@@ -1,6 +1,6 @@
-//! Writes: slow down? -> commit turn: stamp -> frame in the log -> memtable -> publish; a full memtable is sealed.
+//! Writes: slow down? -> commit lock: stamp -> frame in the log -> memtable -> publish; a full memtable is sealed.
 //!
-//! Everything that can be done outside the turn is: encoding, checksums, reading for conditional writes, user code,
+//! Everything that can be done outside the commit lock is: encoding, checksums, reading for conditional writes, user code,
 //! waiting for a sync. Inside it nothing reads a file.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
 use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
-use crate::compact::pace::{Brake, brake};
+use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::Written;
@@ -19,15 +19,15 @@ use crate::engine::options::{Background, Durability, Stall};
 use crate::engine::relied::Relying;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, Picture};
+use crate::engine::state::{ContainerState, ReadState};
 use crate::engine::writes::{Writes, weight};
 use crate::env::{Reading, sleep};
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHead, FrameKind, PayloadCrc, Position};
+use crate::wal::{FrameHeader, FrameKind, PayloadCrc, Position};
 
 /// What becomes of an item that was read for it.
-pub enum Verdict {
+pub enum UpdateAction {
     /// Nothing.
     Keep,
     /// It is written.
@@ -43,47 +43,47 @@ struct Seen {
     /// The newest version, live or dead; none where there is none, or a range delete covers it.
     version: Option<Header>,
     /// By what it was judged.
-    judge: Judge,
+    view: ExpiryView,
 }
 
 impl Seen {
     /// What was seen to live waits for its sync, and may be dead when that is over: readers would never see it live.
     fn ends_soon_after(&self, published: Seq) -> bool {
         let version = self.version.as_ref();
-        version.is_some_and(|header| ends_unseen(&self.judge, header, published))
+        version.is_some_and(|header| ends_unseen(&self.view, header, published))
     }
 
-    /// It is seen the same by `judge`: live or dead as it was, and with the same end.
-    fn is_same_by(&self, judge: &Judge) -> bool {
-        let dead = |judge: &Judge| self.version.is_some_and(|header| judge.dead(&header));
-        judge.settings == self.judge.settings && dead(judge) == dead(&self.judge)
+    /// It is seen the same by `view`: live or dead as it was, and with the same end.
+    fn is_same_by(&self, view: &ExpiryView) -> bool {
+        let dead = |view: &ExpiryView| self.version.is_some_and(|header| view.dead(&header));
+        view.settings == self.view.settings && dead(view) == dead(&self.view)
     }
 }
 
-/// What is live by `judge` waits for its sync, and may be dead when that is over.
-pub(super) fn ends_unseen(judge: &Judge, header: &Header, published: Seq) -> bool {
+/// What is live by `view` waits for its sync, and may be dead when that is over.
+pub(super) fn ends_unseen(view: &ExpiryView, header: &Header, published: Seq) -> bool {
     const LONGEST_SYNC_MILLIS: u64 = 1_000;
-    let end = judge.settings.expires_at(header);
-    header.seq > published && end > judge.now && end.since(judge.now) < LONGEST_SYNC_MILLIS
+    let end = view.settings.expires_at(header);
+    header.seq > published && end > view.now && end.since(view.now) < LONGEST_SYNC_MILLIS
 }
 
 /// Whether a key is no longer as it was seen: by the clock, or because it was written since.
-fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, judge: &Judge) -> bool {
-    let picture = state.picture();
-    !seen.is_same_by(judge)
+fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, view: &ExpiryView) -> bool {
+    let read_state = state.read_state();
+    !seen.is_same_by(view)
         || state.flushed() > seen.latest
-        || picture.written_since(key, seen.latest).is_some()
+        || read_state.written_since(key, seen.latest).is_some()
 }
 
-/// A write that has its turn and its moment.
+/// A write that has the commit lock and its moment.
 pub(super) struct Stamped<'a> {
     pub reading: Reading,
-    /// Goes before the turn does, in which the next write will rely on something else.
+    /// Goes before the lock does, in which the next write will rely on something else.
     _relying: Option<Relying<'a>>,
-    pub turn: MutexGuard<'a, CommitState>,
+    pub commit: MutexGuard<'a, CommitState>,
 }
 
-/// Writes that are ready for their turn.
+/// Writes that are ready for the commit lock.
 pub(super) struct Prepared<'a> {
     pub payload: &'a [u8],
     pub crc: PayloadCrc,
@@ -171,7 +171,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         key: &[u8],
-        decide: &mut dyn FnMut(Option<Item>) -> Verdict,
+        decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
     ) -> Result<Option<Written>> {
         loop {
             // What it will write is not known yet; most write little.
@@ -184,17 +184,17 @@ impl Engine {
             let live = seen.version.filter(|_| item.is_some());
             let (value, ttl);
             let op = match decide(item) {
-                Verdict::Delete if live.is_some() => Op::Delete {
+                UpdateAction::Delete if live.is_some() => Op::Delete {
                     container: state.id(),
                     key,
                 },
-                Verdict::Keep | Verdict::Delete => {
+                UpdateAction::Keep | UpdateAction::Delete => {
                     if self.is_still(state, key, &seen)? {
                         return Ok(None);
                     }
                     continue;
                 }
-                Verdict::Put(bytes, its_ttl) => {
+                UpdateAction::Put(bytes, its_ttl) => {
                     (value, ttl) = (bytes, its_ttl.over(live.as_ref()));
                     Op::Put {
                         container: state.id(),
@@ -213,15 +213,16 @@ impl Engine {
 
     /// What a conditional write goes by.
     fn look(&self, state: &Arc<ContainerState>, key: &[u8]) -> Result<(Seen, Option<Item>)> {
-        // The number before the picture: then the picture lacks no write up to it, and `has_changed` sees the others.
+        // The sequence number before the read state: then the read state lacks no write up to it, and `has_changed`
+        // sees the others.
         let latest = self.commit_log.latest();
-        let picture = state.pin();
-        let judge = self.judge(state);
-        let (version, item) = self.newest_judged(&picture, key, latest, &judge)?;
+        let read_state = state.pin();
+        let view = self.expiry_view(state);
+        let (version, item) = self.newest_checked(&read_state, key, latest, &view)?;
         let seen = Seen {
             latest,
             version,
-            judge,
+            view,
         };
         Ok((seen, item))
     }
@@ -229,14 +230,14 @@ impl Engine {
     /// Whether the key is as it was seen, after that is visible: so that nothing need become of it.
     fn is_still(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> Result<bool> {
         self.make_visible(seen.latest)?;
-        let judge = self.judge(state);
+        let view = self.expiry_view(state);
         let in_use = seen
             .version
             .is_some_and(|header| self.wait_if_relied_on(header.seq));
-        Ok(!in_use && !has_changed(state, key, seen, &judge))
+        Ok(!in_use && !has_changed(state, key, seen, &view))
     }
 
-    /// Writes, if in its turn the key is as it was seen.
+    /// Writes, if under the commit lock the key is as it was seen.
     fn write_if_still(
         &self,
         state: &Arc<ContainerState>,
@@ -257,28 +258,28 @@ impl Engine {
                 durability: self.options.durability,
             };
             let stamped = self.stamp(seen.version.map(|header| header.seq));
-            let judge = Judge::at(stamped.reading.now, || state.settings());
-            if has_changed(state, key, seen, &judge) {
+            let view = ExpiryView::at(stamped.reading.now, || state.settings());
+            if has_changed(state, key, seen, &view) {
                 return Ok(None);
             }
             self.commit(stamped, &prepared).map(Some)
         })
     }
 
-    /// Takes the turn, then reads the clock. `relies_on` is the version that will be judged by it.
+    /// Takes the commit lock, then reads the clock. `relies_on` is the version that will be judged by it.
     #[inline(always)]
     pub(super) fn stamp(&self, relies_on: Option<Seq>) -> Stamped<'_> {
         self.stamp_after(relies_on, || ()).0
     }
 
-    /// The same; in the turn, before the clock is read, `first` is done.
+    /// The same; under the commit lock, before the clock is read, `first` is done.
     #[inline(always)]
     pub(super) fn stamp_after<T>(
         &self,
         relies_on: Option<Seq>,
         first: impl FnOnce() -> T,
     ) -> (Stamped<'_>, T) {
-        let turn = self.commit_log.lock_soon();
+        let commit = self.commit_log.lock_soon();
         let relying = relies_on.map(|seq| self.commit_log.rely_on_version(seq));
         let done = first();
         let mut reading = self.clock.read();
@@ -286,12 +287,12 @@ impl Engine {
         let stamped = Stamped {
             reading,
             _relying: relying,
-            turn,
+            commit,
         };
         (stamped, done)
     }
 
-    /// The turn: logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
+    /// Under the commit lock: logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
     pub(super) fn commit(
         &self,
         mut stamped: Stamped<'_>,
@@ -324,30 +325,33 @@ impl Engine {
         for state in writes.states {
             state.check()?;
         }
-        let Stamped { reading, turn, .. } = stamped;
-        let head = FrameHead {
+        let Stamped {
+            reading, commit, ..
+        } = stamped;
+        let header = FrameHeader {
             kind: FrameKind::Batch,
-            first_seq: turn.next_seq(),
-            last_seq: Seq(turn.next_seq().0 + writes.len - 1),
+            first_seq: commit.next_seq(),
+            last_seq: Seq(commit.next_seq().0 + writes.len - 1),
             written_at: reading.now,
             settled: reading.settled,
             edit: self.catalog.durable_edit(),
         };
-        let appender = turn.appender()?;
+        let appender = commit.appender()?;
         // What is in the log has to get into memory.
         let room = room_for(writes.len as usize, writes.weight as usize);
         self.pool.prepare(room)?;
-        let position = appender.append(&head, writes.payload, writes.crc)?;
+        let position = appender.append(&header, writes.payload, writes.crc)?;
         let segment = appender.segment();
-        self.apply(turn, &head, writes, segment).map_err(|error| {
-            self.commit_log
-                .log()
-                .map_or_else(|closed| closed, |log| log.end_with(error))
-        })?;
+        self.apply(commit, &header, writes, segment)
+            .map_err(|error| {
+                self.commit_log
+                    .log()
+                    .map_or_else(|closed| closed, |log| log.end_with(error))
+            })?;
         Ok(Logged {
-            first: head.first_seq,
-            last: head.last_seq,
-            written_at: head.written_at,
+            first: header.first_seq,
+            last: header.last_seq,
+            written_at: header.written_at,
             position,
         })
     }
@@ -360,7 +364,7 @@ impl Engine {
         writes: &Prepared<'_>,
         logged: &Logged,
     ) -> Result<Written> {
-        self.seal_when_full(&mut stamped.turn);
+        self.seal_when_full(&mut stamped.commit);
         drop(stamped);
         self.counters.bytes_put.add(writes.weight);
         let log = self.commit_log.log()?;
@@ -378,12 +382,12 @@ impl Engine {
     #[inline(always)]
     fn apply(
         &self,
-        turn: &mut CommitState,
-        head: &FrameHead,
+        commit: &mut CommitState,
+        header: &FrameHeader,
         writes: &Prepared<'_>,
         segment: u64,
     ) -> Result<()> {
-        let mut seq = head.first_seq;
+        let mut seq = header.first_seq;
         for op in Ops::new(writes.payload) {
             let op = op.expect("a batch was encoded by this program");
             if op.is_of_settings() {
@@ -396,56 +400,56 @@ impl Engine {
                 .iter()
                 .find(|state| state.id() == id)
                 .expect("a batch names its containers");
-            let picture = state.picture();
-            insert(&picture.active.memtable, &op.at(seq, head.written_at))?;
-            picture.active.logged_in(segment);
-            let grown = picture.active.count_growth();
-            turn.add_active(grown);
+            let read_state = state.read_state();
+            insert(&read_state.active.memtable, &op.at(seq, header.written_at))?;
+            read_state.active.logged_in(segment);
+            let grown = read_state.active.count_growth();
+            commit.add_active(grown);
             self.throttle.add_unflushed(grown);
             seq = seq.next();
         }
-        debug_assert_eq!(seq, head.last_seq.next());
-        self.commit_log.applied(turn, head.last_seq);
+        debug_assert_eq!(seq, header.last_seq.next());
+        self.commit_log.applied(commit, header.last_seq);
         Ok(())
     }
 
     /// Seals the largest memtables until the active ones fit their budget again.
     #[inline]
-    pub(super) fn seal_when_full(&self, turn: &mut CommitState) {
-        if turn.active_bytes() >= self.options.memtable_bytes {
-            self.seal_largest(turn);
+    pub(super) fn seal_when_full(&self, commit: &mut CommitState) {
+        if commit.active_bytes() >= self.options.memtable_bytes {
+            self.seal_largest(commit);
         }
     }
 
     #[cold]
-    fn seal_largest(&self, turn: &mut CommitState) {
+    fn seal_largest(&self, commit: &mut CommitState) {
         let mut states = self.containers.all();
-        states.sort_by_cached_key(|state| state.picture().active.memtable.bytes());
-        while turn.active_bytes() > self.options.memtable_bytes / 2
+        states.sort_by_cached_key(|state| state.read_state().active.memtable.bytes());
+        while commit.active_bytes() > self.options.memtable_bytes / 2
             && let Some(state) = states.pop()
         {
-            self.seal(turn, &state);
+            self.seal(commit, &state);
         }
         self.scheduler.wake(Thread::Flush);
     }
 
-    /// In the turn: closes the active memtable, unless it is empty, and opens a new one, which is logged from a segment
-    /// of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
-    pub(super) fn seal(&self, turn: &mut CommitState, state: &ContainerState) {
+    /// Under the commit lock: closes the active memtable, unless it is empty, and opens a new one, which is logged from
+    /// a segment of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
+    pub(super) fn seal(&self, commit: &mut CommitState, state: &ContainerState) {
         // Without a log nothing is flushed; what was recovered stays together until there is one.
-        if state.picture().active.memtable.is_empty() || !turn.has_log() {
+        if state.read_state().active.memtable.is_empty() || !commit.has_log() {
             return;
         }
         // Without room for that they share a segment, until `trim_log` parts them.
-        let _ = self.rotate_log(turn);
-        state.install(|picture| {
-            let (mut sealed, mut active) = (picture.sealed.clone(), picture.active.clone());
-            turn.remove_active(active.counted());
-            sealed.insert(0, std::mem::replace(&mut active, state.new_buffer()));
-            Picture {
+        let _ = self.rotate_log(commit);
+        state.install(|read_state| {
+            let (mut sealed, mut active) = (read_state.sealed.clone(), read_state.active.clone());
+            commit.remove_active(active.counted());
+            sealed.insert(0, std::mem::replace(&mut active, state.new_flushable()));
+            ReadState {
                 active,
                 sealed,
-                version: picture.version.clone(),
+                version: read_state.version.clone(),
             }
         });
     }
@@ -456,7 +460,7 @@ impl Engine {
             return Ok(());
         }
         match self.options.durability {
-            // It becomes visible before its turn ends.
+            // It becomes visible before the lock is released.
             Durability::Buffered => self.commit_log.pass(),
             Durability::Sync => self.sync()?,
         }
@@ -482,15 +486,17 @@ impl Engine {
         let mut stalled = None;
         loop {
             let unflushed = self.throttle.unflushed();
-            let runs = state.picture().version.runs.len();
-            match brake(unflushed, budget, runs, self.options.max_runs) {
-                Brake::Go => return Ok(()),
-                Brake::Slow(for_a_kib) => {
+            let runs = state.read_state().version.runs.len();
+            match write_throttle(unflushed, budget, runs, self.options.max_runs) {
+                WriteThrottle::Go => return Ok(()),
+                WriteThrottle::Slow(for_a_kib) => {
                     self.rest(for_a_kib.mul_f64(bytes.div_ceil(1 << 10).max(1) as f64));
                     return Ok(());
                 }
-                Brake::Stop if self.options.on_stall == Stall::Fail => return Err(Error::Stalled),
-                Brake::Stop => {
+                WriteThrottle::Stop if self.options.on_stall == Stall::Fail => {
+                    return Err(Error::Stalled);
+                }
+                WriteThrottle::Stop => {
                     self.counters.stalls.add(u64::from(stalled.is_none()));
                     let before = self.scheduler.failed_flushes();
                     self.wait_for_room(*stalled.get_or_insert(before))?;
@@ -501,7 +507,7 @@ impl Engine {
 
     /// A writer is to rest for so long, or to leave that to a later one.
     fn rest(&self, time: Duration) {
-        let Some(rest) = self.throttle.owe(time) else {
+        let Some(rest) = self.throttle.add_throttle_debt(time) else {
             return;
         };
         self.counters.stalls.add(1);

@@ -197,24 +197,24 @@ pub struct SettledClock {
 }
 
 impl SettledClock {
-    /// Starts no lower than `mark`, the highest time on which the database has relied; 0 for a new database.
+    /// Starts no lower than `time_high_water`, the highest time on which the database has relied; 0 for a new database.
     pub fn start(
         clock: Arc<dyn Clock>,
         max_skew: Duration,
-        mark: Timestamp,
+        time_high_water: Timestamp,
         behind: ClockBehind,
     ) -> Result<SettledClock> {
         let max_skew = u64::try_from(max_skew.as_millis()).unwrap_or(u64::MAX);
         let (wall, uptime) = (clock.wall(), clock.uptime());
-        let far_behind = mark.0.saturating_sub(wall) > max_skew;
+        let far_behind = time_high_water.0.saturating_sub(wall) > max_skew;
         if far_behind && behind == ClockBehind::Refuse {
             return Err(Error::ClockBehind {
                 wall: Timestamp(wall).to_system_time(),
-                mark: mark.to_system_time(),
+                mark: time_high_water.to_system_time(),
             });
         }
-        let leads = mark.0 > 0 && wall.saturating_sub(mark.0) > max_skew;
-        let settled = wall.max(mark.0);
+        let leads = time_high_water.0 > 0 && wall.saturating_sub(time_high_water.0) > max_skew;
+        let settled = wall.max(time_high_water.0);
         let state = State {
             settled,
             settled_uptime: uptime,
@@ -285,7 +285,7 @@ impl SettledClock {
             uptime.saturating_sub(since) < self.max_skew
         };
         if !unsettled {
-            self.settle(state, wall, uptime);
+            self.end_lead(state, wall, uptime);
         }
         self.note_lead(state, wall, unsettled);
         let now = if unsettled { wall } else { state.settled };
@@ -308,7 +308,7 @@ impl SettledClock {
         state.lead_wall = wall;
     }
 
-    fn settle(&self, state: &mut State, wall: u64, uptime: u64) {
+    fn end_lead(&self, state: &mut State, wall: u64, uptime: u64) {
         state.lead_since = None;
         if wall > state.settled {
             state.settled = wall;
@@ -321,7 +321,7 @@ impl SettledClock {
     pub fn confirm(&self) {
         let mut state = self.state.lock();
         let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
-        self.settle(&mut state, wall, uptime);
+        self.end_lead(&mut state, wall, uptime);
         state.hold_until = None;
         self.note_lead(&mut state, wall, false);
     }
@@ -351,12 +351,16 @@ mod tests {
 
     const HOUR: u64 = 3_600_000;
 
-    fn start(wall: u64, mark: u64, behind: ClockBehind) -> Result<(ManualClock, SettledClock)> {
+    fn start(
+        wall: u64,
+        time_high_water: u64,
+        behind: ClockBehind,
+    ) -> Result<(ManualClock, SettledClock)> {
         let manual = ManualClock::new(wall);
         let clock = SettledClock::start(
             Arc::new(manual.clone()),
             Duration::from_millis(HOUR),
-            Timestamp(mark),
+            Timestamp(time_high_water),
             behind,
         )?;
         Ok((manual, clock))

@@ -7,14 +7,14 @@
 //! Lane     tally | [min varint | max - min varint, when count > 0]
 //! ```
 //!
-//! A block, a table and a memtable have a census; how the records of a lane lie in time says a spread (spread.rs), and what
-//! a census answers under the settings of today stands in lanes.rs.
+//! A block, a table and a memtable have a census; how the records of a lane lie in time says a histogram
+//! (histogram.rs), and what a census answers under the settings of today stands in lanes.rs.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
-use crate::base::record::Head;
+use crate::base::record::RecordRef;
 use crate::base::{ItemTtl, Seq, Timestamp};
 
-/// How many records, and how many bytes by [`Head::weight`].
+/// How many records, and how many bytes by [`RecordRef::weight`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records.
@@ -51,13 +51,13 @@ impl Tally {
     }
 }
 
-/// No record of this weight or less is heavy, in bytes.
-pub const HEAVY_LEAST: u64 = 16 << 10;
+/// No record of this weight or less is oversized, in bytes.
+pub const OVERSIZED_LEAST: u64 = 16 << 10;
 
 /// A record of this weight holds so much of a memtable or table of so many bytes that it is sampled for its own sake: a
 /// few such may hold most bytes. There are at most a thousand, and none among many equals.
-pub fn is_heavy(weight: u64, bytes: u64) -> bool {
-    weight > HEAVY_LEAST && weight.saturating_mul(1024) > bytes
+pub fn is_oversized(weight: u64, bytes: u64) -> bool {
+    weight > OVERSIZED_LEAST && weight.saturating_mul(1024) > bytes
 }
 
 /// Records that lie on a line of time.
@@ -154,8 +154,8 @@ impl Default for Census {
 
 impl Census {
     /// Counts one record.
-    pub fn add(&mut self, head: &Head<'_>) {
-        let (header, bytes) = (&head.header, head.weight());
+    pub fn add(&mut self, record: &RecordRef<'_>) {
+        let (header, bytes) = (&record.header, record.weight());
         self.seq_min = self.seq_min.min(header.seq);
         self.seq_max = self.seq_max.max(header.seq);
         match header.ttl {
@@ -228,15 +228,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heavy_is_more_than_a_thousandth_and_more_than_16_kib() {
-        for (weight, bytes, heavy) in [
+    fn oversized_is_more_than_a_thousandth_and_more_than_16_kib() {
+        for (weight, bytes, oversized) in [
             (16_384, 0, false),
             (16_385, 0, true),
             (16_385, 16_385 * 1_024 - 1, true),
             (16_385, 16_385 * 1_024, false),
             (1_000, 1_000, false),
         ] {
-            assert_eq!(is_heavy(weight, bytes), heavy, "{weight} of {bytes}");
+            assert_eq!(
+                is_oversized(weight, bytes),
+                oversized,
+                "{weight} of {bytes}"
+            );
         }
     }
 

@@ -9,8 +9,8 @@
 
 use crate::base::{Seq, Timestamp};
 use crate::expiry::census::{Census, Tally};
-use crate::expiry::rule::{DefaultMillis, Judge, Settings};
-use crate::expiry::spread::Spreads;
+use crate::expiry::histogram::ExpiryHistograms;
+use crate::expiry::rule::{DefaultMillis, ExpiryView, Settings};
 
 impl Census {
     /// The settings with the floors left out unless they stand above every record here: what can be said of all records
@@ -24,30 +24,30 @@ impl Census {
     }
 
     /// Certainly every record is a tombstone or gone. False may be a lack of detail: records on both sides of a floor.
-    pub fn all_dead(&self, judge: &Judge) -> bool {
+    pub fn all_dead(&self, view: &ExpiryView) -> bool {
         if self.never.count > 0 {
             return false;
         }
-        let settings = self.settings_for_all(&judge.settings);
+        let settings = self.settings_for_all(&view.settings);
         let inheriting_gone = self.inheriting.tally.count == 0
             || self.inheriting.max < settings.inherit_floor
-            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.max.after(n) <= judge.now);
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.max.after(n) <= view.now);
         let overriding_gone = self.overriding.tally.count == 0
             || self.overriding.max < settings.override_floor
-            || (settings.default.is_on() && self.overriding.max <= judge.now);
+            || (settings.default.is_on() && self.overriding.max <= view.now);
         inheriting_gone && overriding_gone
     }
 
     /// Possibly some record is a tombstone or gone. False is certain.
-    pub fn any_dead(&self, judge: &Judge) -> bool {
-        let settings = &judge.settings;
+    pub fn any_dead(&self, view: &ExpiryView) -> bool {
+        let settings = &view.settings;
         let floors = self.seq_min < settings.floor_seq;
         // The earliest moment of an empty lane never comes.
         self.tombstones.count > 0
             || (floors && self.inheriting.min < settings.inherit_floor)
-            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= judge.now)
+            || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= view.now)
             || (floors && self.overriding.min < settings.override_floor)
-            || (settings.default.is_on() && self.overriding.min <= judge.now)
+            || (settings.default.is_on() && self.overriding.min <= view.now)
     }
 
     /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
@@ -96,13 +96,14 @@ impl Census {
     }
 
     /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-    /// change that set it; `floor_seen` is the number of the last such change that these were already cleared of. A memtable
-    /// was cleared of none: then, with writes on both sides of the change in it, this may speak of one that is not dead.
-    pub fn oldest_dead(&self, floor_seen: Seq, judge: &Judge) -> Option<Timestamp> {
-        let settings = &judge.settings;
+    /// change that set it; `floor_seen` is the sequence number of the last such change that these were already cleared
+    /// of. A memtable was cleared of none: then, with writes on both sides of the change in it, this may speak of one
+    /// that is not dead.
+    pub fn oldest_dead(&self, floor_seen: Seq, view: &ExpiryView) -> Option<Timestamp> {
+        let settings = &view.settings;
         let by_clock = self
             .first_expiry(settings)
-            .filter(|expiry| *expiry <= judge.now);
+            .filter(|expiry| *expiry <= view.now);
         // The earliest moment of an empty lane never comes.
         let by_floor = floor_seen < settings.floor_seq
             && self.seq_min < settings.floor_seq
@@ -115,20 +116,20 @@ impl Census {
     }
 }
 
-impl Spreads {
+impl ExpiryHistograms {
     /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
     /// then the floors count, for all: what was written after the change ends after them.
-    pub fn gone(&self, judge: &Judge, from_before: bool) -> Tally {
-        let settings = &judge.settings;
+    pub fn gone(&self, view: &ExpiryView, from_before: bool) -> Tally {
+        let settings = &view.settings;
         let below = |floor: Timestamp| {
             let moment = floor.0.checked_sub(1).filter(|_| from_before);
             moment.map(Timestamp)
         };
         let written_by = match settings.default {
-            DefaultMillis::Millis(n) => judge.now.0.checked_sub(n).map(Timestamp),
+            DefaultMillis::Millis(n) => view.now.0.checked_sub(n).map(Timestamp),
             _ => None,
         };
-        let over_by = settings.default.is_on().then_some(judge.now);
+        let over_by = settings.default.is_on().then_some(view.now);
         let inheriting = written_by.max(below(settings.inherit_floor));
         let overriding = over_by.max(below(settings.override_floor));
         let mut gone = inheriting.map_or(Tally::default(), |at| self.inheriting.up_to(at));
@@ -160,24 +161,24 @@ mod tests {
     use super::*;
     use crate::base::ItemTtl;
     use crate::base::coding::Reader;
-    use crate::base::record::{Head, Header, Kind};
+    use crate::base::record::{Header, Kind, RecordRef};
     use proptest::prelude::*;
 
-    fn head(seq: u64, written_at: u64, ttl: ItemTtl) -> Head<'static> {
+    fn record(seq: u64, written_at: u64, ttl: ItemTtl) -> RecordRef<'static> {
         let header = Header {
             kind: Kind::Put,
             seq: Seq(seq),
             written_at: Timestamp(written_at),
             ttl,
         };
-        Head {
+        RecordRef {
             header,
             key: b"key",
             value_len: 81,
         }
     }
 
-    fn any_head() -> impl Strategy<Value = Head<'static>> {
+    fn any_record() -> impl Strategy<Value = RecordRef<'static>> {
         let ttl = prop_oneof![
             3 => Just(Some(ItemTtl::Absent)),
             3 => (0u64..12).prop_map(|millis| Some(ItemTtl::Millis(millis))),
@@ -185,8 +186,8 @@ mod tests {
             1 => Just(None),
         ];
         (0u64..8, 0u64..12, ttl).prop_map(|(seq, written_at, ttl)| match ttl {
-            Some(ttl) => head(seq, written_at, ttl),
-            None => Head {
+            Some(ttl) => record(seq, written_at, ttl),
+            None => RecordRef {
                 header: Header::tombstone(Seq(seq), Timestamp(written_at)),
                 key: b"key",
                 value_len: 0,
@@ -194,7 +195,7 @@ mod tests {
         })
     }
 
-    fn any_judge() -> impl Strategy<Value = Judge> {
+    fn any_judge() -> impl Strategy<Value = ExpiryView> {
         let default = prop_oneof![
             Just(DefaultMillis::Off),
             Just(DefaultMillis::NoDefault),
@@ -202,7 +203,7 @@ mod tests {
         ];
         (default, 0u64..16, 0u64..24, 0u64..9, 0u64..24).prop_map(
             |(default, inherit_floor, override_floor, floor_seq, now)| {
-                Judge::at(Timestamp(now), || Settings {
+                ExpiryView::at(Timestamp(now), || Settings {
                     default,
                     inherit_floor: Timestamp(inherit_floor),
                     override_floor: Timestamp(override_floor),
@@ -218,37 +219,37 @@ mod tests {
         /// others, the census may say less.
         #[test]
         fn a_census_says_what_its_records_say(
-            heads in prop::collection::vec(any_head(), 0..5),
-            more in prop::collection::vec(any_head(), 0..3),
-            judge in any_judge(),
+            records in prop::collection::vec(any_record(), 0..5),
+            more in prop::collection::vec(any_record(), 0..3),
+            view in any_judge(),
         ) {
-            let count = |heads: &[Head<'_>]| {
+            let count = |records: &[RecordRef<'_>]| {
                 let mut census = Census::default();
-                heads.iter().for_each(|head| census.add(head));
+                records.iter().for_each(|record| census.add(record));
                 census
             };
-            let mut census = count(&heads);
+            let mut census = count(&records);
             census.merge(&count(&more));
-            let heads = [heads, more].concat();
-            prop_assert_eq!(census, count(&heads));
+            let records = [records, more].concat();
+            prop_assert_eq!(census, count(&records));
             let mut bytes = vec![];
             census.encode(&mut bytes);
             prop_assert_eq!(Census::decode(&mut Reader::new(&bytes)), Ok(census));
 
-            let bytes = heads.iter().map(Head::weight).sum();
-            prop_assert_eq!(census.total(), Tally { count: heads.len() as u64, bytes });
-            let settings = &judge.settings;
-            let (all, any) = (census.all_dead(&judge), census.any_dead(&judge));
-            let all_are = heads.iter().all(|head| judge.dead(&head.header));
-            let any_is = heads.iter().any(|head| judge.dead(&head.header));
-            prop_assert!(!all || all_are, "{:?} under {:?}", heads, judge);
-            prop_assert!(any || !any_is, "{:?} under {:?}", heads, judge);
-            let before = heads.iter().filter(|head| head.header.seq < settings.floor_seq).count();
-            if before == 0 || before == heads.len() {
-                prop_assert_eq!((all, any), (all_are, any_is), "{:?} under {:?}", heads, judge);
+            let bytes = records.iter().map(RecordRef::weight).sum();
+            prop_assert_eq!(census.total(), Tally { count: records.len() as u64, bytes });
+            let settings = &view.settings;
+            let (all, any) = (census.all_dead(&view), census.any_dead(&view));
+            let all_are = records.iter().all(|record| view.dead(&record.header));
+            let any_is = records.iter().any(|record| view.dead(&record.header));
+            prop_assert!(!all || all_are, "{:?} under {:?}", records, view);
+            prop_assert!(any || !any_is, "{:?} under {:?}", records, view);
+            let before = records.iter().filter(|record| record.header.seq < settings.floor_seq).count();
+            if before == 0 || before == records.len() {
+                prop_assert_eq!((all, any), (all_are, any_is), "{:?} under {:?}", records, view);
             }
 
-            let puts = || heads.iter().map(|head| &head.header).filter(|header| !header.is_tombstone());
+            let puts = || records.iter().map(|record| &record.header).filter(|header| !header.is_tombstone());
             let expiries = || puts().map(|header| settings.expires_at(header));
             prop_assert_eq!(census.last_expiry(settings), expiries().max().unwrap_or_default());
             prop_assert_eq!(census.first_expiry(settings), expiries().filter(|at| *at < Timestamp::MAX).min());
@@ -266,21 +267,21 @@ mod tests {
             (5, 200, ItemTtl::Absent),
             (4, 100, ItemTtl::Millis(500)),
         ] {
-            census.add(&head(seq, written_at, ttl));
+            census.add(&record(seq, written_at, ttl));
         }
-        let judge = |default, now| Judge::at(Timestamp(now), || Settings::new(default));
-        assert!(!census.all_dead(&judge(DefaultMillis::Off, u64::MAX)));
-        assert!(!census.all_dead(&judge(DefaultMillis::NoDefault, 10_000)));
-        assert!(!census.all_dead(&judge(DefaultMillis::Millis(50), 599)));
-        assert!(census.all_dead(&judge(DefaultMillis::Millis(50), 600)));
-        assert!(census.any_dead(&judge(DefaultMillis::Millis(50), 150)));
-        assert!(!census.any_dead(&judge(DefaultMillis::Millis(50), 149)));
-        let floors = judge(DefaultMillis::Millis(50), 700).settings.change(
+        let view = |default, now| ExpiryView::at(Timestamp(now), || Settings::new(default));
+        assert!(!census.all_dead(&view(DefaultMillis::Off, u64::MAX)));
+        assert!(!census.all_dead(&view(DefaultMillis::NoDefault, 10_000)));
+        assert!(!census.all_dead(&view(DefaultMillis::Millis(50), 599)));
+        assert!(census.all_dead(&view(DefaultMillis::Millis(50), 600)));
+        assert!(census.any_dead(&view(DefaultMillis::Millis(50), 150)));
+        assert!(!census.any_dead(&view(DefaultMillis::Millis(50), 149)));
+        let floors = view(DefaultMillis::Millis(50), 700).settings.change(
             DefaultMillis::Off,
             Timestamp(700),
             Seq(6),
         );
-        assert!(census.all_dead(&Judge::at(Timestamp(0), || floors)));
+        assert!(census.all_dead(&ExpiryView::at(Timestamp(0), || floors)));
         assert_eq!(
             census.total(),
             Tally {

@@ -3,10 +3,12 @@
 mod life;
 mod rule;
 mod census;
-mod spread;
+mod histogram;
 mod lanes;
 
-pub use census::{Census, HEAVY_LEAST, Tally, is_heavy};
+pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
+pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
-pub use rule::{DefaultMillis, Glance, Judge, Judges, Settings, stored_ttl_until, ttl_millis};
-pub use spread::{Spread, Spreads};
+pub use rule::{
+    DefaultMillis, ExpiryCheck, ExpiryView, ExpiryViews, Settings, stored_ttl_until, ttl_millis,
+};

@@ -19,7 +19,7 @@
 //! * `inherit_floor`: an inheriting item written before this moment, and before `floor_seq`, is gone;
 //! * `override_floor`: an item with its own ttl that ended before this moment, and was written before `floor_seq`, is
 //!   gone;
-//! * `floor_seq`: the number of the last change; writes after it are judged by the clock alone.
+//! * `floor_seq`: the sequence number of the last change; writes after it are judged by the clock alone.
 //!
 //! A write that keeps the life of the item that it replaces has a number above floors that the item had to pass: it passes
 //! them too, for it was kept because it was not gone. So `written_at` need not grow with the number.
@@ -28,8 +28,9 @@
 //! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
 //! it to the definition (tests).
 //!
-//! A reader asks lazily ([`Glance`]): an exact reading of the clock has its price, and a moment that is the same or some
-//! seconds later is to be had for less. What lives then lives now. Example: it is 10.001, and the later moment is 13.
+//! A reader asks lazily ([`ExpiryCheck`]): an exact reading of the clock has its price, and a moment that is the same
+//! or some seconds later is to be had for less. What lives then lives now. Example: it is 10.001, and the later moment
+//! is 13.
 //!
 //! ```text
 //!          ends at   at 13    at 10.001
@@ -130,7 +131,7 @@ impl DefaultMillis {
         }
     }
 
-    /// Nothing lives longer under `self` than it did under `then`: an end that was placed under `then` can be trusted.
+    /// Nothing lives longer under `self` than it did under `then`: an end that was found under `then` can be trusted.
     pub fn is_as_strict_as(self, then: DefaultMillis) -> bool {
         self.inherited_millis() <= then.inherited_millis() && (!then.is_on() || self.is_on())
     }
@@ -159,7 +160,7 @@ pub struct Settings {
     pub inherit_floor: Timestamp,
     /// Overriding items from before `floor_seq` that ended before this moment are gone.
     pub override_floor: Timestamp,
-    /// The number of the change that set the floors.
+    /// The sequence number of the change that set the floors.
     pub floor_seq: Seq,
 }
 
@@ -264,7 +265,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // The fields are read everywhere, also in this crate; but only `at` makes one.
 #[allow(clippy::manual_non_exhaustive)]
-pub struct Judge {
+pub struct ExpiryView {
     /// Settings and floors, read as one value.
     pub settings: Settings,
     /// The moment.
@@ -273,11 +274,11 @@ pub struct Judge {
     in_order: (),
 }
 
-impl Judge {
+impl ExpiryView {
     /// `settings` reads the settings, now that the clock has been read.
     #[inline(always)]
-    pub fn at(now: Timestamp, settings: impl FnOnce() -> Settings) -> Judge {
-        Judge {
+    pub fn at(now: Timestamp, settings: impl FnOnce() -> Settings) -> ExpiryView {
+        ExpiryView {
             settings: settings(),
             now,
             in_order: (),
@@ -291,43 +292,47 @@ impl Judge {
     }
 }
 
-/// The judges of now and of settled time, by the same settings.
+/// The views of now and of settled time, by the same settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Judges {
+pub struct ExpiryViews {
     /// What is shown.
-    pub now: Judge,
+    pub now: ExpiryView,
     /// What is dead for good.
-    pub settled: Judge,
+    pub settled: ExpiryView,
 }
 
-impl Judges {
+impl ExpiryViews {
     /// `settings` reads the settings, now that both times have been read.
-    pub fn at(now: Timestamp, settled: Timestamp, settings: impl FnOnce() -> Settings) -> Judges {
-        let now = Judge::at(now, settings);
-        let settled = Judge {
+    pub fn at(
+        now: Timestamp,
+        settled: Timestamp,
+        settings: impl FnOnce() -> Settings,
+    ) -> ExpiryViews {
+        let now = ExpiryView::at(now, settings);
+        let settled = ExpiryView {
             now: settled,
             ..now
         };
-        Judges { now, settled }
+        ExpiryViews { now, settled }
     }
 }
 
 /// Who is dead at one step of a reader. What lives at a `later` moment, which costs little to know, lives now; only for
 /// the rest is the exact clock read, once.
-pub struct Glance<'a, F> {
-    later: Judge,
-    settled: &'a mut Judge,
-    now: Option<Judge>,
+pub struct ExpiryCheck<'a, F> {
+    later: ExpiryView,
+    settled: &'a mut ExpiryView,
+    now: Option<ExpiryView>,
     read: F,
     /// Now, to within some milliseconds: what items tell of it, not what they are judged by.
     pub moment: Timestamp,
 }
 
-impl<'a, F: Fn() -> Judges> Glance<'a, F> {
+impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
     /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of
     /// the settings of now, and of no earlier moment.
-    pub fn new(later: Judge, settled: &'a mut Judge, moment: Timestamp, read: F) -> Self {
-        Glance {
+    pub fn new(later: ExpiryView, settled: &'a mut ExpiryView, moment: Timestamp, read: F) -> Self {
+        ExpiryCheck {
             later,
             settled,
             now: None,
@@ -345,9 +350,9 @@ impl<'a, F: Fn() -> Judges> Glance<'a, F> {
     #[cold]
     fn dead_by_the_clock(&mut self, header: Header) -> bool {
         let now = self.now.get_or_insert_with(|| {
-            let judges = (self.read)();
-            *self.settled = judges.settled;
-            judges.now
+            let views = (self.read)();
+            *self.settled = views.settled;
+            views.now
         });
         now.dead(&header)
     }
@@ -361,7 +366,7 @@ impl<'a, F: Fn() -> Judges> Glance<'a, F> {
     /// What it calls dead is dead for good, so that it may be passed over before it is asked for: `now` may go back, when
     /// a wrong clock is put right, and settled time does not.
     #[inline]
-    pub fn for_good(&self) -> &Judge {
+    pub fn for_good(&self) -> &ExpiryView {
         self.settled
     }
 }

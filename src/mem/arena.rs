@@ -1,9 +1,9 @@
 //! Memory that only grows: what is put there stays where it is until the whole arena goes.
 //!
 //! ```text
-//! Stored   [front] | number and tag u64 | written_at u48 | value length u32 | key length u16 | key | value
+//! Stored   [front] | seq and tag u64 | written_at u48 | value length u32 | key length u16 | key | value
 //!                  ^ a Stored points here, so that the key always lies 20 bytes further on
-//! number and tag   the sequence number in the upper 60 bits, below them
+//! seq and tag      the sequence number in the upper 60 bits, below them
 //!          bit  0    it is a put
 //!          bits 1-2  ttl: 0 absent, 1 never, 2 milliseconds
 //!          bit  3    wide: ttl or written_at has more bits than there is usually room for
@@ -32,7 +32,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::pool::{CHUNK_MAX, Pool, Refused};
-use crate::base::record::{Head, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::record::{Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
@@ -313,7 +313,7 @@ impl<'a> Stored<'a> {
         unsafe { std::slice::from_raw_parts(self.at.add(1).cast::<u8>().as_ptr().add(from), len) }
     }
 
-    /// Its number.
+    /// Its sequence number.
     #[inline]
     pub fn seq(self) -> Seq {
         Seq(self.fixed().seq_and_tag >> TAG_BITS)
@@ -351,12 +351,12 @@ impl<'a> Stored<'a> {
 
     /// What it counts for.
     pub fn weight(self) -> u64 {
-        let head = Head {
+        let record = RecordRef {
             header: self.header(),
             key: self.key(),
             value_len: self.value_len(),
         };
-        head.weight()
+        record.weight()
     }
 
     /// Everything else about it.

@@ -8,15 +8,15 @@ use bytes::Bytes;
 use super::arena::Stored;
 use super::node::Gap;
 use super::tree::{Tree, Window};
-use crate::base::record::Head;
+use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
-use crate::data::cursor::{Cursor, Ghost, Position, Seek};
+use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::range_tombstones::Cover;
-use crate::expiry::Judge;
+use crate::data::range_tombstones::RangeTombstones;
+use crate::expiry::ExpiryView;
 
-/// Fewer dead records in a row are shown one by one: a ghost costs about as much as some records.
-const GHOST_LEAST: usize = 6;
+/// Fewer dead records in a row are shown one by one: a dead span costs about as much as some records.
+const DEAD_SPAN_LEAST: usize = 6;
 
 /// How many records ahead are fetched into the cache while the dead are counted.
 const FETCHED_AHEAD: usize = 12;
@@ -25,19 +25,19 @@ const FETCHED_AHEAD: usize = 12;
 /// [`Cursor::seek`], and those inserted later if it comes by late enough; each once, always in order. Nothing it does
 /// fails.
 ///
-/// With a judge, dead records that follow each other in one leaf are a ghost, so that a walk among the dead looks at
-/// their headers and at nothing else. No key has versions in a ghost and others that the walk comes to after it; and
-/// walking backwards, where older versions come first, none that it came to before.
+/// With an expiry view, dead records that follow each other in one leaf are a dead span, so that a walk among the dead
+/// looks at their headers and at nothing else. No key has versions in a dead span and others that the walk comes to
+/// after it; and walking backwards, where older versions come first, none that it came to before.
 pub struct MemCursor {
     window: Window,
-    /// What range deletes cover, for the one who walks with a judge.
-    cover: Arc<Cover>,
-    ghost: Option<Dead>,
+    /// What range deletes cover, for the one who walks with an expiry view.
+    tombstones: Arc<RangeTombstones>,
+    dead_span: Option<Dead>,
     /// Records of the window that were looked at, and are shown one by one.
     shown: Range<usize>,
 }
 
-/// Records of the window that are a ghost: at least one, and the window stands on one of them.
+/// Records of the window that are a dead span: at least one, and the window stands on one of them.
 struct Dead {
     places: Range<usize>,
     seq_max: Seq,
@@ -47,32 +47,33 @@ impl MemCursor {
     pub(super) fn new(tree: Arc<Tree>) -> MemCursor {
         MemCursor {
             window: Window::new(tree),
-            cover: Arc::default(),
-            ghost: None,
+            tombstones: Arc::default(),
+            dead_span: None,
             shown: 0..0,
         }
     }
 
-    /// The same; with a judge, records are dead too that `cover` says are gone.
-    pub fn under(self, cover: Arc<Cover>) -> MemCursor {
-        MemCursor { cover, ..self }
+    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    pub fn under(self, tombstones: Arc<RangeTombstones>) -> MemCursor {
+        MemCursor { tombstones, ..self }
     }
 
-    /// `deleted_below`: of all records that are asked about, those with a lower number are deleted by range.
-    fn is_dead(&self, stored: Stored<'_>, deleted_below: Seq, judge: &Judge) -> bool {
+    /// `min_covering_seq`: of all records that are asked about, those with a lower sequence number are deleted by range.
+    fn is_dead(&self, stored: Stored<'_>, min_covering_seq: Seq, view: &ExpiryView) -> bool {
         let is_deleted = || {
-            !self.cover.is_empty()
-                && (stored.seq() < deleted_below || stored.seq() < self.cover.below(stored.key()))
+            !self.tombstones.is_empty()
+                && (stored.seq() < min_covering_seq
+                    || stored.seq() < self.tombstones.max_covering_seq(stored.key()))
         };
-        judge.dead(&stored.header()) || is_deleted()
+        view.dead(&stored.header()) || is_deleted()
     }
 
-    /// All records at these places with a lower number are deleted by range.
-    fn deleted_below(&self, places: Range<usize>) -> Seq {
+    /// All records at these places with a lower sequence number are deleted by range.
+    fn min_covering_seq(&self, places: Range<usize>) -> Seq {
         let key = |place| self.window.stored_at(place).map(Stored::key);
         match (key(places.start), key(places.end - 1)) {
-            (Some(first), Some(last)) if !self.cover.is_empty() => {
-                self.cover.below_all(first, last)
+            (Some(first), Some(last)) if !self.tombstones.is_empty() => {
+                self.tombstones.min_covering_seq(first, last)
             }
             _ => Seq(0),
         }
@@ -83,16 +84,16 @@ impl MemCursor {
         stored.is_some_and(|stored| stored.key() == key)
     }
 
-    /// The window came to another leaf, or was sent to another place: whether it now stands on a ghost.
-    fn look(&mut self, forward: bool, judge: Option<&Judge>) {
-        self.ghost = None;
-        let (Some(judge), Some(here)) = (judge, self.window.place()) else {
+    /// The window came to another leaf, or was sent to another place: whether it now stands on a dead span.
+    fn look(&mut self, forward: bool, view: Option<&ExpiryView>) {
+        self.dead_span = None;
+        let (Some(view), Some(here)) = (view, self.window.place()) else {
             return;
         };
         if self.shown.contains(&here) {
             return;
         }
-        let deleted_below = self.deleted_below(if forward {
+        let min_covering_seq = self.min_covering_seq(if forward {
             here..self.window.len()
         } else {
             0..here + 1
@@ -107,7 +108,7 @@ impl MemCursor {
                 .stored_at(ahead)
                 .inspect(|stored| stored.prefetch());
             let stored = self.window.stored_at(*place);
-            stored.is_some_and(|stored| self.is_dead(stored, deleted_below, judge))
+            stored.is_some_and(|stored| self.is_dead(stored, min_covering_seq, view))
         };
         let dead = if forward {
             let end = (here..).find(|place| !is_dead(place)).unwrap_or(here);
@@ -116,7 +117,7 @@ impl MemCursor {
             let alive = (0..=here).rev().find(|place| !is_dead(place));
             self.between_keys(alive.map_or(0, |alive| alive + 1)..here + 1)
         };
-        if dead.len() < GHOST_LEAST {
+        if dead.len() < DEAD_SPAN_LEAST {
             self.shown = if forward {
                 here..dead.end.max(here + 1)
             } else {
@@ -125,9 +126,9 @@ impl MemCursor {
             return;
         }
         let stored = |place| self.window.stored_at(place);
-        let numbers = dead.clone().filter_map(stored).map(Stored::seq);
-        let seq_max = numbers.max().unwrap_or_default();
-        self.ghost = Some(Dead {
+        let seqs = dead.clone().filter_map(stored).map(Stored::seq);
+        let seq_max = seqs.max().unwrap_or_default();
+        self.dead_span = Some(Dead {
             places: dead,
             seq_max,
         });
@@ -169,10 +170,10 @@ impl MemCursor {
         other.map_or(nothing, |place| place..dead.end)
     }
 
-    /// Makes a step, over a ghost if it stands on one.
+    /// Makes a step, over a dead span if it stands on one.
     #[inline]
-    fn step(&mut self, forward: bool, judge: Option<&Judge>) {
-        if let Some(Dead { places, .. }) = self.ghost.take() {
+    fn step(&mut self, forward: bool, view: Option<&ExpiryView>) {
+        if let Some(Dead { places, .. }) = self.dead_span.take() {
             let edge = if forward {
                 places.end - 1
             } else {
@@ -188,8 +189,8 @@ impl MemCursor {
         if !stays {
             self.shown = 0..0;
         }
-        if judge.is_some() {
-            self.look(forward, judge);
+        if view.is_some() {
+            self.look(forward, view);
         }
     }
 }
@@ -197,9 +198,9 @@ impl MemCursor {
 impl Cursor for MemCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
-        if let Some(Dead { places, seq_max }) = &self.ghost {
+        if let Some(Dead { places, seq_max }) = &self.dead_span {
             let key = |place| self.window.stored_at(place).expect(NO_RECORD).key();
-            return Position::Ghost(Ghost {
+            return Position::DeadSpan(DeadSpan {
                 first: key(places.start),
                 last: key(places.end - 1),
                 seq_max: *seq_max,
@@ -207,7 +208,7 @@ impl Cursor for MemCursor {
         }
         match self.window.stored() {
             None => Position::End,
-            Some(stored) => Position::Record(Head {
+            Some(stored) => Position::Record(RecordRef {
                 header: stored.header(),
                 key: stored.key(),
                 value_len: stored.value_len(),
@@ -217,14 +218,14 @@ impl Cursor for MemCursor {
 
     #[inline(always)]
     fn is_on_record(&self) -> bool {
-        self.ghost.is_none() && self.window.place().is_some()
+        self.dead_span.is_none() && self.window.place().is_some()
     }
 
-    fn approach(&mut self, _: Seek<'_>, _: Option<&Judge>) -> Result<bool> {
+    fn poll_seek(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<bool> {
         Ok(true)
     }
 
-    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         // Of one key, the newest version comes first and the oldest last.
         match to {
             Seek::First => self.window.first(),
@@ -235,24 +236,24 @@ impl Cursor for MemCursor {
             Seek::Before(key) => self.window.in_front(&Gap::before(key, Seq::MAX)),
         }
         self.shown = 0..0;
-        self.look(to.is_forward(), judge);
+        self.look(to.is_forward(), view);
         Ok(())
     }
 
     #[inline]
-    fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
-        self.step(true, judge);
+    fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
+        self.step(true, view);
         Ok(())
     }
 
     #[inline]
-    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
-        self.step(false, judge);
+    fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
+        self.step(false, view);
         Ok(())
     }
 
-    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        let Dead { places, .. } = self.ghost.take().expect("only a ghost is entered");
+    fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
+        let Dead { places, .. } = self.dead_span.take().expect("only a dead span is entered");
         let admitted = |place: &usize| {
             let stored = self.window.stored_at(*place);
             stored.is_some_and(|stored| to.admits(stored.key()))
@@ -265,7 +266,7 @@ impl Cursor for MemCursor {
         self.shown = places;
         self.window.stand_at(first.unwrap_or(edge));
         if first.is_none() {
-            self.step(to.is_forward(), judge);
+            self.step(to.is_forward(), view);
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> summary, length
-//! get ───────────> filter: no? nothing    ─> tree: newest version not above a number
+//! get ───────────> filter: no? nothing    ─> tree: newest version not above a sequence number
 //! ```
 //!
 //! One writer at a time, held to it by a lock that only writers, and now and then a reader of the summary, take. Readers
-//! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which numbers count is
-//! the reader's business.
+//! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which sequence numbers
+//! count is the reader's business.
 //!
 //! * `pool`: memory that the arenas of a database share
 //! * `arena`: memory that only grows, and records in it
@@ -35,7 +35,7 @@ mod tests;
 use std::sync::Arc;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{Head, Header};
+use crate::base::record::{Header, RecordRef};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::{Result, Seq};
@@ -105,8 +105,9 @@ impl Memtable {
         }
     }
 
-    /// Adds a record. One that is there already, by key and number, is ignored: a log may be replayed twice. After an error
-    /// it is not there; where the pool is prepared for it ([`Pool::prepare`], [`room_for`]) there is none.
+    /// Adds a record. One that is there already, by key and sequence number, is ignored: a log may be replayed twice.
+    /// After an error it is not there; where the pool is prepared for it ([`Pool::prepare`], [`room_for`]) there is
+    /// none.
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
@@ -117,12 +118,12 @@ impl Memtable {
             Ok(None) => return Ok(()),
             Err(refused) => return Err(refused.error()),
         };
-        let head = Head {
+        let record = RecordRef {
             header,
             key,
             value_len: value.len(),
         };
-        writing.summary.add(&head, hash, inserted);
+        writing.summary.add(&record, hash, inserted);
         self.count(header.seq);
         self.len.store(self.len() + 1, Ordering::Relaxed);
         Ok(())
@@ -140,7 +141,7 @@ impl Memtable {
         room / (bytes / self.len().max(1)).max(1)
     }
 
-    /// Adds a range delete, which has a higher number than those that are there.
+    /// Adds a range delete, which has a higher sequence number than those that are there.
     pub fn delete_range(&self, range: KeyRange, seq: Seq) {
         let mut writing = self.writing.lock();
         assert!(seq > self.ranges.seq_max(), "range deletes come in order");
@@ -198,12 +199,12 @@ impl Memtable {
         self.len() == 0 && self.ranges.is_empty()
     }
 
-    /// The lowest number of a record or range delete; [`Seq::MAX`] when there is none.
+    /// The lowest sequence number of a record or range delete; [`Seq::MAX`] when there is none.
     pub fn seq_min(&self) -> Seq {
         Seq(self.seq_min.load(Ordering::Relaxed))
     }
 
-    /// The highest number of a record or range delete; 0 when there is none.
+    /// The highest sequence number of a record or range delete; 0 when there is none.
     pub fn seq_max(&self) -> Seq {
         Seq(self.seq_max.load(Ordering::Relaxed))
     }

@@ -11,7 +11,7 @@ use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, Position, Seek};
 
-/// Puts a record whose value is its number.
+/// Puts a record whose value is its sequence number.
 fn put(memtable: &Memtable, key: &str, seq: u64) {
     let header = Header {
         kind: Kind::Put,
@@ -23,7 +23,7 @@ fn put(memtable: &Memtable, key: &str, seq: u64) {
     inserted.unwrap();
 }
 
-/// The number of the newest version up to `max`.
+/// The sequence number of the newest version up to `max`.
 fn get(memtable: &Memtable, key: &str, max: u64) -> Option<u64> {
     let entry = memtable.get(hash_key(key.as_bytes()), key.as_bytes(), Seq(max))?;
     let seq = entry.header.seq.0;
@@ -89,9 +89,9 @@ fn a_record_stays_while_a_node_above_it_is_split() {
 }
 
 #[test]
-fn a_record_stays_while_heads_leave_out_more() {
+fn a_record_stays_while_prefixes_leave_out_more() {
     check_get(
-        "heads leave out a prefix",
+        "prefixes leave out what all keys share",
         3,
         &["prefix-1"],
         "prefix-12",
@@ -144,7 +144,7 @@ fn what_is_deleted_by_range_follows_what_is_published() {
                 assert_eq!(ranges.covers(b"d", Seq(1), max), max == Seq(2));
                 assert!(ranges.covers(b"d", Seq(0), max));
                 let parts = ranges.as_of(max);
-                let below = parts.iter().map(|part| part.below(b"d")).max();
+                let below = parts.iter().map(|part| part.max_covering_seq(b"d")).max();
                 assert_eq!(below, Some(max));
             })
         };
@@ -167,8 +167,8 @@ fn a_walk_passes_every_record() {
                     let to = if forwards { Seek::First } else { Seek::Last };
                     cursor.seek(to, None).unwrap();
                     let mut seen = vec![];
-                    while let Position::Record(head) = cursor.position() {
-                        seen.push(head.key.to_vec());
+                    while let Position::Record(record) = cursor.position() {
+                        seen.push(record.key.to_vec());
                         if forwards {
                             cursor.advance(None).unwrap();
                         } else {

@@ -1,23 +1,23 @@
 //! One node of the tree: what lies in it, how it is searched, how it is changed.
 //!
 //! ```text
-//! inner node   heads [ h1 | h2 | .. ]     entries [ r1 | r2 | .. ]     children [ c0 | c1 | c2 | .. ]
-//! leaf         heads [ h0 | h1 | .. ]     entries [ r0 | r1 | .. ]
+//! inner node   prefixes [ p1 | p2 | .. ]  entries [ r1 | r2 | .. ]     children [ c0 | c1 | c2 | .. ]
+//! leaf         prefixes [ p0 | p1 | .. ]  entries [ r0 | r1 | .. ]
 //!
 //! c0 holds the records before r1, c1 those from r1 to the one before r2, ...   (r1 itself stands first in c1's leaves)
 //! ```
 //!
 //! A node holds the records from `lower` (included) to `upper` (excluded). Both fences are records of the tree, and
 //! `upper` is the first one of the next leaf. The first node of a level lacks `lower`, the last one `upper`, the root both:
-//! these are *edge* nodes. A head is eight bytes of a key, big-endian, behind the `skip` bytes that all keys of the node
-//! share. Unused heads are `u64::MAX`, so that a search always takes the same seven steps; only equal heads send it to
-//! the keys. Invariants:
+//! these are *edge* nodes. A prefix here is eight bytes of a key, big-endian, behind the `skip` bytes that all keys of
+//! the node share. Unused ones are `u64::MAX`, so that a search always takes the same seven steps; only equal prefixes
+//! send it to the keys. Invariants:
 //!
 //! * A gap is looked for only in the node that has it: behind `lower`, and not behind `upper`.
 //! * In a node with both fences, `skip` is at most what the fences share: then so does every key looked for. In an edge
 //!   node it is at most what the keys and the fence that are there share, and a search compares the skipped bytes too.
 //! * A split leaves `skip` as it was, which stays true of both halves. It is chosen anew when an insert meets an equal
-//!   head of another key or, in an edge node, brings a key that does not share the prefix.
+//!   prefix of another key or, in an edge node, brings a key that does not share the prefix.
 //! * Of a key's versions the newest stands first; it is mostly the one to be found or preceded, so it is compared first.
 //! * `version` is odd while anything else in the node changes. What was read between two looks at the same even version
 //!   was not changed in between: the writer makes the version odd, then a release fence, then the changes; a reader
@@ -34,7 +34,7 @@ use std::cmp::Ordering as Order;
 
 use super::arena::{Link, Slot, Stored};
 use crate::base::Seq;
-use crate::base::record::{key_head, shared_len};
+use crate::base::record::{key_prefix, shared_len};
 use crate::base::sync::Backoff;
 use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::env::prefetch;
@@ -87,10 +87,10 @@ fn tail(key: &[u8], skip: usize) -> &[u8] {
     key.get(skip..).unwrap_or_default()
 }
 
-/// The head of the key without its first bytes.
+/// The prefix of the key without its first bytes.
 #[inline]
-fn head_of(key: &[u8], skip: usize) -> u64 {
-    key_head(tail(key, skip))
+fn prefix_of(key: &[u8], skip: usize) -> u64 {
+    key_prefix(tail(key, skip))
 }
 
 /// What was read may be half of a change.
@@ -100,15 +100,15 @@ pub struct Torn;
 pub struct Node {
     /// Odd while it is being changed.
     version: AtomicU64,
-    /// How many heads and entries count.
+    /// How many prefixes and entries count.
     len: AtomicU32,
-    /// How many bytes of the keys come before their heads.
+    /// How many bytes of the keys come before their prefixes.
     skip: AtomicU32,
     pub lower: Slot,
     pub upper: Slot,
     /// Nothing for a leaf. Set before the node is known to readers.
     pub children: Link<Children>,
-    heads: [AtomicU64; SLOTS],
+    prefixes: [AtomicU64; SLOTS],
     pub entries: [Slot; SLOTS],
 }
 
@@ -155,7 +155,7 @@ impl Node {
             lower: Slot::empty(),
             upper: Slot::empty(),
             children: Link::empty(),
-            heads: array::from_fn(|_| AtomicU64::new(u64::MAX)),
+            prefixes: array::from_fn(|_| AtomicU64::new(u64::MAX)),
             entries: array::from_fn(|_| Slot::empty()),
         }
     }
@@ -195,12 +195,12 @@ impl Node {
         self.skip.load(Ordering::Relaxed) as usize
     }
 
-    /// Brings all of it into the cache at once: a search asks for its three or four lines of heads one after the other, and
-    /// an insert moves half of the heads and entries.
+    /// Brings all of it into the cache at once: a search asks for its three or four lines of prefixes one after the
+    /// other, and an insert moves half of the prefixes and entries.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&self.version);
-        self.heads.iter().step_by(8).for_each(prefetch);
+        self.prefixes.iter().step_by(8).for_each(prefetch);
         self.entries.iter().step_by(8).for_each(prefetch);
     }
 
@@ -209,8 +209,8 @@ impl Node {
     }
 
     #[inline]
-    fn head(&self, at: usize) -> u64 {
-        self.heads[at].load(Ordering::Relaxed)
+    fn prefix(&self, at: usize) -> u64 {
+        self.prefixes[at].load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -218,15 +218,15 @@ impl Node {
         self.entries[at].load().ok_or(Torn)
     }
 
-    /// How many of all heads are below `head`: six halvings without a branch and one more look.
+    /// How many of all prefixes are below `prefix`: six halvings without a branch and one more look.
     #[inline]
-    fn heads_below(&self, head: u64) -> usize {
+    fn prefixes_below(&self, prefix: u64) -> usize {
         let (mut rank, mut step) = (0, SLOTS / 2);
         while step > 0 {
-            rank |= usize::from(self.head(rank | (step - 1)) < head) * step;
+            rank |= usize::from(self.prefix(rank | (step - 1)) < prefix) * step;
             step /= 2;
         }
-        rank + usize::from(self.head(rank) < head)
+        rank + usize::from(self.prefix(rank) < prefix)
     }
 
     /// How many of the entries lie in front of the gap.
@@ -242,16 +242,17 @@ impl Node {
                 Order::Greater => return Ok(len),
             }
         }
-        let head = head_of(gap.key, skip);
-        let first = self.heads_below(head);
+        let prefix = prefix_of(gap.key, skip);
+        let first = self.prefixes_below(prefix);
         dawdle();
-        if first >= len || self.head(first) != head || !gap.is_behind(self.entry(first)?, skip) {
+        if first >= len || self.prefix(first) != prefix || !gap.is_behind(self.entry(first)?, skip)
+        {
             return Ok(first.min(len));
         }
         self.rank_among_equals(gap, skip, first + 1, len)
     }
 
-    /// The rest of [`Node::rank`]: the heads before `low` are below the gap's or known to lie in front.
+    /// The rest of [`Node::rank`]: the prefixes before `low` are below the gap's or known to lie in front.
     fn rank_among_equals(
         &self,
         gap: &Gap<'_>,
@@ -259,8 +260,8 @@ impl Node {
         mut low: usize,
         len: usize,
     ) -> Result<usize, Torn> {
-        let mut high = match head_of(gap.key, skip).checked_add(1) {
-            Some(above) => self.heads_below(above).min(len),
+        let mut high = match prefix_of(gap.key, skip).checked_add(1) {
+            Some(above) => self.prefixes_below(above).min(len),
             None => len,
         };
         while low < high {
@@ -274,13 +275,13 @@ impl Node {
         Ok(low)
     }
 
-    /// The record behind the first `rank` of a leaf, which may be the first of the next leaf, unless its head tells that
+    /// The record behind the first `rank` of a leaf, which may be the first of the next leaf, unless its prefix tells that
     /// it is not one of `key`: then it need not be brought from far away.
     #[inline]
     pub fn version_behind(&self, rank: usize, key: &[u8]) -> Option<Stored<'_>> {
         if rank >= self.len() {
             self.upper.load()
-        } else if self.head(rank) == head_of(key, self.skip()) {
+        } else if self.prefix(rank) == prefix_of(key, self.skip()) {
             self.entries[rank].load()
         } else {
             None
@@ -292,7 +293,7 @@ impl Node {
     #[inline]
     pub fn has_version_before(&self, rank: usize, key: &[u8]) -> bool {
         rank > 0
-            && self.head(rank - 1) == head_of(key, self.skip())
+            && self.prefix(rank - 1) == prefix_of(key, self.skip())
             && self.entries[rank - 1]
                 .load()
                 .is_some_and(|stored| stored.key() == key)
@@ -366,8 +367,8 @@ impl Node {
                 return self.set_skip(shared);
             }
         }
-        let head = head_of(key, skip);
-        let is_equal = |at: usize| self.head(at) == head && self.entry_at(at).key() != key;
+        let prefix = prefix_of(key, skip);
+        let is_equal = |at: usize| self.prefix(at) == prefix && self.entry_at(at).key() != key;
         if (rank < len && is_equal(rank)) || (rank > 0 && is_equal(rank - 1)) {
             let shared = self
                 .shared_len()
@@ -378,17 +379,17 @@ impl Node {
         }
     }
 
-    /// Makes heads leave out `skip` bytes, which all keys share.
+    /// Makes prefixes leave out `skip` bytes, which all keys share.
     fn set_skip(&self, skip: usize) {
-        let mut heads = [0; SLOTS];
-        let heads = &mut heads[..self.len()];
-        for (at, head) in heads.iter_mut().enumerate() {
-            *head = head_of(self.entry_at(at).key(), skip);
+        let mut prefixes = [0; SLOTS];
+        let prefixes = &mut prefixes[..self.len()];
+        for (at, prefix) in prefixes.iter_mut().enumerate() {
+            *prefix = prefix_of(self.entry_at(at).key(), skip);
         }
         let _change = self.change();
         self.skip.store(skip as u32, Ordering::Relaxed);
-        for (place, head) in self.heads.iter().zip(heads) {
-            place.store(*head, Ordering::Relaxed);
+        for (place, prefix) in self.prefixes.iter().zip(prefixes) {
+            place.store(*prefix, Ordering::Relaxed);
         }
     }
 
@@ -398,13 +399,13 @@ impl Node {
     /// # Safety
     /// The record and the child lie in the arena of this node.
     pub unsafe fn insert(&self, rank: usize, stored: Stored<'_>, child: Option<&Node>) {
-        let (len, head) = (self.len(), head_of(stored.key(), self.skip()));
+        let (len, prefix) = (self.len(), prefix_of(stored.key(), self.skip()));
         for at in (rank..len).rev() {
-            self.heads[at + 1].store(self.head(at), Ordering::Relaxed);
+            self.prefixes[at + 1].store(self.prefix(at), Ordering::Relaxed);
             // SAFETY: slots of one node.
             unsafe { self.entries[at + 1].copy(&self.entries[at]) };
         }
-        self.heads[rank].store(head, Ordering::Relaxed);
+        self.prefixes[rank].store(prefix, Ordering::Relaxed);
         // SAFETY: the caller's promise.
         unsafe { self.entries[rank].store(Some(stored)) };
         if let (Some(children), Some(child)) = (self.children.load(), child) {
@@ -430,7 +431,7 @@ impl Node {
             self.upper.copy(&left.upper);
         }
         for at in 0..len {
-            self.heads[at].store(left.head(from + at), Ordering::Relaxed);
+            self.prefixes[at].store(left.prefix(from + at), Ordering::Relaxed);
             // SAFETY: the caller's promise.
             unsafe { self.entries[at].copy(&left.entries[from + at]) };
         }
@@ -453,7 +454,7 @@ impl Node {
     /// `upper` lies in the arena of this node.
     pub unsafe fn cut(&self, len: usize, upper: Stored<'_>) {
         for at in len..self.len() {
-            self.heads[at].store(u64::MAX, Ordering::Relaxed);
+            self.prefixes[at].store(u64::MAX, Ordering::Relaxed);
         }
         if len == 0 {
             self.skip.store(0, Ordering::Relaxed);

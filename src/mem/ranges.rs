@@ -1,5 +1,5 @@
-//! Range deletes: a list in the order of their numbers that only grows, and what they cover by any number. They are read
-//! without a lock while one more comes.
+//! Range deletes: a list in the order of their sequence numbers that only grows, and what they cover by any number.
+//! They are read without a lock while one more comes.
 //!
 //! ```text
 //! list      0 1 2 3 ... 63 | 64 ... 127 | ... | 255 | 256 ...      of parts of 8, 16, 32 ... that never move
@@ -7,10 +7,11 @@
 //! blocks    Fragments of 64 in a row, of 256, of 1 024 ..., each from a multiple of its length on; made when asked for
 //! ```
 //!
-//! Whoever reads at the newest number asks `newest`: one search. If what it says is too new for the reader, who holds a
-//! snapshot or came just before a delete, the reader's own are the first of the list: blocks and fewer than 64 single
-//! ones, of which the newest that covers the key has the answer. So a snapshot from before a million range deletes costs a
-//! search in each of some 20 blocks, and the first such reader, who makes the blocks, what they cost to be made once more.
+//! Whoever reads at the newest sequence number asks `newest`: one search. If what it says is too new for the reader,
+//! who holds a snapshot or came just before a delete, the reader's own are the first of the list: blocks and fewer than
+//! 64 single ones, of which the newest that covers the key has the answer. So a snapshot from before a million range
+//! deletes costs a search in each of some 20 blocks, and the first such reader, who makes the blocks, what they cost to
+//! be made once more.
 //!
 //! An item is set before `len` counts it, and counted before `newest` holds it and `seq_max` tells of it: who sees a
 //! number finds what is numbered so.
@@ -45,9 +46,9 @@ type Part = Box<[OnceLock<RangeDelete>]>;
 /// Where a block begins, and how many it is of.
 type Block = (usize, usize);
 
-/// Grows by one at a time, the lowest number first.
+/// Grows by one at a time, the lowest sequence number first.
 pub struct RangeDeletes {
-    /// The highest number; 0 while there is none.
+    /// The highest sequence number; 0 while there is none.
     seq_max: AtomicU64,
     len: AtomicUsize,
     bytes: AtomicUsize,
@@ -115,7 +116,7 @@ impl RangeDeletes {
         self.len() == 0
     }
 
-    /// The highest number; 0 when there is none.
+    /// The highest sequence number; 0 when there is none.
     #[inline]
     pub fn seq_max(&self) -> Seq {
         Seq(self.seq_max.load(Ordering::Acquire))
@@ -126,7 +127,7 @@ impl RangeDeletes {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Those that are there now, lowest number first.
+    /// Those that are there now, lowest sequence number first.
     #[inline]
     pub fn iter(
         &self,
@@ -140,7 +141,7 @@ impl RangeDeletes {
         item.expect("items below the length are there")
     }
 
-    /// Appends one, which has no lower number than those before. One thread at a time.
+    /// Appends one, which has no lower sequence number than those before. One thread at a time.
     pub fn push(&self, item: RangeDelete) {
         let newest = self.newest.load_full().with(&item.range, item.seq);
         let bytes = bytes_of(&item);
@@ -157,8 +158,8 @@ impl RangeDeletes {
         self.seq_max.store(seq.0, Ordering::Release);
     }
 
-    /// One of a number above `seq`, and up to `max`, covers the key: a record of that number is gone for a reader at
-    /// `max`.
+    /// One with a sequence number above `seq`, and up to `max`, covers the key: a record of that sequence number is
+    /// gone for a reader at `max`.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
         seq < self.seq_max() && seq < max && self.covers_above(key, seq, max)
@@ -166,37 +167,40 @@ impl RangeDeletes {
 
     #[inline(never)]
     fn covers_above(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
-        let below = self.newest.load().below(key);
+        let below = self.newest.load().max_covering_seq(key);
         if below <= max {
             return seq < below;
         }
         self.between(seq, max).any(|piece| match piece {
             Piece::One(delete) => delete.range.contains(key),
-            Piece::Block(fragments) => seq < fragments.below(key),
+            Piece::Block(fragments) => seq < fragments.max_covering_seq(key),
         })
     }
 
-    /// The highest number of one that covers the key; 0 when none does.
+    /// The highest sequence number of one that covers the key; 0 when none does.
     pub fn newest_over(&self, key: &[u8]) -> Seq {
-        self.newest.load().below(key)
+        self.newest.load().max_covering_seq(key)
     }
 
-    /// Those of a number above `seq`, and up to `max`, together cover all keys from `first` to `last`, both included.
+    /// Those with a sequence number above `seq`, and up to `max`, together cover all keys from `first` to `last`, both
+    /// included.
     pub fn covers_all(&self, (first, last): (&[u8], &[u8]), seq: Seq, max: Seq) -> bool {
         if seq >= self.seq_max() || seq >= max {
             return false;
         }
         let parts = self.as_of(max);
-        parts.iter().any(|part| seq < part.below_all(first, last))
+        parts
+            .iter()
+            .any(|part| seq < part.min_covering_seq(first, last))
     }
 
-    /// The highest number up to `max`; 0 when there is none.
+    /// The highest sequence number up to `max`; 0 when there is none.
     pub fn last_up_to(&self, max: Seq) -> Seq {
         let len = self.len_up_to(max);
         len.checked_sub(1).map_or(Seq(0), |last| self.get(last).seq)
     }
 
-    /// What those of a number up to `max` cover, together.
+    /// What those with a sequence number up to `max` cover, together.
     pub fn as_of(&self, max: Seq) -> Vec<Arc<Fragments>> {
         let newest = self.newest.load_full();
         if newest.seq_max() <= max {
@@ -213,7 +217,7 @@ impl RangeDeletes {
         blocks
     }
 
-    /// How many have a number up to `max`.
+    /// How many have a sequence number up to `max`.
     fn len_up_to(&self, max: Seq) -> usize {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -226,7 +230,7 @@ impl RangeDeletes {
         from
     }
 
-    /// Those of a number above `seq`, and perhaps some before, up to `max`: in few pieces, newest first.
+    /// Those with a sequence number above `seq`, and perhaps some before, up to `max`: in few pieces, newest first.
     fn between(&self, seq: Seq, max: Seq) -> impl Iterator<Item = Piece<'_>> {
         let mut left = self.len_up_to(max);
         std::iter::from_fn(move || {

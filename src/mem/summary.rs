@@ -1,7 +1,7 @@
 //! What a memtable says of all its records at once, kept up as they come: exact counts, how they lie in time, and of the
 //! keys with the smallest hashes the newest version. So nobody has to walk it.
 //!
-//! Puts that may be heavy are in the sample too, whatever their hash.
+//! Puts that may be oversized are in the sample too, whatever their hash.
 //!
 //! An older version in the same memtable is *hidden*: whoever inserts a record learns what it hides, or that it comes
 //! behind a newer one, for both stand beside the place where it goes. What a range delete hides nobody counts as it comes:
@@ -11,8 +11,8 @@
 
 use std::collections::HashMap;
 
-use crate::base::record::{Head, Header};
-use crate::expiry::{Census, HEAVY_LEAST, Judge, Spreads, Tally};
+use crate::base::record::{Header, RecordRef};
+use crate::expiry::{Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Tally};
 use crate::mem::tree::Inserted;
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
@@ -25,29 +25,29 @@ const ERAS_MOST: usize = 4;
 #[derive(Debug, Default)]
 struct Puts {
     tally: Tally,
-    spreads: Spreads,
+    histograms: ExpiryHistograms,
 }
 
 impl Puts {
     fn add(&mut self, header: &Header, bytes: u64) {
         if !header.is_tombstone() {
             self.tally.add(Tally { count: 1, bytes });
-            self.spreads.add(header, bytes);
+            self.histograms.add(header, bytes);
         }
     }
 
     fn merge(&mut self, other: &Puts) {
         self.tally.add(other.tally);
-        self.spreads.merge(&other.spreads);
+        self.histograms.merge(&other.histograms);
     }
 }
 
 /// The newest version of a sampled key.
 #[derive(Debug)]
 pub struct Newest {
-    /// Kind, number, time, ttl.
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
-    /// As [`Head::weight`] counts.
+    /// As [`RecordRef::weight`] counts.
     pub weight: u64,
     /// The key.
     pub key: Box<[u8]>,
@@ -65,7 +65,7 @@ pub struct Summary {
 impl Summary {
     /// Counts a record that was inserted so; `hash` is its key's.
     #[inline]
-    pub(super) fn add(&mut self, head: &Head<'_>, hash: u64, mut inserted: Inserted) {
+    pub(super) fn add(&mut self, record: &RecordRef<'_>, hash: u64, mut inserted: Inserted) {
         if let (false, Inserted::Over(older, weight)) = (self.older.is_empty(), &inserted) {
             let eras = self.older.iter_mut().chain([&mut self.newest]);
             let has_it =
@@ -76,7 +76,7 @@ impl Summary {
                 inserted = Inserted::Alone;
             }
         }
-        self.newest.add(head, hash, inserted);
+        self.newest.add(record, hash, inserted);
     }
 
     /// A range delete comes: what is inserted from now on is newer.
@@ -112,7 +112,7 @@ pub struct Era {
     puts: Puts,
     hidden: Puts,
     /// By the key's hash: all keys below the threshold of which the newest version is here, and those of which a version
-    /// may be heavy.
+    /// may be oversized.
     sample: HashMap<u64, Newest>,
     /// Below this hash no key is left out; `u64::MAX` when none is.
     threshold: u64,
@@ -135,25 +135,25 @@ impl Default for Era {
 
 impl Era {
     #[inline]
-    fn add(&mut self, head: &Head<'_>, hash: u64, inserted: Inserted) {
-        let (header, weight) = (head.header, head.weight());
-        self.census.add(head);
+    fn add(&mut self, record: &RecordRef<'_>, hash: u64, inserted: Inserted) {
+        let (header, weight) = (record.header, record.weight());
+        self.census.add(record);
         self.puts.add(&header, weight);
-        let may_be_heavy = |weight: u64| weight > HEAVY_LEAST;
-        let mut is_special = may_be_heavy(weight);
+        let may_be_oversized = |weight: u64| weight > OVERSIZED_LEAST;
+        let mut must_sample = may_be_oversized(weight);
         match inserted {
             Inserted::Under => return self.hidden.add(&header, weight),
             Inserted::Over(older, weight) => {
                 self.hidden.add(&older, weight);
-                is_special |= may_be_heavy(weight);
+                must_sample |= may_be_oversized(weight);
             }
             Inserted::Alone => {}
         }
-        if hash < self.threshold || is_special {
+        if hash < self.threshold || must_sample {
             let newest = Newest {
                 header,
                 weight,
-                key: head.key.into(),
+                key: record.key.into(),
             };
             self.sample.insert(hash, newest);
             if self.sample.len() > self.cut_at {
@@ -162,7 +162,7 @@ impl Era {
         }
     }
 
-    /// Keeps the keys with the smallest hashes, and those that may be heavy.
+    /// Keeps the keys with the smallest hashes, and those that may be oversized.
     fn cut_sample(&mut self) {
         let mut hashes: Vec<u64> = self.sample.keys().copied().collect();
         let (_, threshold, _) = hashes.select_nth_unstable(SAMPLE_KEYS);
@@ -172,7 +172,7 @@ impl Era {
 
     fn keep_sampled(&mut self) {
         self.sample
-            .retain(|hash, newest| *hash < self.threshold || newest.weight > HEAVY_LEAST);
+            .retain(|hash, newest| *hash < self.threshold || newest.weight > OVERSIZED_LEAST);
         self.cut_at = self.sample.len() + SAMPLE_KEYS;
     }
 
@@ -200,18 +200,18 @@ impl Era {
     }
 
     /// About how many of the puts are gone; exact when they are of few moments.
-    pub fn gone(&self, judge: &Judge) -> Tally {
-        self.puts.spreads.gone(judge, self.holds_older(judge))
+    pub fn gone(&self, view: &ExpiryView) -> Tally {
+        self.puts.histograms.gone(view, self.holds_older(view))
     }
 
     /// About how many of the puts are not gone, but hidden by a newer version in the memtable.
-    pub fn hidden(&self, judge: &Judge) -> Tally {
-        let gone = self.hidden.spreads.gone(judge, self.holds_older(judge));
+    pub fn hidden(&self, view: &ExpiryView) -> Tally {
+        let gone = self.hidden.histograms.gone(view, self.holds_older(view));
         self.hidden.tally.less(gone)
     }
 
-    fn holds_older(&self, judge: &Judge) -> bool {
-        self.census.seq_min < judge.settings.floor_seq
+    fn holds_older(&self, view: &ExpiryView) -> bool {
+        self.census.seq_min < view.settings.floor_seq
     }
 
     /// The lowest hash of a key that the sample leaves out; `u64::MAX` when it is complete.

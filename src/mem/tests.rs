@@ -1,5 +1,5 @@
-//! Goal: a memtable is a sorted map from (key, number) to records, for readers in the midst of writing too. Method: the
-//! standard library's map beside it, over many shapes of keys; threads that know what they must see.
+//! Goal: a memtable is a sorted map from (key, sequence number) to records, for readers in the midst of writing too.
+//! Method: the standard library's map beside it, over many shapes of keys; threads that know what they must see.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,10 +10,10 @@ use super::*;
 use crate::base::record::Kind;
 use crate::base::{ItemTtl, Timestamp};
 use crate::data::cursor::{Cursor, Position, Seek};
-use crate::data::range_tombstones::{Cover, Fragments};
+use crate::data::range_tombstones::{Fragments, RangeTombstones};
 use crate::data::view::{Horizon, Walk};
-use crate::expiry::Glance;
-use crate::expiry::{Census, DefaultMillis, Judge, Judges, Settings};
+use crate::expiry::ExpiryCheck;
+use crate::expiry::{Census, DefaultMillis, ExpiryView, ExpiryViews, Settings};
 
 /// Miri takes some thousand times as long: for it, just enough that nodes split.
 const fn scaled(count: u64) -> u64 {
@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// Key up, number down.
+/// Key up, sequence number down.
 type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), (Header, Vec<u8>)>;
 
 fn header_of(dice: &mut Dice, seq: u64) -> Header {
@@ -81,14 +81,14 @@ fn model_get(model: &Model, key: &[u8], max: u64) -> Option<(Header, Vec<u8>)> {
 fn here(cursor: &MemCursor) -> Option<(Vec<u8>, Header, Vec<u8>)> {
     match cursor.position() {
         Position::End => None,
-        Position::Ghost(_) => panic!("a memtable has no ghosts"),
-        Position::Record(head) => {
+        Position::DeadSpan(_) => panic!("a memtable has no dead spans"),
+        Position::Record(record) => {
             let value = cursor.value().unwrap().to_vec();
-            assert_eq!(head.value_len, value.len());
+            assert_eq!(record.value_len, value.len());
             let pair = cursor.pair().unwrap();
-            assert_eq!((pair.key(), &pair.value()[..]), (head.key, &value[..]));
+            assert_eq!((pair.key(), &pair.value()[..]), (record.key, &value[..]));
             assert_eq!(cursor.value_bytes().unwrap(), value);
-            Some((head.key.to_vec(), head.header, value))
+            Some((record.key.to_vec(), record.header, value))
         }
     }
 }
@@ -181,7 +181,7 @@ fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) ->
         memtable.insert(header, &key, &value).unwrap();
         let at = (key.clone(), std::cmp::Reverse(seq));
         model.entry(at).or_insert_with(|| {
-            census.add(&Head {
+            census.add(&RecordRef {
                 header,
                 key: &key,
                 value_len: value.len(),
@@ -543,8 +543,8 @@ fn range_deletes_are_a_list() {
 
 /// Goal: whoever has seen that number n is written finds what n wrote and all before, in gets and in walks, and walks are
 /// in order. Method: write number n goes to a key that follows from n; the writer publishes n; readers take the published
-/// number first, then look. Threads dawdle between the steps of `node`; each check that a reader makes, and the order of
-/// the writer's steps, was left out or turned round once, and these tests saw it.
+/// sequence number first, then look. Threads dawdle between the steps of `node`; each check that a reader makes, and
+/// the order of the writer's steps, was left out or turned round once, and these tests saw it.
 fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
     let (memtable, published, done) = (Memtable::new(), AtomicU64::new(0), AtomicBool::new(false));
     let (memtable, published, done, key_of) = (&memtable, &published, &done, &key_of);
@@ -597,15 +597,15 @@ fn walk(cursor: &mut MemCursor, now: u64, forwards: bool) {
     cursor
         .seek(if forwards { Seek::First } else { Seek::Last }, None)
         .unwrap();
-    while let Position::Record(head) = cursor.position() {
+    while let Position::Record(record) = cursor.position() {
         if let Some((key, seq)) = &before {
-            let order = crate::base::record::order(key, *seq, head.key, head.header.seq);
+            let order = crate::base::record::order(key, *seq, record.key, record.header.seq);
             assert_eq!(order.is_lt(), forwards, "in order, nothing twice");
             assert!(order.is_ne());
         }
-        assert_eq!(cursor.value().unwrap(), head.header.seq.0.to_le_bytes());
-        found += u64::from(head.header.seq.0 <= now);
-        before = Some((head.key.to_vec(), head.header.seq));
+        assert_eq!(cursor.value().unwrap(), record.header.seq.0.to_le_bytes());
+        found += u64::from(record.header.seq.0 <= now);
+        before = Some((record.key.to_vec(), record.header.seq));
         if forwards {
             cursor.advance(None).unwrap();
         } else {
@@ -668,12 +668,13 @@ fn a_second_writer_waits() {
     assert!((0..2 * count).all(|seq| get(memtable, &seq.to_be_bytes(), seq).is_some()));
 }
 
-/// Goal: walks over memtables under a judge and range deletes show what they should, though most of what is dead is
-/// passed as ghosts. Method: two memtables, the older one with more that lives; many versions of few keys and few of many,
-/// so that versions lie on both sides of the edges of leaves; readers at several numbers, both ways, against a plain list.
+/// Goal: walks over memtables under an expiry view and range deletes show what they should, though most of what is dead is
+/// passed as dead spans. Method: two memtables, the older one with more that lives; many versions of few keys and few
+/// of many, so that versions lie on both sides of the edges of leaves; readers at several numbers, both ways, against a
+/// plain list.
 #[test]
-fn ghosts_hide_what_they_should() {
-    let judge = Judge::at(Timestamp(1_000), || Settings::new(DefaultMillis::NoDefault));
+fn dead_spans_hide_what_they_should() {
+    let view = ExpiryView::at(Timestamp(1_000), || Settings::new(DefaultMillis::NoDefault));
     let kinds = [(1, 30, 14), (2, 900, 14), (3, 4_000, 15), (4, 400, 8)];
     // Each costs Miri minutes.
     let some = if cfg!(miri) { 1 } else { kinds.len() };
@@ -719,13 +720,13 @@ fn ghosts_hide_what_they_should() {
                 to: Some(format!("{:05}", keys / 3).into_bytes()),
             };
             let fragments = Fragments::of([(&deleted, Seq(max / 2))]);
-            let cover = Arc::new(Cover::new([Arc::new(fragments)]));
+            let tombstones = Arc::new(RangeTombstones::new([Arc::new(fragments)]));
             let mut newest: BTreeMap<&[u8], Header> = BTreeMap::new();
             for (key, header) in records.iter().filter(|record| record.1.seq <= Seq(max)) {
                 newest.insert(key, *header);
             }
             let shows = |(key, header): &(&[u8], Header)| {
-                !judge.dead(header) && header.seq >= cover.below(key)
+                !view.dead(header) && header.seq >= tombstones.max_covering_seq(key)
             };
             let shown = newest.into_iter().filter(shows);
             let expected: Vec<_> = shown
@@ -734,21 +735,21 @@ fn ghosts_hide_what_they_should() {
             for to in [Seek::First, Seek::Last] {
                 let cursors = memtables.iter().map(|memtable| {
                     let cursor = memtable.cursor();
-                    cursor.under(cover.clone())
+                    cursor.under(tombstones.clone())
                 });
                 let horizon = Horizon {
                     max: Seq(max),
-                    cover: cover.clone(),
+                    tombstones: tombstones.clone(),
                 };
-                let mut walk = Walk::seek(cursors.collect(), horizon, to, &judge).unwrap();
-                let (mut found, mut decided, mut settled) = (vec![], vec![], judge);
+                let mut walk = Walk::seek(cursors.collect(), horizon, to, &view).unwrap();
+                let (mut found, mut decided, mut settled) = (vec![], vec![], view);
                 let mut next = || {
-                    let read = || Judges {
-                        now: judge,
-                        settled: judge,
+                    let read = || ExpiryViews {
+                        now: view,
+                        settled: view,
                     };
-                    let mut glance = Glance::new(judge, &mut settled, judge.now, read);
-                    walk.next(&mut glance, &mut decided, |_| true)
+                    let mut check = ExpiryCheck::new(view, &mut settled, view.now, read);
+                    walk.next(&mut check, &mut decided, |_| true)
                 };
                 while let Some(item) = next() {
                     let item = item.unwrap();
@@ -777,16 +778,16 @@ fn a_walk_among_the_dead_takes_few_steps() {
         let header = Header::tombstone(Seq(seq + 1), Timestamp(1));
         memtable.insert(header, &seq.to_be_bytes(), b"").unwrap();
     }
-    let judge = Judge::at(Timestamp(2), Settings::default);
+    let view = ExpiryView::at(Timestamp(2), Settings::default);
     for to in [Seek::First, Seek::Last] {
         let mut cursor = memtable.cursor();
-        cursor.seek(to, Some(&judge)).unwrap();
+        cursor.seek(to, Some(&view)).unwrap();
         let mut steps = 0;
         while cursor.position() != Position::End {
             if to.is_forward() {
-                cursor.advance(Some(&judge)).unwrap();
+                cursor.advance(Some(&view)).unwrap();
             } else {
-                cursor.retreat(Some(&judge)).unwrap();
+                cursor.retreat(Some(&view)).unwrap();
             }
             steps += 1;
         }

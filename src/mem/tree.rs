@@ -157,8 +157,8 @@ impl Writer {
         )
     }
 
-    /// Inserts a record, and says beside what; nothing when it is there already, by key and number, and stays. Refused, it
-    /// is not there, and the tree is as it was to readers.
+    /// Inserts a record, and says beside what; nothing when it is there already, by key and sequence number, and stays.
+    /// Refused, it is not there, and the tree is as it was to readers.
     pub fn insert(
         &mut self,
         header: &Header,
@@ -523,7 +523,7 @@ impl Window {
 /// What a get finds.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    /// Kind, number, time, ttl.
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
     stored: Stored<'a>,
     tree: &'a Arc<Tree>,

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
-//! body     entry* | entry offset* | hash byte* | frame (frame.rs) | count u32
+//! body     entry* | entry offset* | hash byte* | packing (header_packing.rs) | count u32
 //!          an offset is a u16 when the body is shorter than 64 KiB, else a u32; it counts from the body's start
-//! entry    numbers (frame.rs) | key | value
+//! entry    header fields (header_packing.rs) | key | value
 //! value    its bytes, which take the rest of the entry, or, when there are more than 16 KiB:
 //!          length varint | number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
 //! ```
@@ -16,16 +16,16 @@ use std::ops::Range;
 
 use crate::base::Compression;
 use crate::base::coding::{Malformed, Reader, put_varint};
-use crate::base::record::{Head, Header, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::expiry::Census;
 use crate::table::codec::{Codec, Packer};
 use crate::table::format::{LARGE_VALUE_LEN, checksum};
-use crate::table::frame::{FRAME_LEN, Frame, Numbers, frame_around};
+use crate::table::header_packing::{HeaderFields, HeaderPacking, PACKING_LEN, packing_around};
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
 /// Bytes behind the hash bytes of a body.
-const TAIL_LEN: usize = FRAME_LEN + COUNT_LEN;
+const TAIL_LEN: usize = PACKING_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
@@ -114,7 +114,7 @@ impl Extent {
 /// One record as it lies in a body. Small, for a walk makes one at each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Kind, number, time, ttl.
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
     key_at: u32,
     key_len: u32,
@@ -143,8 +143,8 @@ impl Entry {
     }
 
     /// What stands before its key.
-    fn numbers(&self) -> Numbers {
-        Numbers::of(
+    fn fields(&self) -> HeaderFields {
+        HeaderFields::of(
             &self.header,
             self.key_len as usize,
             is_large(self.value_len()),
@@ -172,7 +172,7 @@ pub struct Layout {
 pub struct Block<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) layout: Layout,
-    pub(super) frame: Frame<'a>,
+    pub(super) packing: HeaderPacking<'a>,
 }
 
 impl Layout {
@@ -184,7 +184,7 @@ impl Layout {
             return Err(malformed("a block that is too short"));
         };
         let count = u32::from_le_bytes(*count) as usize;
-        let Some(tail_at) = before.len().checked_sub(FRAME_LEN) else {
+        let Some(tail_at) = before.len().checked_sub(PACKING_LEN) else {
             return Err(malformed("a block that is too short"));
         };
         let wide = body.len() >= WIDE_LEN;
@@ -208,11 +208,11 @@ impl Layout {
     /// The body that this is the layout of.
     #[inline]
     pub fn block<'a>(&self, body: &'a [u8]) -> Block<'a> {
-        let frame = body[self.hashes_at + self.count..].first_chunk();
+        let packing = body[self.hashes_at + self.count..].first_chunk();
         Block {
             bytes: body,
             layout: *self,
-            frame: Frame::of(frame.expect("the layout is of this body")),
+            packing: HeaderPacking::of(packing.expect("the layout is of this body")),
         }
     }
 }
@@ -272,8 +272,8 @@ impl<'a> Block<'a> {
         start: usize,
         bytes: &'a [u8],
     ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
-        let len = self.frame.key_len(self.bytes, start);
-        let behind = bytes.get(self.frame.len()..);
+        let len = self.packing.key_len(self.bytes, start);
+        let behind = bytes.get(self.packing.len()..);
         match behind.and_then(|behind| behind.split_at_checked(len)) {
             Some(parts) => Ok(parts),
             None => Err(Malformed {
@@ -299,7 +299,7 @@ impl<'a> Block<'a> {
             offset: start,
             what,
         };
-        let (header, large) = self.frame.header(self.bytes, start).map_err(bad)?;
+        let (header, large) = self.packing.header(self.bytes, start).map_err(bad)?;
         let mut reader = Reader::new(rest);
         let value_len = match large {
             false => rest.len(),
@@ -311,7 +311,7 @@ impl<'a> Block<'a> {
         if !fits || (header.is_tombstone() && value_len > 0) {
             return Err(bad("an entry that does not add up"));
         }
-        let key_at = start + self.frame.len();
+        let key_at = start + self.packing.len();
         Ok(Entry {
             header,
             key_at: key_at as u32,
@@ -338,16 +338,16 @@ impl<'a> Block<'a> {
         &self.bytes[self.layout.hashes_at..][..self.layout.count]
     }
 
-    /// The frame, the numbers and the hash bytes are just those of the entries, and the entries fill their room: what
-    /// only a whole reading can tell. `hashes` are those of the entries' keys.
+    /// The packing, the header fields and the hash bytes are just those of the entries, and the entries fill their
+    /// room: what only a whole reading can tell. `hashes` are those of the entries' keys.
     pub fn is_exact(&self, entries: &[Entry], hashes: &[u64]) -> bool {
-        let bytes = frame_around(entries.iter().map(Entry::numbers));
-        let frame = Frame::of(&bytes);
+        let bytes = packing_around(entries.iter().map(Entry::fields));
+        let packing = HeaderPacking::of(&bytes);
         let is_packed = |(index, entry): (usize, &Entry)| {
-            let stored = &self.bytes[self.offset(index)..][..frame.len()];
-            stored == frame.pack(&entry.numbers()).as_ref()
+            let stored = &self.bytes[self.offset(index)..][..packing.len()];
+            stored == packing.pack(&entry.fields()).as_ref()
         };
-        frame == self.frame
+        packing == self.packing
             && entries.iter().enumerate().all(is_packed)
             && self.offset(0) == 0
             && hashes
@@ -371,14 +371,14 @@ pub enum Addition<'a> {
 }
 
 struct Pending {
-    numbers: Numbers,
+    fields: HeaderFields,
     hash_byte: u8,
     key_len: usize,
     /// Bytes of the value, or of its length and extent.
     stored_len: usize,
 }
 
-/// Gathers records until their block is cut. The frame of their numbers is known only then, so they wait undecided.
+/// Gathers records until their block is cut. The packing of their headers is known only then, so they wait undecided.
 #[derive(Default)]
 pub struct BlockBuilder {
     pending: Vec<Pending>,
@@ -396,7 +396,7 @@ impl BlockBuilder {
         self.pending.is_empty()
     }
 
-    /// About how long the body is: seven bytes of numbers, an offset and a hash byte for each record.
+    /// About how long the body is: seven bytes of header fields, an offset and a hash byte for each record.
     pub fn len(&self) -> usize {
         TAIL_LEN + self.bytes.len() + self.pending.len() * 10
     }
@@ -417,22 +417,22 @@ impl BlockBuilder {
     }
 
     /// Adds a record behind all others. `hash` is its key's.
-    pub fn push(&mut self, head: &Head<'_>, hash: u64, value: &Addition<'_>) {
-        self.bytes.extend_from_slice(head.key);
+    pub fn push(&mut self, record: &RecordRef<'_>, hash: u64, value: &Addition<'_>) {
+        self.bytes.extend_from_slice(record.key);
         let value_at = self.bytes.len();
         match value {
             Addition::Inline(bytes) => self.bytes.extend_from_slice(bytes),
             Addition::Large(extent) => {
-                put_varint(&mut self.bytes, head.value_len as u64);
+                put_varint(&mut self.bytes, record.value_len as u64);
                 extent.encode(&mut self.bytes);
             }
         }
-        self.census.add(head);
+        self.census.add(record);
         let large = matches!(value, Addition::Large(_));
         self.pending.push(Pending {
-            numbers: Numbers::of(&head.header, head.key.len(), large),
+            fields: HeaderFields::of(&record.header, record.key.len(), large),
             hash_byte: hash_byte(hash),
-            key_len: head.key.len(),
+            key_len: record.key.len(),
             stored_len: self.bytes.len() - value_at,
         });
     }
@@ -460,8 +460,8 @@ impl BlockBuilder {
 
     /// Makes the body of what was added.
     pub(super) fn write_body(&mut self) -> &[u8] {
-        let frame_bytes = frame_around(self.pending.iter().map(|pending| pending.numbers));
-        let frame = Frame::of(&frame_bytes);
+        let packing_bytes = packing_around(self.pending.iter().map(|pending| pending.fields));
+        let packing = HeaderPacking::of(&packing_bytes);
         let body = &mut self.body;
         body.clear();
         self.offsets.clear();
@@ -469,7 +469,7 @@ impl BlockBuilder {
         for pending in &self.pending {
             self.offsets.push(body.len());
             let (key_and_value, after) = rest.split_at(pending.key_len + pending.stored_len);
-            body.extend_from_slice(frame.pack(&pending.numbers).as_ref());
+            body.extend_from_slice(packing.pack(&pending.fields).as_ref());
             body.extend_from_slice(key_and_value);
             rest = after;
         }
@@ -488,7 +488,7 @@ impl BlockBuilder {
             );
         }
         body.extend(self.pending.iter().map(|pending| pending.hash_byte));
-        body.extend_from_slice(&frame_bytes);
+        body.extend_from_slice(&packing_bytes);
         body.extend_from_slice(&(count as u32).to_le_bytes());
         assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
         body

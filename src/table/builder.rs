@@ -1,6 +1,6 @@
 //! Writes a table, front to back.
 //!
-//! Records are added in their order. A large value goes to the file at once; heads and small values gather until their
+//! Records are added in their order. A large value goes to the file at once; records and small values gather until their
 //! block is cut: before a new key that would take it beyond the target size, never between versions of one key. Writes
 //! are some 256 KiB each, at rising offsets. A table is real when `finish` has returned; after an error, or if the
 //! builder is dropped, the file holds nothing of use.
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{Head, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, TableId};
 use crate::env::File;
 use crate::expiry::Census;
@@ -156,39 +156,42 @@ impl TableBuilder {
 
     /// Of the keys with these hashes, the sample is to have every record: whoever asks what is hidden will ask for them.
     /// Before the first record.
-    pub fn wanting(mut self, hashes: Arc<HashSet<u64>>) -> TableBuilder {
-        self.collector = Collector::wanting(hashes);
+    pub fn with_must_sample(mut self, hashes: Arc<HashSet<u64>>) -> TableBuilder {
+        self.collector = Collector::with_must_sample(hashes);
         self
     }
 
     /// Adds a record, which must come after all others in the order of records.
-    pub fn add(&mut self, head: &Head<'_>, value: &[u8]) -> Result<()> {
-        assert_eq!(head.value_len, value.len(), "a head is of its value");
-        let fits = head.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
+    pub fn add(&mut self, record: &RecordRef<'_>, value: &[u8]) -> Result<()> {
+        assert_eq!(record.value_len, value.len(), "a record is of its value");
+        let fits = record.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
         assert!(fits, "keys and values have passed the limits of the engine");
-        let hash = self.admit(head)?;
+        let hash = self.admit(record)?;
         if value.len() > LARGE_VALUE_LEN {
             let extent = self.write_large(value)?;
-            self.block.push(head, hash, &Addition::Large(&extent));
+            self.block.push(record, hash, &Addition::Large(&extent));
         } else {
-            self.block.push(head, hash, &Addition::Inline(value));
+            self.block.push(record, hash, &Addition::Inline(value));
         }
-        self.collector.add(head, hash);
-        self.last_seq = head.header.seq;
+        self.collector.add(record, hash);
+        self.last_seq = record.header.seq;
         Ok(())
     }
 
     /// Cuts the block before a new key if it is time, and says the hash of the record's key.
-    fn admit(&mut self, head: &Head<'_>) -> Result<u64> {
-        let inline_len = if head.value_len > LARGE_VALUE_LEN {
+    fn admit(&mut self, record: &RecordRef<'_>) -> Result<u64> {
+        let inline_len = if record.value_len > LARGE_VALUE_LEN {
             0
         } else {
-            head.value_len
+            record.value_len
         };
-        let len = head.key.len() + inline_len;
+        let len = record.key.len() + inline_len;
         match self.hashes.last() {
-            Some(&hash) if self.collector.last_key() == head.key => {
-                assert!(head.header.seq < self.last_seq, "versions of a key go down");
+            Some(&hash) if self.collector.last_key() == record.key => {
+                assert!(
+                    record.header.seq < self.last_seq,
+                    "versions of a key go down"
+                );
                 if self.block.is_full(len) {
                     return Err(Error::invalid(
                         "a size of all versions of one key",
@@ -199,12 +202,12 @@ impl TableBuilder {
                 Ok(hash)
             }
             last => {
-                let rises = last.is_none() || self.collector.last_key() < head.key;
-                assert!(rises && !head.key.is_empty(), "keys rise");
+                let rises = last.is_none() || self.collector.last_key() < record.key;
+                assert!(rises && !record.key.is_empty(), "keys rise");
                 if !self.block.is_empty() && self.block.len() + len > self.options.block_bytes {
                     self.cut_block()?;
                 }
-                let hash = hash_key(head.key);
+                let hash = hash_key(record.key);
                 self.hashes.push(hash);
                 Ok(hash)
             }

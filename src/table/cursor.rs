@@ -1,9 +1,9 @@
 //! Walking a table.
 //!
 //! A cursor holds the block it stands in; a step inside it decodes one entry, asks for the one after the next, and touches
-//! nothing else. With a judge, a cursor stops before what is dead as a whole, by its census or because range deletes cover
-//! it: before the blocks of a page of the index, what is left of them, or one block. A block that was read to be stood in
-//! is walked through record by record, whatever its census says.
+//! nothing else. With an expiry view, a cursor stops before what is dead as a whole, by its census or because range
+//! deletes cover it: before the blocks of a page of the index, what is left of them, or one block. A block that was
+//! read to be stood in is walked through record by record, whatever its census says.
 //!
 //! A seek (data/cursor.rs has the protocol) goes over the row of its block in the index, the block's end, and some of its
 //! keys: a step for each, and each is asked for by the step before.
@@ -14,12 +14,12 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::base::coding::Malformed;
-use crate::base::record::Head;
+use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
-use crate::data::cursor::{Cursor, Ghost, Position, Seek};
+use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::range_tombstones::Cover;
-use crate::expiry::Judge;
+use crate::data::range_tombstones::RangeTombstones;
+use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::Index;
 use crate::table::page::Page;
@@ -32,10 +32,10 @@ impl Table {
     pub fn cursor(self: &Arc<Self>) -> TableCursor {
         TableCursor {
             table: self.clone(),
-            cover: Arc::default(),
+            tombstones: Arc::default(),
             state: State::End,
             page: 0,
-            lively: None,
+            live_page: None,
             number: 0,
             at: 0,
             loaded: None,
@@ -58,15 +58,15 @@ enum State {
         to: usize,
         seq_max: Seq,
     },
-    /// On the way to a place in block `number`.
-    Bound(Way),
+    /// Seeking a place in block `number`.
+    Seeking(Stage),
     /// On entry `at` of block `number`, which is in hand.
     Record(Entry),
 }
 
-/// What is looked at next on the way to a place in a block.
+/// The stage of a seek in a block: what is looked at next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Stage {
     /// Its row in page `page` of the index.
     Row,
     /// Its end.
@@ -85,13 +85,13 @@ struct Loaded {
 /// A place in a table.
 pub struct TableCursor {
     table: Arc<Table>,
-    /// What range deletes cover, for the one who walks with a judge.
-    cover: Arc<Cover>,
+    /// What range deletes cover, for the one who walks with an expiry view.
+    tombstones: Arc<RangeTombstones>,
     state: State,
-    /// Of the index; told by ghosts, and on the way to a place.
+    /// Of the index; told by dead spans, and by a seek.
     page: usize,
-    /// A page in which nothing was dead when it was asked: none of its blocks is a ghost.
-    lively: Option<usize>,
+    /// A page in which nothing was dead when it was asked: none of its blocks is a dead span.
+    live_page: Option<usize>,
     number: usize,
     at: usize,
     /// The block that was read last.
@@ -104,12 +104,12 @@ pub struct TableCursor {
 /// How many entries ahead a walk asks for what it comes to.
 const FETCHED_AHEAD: usize = 2;
 
-const GHOSTS_ARE_KNOWN: &str = "the index was read to find the ghost";
+const DEAD_SPANS_ARE_KNOWN: &str = "the index was read to find the dead span";
 
 impl TableCursor {
-    /// The same; with a judge, records are dead too that `cover` says are gone.
-    pub(super) fn under(self, cover: Arc<Cover>) -> TableCursor {
-        TableCursor { cover, ..self }
+    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    pub(super) fn under(self, tombstones: Arc<RangeTombstones>) -> TableCursor {
+        TableCursor { tombstones, ..self }
     }
 
     /// Whether it is a cursor of this table.
@@ -117,7 +117,7 @@ impl TableCursor {
         Arc::ptr_eq(&self.table, table)
     }
 
-    /// Whether it is past the end, and not on its way.
+    /// Whether it is past the end, and not seeking.
     #[inline]
     pub(super) fn is_at_end(&self) -> bool {
         self.state == State::End
@@ -129,21 +129,21 @@ impl TableCursor {
             .expect("a cursor on a record holds its block")
     }
 
-    /// Those of the page that is a ghost.
+    /// Those of the page that is a dead span.
     fn blocks(&self) -> Range<usize> {
-        let index = self.table.index().expect(GHOSTS_ARE_KNOWN);
+        let index = self.table.index().expect(DEAD_SPANS_ARE_KNOWN);
         index.blocks_of(self.page)
     }
 
     /// Before what these rows of a page tell of.
-    fn ghost<'a>(
+    fn dead_span<'a>(
         &'a self,
         page: impl FnOnce(&'a Index) -> &'a Page,
         rows: RangeInclusive<usize>,
         seq_max: Seq,
     ) -> Position<'a> {
-        let page = page(self.table.index().expect(GHOSTS_ARE_KNOWN));
-        Position::Ghost(Ghost {
+        let page = page(self.table.index().expect(DEAD_SPANS_ARE_KNOWN));
+        Position::DeadSpan(DeadSpan {
             first: page.first_key(*rows.start()),
             last: page.last_key(*rows.end()),
             seq_max,
@@ -231,16 +231,15 @@ impl TableCursor {
         self.stand_on(at, side)
     }
 
-    /// Stands on block `number`, coming from its `side`: before it, or before all of its page, when that is a ghost; else
-    /// on its first or last record; past the end when there is no such block.
-    fn step_to(&mut self, number: Option<usize>, side: Side, judge: Option<&Judge>) -> Result<()> {
+    /// Stands on block `number`, coming from its `side`: before it, or before all of its page, when that is a dead
+    /// span; else on its first or last record; past the end when there is no such block.
+    fn step_to(&mut self, to: Option<usize>, side: Side, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
-        let Some(number) = number.filter(|&number| number < table.statistics.blocks as usize)
-        else {
+        let Some(number) = to.filter(|&number| number < table.statistics.blocks as usize) else {
             return Ok(());
         };
-        if let Some(judge) = judge.filter(|judge| self.may_have_ghosts(judge)) {
+        if let Some(view) = view.filter(|view| self.may_have_dead_spans(view)) {
             let index = table.index()?;
             let page = index.page_of(number);
             let blocks = index.blocks_of(page);
@@ -249,14 +248,14 @@ impl TableCursor {
                 Side::Back => number + 1 == blocks.end,
             };
             let row = number - blocks.start;
-            if self.is_dead_page(index, page, judge) {
+            if self.is_dead_page(index, page, view) {
                 if !enters {
                     self.leave_rows(blocks.len(), row, side);
                 }
                 return Ok(());
             }
-            if self.is_dead_block(index, page, row, judge)? {
-                self.take_dead_rows(table.page(index, page)?, side, judge);
+            if self.is_dead_block(index, page, row, view)? {
+                self.take_dead_rows(table.page(index, page)?, side, view);
                 return Ok(());
             }
         }
@@ -266,25 +265,25 @@ impl TableCursor {
             Side::Back => (self.loaded().layout.count() - 1, number.checked_sub(1)),
         };
         if let Some(next) = next.filter(|&next| next < table.statistics.blocks as usize) {
-            table.come_near(next, side == Side::Front, &mut self.read_ahead);
+            table.prefetch_block(next, side == Side::Front, &mut self.read_ahead);
         }
         self.arrive_at(at, side)
     }
 
-    /// What is said of the whole table leaves room for ghosts. Where nothing is dead no block is asked: each would be a miss
-    /// of the caches.
-    fn may_have_ghosts(&self, judge: &Judge) -> bool {
-        !self.cover.is_empty() || self.table.census().any_dead(judge)
+    /// What is said of the whole table leaves room for dead spans. Where nothing is dead no block is asked: each would
+    /// be a miss of the caches.
+    fn may_have_dead_spans(&self, view: &ExpiryView) -> bool {
+        !self.tombstones.is_empty() || self.table.census().any_dead(view)
     }
 
     /// Stands before the blocks of a page when they are dead as a whole.
-    fn is_dead_page(&mut self, index: &Index, page: usize, judge: &Judge) -> bool {
-        if self.lively == Some(page) {
+    fn is_dead_page(&mut self, index: &Index, page: usize, view: &ExpiryView) -> bool {
+        if self.live_page == Some(page) {
             return false;
         }
-        let Some(seq_max) = index.top().dead_as_a_whole(page, &self.cover, judge) else {
-            let is_lively = self.cover.is_empty() && !index.top().census(page).any_dead(judge);
-            self.lively = is_lively.then_some(page);
+        let Some(seq_max) = index.top().dead_as_a_whole(page, &self.tombstones, view) else {
+            let is_live = self.tombstones.is_empty() && !index.top().census(page).any_dead(view);
+            self.live_page = is_live.then_some(page);
             return false;
         };
         self.state = State::Page { seq_max };
@@ -309,15 +308,15 @@ impl TableCursor {
         index: &Index,
         page: usize,
         row: usize,
-        judge: &Judge,
+        view: &ExpiryView,
     ) -> Result<bool> {
-        if self.lively == Some(page) {
+        if self.live_page == Some(page) {
             return Ok(false);
         }
         let table = self.table.clone();
         let Some(seq_max) = table
             .page(index, page)?
-            .dead_as_a_whole(row, &self.cover, judge)
+            .dead_as_a_whole(row, &self.tombstones, view)
         else {
             return Ok(false);
         };
@@ -328,19 +327,19 @@ impl TableCursor {
     }
 
     /// From before a dead block to before all that follow each other in its page.
-    fn take_dead_rows(&mut self, rows: &Page, side: Side, judge: &Judge) {
+    fn take_dead_rows(&mut self, rows: &Page, side: Side, view: &ExpiryView) {
         while let State::Rows { from, to, seq_max } = &mut self.state {
             let next = match side {
                 Side::Front => Some(*to + 1).filter(|row| *row < rows.len()),
                 Side::Back => from.checked_sub(1),
             };
-            let Some((next, highest)) =
-                next.and_then(|row| Some((row, rows.dead_as_a_whole(row, &self.cover, judge)?)))
+            let Some((next, seq)) = next
+                .and_then(|row| Some((row, rows.dead_as_a_whole(row, &self.tombstones, view)?)))
             else {
                 return;
             };
             (*from, *to) = ((*from).min(next), (*to).max(next));
-            *seq_max = highest.max(*seq_max);
+            *seq_max = seq.max(*seq_max);
         }
     }
 
@@ -350,12 +349,12 @@ impl TableCursor {
         &mut self,
         (first, last, seq_max): (usize, usize, Seq),
         to: Seek<'_>,
-        judge: Option<&Judge>,
+        view: Option<&ExpiryView>,
     ) -> Result<()> {
         let table = self.table.clone();
         let start = self.blocks().start;
         if first == last {
-            self.set_out_for(self.page, start + first);
+            self.start_seek_in(self.page, start + first);
             return Ok(());
         }
         let found = table.page(table.index()?, self.page)?.row_for(to);
@@ -370,83 +369,83 @@ impl TableCursor {
                 self.state = State::Rows { from, to, seq_max };
                 Ok(())
             }
-            None if to.is_forward() => self.step_to(Some(start + last + 1), Side::Front, judge),
-            None => self.step_to((start + first).checked_sub(1), Side::Back, judge),
+            None if to.is_forward() => self.step_to(Some(start + last + 1), Side::Front, view),
+            None => self.step_to((start + first).checked_sub(1), Side::Back, view),
         }
     }
 
-    /// Sets out for what `to` admits first among the blocks of a page, or beyond them.
-    fn descend_page(&mut self, page: usize, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    /// Starts a seek to what `to` admits first among the blocks of a page, or beyond them.
+    fn descend_page(&mut self, page: usize, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
         let index = table.index()?;
         let blocks = index.blocks_of(page);
         let rows = table.page(index, page)?;
-        let row = match judge {
+        let row = match view {
             Some(_) => rows.row_for(to),
             None => rows.row_about(to),
         };
         let Some(row) = row else {
             return if to.is_forward() {
-                self.step_to(Some(blocks.end), Side::Front, judge)
+                self.step_to(Some(blocks.end), Side::Front, view)
             } else {
-                self.step_to(blocks.start.checked_sub(1), Side::Back, judge)
+                self.step_to(blocks.start.checked_sub(1), Side::Back, view)
             };
         };
-        if let Some(judge) = judge
-            && self.is_dead_block(index, page, row, judge)?
+        if let Some(view) = view
+            && self.is_dead_block(index, page, row, view)?
         {
             return Ok(());
         }
         rows.fetch(row);
-        self.set_out_for(page, blocks.start + row);
+        self.start_seek_in(page, blocks.start + row);
         Ok(())
     }
 
-    /// Sets out for a place in block `number`, of page `page` of the index.
-    fn set_out_for(&mut self, page: usize, number: usize) {
+    /// Starts a seek to a place in block `number`, of page `page` of the index.
+    fn start_seek_in(&mut self, page: usize, number: usize) {
         (self.page, self.number) = (page, number);
-        self.state = State::Bound(Way::Row);
+        self.state = State::Seeking(Stage::Row);
     }
 
-    /// Makes a step of the way to the first record in block `self.number` that `to` admits, or beyond the block.
-    fn near(&mut self, way: Way, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond the block.
+    fn seek_stage(&mut self, stage: Stage, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let number = self.number;
-        let search = match way {
-            Way::Row => {
+        let search = match stage {
+            Stage::Row => {
                 let index = self.table.index()?;
                 let row = number - index.blocks_of(self.page).start;
                 let place = self.table.page(index, self.page)?.place(row);
                 let read_ahead = &mut self.read_ahead;
-                self.table.come_near_to(&place, to.is_forward(), read_ahead);
+                self.table.prefetch_end(&place, to.is_forward(), read_ahead);
                 let Range { start: from, end } = place;
-                self.state = State::Bound(Way::End { from, end });
+                self.state = State::Seeking(Stage::End { from, end });
                 return Ok(());
             }
-            Way::End { from, end } => {
+            Stage::End { from, end } => {
                 self.load(number, &(from..end), Keep::Cached)?;
                 self.block().search(to)
             }
-            Way::Keys(mut search) => {
+            Stage::Keys(mut search) => {
                 let narrowed = self.block().narrow(&mut search, to);
                 narrowed.map_err(|bad| self.fault(bad))?;
                 search
             }
         };
         let Some(before) = search.found() else {
-            self.state = State::Bound(Way::Keys(search));
+            self.state = State::Seeking(Stage::Keys(search));
             return Ok(());
         };
         if to.is_forward() {
             match before < self.loaded().layout.count() {
                 true => self.arrive_at(before, Side::Front),
-                false => self.step_to(Some(number + 1), Side::Front, judge),
+                false => self.step_to(Some(number + 1), Side::Front, view),
             }
         } else {
             match before.checked_sub(1) {
                 Some(last) => self.arrive_at(last, Side::Back),
-                None => self.step_to(number.checked_sub(1), Side::Back, judge),
+                None => self.step_to(number.checked_sub(1), Side::Back, view),
             }
         }
     }
@@ -474,15 +473,15 @@ impl Cursor for TableCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
         match &self.state {
-            State::End | State::Bound(_) => Position::End,
-            State::Record(entry) => Position::Record(Head {
+            State::End | State::Seeking(_) => Position::End,
+            State::Record(entry) => Position::Record(RecordRef {
                 header: entry.header,
                 key: &self.body()[entry.key()],
                 value_len: entry.value_len(),
             }),
-            State::Page { seq_max } => self.ghost(Index::top, self.page..=self.page, *seq_max),
-            State::Rows { from, to, seq_max } => self.ghost(
-                |index| index.page(self.page).expect(GHOSTS_ARE_KNOWN),
+            State::Page { seq_max } => self.dead_span(Index::top, self.page..=self.page, *seq_max),
+            State::Rows { from, to, seq_max } => self.dead_span(
+                |index| index.page(self.page).expect(DEAD_SPANS_ARE_KNOWN),
                 *from..=*to,
                 *seq_max,
             ),
@@ -494,76 +493,76 @@ impl Cursor for TableCursor {
         matches!(self.state, State::Record(_))
     }
 
-    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool> {
-        if let State::Bound(way) = self.state {
-            self.near(way, to, judge)?;
+    fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
+        if let State::Seeking(stage) = self.state {
+            self.seek_stage(stage, to, view)?;
         }
-        Ok(!matches!(self.state, State::Bound(_)))
+        Ok(!matches!(self.state, State::Seeking(_)))
     }
 
-    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         self.read_ahead = ReadAhead::default();
-        self.lively = None;
-        let judge = judge.filter(|judge| self.may_have_ghosts(judge));
+        self.live_page = None;
+        let view = view.filter(|view| self.may_have_dead_spans(view));
         let table = self.table.clone();
         let index = table.index()?;
-        let page = match judge {
+        let page = match view {
             Some(_) => index.top().row_for(to),
             None => index.top().row_about(to),
         };
         let Some(page) = page else {
             return Ok(());
         };
-        if judge.is_some_and(|judge| self.is_dead_page(index, page, judge)) {
+        if view.is_some_and(|view| self.is_dead_page(index, page, view)) {
             return Ok(());
         }
-        self.descend_page(page, to, judge)
+        self.descend_page(page, to, view)
     }
 
     #[inline]
-    fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
+    fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
-            State::End | State::Bound(_) => Ok(()),
+            State::End | State::Seeking(_) => Ok(()),
             State::Record(_) if self.at + 1 < self.loaded().layout.count() => {
                 self.stand_on(self.at + 1, Side::Front)
             }
-            State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, judge),
+            State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, view),
             State::Rows { to, .. } => {
-                self.step_to(Some(self.blocks().start + to + 1), Side::Front, judge)
+                self.step_to(Some(self.blocks().start + to + 1), Side::Front, view)
             }
-            _ => self.step_to(Some(self.number + 1), Side::Front, judge),
+            _ => self.step_to(Some(self.number + 1), Side::Front, view),
         }
     }
 
     #[inline]
-    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
+    fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
-            State::End | State::Bound(_) => Ok(()),
+            State::End | State::Seeking(_) => Ok(()),
             State::Record(_) if self.at > 0 => self.stand_on(self.at - 1, Side::Back),
             State::Page { .. } => {
-                self.step_to(self.blocks().start.checked_sub(1), Side::Back, judge)
+                self.step_to(self.blocks().start.checked_sub(1), Side::Back, view)
             }
             State::Rows { from, .. } => self.step_to(
                 (self.blocks().start + from).checked_sub(1),
                 Side::Back,
-                judge,
+                view,
             ),
-            _ => self.step_to(self.number.checked_sub(1), Side::Back, judge),
+            _ => self.step_to(self.number.checked_sub(1), Side::Back, view),
         }
     }
 
-    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
-            State::Page { .. } => self.descend_page(self.page, to, judge)?,
+            State::Page { .. } => self.descend_page(self.page, to, view)?,
             State::Rows {
                 from,
                 to: last,
                 seq_max,
-            } => self.enter_rows((from, last, seq_max), to, judge)?,
-            State::End | State::Bound(_) | State::Record(_) => panic!("only a ghost is entered"),
+            } => self.enter_rows((from, last, seq_max), to, view)?,
+            State::End | State::Seeking(_) | State::Record(_) => panic!("no dead span here"),
         }
-        while !self.approach(to, judge)? {}
+        while !self.poll_seek(to, view)? {}
         Ok(())
     }
 

@@ -27,7 +27,7 @@ const MAGIC: &[u8; 8] = b"ebbtable";
 pub const FOOTER_LEN: usize = 72;
 /// Where the filter starts is a multiple of this, so that a filter block is in one cache line.
 pub const FILTER_ALIGN: u64 = 64;
-/// Longer values stand outside their block. Four pages: from there on, reading a head without its value saves I/O.
+/// Longer values stand outside their block. Four pages: from there on, reading a record without its value saves I/O.
 pub const LARGE_VALUE_LEN: usize = 16 << 10;
 
 const CRC_AT: usize = 60;

@@ -5,13 +5,13 @@
 //!             the filter starts at the next multiple of 64; from there on, each part starts where the one before ends
 //!
 //! block       body, as it is or packed | body length u32 | codec u8 | crc32 u32                           block.rs
-//! body        entry* | entry offset (u16 or u32)* | hash byte* | frame | count u32
-//! entry       numbers, packed by the frame | key | value, or where it lies                               frame.rs
+//! body        entry* | entry offset (u16 or u32)* | hash byte* | packing | count u32
+//! entry       header fields, packed | key | value, or where it lies                                      header_packing.rs
 //! large value a value of more than 16 KiB, as it is or packed; it stands before the block of its entry, whose
 //!             number, offset, stored length, codec and crc32 the entry states
 //! filter      32-byte blocks of eight u32 lanes                                                           filter.rs
 //! index       count u32 | shared key bytes u32 | key prefix u64 per block | row per block | details       index.rs
-//! statistics  counts, key range, census, spreads, sample, where the table came from                  statistics.rs
+//! statistics  counts, key range, census, histograms, sample, where the table came from               statistics.rs
 //! footer      where the parts start, their crc32s, identity, table, container, version, crc32, magic     format.rs
 //! ```
 //!
@@ -23,7 +23,7 @@
 //! * Every byte but the zeros before the filter lies under a checksum, and each checksum starts from the table's
 //!   identity and the offset of what it covers: a block of another table, or from another place, does not pass.
 //! * Opening reads footer and statistics. All else is checked when it is first touched, and a bitmap remembers; a large
-//!   value is touched by whoever asks for it, never by a walk over heads.
+//!   value is touched by whoever asks for it, never by a walk over keys.
 //! * Lengths are checked before they are used; bytes that pass their checksum may be wrong and still cause an error
 //!   at worst.
 
@@ -33,7 +33,7 @@ mod filter;
 mod format;
 mod statistics;
 // records, and which block has them
-mod frame;
+mod header_packing;
 mod block;
 mod search;
 mod page;

@@ -19,11 +19,11 @@ use bytes::Bytes;
 
 use crate::base::Seq;
 use crate::base::coding::{Malformed, Reader};
-use crate::base::record::{key_head, shared_len};
+use crate::base::record::{key_prefix, shared_len};
 use crate::data::cursor::Seek;
-use crate::data::range_tombstones::Cover;
+use crate::data::range_tombstones::RangeTombstones;
 use crate::env::prefetch;
-use crate::expiry::{Census, Judge};
+use crate::expiry::{Census, ExpiryView};
 
 /// Bytes of the checksum behind a page.
 pub const CRC_LEN: usize = 4;
@@ -116,7 +116,7 @@ impl PageBuilder {
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&(shared as u32).to_le_bytes());
         for row in &self.rows {
-            out.extend_from_slice(&key_head(&self.first_key(row)[shared..]).to_le_bytes());
+            out.extend_from_slice(&key_prefix(&self.first_key(row)[shared..]).to_le_bytes());
         }
         for row in &self.rows {
             out.extend_from_slice(&row.encode());
@@ -201,7 +201,7 @@ impl Page {
             let last = reader.bytes(usize::from(row.last_len))?;
             let census = Census::decode(&mut reader).map_err(|bad| malformed(bad.what))?;
             let ordered = last_before < first && first <= last && census.total().count > 0;
-            if !ordered || first.get(shared..).map(key_head) != Some(self.prefix(number)) {
+            if !ordered || first.get(shared..).map(key_prefix) != Some(self.prefix(number)) {
                 return Err(malformed("a block's keys are out of place"));
             }
             details += reader.offset();
@@ -271,12 +271,17 @@ impl Page {
         Census::decode(&mut Reader::new(&self.details[at..])).expect("decoded when it was opened")
     }
 
-    /// The highest number of what row `number` tells of, when that is dead as a whole.
-    pub fn dead_as_a_whole(&self, number: usize, cover: &Cover, judge: &Judge) -> Option<Seq> {
+    /// The highest sequence number of what row `number` tells of, when that is dead as a whole.
+    pub fn dead_as_a_whole(
+        &self,
+        number: usize,
+        tombstones: &RangeTombstones,
+        view: &ExpiryView,
+    ) -> Option<Seq> {
         let census = self.census(number);
         let keys = || (self.first_key(number), self.last_key(number));
-        cover
-            .all_dead(&census, keys, judge)
+        tombstones
+            .all_dead(&census, keys, view)
             .then_some(census.seq_max)
     }
 
@@ -291,7 +296,7 @@ impl Page {
                 Some(self.len() - 1)
             };
         };
-        let wanted = key_head(rest);
+        let wanted = key_prefix(rest);
         if let Some(span) = self.span {
             self.fetch_near(wanted, span);
         }

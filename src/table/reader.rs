@@ -17,7 +17,7 @@ use crate::base::record::Header;
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::data::batch::KeyRange;
 use crate::env::{memory_is_short, prefetch, will_need};
-use crate::expiry::{Census, Settings, Spread};
+use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, Trailer};
 use crate::table::cache::BlockCache;
 use crate::table::codec::{Codec, unpack};
@@ -114,10 +114,10 @@ impl Table {
     }
 
     /// How the inheriting puts lie by `written_at`, and the overriding ones by expiry.
-    pub fn spreads(&self) -> (&Spread, &Spread) {
+    pub fn histograms(&self) -> (&ExpiryHistogram, &ExpiryHistogram) {
         (
-            &self.statistics.spreads.inheriting,
-            &self.statistics.spreads.overriding,
+            &self.statistics.histograms.inheriting,
+            &self.statistics.histograms.overriding,
         )
     }
 
@@ -175,7 +175,7 @@ impl Table {
         Ok(self.filter.get_or_init(|| filter))
     }
 
-    /// At most so many records lie in a range and have a number below this: as far as blocks tell.
+    /// At most so many records lie in a range and have a sequence number below this: as far as blocks tell.
     pub fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
         let (index, mut records) = (self.index()?, 0);
         let may = |page: &Page, row: usize| {
@@ -190,7 +190,7 @@ impl Table {
         Ok(records)
     }
 
-    /// The newest version of `key` with a number of `max` at most. `hash` is the key's.
+    /// The newest version of `key` with a sequence number of `max` at most. `hash` is the key's.
     #[inline]
     pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         if !self.may_contain(hash)? {
@@ -327,7 +327,7 @@ impl Table {
 
     /// A walk comes to block `number` next: if it is mapped, brings into the cache where it begins and ends, for which it
     /// would wait otherwise; and into memory what follows.
-    pub(super) fn come_near(&self, number: usize, forward: bool, read_ahead: &mut ReadAhead) {
+    pub(super) fn prefetch_block(&self, number: usize, forward: bool, read_ahead: &mut ReadAhead) {
         if let Some(map) = self.stored.map(read_ahead.access())
             && let Ok(place) = self.place(number)
             && let Some(block) = map.get(place.start as usize..place.end as usize)
@@ -343,7 +343,7 @@ impl Table {
     /// A seek comes to the block at `place` next: if it is mapped, asks the processor for its end, where reading it begins,
     /// and, where memory is short, the system for all of it.
     #[inline]
-    pub(super) fn come_near_to(
+    pub(super) fn prefetch_end(
         &self,
         place: &Range<u64>,
         forward: bool,
@@ -528,7 +528,7 @@ fn touch_end(block: &[u8]) {
 
 /// A record that a get found. Its value is not touched before it is asked for.
 pub struct Found {
-    /// Kind, number, time, ttl.
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
     /// Bytes of the value.
     pub value_len: usize,

@@ -1,24 +1,24 @@
-//! Walking a run: tables that follow each other in key order. With a judge, its cursor stops before a table that is dead
-//! as a whole. The steps of a seek (data/cursor.rs has the protocol) are those of the table's cursor.
+//! Walking a run: tables that follow each other in key order. With an expiry view, its cursor stops before a table that
+//! is dead as a whole. The steps of a seek (data/cursor.rs has the protocol) are those of the table's cursor.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::data::cursor::{Cursor, Ghost, Position, Seek};
+use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::range_tombstones::Cover;
-use crate::expiry::Judge;
+use crate::data::range_tombstones::RangeTombstones;
+use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
 use crate::table::reader::Table;
 
 /// A place in a run: in tables that follow each other in key order without overlap.
 pub struct RunCursor {
     tables: Arc<[Arc<Table>]>,
-    cover: Arc<Cover>,
+    tombstones: Arc<RangeTombstones>,
     state: RunState,
-    /// The table of the ghost, or the one that `inner` is in.
+    /// The table of the dead span, or the one that `inner` is in.
     number: usize,
     inner: Option<TableCursor>,
 }
@@ -27,7 +27,7 @@ pub struct RunCursor {
 enum RunState {
     End,
     /// Before a table.
-    Ghost,
+    DeadSpan,
     /// Where the inner cursor stands, which is not past the end.
     Inside,
 }
@@ -38,16 +38,16 @@ impl RunCursor {
         debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
         RunCursor {
             tables,
-            cover: Arc::default(),
+            tombstones: Arc::default(),
             state: RunState::End,
             number: 0,
             inner: None,
         }
     }
 
-    /// The same; with a judge, records are dead too that `cover` says are gone.
-    pub fn under(self, cover: Arc<Cover>) -> RunCursor {
-        RunCursor { cover, ..self }
+    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    pub fn under(self, tombstones: Arc<RangeTombstones>) -> RunCursor {
+        RunCursor { tombstones, ..self }
     }
 
     fn inner(&self) -> &TableCursor {
@@ -69,24 +69,24 @@ impl RunCursor {
         }
     }
 
-    /// Stands on what `to` admits first in table `number`, before it when it is a ghost, or beyond it.
+    /// Stands on what `to` admits first in table `number`, before it when it is a dead span, or beyond it.
     fn step_to(
         &mut self,
         number: Option<usize>,
         to: Seek<'_>,
-        judge: Option<&Judge>,
+        view: Option<&ExpiryView>,
     ) -> Result<()> {
-        self.set_out_from(number, to, judge)?;
-        while !self.approach(to, judge)? {}
+        self.start_seek_from(number, to, view)?;
+        while !self.poll_seek(to, view)? {}
         Ok(())
     }
 
-    /// Sets out for the same.
-    fn set_out_from(
+    /// Starts a seek there.
+    fn start_seek_from(
         &mut self,
         number: Option<usize>,
         to: Seek<'_>,
-        judge: Option<&Judge>,
+        view: Option<&ExpiryView>,
     ) -> Result<()> {
         self.state = RunState::End;
         let Some((number, table)) = number.and_then(|at| Some((at, self.tables.get(at)?))) else {
@@ -94,40 +94,40 @@ impl RunCursor {
         };
         self.number = number;
         let keys = || (table.first_key(), table.last_key());
-        if judge.is_some_and(|judge| self.cover.all_dead(table.census(), keys, judge)) {
-            self.state = RunState::Ghost;
+        if view.is_some_and(|view| self.tombstones.all_dead(table.census(), keys, view)) {
+            self.state = RunState::DeadSpan;
             return Ok(());
         }
-        self.descend(to, judge)
+        self.descend(to, view)
     }
 
-    /// Sets out for what `to` admits first in table `self.number`, or beyond it.
-    fn descend(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    /// Starts a seek to what `to` admits first in table `self.number`, or beyond it.
+    fn descend(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = RunState::End;
         let table = &self.tables[self.number];
         let inner = match &mut self.inner {
             Some(inner) if inner.is_in(table) => inner,
-            inner => inner.insert(table.cursor().under(self.cover.clone())),
+            inner => inner.insert(table.cursor().under(self.tombstones.clone())),
         };
-        inner.set_out(to, judge)?;
-        self.settle(to.is_forward(), judge)
+        inner.start_seek(to, view)?;
+        self.skip_exhausted(to.is_forward(), view)
     }
 
     /// Stays with the inner cursor, or goes to the next table when that one has passed its end.
     #[inline]
-    fn settle(&mut self, forward: bool, judge: Option<&Judge>) -> Result<()> {
+    fn skip_exhausted(&mut self, forward: bool, view: Option<&ExpiryView>) -> Result<()> {
         if !self.inner().is_at_end() {
             self.state = RunState::Inside;
             return Ok(());
         }
-        self.leave(forward, judge)
+        self.leave(forward, view)
     }
 
-    fn leave(&mut self, forward: bool, judge: Option<&Judge>) -> Result<()> {
+    fn leave(&mut self, forward: bool, view: Option<&ExpiryView>) -> Result<()> {
         if forward {
-            self.step_to(Some(self.number + 1), Seek::First, judge)
+            self.step_to(Some(self.number + 1), Seek::First, view)
         } else {
-            self.step_to(self.number.checked_sub(1), Seek::Last, judge)
+            self.step_to(self.number.checked_sub(1), Seek::Last, view)
         }
     }
 
@@ -136,7 +136,7 @@ impl RunCursor {
     fn follow(
         &mut self,
         forward: bool,
-        judge: Option<&Judge>,
+        view: Option<&ExpiryView>,
         step: impl FnOnce(&mut TableCursor) -> Result<()>,
     ) -> Result<()> {
         let inner = self.inner.as_mut().expect("a cursor inside a table");
@@ -144,7 +144,7 @@ impl RunCursor {
             self.state = RunState::End;
             return Err(error);
         }
-        self.settle(forward, judge)
+        self.skip_exhausted(forward, view)
     }
 }
 
@@ -154,9 +154,9 @@ impl Cursor for RunCursor {
         match self.state {
             RunState::End => Position::End,
             RunState::Inside => self.inner().position(),
-            RunState::Ghost => {
+            RunState::DeadSpan => {
                 let table = &self.tables[self.number];
-                Position::Ghost(Ghost {
+                Position::DeadSpan(DeadSpan {
                     first: table.first_key(),
                     last: table.last_key(),
                     seq_max: table.census().seq_max,
@@ -170,49 +170,49 @@ impl Cursor for RunCursor {
         self.state == RunState::Inside && self.inner().is_on_record()
     }
 
-    fn set_out(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
-        self.set_out_from(self.table_for(to), to, judge)
+    fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
+        self.start_seek_from(self.table_for(to), to, view)
     }
 
-    fn approach(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<bool> {
+    fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
         if self.state != RunState::Inside {
             return Ok(true);
         }
         let mut there = false;
-        self.follow(to.is_forward(), judge, |inner| {
-            there = inner.approach(to, judge)?;
+        self.follow(to.is_forward(), view, |inner| {
+            there = inner.poll_seek(to, view)?;
             Ok(())
         })?;
         Ok(there)
     }
 
     #[inline]
-    fn advance(&mut self, judge: Option<&Judge>) -> Result<()> {
+    fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             RunState::End => Ok(()),
-            RunState::Ghost => self.leave(true, judge),
-            RunState::Inside => self.follow(true, judge, |inner| inner.advance(judge)),
+            RunState::DeadSpan => self.leave(true, view),
+            RunState::Inside => self.follow(true, view, |inner| inner.advance(view)),
         }
     }
 
     #[inline]
-    fn retreat(&mut self, judge: Option<&Judge>) -> Result<()> {
+    fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             RunState::End => Ok(()),
-            RunState::Ghost => self.leave(false, judge),
-            RunState::Inside => self.follow(false, judge, |inner| inner.retreat(judge)),
+            RunState::DeadSpan => self.leave(false, view),
+            RunState::Inside => self.follow(false, view, |inner| inner.retreat(view)),
         }
     }
 
-    fn enter(&mut self, to: Seek<'_>, judge: Option<&Judge>) -> Result<()> {
+    fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
-            RunState::End => panic!("only a ghost is entered"),
-            RunState::Ghost => {
-                self.descend(to, judge)?;
-                while !self.approach(to, judge)? {}
+            RunState::End => panic!("only a dead span is entered"),
+            RunState::DeadSpan => {
+                self.descend(to, view)?;
+                while !self.poll_seek(to, view)? {}
                 Ok(())
             }
-            RunState::Inside => self.follow(to.is_forward(), judge, |inner| inner.enter(to, judge)),
+            RunState::Inside => self.follow(to.is_forward(), view, |inner| inner.enter(to, view)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is sound of a damaged table.
 //!
 //! ```text
-//! index sound        its rows say where blocks lie, and of those that are damaged which keys and numbers they had
+//! index sound        its rows say where blocks lie, and of those that are damaged which keys and sequence numbers they had
 //! a page damaged     its blocks are looked for between those of its neighbours
 //! the top damaged    all blocks are looked for
 //! filter, statistics damaged    nothing: both follow from the records
@@ -20,7 +20,7 @@
 //! * Between two sound blocks nothing is lost when the bytes of one begin where those of the other end; a block's bytes
 //!   begin with its large values. Else there is a [`Gap`]. All versions of a key lie in one block, so no key of a gap is a
 //!   key of a sound block; its keys lie between theirs, or are as the rows say when all rows there are known.
-//! * A gap's number is no lower than that of any record that was in it.
+//! * A gap's sequence number is no lower than that of any record that was in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::coding::{Malformed, Reader};
-use crate::base::record::{Head, order};
+use crate::base::record::{RecordRef, order};
 use crate::base::{Error, Result, Seq};
 use crate::data::batch::KeyRange;
 use crate::expiry::Census;
@@ -54,7 +54,7 @@ pub struct Gap {
     pub from: Option<Vec<u8>>,
     /// The first key behind these; `None`: to the table's last one, which is not known.
     pub to: Option<Vec<u8>>,
-    /// No record there had a higher number; `None`: that is not known.
+    /// No record there had a higher sequence number; `None`: that is not known.
     pub seq: Option<Seq>,
     /// So many records at most were there; `None`: that is not known.
     pub records: Option<u64>,
@@ -169,7 +169,7 @@ impl Salvage {
         self.statistics.as_ref()
     }
 
-    /// At most so many sound records lie in a range and have a number below this.
+    /// At most so many sound records lie in a range and have a sequence number below this.
     pub fn records_in(&self, range: &KeyRange, below: Seq) -> u64 {
         let blocks = self.blocks.iter().filter(|block| {
             block.census.seq_min < below && range.overlaps(&block.first, &block.last)
@@ -198,12 +198,12 @@ impl Salvage {
                             .large_value(&self.footer, &extent, entry.value_len())?
                     }
                 };
-                let head = Head {
+                let record = RecordRef {
                     header: entry.header,
                     key: &body[entry.key()],
                     value_len: entry.value_len(),
                 };
-                builder.add(&head, &value)?;
+                builder.add(&record, &value)?;
             }
         }
         Ok(())
@@ -476,7 +476,7 @@ impl Survey {
                     self.bad_values.push((place.start, at, gap));
                 }
             }
-            census.add(&Head {
+            census.add(&RecordRef {
                 header,
                 key,
                 value_len: entry.value_len(),

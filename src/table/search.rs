@@ -175,7 +175,7 @@ impl<'a> Block<'a> {
     #[inline]
     fn fetch_key(&self, index: usize) {
         let start = self.offset(index);
-        let places = [start, start + self.frame.len() + 4];
+        let places = [start, start + self.packing.len() + 4];
         let bytes = places.into_iter().filter_map(|at| self.bytes.get(at));
         bytes.for_each(prefetch);
     }
@@ -236,7 +236,7 @@ fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::record::{Head, Header, Kind};
+    use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Timestamp};
     use crate::table::block::{Addition, BlockBuilder, Layout};
 
@@ -258,7 +258,7 @@ mod tests {
         for count in 1..=70usize {
             let mut builder = BlockBuilder::default();
             for seq in 0..count as u64 {
-                let head = Head {
+                let record = RecordRef {
                     header: Header {
                         kind: Kind::Put,
                         seq: Seq(seq),
@@ -268,7 +268,7 @@ mod tests {
                     key: &seq.to_be_bytes(),
                     value_len: 0,
                 };
-                builder.push(&head, hash_key(head.key), &Addition::Inline(&[]));
+                builder.push(&record, hash_key(record.key), &Addition::Inline(&[]));
             }
             let body = builder.write_body();
             let layout = Layout::of(body).unwrap();

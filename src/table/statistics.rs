@@ -2,29 +2,32 @@
 //!
 //! ```text
 //! statistics  records varint | keys varint | blocks varint | large values varint
-//!             first key prefixed | last key prefixed | census | spread of inheriting | spread of overriding
-//!             sample | posts | settings (expiry/rule.rs)
+//!             first key prefixed | last key prefixed | census | histogram of inheriting | histogram of overriding
+//!             sample | key samples | settings (expiry/rule.rs)
 //! sample      threshold u64 | count varint | lowest seq varint | earliest written_at varint | sampled*
 //! sampled     key hash u64 | header (record.rs) | weight varint | rank varint          hash up, sequence number down
-//! posts       step varint | count varint | key prefixed*                               key number 0, step, 2 * step ...
+//! key samples step varint | count varint | key prefixed*                               key number 0, step, 2 * step ...
 //! ```
 //!
 //! The sample is bottom-k: all versions of the keys with the k smallest hashes. Since the hash is the same everywhere,
 //! the samples of several tables tell of the same keys: what lies below the lowest of their thresholds is complete in
-//! each, and so shows who supersedes whom. It holds no keys, but their ranks; the posts tell which ranks a range of keys
-//! has, and so what a range delete covers.
+//! each, and so shows who supersedes whom. It holds no keys, but their ranks; the key samples tell which ranks a range
+//! of keys has, and so what a range delete covers.
 //!
-//! A few large values may hold most bytes, and no sample of keys tells enough of so few. So *heavy* puts, those that hold
-//! more than a thousandth of their table, are in the sample whatever their hash; and so is whatever may hide one: whoever
-//! writes a table names the keys of the heavy puts elsewhere, and what the table has of these is *wanted* in its sample.
+//! A few large values may hold most bytes, and no sample of keys tells enough of so few. So *oversized* puts, those
+//! that hold more than a thousandth of their table, are in the sample whatever their hash; and so is whatever may hide
+//! one: whoever writes a table names the keys of the oversized puts elsewhere, and what the table has of these *must be
+//! sampled*.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
-use crate::base::record::{Base, Head, Header, MAX_KEY_LEN};
+use crate::base::record::{Base, Header, MAX_KEY_LEN, RecordRef};
 use crate::base::{Seq, Timestamp};
-use crate::expiry::{Census, Judge, Settings, Spread, Spreads, Tally, is_heavy};
+use crate::expiry::{
+    Census, ExpiryHistogram, ExpiryHistograms, ExpiryView, Settings, Tally, is_oversized,
+};
 
 /// Keys in the sample of a large table: a share of the keys is found within 1.6 % (one standard error).
 const SAMPLE_KEYS: usize = 1024;
@@ -32,23 +35,23 @@ const SAMPLE_KEYS: usize = 1024;
 const SAMPLE_KEYS_LEAST: usize = 256;
 /// Between these, as many as take about a two hundredth of the table, at some twenty bytes each.
 const BYTES_PER_SAMPLED: u64 = 200 * 20;
-/// Above so many posts every second one goes: an end of a range is placed within a hundredth of the table.
-const POSTS: usize = 128;
+/// Above so many key samples every second one goes: an end of a range is placed within a hundredth of the table.
+const KEY_SAMPLES_MAX: usize = 128;
 
 /// One record of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
     /// Of its key.
     pub hash: u64,
-    /// Kind, number, time, ttl.
+    /// Kind, sequence number, time, ttl.
     pub header: Header,
-    /// As [`Head::weight`] counts.
+    /// As [`RecordRef::weight`] counts.
     pub weight: u64,
     /// How many keys of the table lie before its own.
     pub rank: u64,
 }
 
-/// Every record whose key's hash is below the threshold, and heavy and wanted ones.
+/// Every record whose key's hash is below the threshold, and oversized ones and those that must be sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Below this hash no record is left out; `u64::MAX` when none is.
@@ -59,7 +62,7 @@ pub struct Sample {
 
 /// Some keys of a table, evenly spaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Posts {
+pub struct KeySamples {
     /// From one to the next, in keys.
     step: u64,
     /// Ascending; the first is the table's.
@@ -84,13 +87,13 @@ pub struct Statistics {
     /// Of all records.
     pub census: Census,
     /// How the puts lie in time.
-    pub spreads: Spreads,
+    pub histograms: ExpiryHistograms,
     /// The records of the keys with the smallest hashes.
     pub sample: Sample,
-    /// Which of these are heavy; not stored.
-    heavy: Vec<u32>,
+    /// Which of these are oversized; not stored.
+    oversized: Vec<u32>,
     /// Which key has which rank, about.
-    pub posts: Posts,
+    pub key_samples: KeySamples,
     /// The container's settings when the table was written.
     pub settings: Settings,
 }
@@ -104,10 +107,10 @@ impl Statistics {
         put_prefixed(out, &self.first_key);
         put_prefixed(out, &self.last_key);
         self.census.encode(out);
-        self.spreads.inheriting.encode(out);
-        self.spreads.overriding.encode(out);
+        self.histograms.inheriting.encode(out);
+        self.histograms.overriding.encode(out);
         self.sample.encode(out);
-        self.posts.encode(out);
+        self.key_samples.encode(out);
         self.settings.encode(out);
     }
 
@@ -122,13 +125,13 @@ impl Statistics {
             first_key: read_key(reader)?,
             last_key: read_key(reader)?,
             census: Census::decode(reader)?,
-            spreads: Spreads {
-                inheriting: Spread::decode(reader)?,
-                overriding: Spread::decode(reader)?,
+            histograms: ExpiryHistograms {
+                inheriting: ExpiryHistogram::decode(reader)?,
+                overriding: ExpiryHistogram::decode(reader)?,
             },
             sample: Sample::decode(reader)?,
-            heavy: vec![],
-            posts: Posts::decode(reader)?,
+            oversized: vec![],
+            key_samples: KeySamples::decode(reader)?,
             settings: Settings::decode(reader)?,
         };
         if !reader.is_empty() {
@@ -139,15 +142,15 @@ impl Statistics {
         if !counted || statistics.first_key > statistics.last_key {
             return Err(at.malformed("statistics that contradict themselves"));
         }
-        statistics.find_heavy();
+        statistics.find_oversized();
         Ok(statistics)
     }
 
-    fn find_heavy(&mut self) {
+    fn find_oversized(&mut self) {
         let bytes = self.census.total().bytes;
         let records = (0..).zip(&self.sample.records);
-        let heavy = records.filter(|(_, record)| is_heavy(record.weight, bytes));
-        self.heavy = heavy.map(|(at, _)| at).collect();
+        let oversized = records.filter(|(_, record)| is_oversized(record.weight, bytes));
+        self.oversized = oversized.map(|(at, _)| at).collect();
     }
 
     /// Puts, in bytes and records.
@@ -156,18 +159,18 @@ impl Statistics {
     }
 
     /// How many of the puts are gone: exact when the sample is all of the table, else within a small part of the bytes.
-    pub fn gone(&self, judge: &Judge) -> Tally {
-        if !self.census.any_dead(judge) {
+    pub fn gone(&self, view: &ExpiryView) -> Tally {
+        if !self.census.any_dead(view) {
             return Tally::default();
         }
         if self.sample.threshold < u64::MAX {
-            let from_before = self.census.seq_min < judge.settings.floor_seq;
-            return self.spreads.gone(judge, from_before);
+            let from_before = self.census.seq_min < view.settings.floor_seq;
+            return self.histograms.gone(view, from_before);
         }
         let mut gone = Tally::default();
         let puts = |record: &&Sampled| !record.header.is_tombstone();
         for record in self.sample.records.iter().filter(puts) {
-            if judge.dead(&record.header) {
+            if view.dead(&record.header) {
                 let bytes = record.weight;
                 gone.add(Tally { count: 1, bytes });
             }
@@ -177,54 +180,57 @@ impl Statistics {
 
     /// When the oldest dead item in it expired; `None` when none is dead. What the floors of its settings held down was left
     /// out when it was written.
-    pub fn oldest_dead(&self, judge: &Judge) -> Option<Timestamp> {
-        self.census.oldest_dead(self.settings.floor_seq, judge)
+    pub fn oldest_dead(&self, view: &ExpiryView) -> Option<Timestamp> {
+        self.census.oldest_dead(self.settings.floor_seq, view)
     }
 
-    /// The heavy ones of the puts, all of which are in the sample.
-    pub fn heavy(&self) -> impl Iterator<Item = &Sampled> {
-        let records = self.heavy.iter();
+    /// The oversized ones of the puts, all of which are in the sample.
+    pub fn oversized(&self) -> impl Iterator<Item = &Sampled> {
+        let records = self.oversized.iter();
         records.map(|&at| &self.sample.records[at as usize])
     }
 
     /// Of which keys the sample states records that it would have neither by their hash nor by their weight.
-    pub fn wanted(&self) -> HashSet<u64> {
+    pub fn must_sample(&self) -> HashSet<u64> {
         let bytes = self.census.total().bytes;
         let records = self.sample.records.iter();
         records
             .filter(|record| {
-                record.hash >= self.sample.threshold && !is_heavy(record.weight, bytes)
+                record.hash >= self.sample.threshold && !is_oversized(record.weight, bytes)
             })
             .map(|record| record.hash)
             .collect()
     }
 
-    /// The sampled records below a hash, and heavy ones at or above it.
+    /// The sampled records below a hash, and oversized ones at or above it.
     pub fn sampled(&self, below: u64) -> impl Iterator<Item = &Sampled> {
         let records = &self.sample.records;
         let end = match below {
             u64::MAX => records.len(),
             below => records.partition_point(|record| record.hash < below),
         };
-        let heavy = self.heavy.iter().map(|&at| at as usize);
-        let others = heavy.filter(move |&at| at >= end);
+        let oversized = self.oversized.iter().map(|&at| at as usize);
+        let others = oversized.filter(move |&at| at >= end);
         records[..end].iter().chain(others.map(|at| &records[at]))
     }
 
     /// About how many keys lie below this one: exact in a table of few keys.
     pub fn rank(&self, key: &[u8]) -> u64 {
-        self.posts.rank(key).min(self.keys)
+        self.key_samples.rank(key).min(self.keys)
     }
 }
 
-impl Posts {
+impl KeySamples {
     /// About how many keys lie below this one.
     fn rank(&self, key: &[u8]) -> u64 {
-        match self.keys.binary_search_by(|post| post.as_ref().cmp(key)) {
-            Ok(post) => post as u64 * self.step,
+        match self
+            .keys
+            .binary_search_by(|sample| sample.as_ref().cmp(key))
+        {
+            Ok(sample) => sample as u64 * self.step,
             Err(0) => 0,
-            // Behind the post before, and not behind the next.
-            Err(post) => (post as u64 - 1) * self.step + self.step.div_ceil(2),
+            // Behind the sample before, and not behind the next.
+            Err(sample) => (sample as u64 - 1) * self.step + self.step.div_ceil(2),
         }
     }
 
@@ -234,22 +240,22 @@ impl Posts {
         self.keys.iter().for_each(|key| put_prefixed(out, key));
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Posts, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<KeySamples, Malformed> {
         let step = reader.varint_up_to(u64::from(u32::MAX))?;
-        let count = reader.varint_up_to(POSTS as u64)?;
+        let count = reader.varint_up_to(KEY_SAMPLES_MAX as u64)?;
         let keys: Vec<Box<[u8]>> = (0..count)
             .map(|_| read_key(reader))
             .collect::<Result<_, _>>()?;
         if step == 0 || !keys.is_sorted_by(|a, b| a < b) {
-            return Err(reader.malformed("posts out of place"));
+            return Err(reader.malformed("key samples out of place"));
         }
-        Ok(Posts { step, keys })
+        Ok(KeySamples { step, keys })
     }
 }
 
-impl Default for Posts {
+impl Default for KeySamples {
     fn default() -> Self {
-        Posts {
+        KeySamples {
             step: 1,
             keys: vec![],
         }
@@ -265,13 +271,13 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
     Ok(key.into())
 }
 
-impl Posts {
-    /// Takes key number `rank`, the last so far, if a post is to stand there.
+impl KeySamples {
+    /// Takes key number `rank`, the last so far, if it is to be sampled.
     fn add(&mut self, key: &[u8], rank: u64) {
         if !rank.is_multiple_of(self.step) {
             return;
         }
-        if self.keys.len() == POSTS {
+        if self.keys.len() == KEY_SAMPLES_MAX {
             let mut nth = 0;
             self.keys.retain(|_| {
                 nth += 1;
@@ -337,8 +343,8 @@ pub struct Collector {
     blocks: u64,
     large_values: u64,
     census: Census,
-    spreads: Spreads,
-    posts: Posts,
+    histograms: ExpiryHistograms,
+    key_samples: KeySamples,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     /// Sorted, and cut to the sample, whenever there are many.
@@ -346,17 +352,17 @@ pub struct Collector {
     cut_at: usize,
     threshold: Option<u64>,
     /// Hashes of keys of which every record is sampled.
-    wanted: Arc<HashSet<u64>>,
-    /// Heavy so far, or wanted.
-    special: Vec<Sampled>,
+    must_sample: Arc<HashSet<u64>>,
+    /// Oversized so far, or to be sampled by name.
+    above_threshold: Vec<Sampled>,
     bytes: u64,
 }
 
 impl Collector {
     /// Nothing so far; of the keys with these hashes, the sample is to have every record.
-    pub fn wanting(wanted: Arc<HashSet<u64>>) -> Collector {
+    pub fn with_must_sample(must_sample: Arc<HashSet<u64>>) -> Collector {
         Collector {
-            wanted,
+            must_sample,
             ..Collector::default()
         }
     }
@@ -367,18 +373,18 @@ impl Collector {
     }
 
     /// Counts one record; they come in their order. `hash` is its key's.
-    pub fn add(&mut self, head: &Head<'_>, hash: u64) {
-        if self.keys == 0 || self.last_key != head.key {
+    pub fn add(&mut self, record: &RecordRef<'_>, hash: u64) {
+        if self.keys == 0 || self.last_key != record.key {
             self.keys += 1;
             if self.keys == 1 {
-                self.first_key = head.key.to_vec();
+                self.first_key = record.key.to_vec();
             }
-            self.posts.add(head.key, self.keys - 1);
+            self.key_samples.add(record.key, self.keys - 1);
             self.last_key.clear();
-            self.last_key.extend_from_slice(head.key);
+            self.last_key.extend_from_slice(record.key);
         }
-        let (header, weight) = (head.header, head.weight());
-        self.spreads.add(&header, weight);
+        let (header, weight) = (record.header, record.weight());
+        self.histograms.add(&header, weight);
         self.bytes += weight;
         let sampled = Sampled {
             hash,
@@ -389,9 +395,10 @@ impl Collector {
         if self.threshold.is_none_or(|threshold| hash < threshold) {
             self.sample(sampled);
         }
-        if is_heavy(weight, self.bytes) || (!self.wanted.is_empty() && self.wanted.contains(&hash))
+        if is_oversized(weight, self.bytes)
+            || (!self.must_sample.is_empty() && self.must_sample.contains(&hash))
         {
-            self.special.push(sampled);
+            self.above_threshold.push(sampled);
         }
     }
 
@@ -435,15 +442,15 @@ impl Collector {
     pub fn finish(mut self, settings: Settings) -> Statistics {
         let worth = (self.bytes / BYTES_PER_SAMPLED) as usize;
         self.cut_sample(worth.clamp(SAMPLE_KEYS_LEAST, SAMPLE_KEYS));
-        self.spreads.thin();
+        self.histograms.thin();
         if let Some(threshold) = self.threshold {
             let bytes = self.census.total().bytes;
-            self.special.retain(|record| {
+            self.above_threshold.retain(|record| {
                 let is_special =
-                    is_heavy(record.weight, bytes) || self.wanted.contains(&record.hash);
+                    is_oversized(record.weight, bytes) || self.must_sample.contains(&record.hash);
                 is_special && record.hash >= threshold
             });
-            self.sampled.append(&mut self.special);
+            self.sampled.append(&mut self.above_threshold);
             self.sampled.sort_by_key(|record| record.hash);
         }
         let mut statistics = Statistics {
@@ -454,16 +461,16 @@ impl Collector {
             first_key: self.first_key.into(),
             last_key: self.last_key.into(),
             census: self.census,
-            spreads: self.spreads,
+            histograms: self.histograms,
             sample: Sample {
                 threshold: self.threshold.unwrap_or(u64::MAX),
                 records: self.sampled,
             },
-            heavy: vec![],
-            posts: self.posts,
+            oversized: vec![],
+            key_samples: self.key_samples,
             settings,
         };
-        statistics.find_heavy();
+        statistics.find_oversized();
         statistics
     }
 }
@@ -480,7 +487,7 @@ mod tests {
         for number in keys {
             let key = number.to_be_bytes();
             for seq in (1..=versions).rev() {
-                let head = Head {
+                let record = RecordRef {
                     header: Header {
                         kind: Kind::Put,
                         seq: Seq(seq),
@@ -491,8 +498,8 @@ mod tests {
                     key: &key,
                     value_len: 100,
                 };
-                collector.add(&head, hash_key(&key));
-                census.add(&head);
+                collector.add(&record, hash_key(&key));
+                census.add(&record);
             }
         }
         collector.add_block(&census);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::base::coding::Malformed;
 use crate::base::hash::hash_key;
-use crate::base::record::{Head, order};
+use crate::base::record::{RecordRef, order};
 use crate::base::{Error, Result, Seq};
 use crate::expiry::Census;
 use crate::table::block::{Block, Extent, Layout};
@@ -70,7 +70,7 @@ impl Table {
                 .stored
                 .part(&(filter_at..index_at), Access::Sequential)?,
             at: 0,
-            collector: Collector::wanting(Arc::new(self.statistics.wanted())),
+            collector: Collector::with_must_sample(Arc::new(self.statistics.must_sample())),
             last_seq: Seq(0),
             large_values: 0,
             page_census: Census::default(),
@@ -145,18 +145,18 @@ impl Walk<'_> {
         let (mut census, mut entries, mut hashes) = (Census::default(), vec![], vec![]);
         for number in 0..count {
             let entry = block.entry(number).map_err(bad)?;
-            let head = Head {
+            let record = RecordRef {
                 header: entry.header,
                 key: block.key(number).map_err(bad)?,
                 value_len: entry.value_len(),
             };
-            let hash = hash_key(head.key);
-            self.record(&head, hash, number, place)?;
+            let hash = hash_key(record.key);
+            self.record(&record, hash, number, place)?;
             if entry.value().is_none() {
                 self.large_value(&block.extent(number).map_err(bad)?, entry.value_len())?;
             }
-            self.collector.add(&head, hash);
-            census.add(&head);
+            self.collector.add(&record, hash);
+            census.add(&record);
             entries.push(entry);
             hashes.push(hash);
         }
@@ -169,20 +169,20 @@ impl Walk<'_> {
     /// A record comes after the one before it, in another block only with another key, and the filter knows it.
     fn record(
         &mut self,
-        head: &Head<'_>,
+        record: &RecordRef<'_>,
         hash: u64,
         number: usize,
         place: &Range<u64>,
     ) -> Result<()> {
         let last_key = self.collector.last_key();
-        let rises = order(last_key, self.last_seq, head.key, head.header.seq).is_lt();
-        if !rises || (number == 0 && last_key == head.key) {
+        let rises = order(last_key, self.last_seq, record.key, record.header.seq).is_lt();
+        if !rises || (number == 0 && last_key == record.key) {
             return Err(self.fault(place.start, "records are out of order"));
         }
         if !filter::may_contain(self.filter, hash) {
             return Err(self.fault(self.table.footer.filter_at, "the filter lacks a key"));
         }
-        self.last_seq = head.header.seq;
+        self.last_seq = record.header.seq;
         Ok(())
     }
 

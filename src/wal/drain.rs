@@ -47,7 +47,7 @@ fn drain_into(fs: &dyn Fs, segment: &Loaded, ring: &Ring) -> Result<Option<u64>>
                 &ring.from(position)[..found.len],
             )?;
         }
-        closed = found.head.kind == FrameKind::End;
+        closed = found.header.kind == FrameKind::End;
         position += found.len as u64;
     }
     if let Some(file) = file {

@@ -22,7 +22,7 @@
 //!          [written_at - settled]
 //!          [edit - segment's edit]
 //!          payload crc32 u32
-//!          head crc32 u32          of identity, number, position (u64 each) and the frame up to here
+//!          header crc32 u32        of identity, number, position (u64 each) and the frame up to here
 //!          payload
 //!
 //! ring     frames                 each at its position modulo the ring's length; zeroed where they are in the segments
@@ -38,7 +38,7 @@
 //!          0 u32
 //! ```
 //!
-//! Little-endian. The payload's checksum is made by the caller, outside the commit turn; that of the head covers it, and
+//! Little-endian. The payload's checksum is made by the caller, outside the commit lock; that of the header covers it, and
 //! so binds the payload to its place.
 
 use serde::{Deserialize, Serialize};
@@ -66,9 +66,9 @@ const POSITION_MAX: u64 = u64::MAX / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Writes of one commit turn, as `batch.rs` spells them.
+    /// Writes that hold the commit lock once, as `batch.rs` spells them.
     Batch = 1,
-    /// Records that keep their numbers, as `batch.rs` spells them.
+    /// Records that keep their sequence numbers, as `batch.rs` spells them.
     Relog = 2,
     /// Nothing: the log was closed here. Replay does not show it.
     End = 3,
@@ -84,7 +84,7 @@ impl FrameKind {
 
 /// Everything about a frame but its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHead {
+pub struct FrameHeader {
     /// What it holds.
     pub kind: FrameKind,
     /// The lowest sequence number in it.
@@ -104,7 +104,7 @@ pub struct FrameHead {
 pub struct PayloadCrc(u32);
 
 impl PayloadCrc {
-    /// To be called outside the commit turn.
+    /// To be called outside the commit lock.
     pub fn of(payload: &[u8]) -> PayloadCrc {
         PayloadCrc(crc32fast::hash(payload))
     }
@@ -285,7 +285,7 @@ pub const FRAME_LEN_MIN: usize = 1 + 4 + 8;
 /// The most bytes before a payload: seven varints of ten.
 const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
 
-/// The checksum of a head begins with the place of its frame: what identity and number make of it, ...
+/// The checksum of a header begins with the place of its frame: what identity and number make of it, ...
 fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&segment.identity.to_le_bytes());
@@ -293,10 +293,10 @@ fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
     crc
 }
 
-/// ... then the position, which stands here before the head, so that the rest is one stretch.
+/// ... then the position, which stands here before the header, so that the rest is one stretch.
 const POSITION_LEN: usize = 8;
 
-/// Up to this size a payload is copied behind its head, so that a frame is one piece: a write costs more than the copy.
+/// Up to this size a payload is copied behind its header, so that a frame is one piece: a write costs more than the copy.
 const COPY_MAX: usize = 64 << 10;
 
 /// Makes the frames of a segment, in a buffer that it keeps.
@@ -322,7 +322,7 @@ impl Encoder {
         &'a mut self,
         position: u64,
         watermark: u64,
-        head: &FrameHead,
+        header: &FrameHeader,
         payload: &'a [u8],
         payload_crc: PayloadCrc,
     ) -> [&'a [u8]; 2] {
@@ -330,13 +330,13 @@ impl Encoder {
         let always = [
             payload.len() as u64,
             position - watermark,
-            zigzag(segment.base_seq.0, head.first_seq.0),
-            zigzag(segment.base_written_at.0, head.written_at.0),
+            zigzag(segment.base_seq.0, header.first_seq.0),
+            zigzag(segment.base_written_at.0, header.written_at.0),
         ];
         let seldom: [u64; SELDOM as usize] = [
-            zigzag(head.first_seq.0, head.last_seq.0),
-            zigzag(head.settled.0, head.written_at.0),
-            zigzag(segment.edit, head.edit),
+            zigzag(header.first_seq.0, header.last_seq.0),
+            zigzag(header.settled.0, header.written_at.0),
+            zigzag(segment.edit, header.edit),
         ];
         let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
         bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
@@ -351,7 +351,7 @@ impl Encoder {
             len += 1;
         };
         always.into_iter().for_each(&mut put);
-        let mut first = head.kind as u8;
+        let mut first = header.kind as u8;
         for (bit, number) in (KIND_BITS..).zip(seldom) {
             if number != 0 {
                 first |= 1 << bit;
@@ -379,7 +379,7 @@ impl Encoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
     /// Everything but the payload.
-    pub head: FrameHead,
+    pub header: FrameHeader,
     /// Up to where the log was known to be synced.
     pub watermark: u64,
     /// What the caller put in.
@@ -391,9 +391,9 @@ pub struct Decoded<'a> {
 /// Why there is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoFrame {
-    /// No frame was begun here, or no more of it than a part of its head is there.
+    /// No frame was begun here, or no more of it than a part of its header is there.
     Nothing,
-    /// A frame was begun here: its head is whole, its payload is not.
+    /// A frame was begun here: its header is whole, its payload is not.
     Unfinished,
 }
 
@@ -418,7 +418,7 @@ impl Decoder {
     pub fn frame<'a>(&self, position: u64, bytes: &'a [u8]) -> Result<Decoded<'a>, NoFrame> {
         let reader = &mut Reader::new(bytes);
         let (mut decoded, payload_len, payload_crc) =
-            self.head(position, reader).ok_or(NoFrame::Nothing)?;
+            self.header(position, reader).ok_or(NoFrame::Nothing)?;
         let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
         decoded.payload = reader.bytes(payload_len).map_err(|_| NoFrame::Unfinished)?;
         decoded.len = reader.offset();
@@ -428,8 +428,12 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// What `reader` begins with: a head with an empty payload, and length and checksum of the payload to come.
-    fn head<'a>(&self, position: u64, reader: &mut Reader<'a>) -> Option<(Decoded<'a>, u64, u32)> {
+    /// What `reader` begins with: a header with an empty payload, and length and checksum of the payload to come.
+    fn header<'a>(
+        &self,
+        position: u64,
+        reader: &mut Reader<'a>,
+    ) -> Option<(Decoded<'a>, u64, u32)> {
         let segment = &self.segment;
         let mut whole = reader.clone();
         let first = reader.u8().ok()?;
@@ -464,7 +468,7 @@ impl Decoder {
         if reader.u32().ok()? != crc.finalize() {
             return None;
         }
-        let head = FrameHead {
+        let header = FrameHeader {
             kind,
             first_seq: Seq(first_seq),
             last_seq: Seq(last_seq),
@@ -473,7 +477,7 @@ impl Decoder {
             edit,
         };
         let decoded = Decoded {
-            head,
+            header,
             watermark,
             payload: &[],
             len: 0,

@@ -15,7 +15,7 @@
 //! by an append that failed, are never taken for a frame.
 //!
 //! **Order.** A frame is acknowledged only when every earlier one is complete: an [`Appender`] has one owner, the commit
-//! turn. Acknowledged means: survives a killed process. [`Log::sync_to`] makes it survive a power cut.
+//! lock. Acknowledged means: survives a killed process. [`Log::sync_to`] makes it survive a power cut.
 //!
 //! **The end.** The first byte that is no frame ends the log, over all later segments. Every frame carries a *watermark*,
 //! up to where the log was known to be synced when it was written. Recovery searches what lies behind the end for a frame
@@ -42,8 +42,8 @@ mod drain;
 
 pub use drain::{drain_ring, remove_rings};
 pub use frame::{
-    Decoder, Encoder, FrameHead, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc, Position,
-    SegmentHeader, SyncedNote,
+    Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
+    Position, SegmentHeader, SyncedNote,
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
 pub use segments::{

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::{FrameHead, FrameKind, HEADER_LEN, PayloadCrc, Position, SegmentHeader};
+use super::frame::{FrameHeader, FrameKind, HEADER_LEN, PayloadCrc, Position, SegmentHeader};
 use super::replay::replay;
 use super::segments::Segments;
 use super::store::{Buffered, Store, frame_len};
@@ -104,7 +104,7 @@ fn a_frame_is_whole_in_one_place() {
 }
 
 fn append(appender: &mut Appender, seq: u64) -> Position {
-    let head = FrameHead {
+    let header = FrameHeader {
         kind: FrameKind::Batch,
         first_seq: Seq(seq),
         last_seq: Seq(seq),
@@ -114,7 +114,7 @@ fn append(appender: &mut Appender, seq: u64) -> Position {
     };
     let payload = [seq as u8; 4];
     appender
-        .append(&head, &payload, PayloadCrc::of(&payload))
+        .append(&header, &payload, PayloadCrc::of(&payload))
         .unwrap()
 }
 

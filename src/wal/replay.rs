@@ -3,11 +3,11 @@
 //! The frames are walked from the first segment on. At every position the next frame is looked for in the segment's
 //! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
 //! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
-//! *witness*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
+//! *evidence*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
 //! one too, and so is what the manifest says of that.
 //!
 //! Behind a header that is damaged the frames of a segment are found as well, where it starts at the end of the one before
-//! it. But nobody knows what their numbers are counted from: they bear witness, and their numbers count for nothing.
+//! it. But nobody knows what their numbers are counted from: they are evidence, and their numbers count for nothing.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::Fs;
 use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::{
-    Decoded, Decoder, FRAME_LEN_MIN, FrameHead, FrameKind, HEADER_LEN, NoFrame, Position,
+    Decoded, Decoder, FRAME_LEN_MIN, FrameHeader, FrameKind, HEADER_LEN, NoFrame, Position,
     SegmentHeader,
 };
 use crate::wal::segments::{LogStart, parse_ring};
@@ -26,7 +26,7 @@ use crate::wal::segments::{LogStart, parse_ring};
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// Everything but the payload.
-    pub head: FrameHead,
+    pub header: FrameHeader,
     /// What was appended.
     pub payload: &'a [u8],
     /// The segment to which it belongs.
@@ -60,7 +60,7 @@ pub struct Replayed {
     /// The highest sequence number; 0 when there was no frame.
     pub last_seq: Seq,
     /// The highest settled time.
-    pub mark: Timestamp,
+    pub time_high_water: Timestamp,
     /// The highest edit number: a manifest that ends before it is damaged.
     pub edit: u64,
     /// The log was closed, and is whole.
@@ -209,10 +209,10 @@ impl Walk<'_> {
         let (mut position, mut last_seq) = (header.start, Seq(0));
         self.out.edit = self.out.edit.max(header.edit);
         while let Some((found, in_ring)) = frame_at(segment, &self.ring, position) {
-            let head = found.head;
-            self.out.mark = self.out.mark.max(head.settled);
-            self.out.edit = self.out.edit.max(head.edit);
-            last_seq = last_seq.max(head.last_seq);
+            let header = found.header;
+            self.out.time_high_water = self.out.time_high_water.max(header.settled);
+            self.out.edit = self.out.edit.max(header.edit);
+            last_seq = last_seq.max(header.last_seq);
             let offset = segment.offset_of(position);
             if in_ring {
                 if self.of_ring.end != position {
@@ -221,12 +221,12 @@ impl Walk<'_> {
                 self.of_ring.end = position + found.len as u64;
             }
             position += found.len as u64;
-            if head.kind == FrameKind::End {
+            if header.kind == FrameKind::End {
                 self.out.clean = true;
                 break;
             }
             visit(&Frame {
-                head,
+                header,
                 payload: found.payload,
                 path: &segment.path,
                 offset,
@@ -264,12 +264,12 @@ impl Walk<'_> {
         })
     }
 
-    /// The log ends at position `end` of `segment`: a torn tail, if neither a witness nor the
+    /// The log ends at position `end` of `segment`: a torn tail, if neither evidence nor the
     /// manifest says otherwise, else damage.
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
-            witnessed: false,
+            has_evidence: false,
             last: None,
             reach: end,
             without_header: false,
@@ -335,7 +335,7 @@ impl Walk<'_> {
     ) -> Result<Option<Error>> {
         let noted = self.ring.note.is_some_and(|note| note.position > end);
         let known = self.synced.0;
-        let why = match (search.witnessed, noted, known > end) {
+        let why = match (search.has_evidence, noted, known > end) {
             (true, ..) => "a later part of it says that this was synced".to_owned(),
             (_, true, _) => "its ring says that this was synced".to_owned(),
             (_, _, true) => format!(
@@ -354,7 +354,7 @@ impl Walk<'_> {
         let damage = damage(self, &why);
         if let Some(last) = search.last {
             self.out.last_seq = self.out.last_seq.max(last.last_seq);
-            self.out.mark = self.out.mark.max(last.settled);
+            self.out.time_high_water = self.out.time_high_water.max(last.settled);
             self.out.edit = self.out.edit.max(last.edit);
         }
         Ok(Some(damage))
@@ -425,9 +425,9 @@ struct Stretch {
 struct Search {
     end: u64,
     /// A frame was found that knows the log synced beyond its end.
-    witnessed: bool,
+    has_evidence: bool,
     /// The last one of these whose numbers are known.
-    last: Option<FrameHead>,
+    last: Option<FrameHeader>,
     /// Where the last frame that was found ends.
     reach: u64,
     /// A frame was found in a segment of which the header is damaged.
@@ -461,10 +461,10 @@ impl Search {
         if found.watermark <= self.end {
             return;
         }
-        self.witnessed = true;
-        let before = self.last.map_or(Seq(0), |head| head.last_seq);
-        if counts && found.head.last_seq >= before {
-            self.last = Some(found.head);
+        self.has_evidence = true;
+        let before = self.last.map_or(Seq(0), |header| header.last_seq);
+        if counts && found.header.last_seq >= before {
+            self.last = Some(found.header);
         }
     }
 

@@ -45,8 +45,8 @@ fn create(sim: &Sim, options: &LogOptions, first: u64) -> Result<(Arc<Log>, Appe
     Log::create(fs, options, first, Seq(100), Timestamp(5_000), 3)
 }
 
-fn head(index: u64) -> FrameHead {
-    FrameHead {
+fn header(index: u64) -> FrameHeader {
+    FrameHeader {
         kind: if index % 5 == 4 {
             FrameKind::Relog
         } else {
@@ -72,7 +72,7 @@ fn payload(index: u64) -> Vec<u8> {
 
 fn append(appender: &mut Appender, index: u64) -> Result<Position> {
     let payload = payload(index);
-    appender.append(&head(index), &payload, PayloadCrc::of(&payload))
+    appender.append(&header(index), &payload, PayloadCrc::of(&payload))
 }
 
 /// The indexes of the frames that replay shows; each is what was appended.
@@ -88,10 +88,10 @@ fn replayed_with(
 ) -> Result<(Vec<u64>, Replayed)> {
     let mut indexes = vec![];
     let replayed = replay(fs, dir(), first, &mut |frame| {
-        let index = (frame.head.first_seq.0 - 100) / 2;
+        let index = (frame.header.first_seq.0 - 100) / 2;
         assert_eq!(
-            (frame.head, frame.payload),
-            (head(index), &payload(index)[..])
+            (frame.header, frame.payload),
+            (header(index), &payload(index)[..])
         );
         indexes.push(index);
         Ok(())
@@ -119,7 +119,7 @@ fn frames_come_back_in_order_over_many_segments() {
         let (indexes, found) = replayed(&sim.kill(), 7).unwrap();
         assert_eq!(indexes, (0..100).collect::<Vec<_>>());
         assert_eq!(found.last_seq, Seq(299));
-        assert_eq!(found.mark, head(99).settled);
+        assert_eq!(found.time_high_water, header(99).settled);
         assert_eq!((found.edit, found.clean), (12, false));
         assert_eq!(found.torn, None);
         assert_eq!(found.next_segment, log.current_segment() + 1);
@@ -129,7 +129,7 @@ fn frames_come_back_in_order_over_many_segments() {
         let bytes: u64 = found.segments.iter().map(|segment| segment.bytes).sum();
         assert_eq!(bytes, log.end().0);
 
-        appender.close(&head(99)).unwrap();
+        appender.close(&header(99)).unwrap();
         for seed in 0..20 {
             let (indexes, found) = replayed(&sim.power_cut(seed), 7).unwrap();
             assert_eq!(indexes.len(), 100);
@@ -151,13 +151,13 @@ fn a_whole_folder_is_the_format() {
     };
     let (log, mut appender) = create(&sim, &options, 1).unwrap();
     let end = appender
-        .append(&head(0), b"first", PayloadCrc::of(b"first"))
+        .append(&header(0), b"first", PayloadCrc::of(b"first"))
         .unwrap();
     log.sync_to(end).unwrap();
     appender
-        .append(&head(4), b"second", PayloadCrc::of(b"second"))
+        .append(&header(4), b"second", PayloadCrc::of(b"second"))
         .unwrap();
-    appender.close(&head(4)).unwrap();
+    appender.close(&header(4)).unwrap();
     let bytes = sim.read(&dir().join("000001.wal")).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
@@ -180,9 +180,9 @@ fn what_is_given_up_is_in_no_file() {
         let mut names = std::collections::BTreeSet::new();
         for index in 0..400 {
             // One size for all, so that old frames stand where new ones would.
-            let frame = FrameHead {
+            let frame = FrameHeader {
                 kind: FrameKind::Batch,
-                ..head(index)
+                ..header(index)
             };
             let end = appender
                 .append(&frame, &[7; 100], PayloadCrc::of(&[7; 100]))
@@ -201,7 +201,7 @@ fn what_is_given_up_is_in_no_file() {
             }
             let mut shown = vec![];
             replay(&sim.kill(), dir(), log.current_segment(), &mut |frame| {
-                shown.push((frame.head.first_seq.0 - 100) / 2);
+                shown.push((frame.header.first_seq.0 - 100) / 2);
                 Ok(())
             })
             .unwrap();
@@ -263,7 +263,7 @@ fn one_sync_serves_all_that_wait() {
                     let (_, found) = replayed(&sim.power_cut(seed), 1).unwrap();
                     let bytes: u64 = found.segments.iter().map(|segment| segment.bytes).sum();
                     assert!(bytes >= synced.0, "{bytes} are left of {synced:?}");
-                    if found.last_seq == head(399).last_seq {
+                    if found.last_seq == header(399).last_seq {
                         break;
                     }
                 }
@@ -309,7 +309,7 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         assert!(append(&mut appender, 13).unwrap_err().is_full());
         let mut add = |index: u64, payload: &[u8]| {
             appender
-                .append(&head(index), payload, PayloadCrc::of(payload))
+                .append(&header(index), payload, PayloadCrc::of(payload))
                 .unwrap()
         };
         add(1, &[1; 9_000]);
@@ -319,7 +319,7 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         for seed in 0..40 {
             let mut shown = vec![];
             replay(&sim.power_cut(seed), dir(), 1, &mut |frame| {
-                shown.push(frame.head.last_seq.0);
+                shown.push(frame.header.last_seq.0);
                 Ok(())
             })
             .unwrap();
@@ -392,7 +392,7 @@ fn a_ring_is_filled_to_its_last_byte_and_not_beyond() {
         let mut payloads: Vec<Vec<u8>> = vec![];
         let mut take = |len: usize| {
             let payload = vec![payloads.len() as u8 + 1; len];
-            let end = appender.append(&head(0), &payload, PayloadCrc::of(&payload));
+            let end = appender.append(&header(0), &payload, PayloadCrc::of(&payload));
             payloads.push(payload);
             end.unwrap().0 as usize
         };
@@ -492,8 +492,8 @@ fn both_stores_work_on_a_real_disk() {
             let mut count = 0;
             let found = replay(&Disk, folder.path(), 1, &mut |frame| {
                 assert_eq!(
-                    (frame.head, frame.payload),
-                    (head(count), &payload(count)[..])
+                    (frame.header, frame.payload),
+                    (header(count), &payload(count)[..])
                 );
                 count += 1;
                 Ok(())
@@ -501,7 +501,7 @@ fn both_stores_work_on_a_real_disk() {
             assert_eq!((count, found.unwrap().clean), (1_000, clean));
         };
         shown(false);
-        appender.close(&head(999)).unwrap();
+        appender.close(&header(999)).unwrap();
         shown(true);
     }
 }

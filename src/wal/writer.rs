@@ -1,6 +1,6 @@
 //! Appending, and syncing for many at once.
 //!
-//! One [`Appender`] belongs to the commit turn. The [`Log`] beside it is shared: any thread asks it to sync, and one of
+//! One [`Appender`] lies under the commit lock. The [`Log`] beside it is shared: any thread asks it to sync, and one of
 //! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
 //!
 //! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
@@ -21,8 +21,8 @@ use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::env::{Fs, Ring};
 use crate::wal::frame::{
-    Encoder, FrameHead, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
-    SegmentHeader, SyncedNote,
+    Encoder, FrameHeader, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
+    SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
 };
 use crate::wal::segments::{LentSegments, LogStart, Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Store, frame_len};
@@ -221,19 +221,19 @@ impl Log {
         self.latch(error)
     }
 
-    /// The next segment, begun at `position` for a frame with this head.
+    /// The next segment, begun at `position` for a frame with this header.
     fn roll(
         &self,
         before: &SegmentHeader,
         position: u64,
-        head: &FrameHead,
+        header: &FrameHeader,
         frame_len: u64,
     ) -> Result<Arc<Segment>> {
         let header = SegmentHeader {
             start: position,
-            base_seq: head.first_seq,
-            base_written_at: head.written_at,
-            edit: head.edit,
+            base_seq: header.first_seq,
+            base_written_at: header.written_at,
+            edit: header.edit,
             ..*before
         };
         let segment = self.segments.begin(header, frame_len)?;
@@ -383,7 +383,7 @@ impl Drop for SegmentPin {
     }
 }
 
-/// The side of the log that the commit turn owns.
+/// The side of the log under the commit lock.
 pub struct Appender {
     log: Arc<Log>,
     segment: Arc<Segment>,
@@ -397,19 +397,19 @@ impl Appender {
         self.segment.header.number
     }
 
-    /// Lets the next frame begin a new segment, with a head close to this one; nothing happens when the newest has no
+    /// Lets the next frame begin a new segment, with a header close to this one; nothing happens when the newest has no
     /// frame yet.
-    pub fn rotate(&mut self, head: &FrameHead) -> Result<()> {
+    pub fn rotate(&mut self, header: &FrameHeader) -> Result<()> {
         if self.end > self.segment.header.start {
-            self.roll(head, 0)?;
+            self.roll(header, 0)?;
         }
         Ok(())
     }
 
-    fn roll(&mut self, head: &FrameHead, frame_len: u64) -> Result<()> {
+    fn roll(&mut self, header: &FrameHeader, frame_len: u64) -> Result<()> {
         self.segment = self
             .log
-            .roll(&self.segment.header, self.end, head, frame_len)?;
+            .roll(&self.segment.header, self.end, header, frame_len)?;
         self.encoder = Encoder::new(self.segment.header);
         Ok(())
     }
@@ -419,7 +419,7 @@ impl Appender {
     /// may find it, and the log takes no other.
     pub fn append(
         &mut self,
-        head: &FrameHead,
+        header: &FrameHeader,
         payload: &[u8],
         payload_crc: PayloadCrc,
     ) -> Result<Position> {
@@ -427,14 +427,14 @@ impl Appender {
         let (position, watermark) = (self.end, self.log.synced().0);
         let mut frame = self
             .encoder
-            .frame(position, watermark, head, payload, payload_crc);
+            .frame(position, watermark, header, payload, payload_crc);
         if position + frame_len(frame) > self.segment.full_at() {
-            // Counted from the new segment's header, the head is no longer than it was.
+            // Counted from the new segment's header, the frame's is no longer than it was.
             let room = frame_len(frame);
-            self.roll(head, room)?;
+            self.roll(header, room)?;
             frame = self
                 .encoder
-                .frame(position, watermark, head, payload, payload_crc);
+                .frame(position, watermark, header, payload, payload_crc);
         }
         let log = &*self.log;
         log.store
@@ -445,15 +445,15 @@ impl Appender {
         Ok(Position(self.end))
     }
 
-    /// Syncs all, then writes an end mark and syncs it. `head` tells the last sequence number and the times.
-    pub fn close(mut self, head: &FrameHead) -> Result<()> {
+    /// Syncs all, then writes an end mark and syncs it. `header` tells the last sequence number and the times.
+    pub fn close(mut self, header: &FrameHeader) -> Result<()> {
         let log = Arc::clone(&self.log);
         log.sync_to(log.end())?;
-        let head = FrameHead {
+        let header = FrameHeader {
             kind: FrameKind::End,
-            ..*head
+            ..*header
         };
-        let end = self.append(&head, &[], PayloadCrc::of(&[]))?;
+        let end = self.append(&header, &[], PayloadCrc::of(&[]))?;
         log.sync_to(end)
     }
 }

@@ -32,7 +32,7 @@ build() {
     local profile="${PROFILE:-release}" out
     cargo build --quiet --profile "$profile" --manifest-path "$root/Cargo.toml" "$@"
     out="${CARGO_TARGET_DIR:-$root/target}/${profile/dev/debug}"
-    witness="$out/examples/witness"
+    oracle="$out/examples/oracle"
     ebbtide="$out/ebbtide"
 }
 
@@ -70,7 +70,7 @@ power_cuts() {
     local kind="$1" rounds="$2" acknowledged=0 lost=0 died=0 round status told cut
     number "$rounds"
     need mkfs."$kind" xfs_io
-    build --example witness
+    build --example oracle
     scratch
     mount_new "$kind" 400
     told="$work/told"
@@ -82,7 +82,7 @@ power_cuts() {
         fi
         local flags=()
         (($(below 2))) && flags=(--sync)
-        timeout -s KILL 60 "$witness" write "$mnt/db" "$told" --seed "$round" "${flags[@]}" 2>"$work/said" &
+        timeout -s KILL 60 "$oracle" write "$mnt/db" "$told" --seed "$round" "${flags[@]}" 2>"$work/said" &
         # A part of them while the database is being opened.
         sleep "0.$(printf %03d "$(below $(($(below 4) ? 400 : 15)))")"
         cut="$(date +%s%N)"
@@ -97,7 +97,7 @@ power_cuts() {
         esac
         umount "$mnt"
         mount -o loop "$work/disk" "$mnt"
-        timeout -s KILL 60 "$witness" check "$mnt/db" "$told" --power-cut "$cut" >"$work/found" 2>"$work/said" || {
+        timeout -s KILL 60 "$oracle" check "$mnt/db" "$told" --power-cut "$cut" >"$work/found" 2>"$work/said" || {
             keep="$(mktemp -d)"
             cp -a "$mnt" "$told" "$keep" || true
             fail "round $round: $(cat "$work/said"); kept in $keep"

@@ -1,4 +1,4 @@
-//! The clock that a database and the witness of its answers share.
+//! The clock that a database and the oracle of its answers share.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,19 +1,19 @@
-//! Right and wrong answers, by what the witness itself wrote and when.
+//! Right and wrong answers, by what the oracle itself wrote and when.
 //!
-//! A witness knows between which readings of the clock an item was written, and so between which moments it expires. An
+//! An oracle knows between which readings of the clock an item was written, and so between which moments it expires. An
 //! answer given between the readings `asked` and `answered` is wrong when the item was expired by `asked` and is there,
 //! or cannot have expired by `answered` and is missing.
 
 /// An operation began at the first moment and was done at the second, in milliseconds.
 pub type Window = (u64, u64);
 
-/// What a witness saw, over all answers.
+/// What an oracle saw, over all answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Answers that were judged.
     pub reads: u64,
     /// Items that were there although they had expired or were deleted.
-    pub ghosts: u64,
+    pub expired_returned: u64,
     /// Items that were missing although they were alive.
     pub lost: u64,
     /// Items that came with another value, ttl or time than they were written with.
@@ -23,7 +23,7 @@ pub struct Tally {
 impl Tally {
     pub fn add(&mut self, other: Tally) {
         self.reads += other.reads;
-        self.ghosts += other.ghosts;
+        self.expired_returned += other.expired_returned;
         self.lost += other.lost;
         self.wrong += other.wrong;
     }
@@ -33,20 +33,23 @@ impl Tally {
     pub fn judge(&mut self, found: bool, expiry: Option<Window>, (asked, answered): Window) {
         let (earliest, latest) = expiry.unwrap_or((0, 0));
         self.reads += 1;
-        self.ghosts += u64::from(found && latest <= asked);
+        self.expired_returned += u64::from(found && latest <= asked);
         self.lost += u64::from(!found && answered < earliest);
     }
 
     /// The promises that were not kept, in words.
     pub fn broken(&self) -> Vec<String> {
         let Tally {
-            ghosts,
+            expired_returned,
             lost,
             wrong,
             ..
         } = self;
         let promises = [
-            (*ghosts, "reads that returned an expired or deleted item"),
+            (
+                *expired_returned,
+                "reads that returned an expired or deleted item",
+            ),
             (*lost, "reads that missed a live item"),
             (*wrong, "answers that were not what was written"),
         ];

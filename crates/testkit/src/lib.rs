@@ -5,7 +5,7 @@
 //! op       one step of a history, as a value and as a line of text
 //! world    a database on a simulated disk and clock, and a model beside it: each step goes to both
 //! random   a seeded generator of histories, and how a failing one is made short
-//! witness  a history that tells of itself, for databases on real disks that are killed or cut off
+//! oracle   a history that tells of itself, for databases on real disks that are killed or cut off
 //! watched  a simulated disk whose calls can be looked at, refused, or used to do something in their midst
 //! patience waiting for what threads do
 //! process  what this process takes of the machine
@@ -20,7 +20,7 @@ pub mod patience;
 pub mod process;
 pub mod random;
 pub mod watched;
-pub mod witness;
+pub mod oracle;
 pub mod world;
 
 /// A number from the environment, or its default.

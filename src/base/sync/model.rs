@@ -2,8 +2,8 @@
 //! it; time does not pass, and what waits for a while waits until it is woken.
 //!
 //! Models stand beside what they are of, in `models.rs`. Not under their eye is what other crates do inside (the handing
-//! over of pictures, cells that are set once), and counters and tables: these take no steps, nor does time but for a lock. The simulated disk
-//! takes one for each call where a model has it watched.
+//! over of read states, cells that are set once), and counters and tables: these take no steps, nor does time but for a
+//! lock. The simulated disk takes one for each call where a model has it watched.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

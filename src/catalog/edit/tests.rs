@@ -17,7 +17,7 @@ fn container(id: u32, name: &str) -> ContainerRecord {
 fn edit(number: u64, changes: Vec<Change>) -> Edit {
     Edit {
         number,
-        mark: Timestamp(number),
+        time_high_water: Timestamp(number),
         changes,
     }
 }
@@ -28,7 +28,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
     let run = RunRecord {
         id: RunId(8),
         end: Some(Timestamp(99)),
-        placed: DefaultMillis::Millis(5),
+        end_assumes: DefaultMillis::Millis(5),
         applied: Seq(0),
         tables: vec![TableRecord {
             id: TableId(4),

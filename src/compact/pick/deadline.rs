@@ -16,22 +16,22 @@ use crate::base::{TableId, Timestamp};
 use crate::catalog::{Facts, RunFacts, TableFacts};
 use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
 use crate::compact::pick::runs::FAN;
-use crate::expiry::{Census, Judge};
+use crate::expiry::{Census, ExpiryView};
 
 /// When the bytes of an item that expired at `expiry` beside these are to be gone.
-pub fn deadline(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
+pub fn deadline(expiry: Timestamp, census: &Census, view: &ExpiryView, goals: &Goals) -> Timestamp {
     let eighth = if goals.reclaim_strict {
         0
     } else {
-        census.longest_life(&judge.settings) / 8
+        census.longest_life(&view.settings) / 8
     };
     expiry.after(goals.reclaim_within.max(eighth))
 }
 
 /// When the memtable that holds it is flushed for an item that expired at `expiry`: when half of the time to its deadline
 /// is over.
-pub fn start_by(expiry: Timestamp, census: &Census, judge: &Judge, goals: &Goals) -> Timestamp {
-    expiry.after(deadline(expiry, census, judge, goals).since(expiry) / 2)
+pub fn start_by(expiry: Timestamp, census: &Census, view: &ExpiryView, goals: &Goals) -> Timestamp {
+    expiry.after(deadline(expiry, census, view, goals).since(expiry) / 2)
 }
 
 /// When tables are rewritten for their deadline: in the last quarter of the time to it, so that it can take as long, and
@@ -44,15 +44,15 @@ fn begin_by(expired: Timestamp, deadline: Timestamp) -> Timestamp {
 pub fn on_time(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Rewrite> {
     let mut dead: Vec<(Timestamp, Timestamp, &TableFacts)> =
-        with_deadlines(facts.free_runs(busy), judge, goals).collect();
+        with_deadlines(facts.free_runs(busy), view, goals).collect();
     dead.sort_by_key(|&(deadline, _, table)| (deadline, table.id));
     let &(deadline, expired, _) = dead.first()?;
     let span = deadline.since(expired);
-    if begin_by(expired, deadline) > judge.now {
+    if begin_by(expired, deadline) > view.now {
         return None;
     }
     let most = (FAN as u64 * goals.memtable_bytes).max(facts.bytes() / 8);
@@ -79,37 +79,37 @@ pub fn on_time(
 /// The tables that must be rewritten for what has expired in them: by when, and when the oldest of it expired.
 fn with_deadlines<'a>(
     runs: impl Iterator<Item = &'a RunFacts>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> impl Iterator<Item = (Timestamp, Timestamp, &'a TableFacts)> {
     let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
     tables.filter_map(|(run, table)| {
-        let expired = table.statistics.oldest_dead(judge)?;
-        let deadline = deadline(expired, &table.statistics.census, judge, goals);
+        let expired = table.statistics.oldest_dead(view)?;
+        let deadline = deadline(expired, &table.statistics.census, view, goals);
         // A run that ends before its deadline is dropped for nothing then.
-        let waits = run.end_is_trusted(&judge.settings) && run.end <= deadline;
+        let waits = run.end_is_trusted(&view.settings) && run.end <= deadline;
         (!waits).then_some((deadline, expired, table))
     })
 }
 
 /// How near the nearest deadline is: 0 before it is time to begin, and then, up to 1, how much of the time to it is over.
 /// Tables that a job has taken count like the others: what holds them presses as their deadline does.
-pub fn pressure(facts: &Facts, judge: &Judge, goals: &Goals) -> f64 {
+pub fn pressure(facts: &Facts, view: &ExpiryView, goals: &Goals) -> f64 {
     let runs = facts.runs.iter().map(|run| run.as_ref());
-    let tables = with_deadlines(runs, judge, goals);
+    let tables = with_deadlines(runs, view, goals);
     let Some((deadline, expired, _)) = tables.min_by_key(|&(deadline, ..)| deadline) else {
         return 0.0;
     };
-    if begin_by(expired, deadline) > judge.now {
+    if begin_by(expired, deadline) > view.now {
         return 0.0;
     }
     let span = deadline.since(expired).max(1);
-    (judge.now.since(expired) as f64 / span as f64).min(1.0)
+    (view.now.since(expired) as f64 / span as f64).min(1.0)
 }
 
 /// When the first run ends or falls due, if nobody writes and the settings stay.
-pub fn next_due(facts: &Facts, judge: &Judge, goals: &Goals) -> Option<Timestamp> {
-    let settings = &judge.settings;
+pub fn next_due(facts: &Facts, view: &ExpiryView, goals: &Goals) -> Option<Timestamp> {
+    let settings = &view.settings;
     let moments = facts.runs.iter().flat_map(|run| {
         let trusted = run.end_is_trusted(settings) && run.end != Timestamp::MAX;
         let end = trusted.then_some(run.end);
@@ -118,9 +118,9 @@ pub fn next_due(facts: &Facts, judge: &Judge, goals: &Goals) -> Option<Timestamp
         let starts = run.tables.iter().filter_map(|table| {
             let census = &table.statistics.census;
             let expiry = census.first_expiry(settings)?;
-            Some(begin_by(expiry, deadline(expiry, census, judge, goals)))
+            Some(begin_by(expiry, deadline(expiry, census, view, goals)))
         });
         [end, all_dead].into_iter().flatten().chain(starts)
     });
-    moments.filter(|moment| *moment > judge.now).min()
+    moments.filter(|moment| *moment > view.now).min()
 }

@@ -13,21 +13,21 @@ use std::collections::BTreeSet;
 use crate::base::{Seq, TableId};
 use crate::catalog::{Facts, TableFacts};
 use crate::data::visibility::first_reader;
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 
 /// The tables that matter no more.
 pub fn ended(
     facts: &Facts,
     snapshots: &[Seq],
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
 ) -> Vec<TableId> {
     // Few tables are dead as a rule, and only these are compared with the others.
     let census = |table: &TableFacts| table.statistics.census;
     let alive: Vec<&TableFacts> = facts
         .tables()
         .map(|(_, table)| table)
-        .filter(|table| !census(table).all_dead(judge))
+        .filter(|table| !census(table).all_dead(view))
         .collect();
     let hides = |table: &TableFacts| {
         let newest = census(table).seq_max;
@@ -43,9 +43,7 @@ pub fn ended(
     };
     let free = facts.tables().filter(|(run, _)| !run.holds_any(busy));
     let ended = free.filter(|(run, table)| {
-        run.has_ended(judge)
-            || is_covered(table)
-            || (census(table).all_dead(judge) && !hides(table))
+        run.has_ended(view) || is_covered(table) || (census(table).all_dead(view) && !hides(table))
     });
     ended.map(|(_, table)| table.id).collect()
 }

@@ -16,7 +16,7 @@ use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
 use crate::compact::estimate::{Sample, expired_in_run, expired_in_table};
 use crate::compact::pick::deadline::deadline;
 use crate::data::visibility::is_superseded;
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 use crate::table::Sampled;
 
 /// Garbage below this share of a container is let be.
@@ -37,15 +37,15 @@ pub fn little_garbage(
     facts: &Facts,
     snapshots: &[Seq],
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Rewrite> {
     let total: u64 = facts.runs.iter().map(|run| run.census.total().bytes).sum();
     let lazy = 1.0 - goals.eager;
     let enough = GARBAGE_SHARE * lazy * total as f64;
     let enough_expired = enough.max(GARBAGE_OF_MEMTABLE * lazy * goals.memtable_bytes as f64);
-    let expired = most_expired(facts, busy, judge, goals, enough_expired);
-    let superseded = most_superseded(facts, snapshots, busy, judge, enough);
+    let expired = most_expired(facts, busy, view, goals, enough_expired);
+    let superseded = most_superseded(facts, snapshots, busy, view, enough);
     let best = expired.into_iter().chain(superseded);
     best.max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, rewrite)| rewrite)
@@ -56,15 +56,11 @@ pub fn little_garbage(
 fn most_expired(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
     enough: f64,
 ) -> Option<(f64, Rewrite)> {
-    let all: u64 = facts
-        .runs
-        .iter()
-        .map(|run| expired_in_run(run, judge))
-        .sum();
+    let all: u64 = facts.runs.iter().map(|run| expired_in_run(run, view)).sum();
     if all as f64 <= enough {
         return None;
     }
@@ -72,7 +68,7 @@ fn most_expired(
     for run in facts.free_runs(busy) {
         let share = |table: &TableFacts| {
             let all = table.statistics.census.total().bytes;
-            let expired = expired_in_table(&table.statistics, judge);
+            let expired = expired_in_table(&table.statistics, view);
             (expired, all.saturating_sub(expired))
         };
         let worthy = run.tables.iter().filter(|table| {
@@ -84,8 +80,8 @@ fn most_expired(
             let (dead, live) = share(table);
             (sum.0 + dead, sum.1 + live)
         });
-        let worth = had_for(run, judge) * dead as f64 / live.max(1) as f64;
-        if worth > worth_of_garbage(run, judge, goals)
+        let worth = had_for(run, view) * dead as f64 / live.max(1) as f64;
+        if worth > worth_of_garbage(run, view, goals)
             && best.as_ref().is_none_or(|(most, _)| worth > *most)
         {
             let tables = worthy.iter().map(|table| table.id).collect();
@@ -103,21 +99,21 @@ fn most_expired(
 
 /// For how long what a rewrite of this run frees is had, as a share of what counts in full: shortly before the run ends by
 /// itself, for that time alone.
-fn had_for(run: &RunFacts, judge: &Judge) -> f64 {
-    let waits = match run.end_is_trusted(&judge.settings) {
-        true => run.end.since(judge.now) as f64,
+fn had_for(run: &RunFacts, view: &ExpiryView) -> f64 {
+    let waits = match run.end_is_trusted(&view.settings) {
+        true => run.end.since(view.now) as f64,
         false => f64::INFINITY,
     };
-    let longest = run.census.longest_life(&judge.settings) as f64;
+    let longest = run.census.longest_life(&view.settings) as f64;
     (waits / (WAIT_SHARE * longest)).min(1.0)
 }
 
 /// The expired bytes per live byte from which on a run is rewritten: fewer when its garbage is old, and when there is
 /// nothing else to do.
-fn worth_of_garbage(run: &RunFacts, judge: &Judge, goals: &Goals) -> f64 {
-    let age = run.oldest_dead(judge).map_or(0.0, |expired| {
-        let span = deadline(expired, &run.census, judge, goals).since(expired);
-        (judge.now.since(expired) as f64 / span.max(1) as f64).min(1.0)
+fn worth_of_garbage(run: &RunFacts, view: &ExpiryView, goals: &Goals) -> f64 {
+    let age = run.oldest_dead(view).map_or(0.0, |expired| {
+        let span = deadline(expired, &run.census, view, goals).since(expired);
+        (view.now.since(expired) as f64 / span.max(1) as f64).min(1.0)
     });
     EXPIRED_WORTH - (EXPIRED_WORTH - LEAST_WORTH) * age.max(goals.eager)
 }
@@ -128,7 +124,7 @@ fn most_superseded(
     facts: &Facts,
     snapshots: &[Seq],
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     enough: f64,
 ) -> Option<(f64, Rewrite)> {
     // What is older than a busy run is left to the next time.
@@ -138,7 +134,7 @@ fn most_superseded(
         .map(|run| run.as_ref())
         .take_while(|run| !run.holds_any(busy))
         .collect();
-    let parts = freed_with(&runs, &Sample::of(facts), snapshots, judge);
+    let parts = freed_with(&runs, &Sample::of(facts), snapshots, view);
     let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
     for (at, part) in parts.iter().enumerate() {
         all_bytes += part.bytes;
@@ -172,7 +168,12 @@ struct Part {
 }
 
 /// The same of each of these runs, youngest first, by the sample.
-fn freed_with(runs: &[&RunFacts], sample: &Sample, snapshots: &[Seq], judge: &Judge) -> Vec<Part> {
+fn freed_with(
+    runs: &[&RunFacts],
+    sample: &Sample,
+    snapshots: &[Seq],
+    view: &ExpiryView,
+) -> Vec<Part> {
     let mut records: Vec<(usize, &Sampled)> = vec![];
     for (at, run) in runs.iter().enumerate() {
         sample.each_in(run, |record| records.push((at, record)));
@@ -187,7 +188,7 @@ fn freed_with(runs: &[&RunFacts], sample: &Sample, snapshots: &[Seq], judge: &Ju
             // A merge frees it when it takes in the newer version, or all that the dead one hides.
             let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
                 Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
-                _ if judge.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
+                _ if view.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
                     let places = versions[nth..].iter().map(|version| version.0);
                     places.max().unwrap_or(at)
                 }

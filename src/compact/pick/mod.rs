@@ -24,7 +24,7 @@ use crate::base::{Seq, TableId, Timestamp};
 use crate::catalog::{Facts, RunFacts};
 use crate::compact::choice::{Choice, Goals, Rewrite, Urgency, Why};
 use crate::compact::slot::slot_end;
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 use deadline::{next_due, on_time};
 use garbage::little_garbage;
 use range_deletes::few_range_deletes;
@@ -34,37 +34,38 @@ use scans::paid_by_scans;
 pub use deadline::{deadline, pressure, start_by};
 pub use ended::ended;
 
-/// The next job for one container. `snapshots` are the numbers of the open ones, ascending; `busy` tables are in a job.
+/// The next job for one container. `snapshots` are the sequence numbers of the open ones, ascending; `busy` tables are
+/// in a job.
 pub fn pick(
     facts: &Facts,
     snapshots: &[Seq],
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Choice {
-    let ended = ended(facts, snapshots, busy, judge);
+    let ended = ended(facts, snapshots, busy, view);
     if !ended.is_empty() {
         return Choice::Drop(ended);
     }
-    if let Some(runs) = apart(facts, busy, judge, goals) {
+    if let Some(runs) = apart(facts, busy, view, goals) {
         return Choice::Join(runs);
     }
     few_range_deletes(facts, snapshots, busy)
-        .or_else(|| on_time(facts, busy, judge, goals))
-        .or_else(|| few_runs(facts, busy, judge, goals))
-        .or_else(|| little_garbage(facts, snapshots, busy, judge, goals))
-        .or_else(|| paid_by_scans(facts, busy, judge, goals))
+        .or_else(|| on_time(facts, busy, view, goals))
+        .or_else(|| few_runs(facts, busy, view, goals))
+        .or_else(|| little_garbage(facts, snapshots, busy, view, goals))
+        .or_else(|| paid_by_scans(facts, busy, view, goals))
         .map_or_else(
             || Choice::Rest {
-                until: next_due(facts, judge, goals),
+                until: next_due(facts, view, goals),
             },
             Choice::Merge,
         )
 }
 
 /// Everything that reclaiming and merging could gain: one job over all runs, or nothing.
-pub fn pick_all(facts: &Facts, snapshots: &[Seq], judge: &Judge, goals: &Goals) -> Choice {
-    let ended = ended(facts, snapshots, &BTreeSet::new(), judge);
+pub fn pick_all(facts: &Facts, snapshots: &[Seq], view: &ExpiryView, goals: &Goals) -> Choice {
+    let ended = ended(facts, snapshots, &BTreeSet::new(), view);
     if !ended.is_empty() {
         return Choice::Drop(ended);
     }
@@ -73,8 +74,8 @@ pub fn pick_all(facts: &Facts, snapshots: &[Seq], judge: &Judge, goals: &Goals) 
         .iter()
         .filter(|run| run.end == Timestamp::MAX)
         .count();
-    let garbage = facts.runs.iter().any(|run| run.census.any_dead(judge));
-    let slot = |run: &RunFacts| slot_end(run.end, judge.now);
+    let garbage = facts.runs.iter().any(|run| run.census.any_dead(view));
+    let slot = |run: &RunFacts| slot_end(run.end, view.now);
     let overlap = facts.runs.iter().enumerate().any(|(at, run)| {
         let mut others = facts.runs[at + 1..].iter();
         others.any(|other| {

@@ -3,8 +3,8 @@
 //! Above `MAX_RANGE_DELETES` of them, or so many bytes, the runs that the oldest one covers in part are rewritten: it is
 //! applied to what is written, and is forgotten when no older run overlaps it.
 //!
-//! Example: of 1,001 range deletes the oldest, at 40, covers `a..c`. Of the runs with a number below 40 that overlap
-//! `a..c`, one has had it applied; the two others are rewritten.
+//! Example: of 1,001 range deletes the oldest, at 40, covers `a..c`. Of the runs with a sequence number below 40 that
+//! overlap `a..c`, one has had it applied; the two others are rewritten.
 
 use std::collections::BTreeSet;
 

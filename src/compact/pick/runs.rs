@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use crate::base::{TableId, Timestamp};
 use crate::catalog::{Facts, RunFacts, RunId};
 use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;
@@ -37,7 +37,7 @@ const JOB_SHARE: f64 = 10.0;
 pub fn apart(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Vec<RunId>> {
     if facts.runs.len() <= goals.max_runs / 2 {
@@ -52,7 +52,7 @@ pub fn apart(
     let patient = |earlier: &RunFacts, later: &RunFacts| {
         earlier.end == later.end
             || (later.end != Timestamp::MAX
-                && later.end.since(earlier.end) <= later.end.since(judge.now) / 8)
+                && later.end.since(earlier.end) <= later.end.since(view.now) / 8)
     };
     let joinable =
         pairs.filter(|(earlier, later)| patient(earlier, later) && are_apart(earlier, later));
@@ -80,14 +80,14 @@ pub fn are_apart(a: &RunFacts, b: &RunFacts) -> bool {
 pub fn few_runs(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Rewrite> {
     let of = facts.runs.len();
     if of <= goals.max_runs {
         return None;
     }
-    let (each, group) = cheapest(facts, busy, judge)?;
+    let (each, group) = cheapest(facts, busy, view)?;
     let price = each as u64;
     Some(merge(&group, goals, Why::FewRuns { of, price }))
 }
@@ -96,7 +96,7 @@ pub fn few_runs(
 pub fn cheapest<'a>(
     facts: &'a Facts,
     busy: &'a BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
 ) -> Option<(f64, Vec<&'a RunFacts>)> {
     let mut by_end: Vec<&RunFacts> = facts.free_runs(busy).collect();
     by_end.sort_by_key(|run| (run.end, run.bytes, run.id));
@@ -109,7 +109,7 @@ pub fn cheapest<'a>(
             if (group[0].end == Timestamp::MAX) != (group[len - 1].end == Timestamp::MAX) {
                 continue;
             }
-            let each = (price(group, judge) + fixed) / (len - 1) as f64;
+            let each = (price(group, view) + fixed) / (len - 1) as f64;
             if best.is_none_or(|(least, _)| each < least) {
                 best = Some((each, group));
             }
@@ -131,11 +131,11 @@ pub fn merge(group: &[&RunFacts], goals: &Goals, why: Why) -> Rewrite {
 }
 
 /// What merging these costs, in bytes rewritten.
-fn price(group: &[&RunFacts], judge: &Judge) -> f64 {
+fn price(group: &[&RunFacts], view: &ExpiryView) -> f64 {
     let end = group.last().expect("a group has runs").end;
-    let wait = end.since(judge.now).max(1) as f64;
+    let wait = end.since(view.now).max(1) as f64;
     let held = |run: &RunFacts| {
-        let hold = if ends_at_once(run, judge) {
+        let hold = if ends_at_once(run, view) {
             HOLD_SUDDEN
         } else {
             HOLD
@@ -148,8 +148,8 @@ fn price(group: &[&RunFacts], judge: &Judge) -> f64 {
         .sum()
 }
 
-fn ends_at_once(run: &RunFacts, judge: &Judge) -> bool {
-    let (census, settings) = (&run.census, &judge.settings);
+fn ends_at_once(run: &RunFacts, view: &ExpiryView) -> bool {
+    let (census, settings) = (&run.census, &view.settings);
     census.first_expiry(settings).is_some_and(|first| {
         let span = census.last_expiry(settings).since(first);
         span < census.longest_life(settings) / SUDDEN_SHARE

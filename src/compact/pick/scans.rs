@@ -14,7 +14,7 @@ use crate::base::TableId;
 use crate::catalog::{Facts, RunFacts};
 use crate::compact::choice::{Goals, Rewrite, Why};
 use crate::compact::pick::runs::{are_apart, cheapest, merge};
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 
 /// What scans pay at the least for one run less, in bytes: a job syncs some files, however little it merges.
 const LEAST_PRICE: u64 = 1 << 20;
@@ -23,13 +23,13 @@ const LEAST_PRICE: u64 = 1 << 20;
 pub fn paid_by_scans(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
-    judge: &Judge,
+    view: &ExpiryView,
     goals: &Goals,
 ) -> Option<Rewrite> {
     if goals.paid_by_scans < LEAST_PRICE {
         return None;
     }
-    let (of, (each, group)) = (facts.runs.len(), cheapest(facts, busy, judge)?);
+    let (of, (each, group)) = (facts.runs.len(), cheapest(facts, busy, view)?);
     let price = LEAST_PRICE + each as u64;
     // Keys that ascend with time would be rewritten for a seek.
     let overlaps = |run: &RunFacts| {

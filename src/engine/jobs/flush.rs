@@ -13,8 +13,8 @@ use crate::engine::jobs::install::Flushed;
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::read::Source;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{Buffer, ContainerState};
-use crate::expiry::Judge;
+use crate::engine::state::{ContainerState, Flushable};
+use crate::expiry::ExpiryView;
 
 /// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush is
 /// small, and its syncs are what it takes.
@@ -36,7 +36,12 @@ impl Engine {
         let most_bytes = self.options.memtable_bytes / GROUP_SHARE;
         let (mut groups, mut bytes) = (vec![], 0);
         for state in states {
-            let Some(size) = state.picture().sealed.last().map(|buffer| buffer.counted()) else {
+            let Some(size) = state
+                .read_state()
+                .sealed
+                .last()
+                .map(|flushable| flushable.counted())
+            else {
                 continue;
             };
             match groups.last_mut() {
@@ -58,14 +63,14 @@ impl Engine {
     /// version can appear after a newer one was judged. One that fails does not keep the others: it fails alone when it is
     /// tried again.
     pub(in crate::engine) fn flush_group(&self, states: &[Arc<ContainerState>]) -> Result<bool> {
-        let has_sealed = |state: &Arc<ContainerState>| !state.picture().sealed.is_empty();
+        let has_sealed = |state: &Arc<ContainerState>| !state.read_state().sealed.is_empty();
         if !states.iter().any(has_sealed) {
             return Ok(false);
         }
         let _flushing = self.scheduler.lock_flushing();
-        let oldest = |state| -> Option<(&Arc<ContainerState>, Arc<Buffer>)> {
+        let oldest = |state| -> Option<(&Arc<ContainerState>, Arc<Flushable>)> {
             let state: &Arc<ContainerState> = state;
-            Some((state, state.picture().sealed.last()?.clone()))
+            Some((state, state.read_state().sealed.last()?.clone()))
         };
         let sealed: Vec<_> = states.iter().filter_map(oldest).collect();
         if sealed.is_empty() {
@@ -75,10 +80,10 @@ impl Engine {
         // judged is published, so no snapshot can come that is older than it.
         let basis = self.commit_log.all_so_far()?;
         let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
-        for (state, buffer) in sealed {
-            match self.write_flush(state, buffer) {
+        for (state, flushable) in sealed {
+            match self.write_flush(state, flushable) {
                 Ok((flush, lag)) => {
-                    lags.push((lag, flush.job.judge));
+                    lags.push((lag, flush.job.view));
                     flushed.push(flush);
                 }
                 Err(error) => failure = Some(error),
@@ -89,8 +94,7 @@ impl Engine {
         }
         self.sync_tables(flushed.iter())?;
         self.install_flushes(&flushed, basis)?;
-        lags.iter()
-            .for_each(|(lag, judge)| self.note_lag(lag, judge));
+        lags.iter().for_each(|(lag, view)| self.note_lag(lag, view));
         self.counters.flushes.add(flushed.len() as u64);
         self.scheduler.wake(Thread::Merge);
         Ok(true)
@@ -100,34 +104,36 @@ impl Engine {
     pub(in crate::engine) fn write_flush<'a>(
         &self,
         state: &'a Arc<ContainerState>,
-        buffer: Arc<Buffer>,
+        flushable: Arc<Flushable>,
     ) -> Result<(Flushed<'a>, ReclaimLag)> {
-        let picture = state.pin();
-        let judge = self.judge_settled(state);
+        let read_state = state.pin();
+        let view = self.settled_view(state);
         let spec = JobSpec {
-            judge,
+            view,
             range_deletes: vec![
-                buffer.memtable.range_deletes().clone(),
-                picture.version.range_deletes.clone(),
+                flushable.memtable.range_deletes().clone(),
+                read_state.version.range_deletes.clone(),
             ],
             cuts: vec![Timestamp::MAX],
             purpose: Purpose::Flush {
-                is_due: picture.buffers().any(|buffer| self.is_due(buffer, &judge)),
+                is_due: read_state
+                    .flushables()
+                    .any(|flushable| self.is_due(flushable, &view)),
             },
         };
-        let job = self.job(state, &picture, &BTreeSet::new(), &spec);
+        let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
         let sources = Merge::seek(
-            vec![Source::Memory(buffer.memtable.cursor())],
+            vec![Source::Memory(flushable.memtable.cursor())],
             Seek::First,
             None,
         )?;
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
         let flush = Flushed {
             state,
-            leaves: buffer.clone(),
+            leaves: flushable.clone(),
             rest: None,
-            up_to: buffer.memtable.seq_max(),
-            buffer,
+            up_to: flushable.memtable.seq_max(),
+            flushable,
             job,
             outputs,
         };
@@ -151,24 +157,24 @@ impl Engine {
 
     /// The active memtable holds something that has been dead for so long that it is time to let it go.
     pub(in crate::engine) fn memory_is_due(&self, state: &ContainerState) -> bool {
-        let picture = state.picture();
-        if picture.active.memtable.is_empty() {
+        let read_state = state.read_state();
+        if read_state.active.memtable.is_empty() {
             return false;
         }
-        self.is_due(&picture.active, &self.judge_settled(state))
+        self.is_due(&read_state.active, &self.settled_view(state))
     }
 
     /// The same of any memtable.
-    pub(in crate::engine) fn is_due(&self, buffer: &Buffer, judge: &Judge) -> bool {
-        let census = buffer.memtable.census();
+    pub(in crate::engine) fn is_due(&self, flushable: &Flushable, view: &ExpiryView) -> bool {
+        let census = flushable.memtable.census();
         census
-            .oldest_dead(Seq(0), judge)
-            .is_some_and(|expiry| start_by(expiry, &census, judge, &self.goals()) <= judge.now)
+            .oldest_dead(Seq(0), view)
+            .is_some_and(|expiry| start_by(expiry, &census, view, &self.goals()) <= view.now)
     }
 
     pub(in crate::engine) fn seal_one(&self, state: &ContainerState) {
-        let mut turn = self.commit_log.lock();
-        self.seal(&mut turn, state);
+        let mut commit = self.commit_log.lock();
+        self.seal(&mut commit, state);
     }
 
     /// Writes what is in memory to tables.
@@ -177,8 +183,10 @@ impl Engine {
         self.revive_log()?;
         let states = self.containers.all();
         {
-            let mut turn = self.commit_log.lock();
-            states.iter().for_each(|state| self.seal(&mut turn, state));
+            let mut commit = self.commit_log.lock();
+            states
+                .iter()
+                .for_each(|state| self.seal(&mut commit, state));
         }
         let mut done = Ok(());
         for group in self.flush_groups(&states) {

@@ -28,8 +28,8 @@ use crate::engine::jobs::install::Flushed;
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::read::Source;
 use crate::engine::relog::Show;
-use crate::engine::state::{Buffer, ContainerState};
-use crate::expiry::Judge;
+use crate::engine::state::{ContainerState, Flushable};
+use crate::expiry::ExpiryView;
 
 /// What a record takes in the log or in a table beside key and value, in bytes, at most.
 pub(in crate::engine) const RECORD_OVERHEAD: u64 = 64;
@@ -37,7 +37,7 @@ pub(in crate::engine) const RECORD_OVERHEAD: u64 = 64;
 const TABLE_OVERHEAD: u64 = 4 << 10;
 
 /// A memtable of a container.
-pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Buffer>);
+pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Flushable>);
 
 /// A place in a list of numbers, and the bytes that a flush takes of what is needed up to it, about.
 pub(in crate::engine) type Front = (usize, u64);
@@ -96,7 +96,7 @@ impl Engine {
     /// The oldest memtable of each container that has one in a segment up to this number.
     fn oldest_up_to(&self, segment: u64) -> Vec<Memory> {
         let oldest = |state: Arc<ContainerState>| {
-            let oldest = state.picture().buffers().last()?.clone();
+            let oldest = state.read_state().flushables().last()?.clone();
             let holds = oldest.segment().is_some_and(|first| first <= segment);
             holds.then_some((state, oldest))
         };
@@ -110,8 +110,8 @@ impl Engine {
     /// The bytes that a flush takes of what is needed up to each of these numbers, about; the numbers ascend.
     pub(in crate::engine) fn fronts(&self, ends: &[Seq], memory: &[Memory]) -> Result<Vec<Front>> {
         let mut bytes = vec![0; ends.len()];
-        for (state, buffer) in memory {
-            let judge = self.judge_settled(state);
+        for (state, flushable) in memory {
+            let view = self.settled_view(state);
             let mut first = None::<usize>;
             let mut add = |seq: Seq, len: usize| {
                 let Some(segment) = ends.iter().position(|end| *end >= seq) else {
@@ -120,12 +120,12 @@ impl Engine {
                 bytes[segment] += len as u64 + RECORD_OVERHEAD;
                 first = Some(first.map_or(segment, |first| first.min(segment)));
             };
-            for RangeDelete { range, seq } in buffer.memtable.range_deletes().iter() {
+            for RangeDelete { range, seq } in flushable.memtable.range_deletes().iter() {
                 let to = range.to.as_ref().map_or(0, |to| to.len());
                 // Two digits a byte, in the edit.
                 add(*seq, 2 * (range.from.len() + to));
             }
-            self.needed(state, buffer, judge, &mut |header, key, value| {
+            self.needed(state, flushable, view, &mut |header, key, value| {
                 add(header.seq, key.len() + value.len());
                 Ok(())
             })?;
@@ -167,8 +167,8 @@ impl Engine {
 
     /// Flushes what came up to a number of what keeps segments up to another one.
     fn flush_segments(&self, segment: u64, up_to: Seq) -> Result<bool> {
-        for (state, buffer) in self.oldest_up_to(segment) {
-            if Arc::ptr_eq(&state.picture().active, &buffer) {
+        for (state, flushable) in self.oldest_up_to(segment) {
+            if Arc::ptr_eq(&state.read_state().active, &flushable) {
                 self.seal_one(&state);
             }
         }
@@ -176,28 +176,28 @@ impl Engine {
         // judged is published, so no snapshot can come that is older than it.
         let basis = self.commit_log.all_so_far()?;
         let (memory, mut flushed) = (self.oldest_up_to(segment), vec![]);
-        let written = memory.iter().try_for_each(|(state, buffer)| {
-            let picture = state.pin();
-            if Arc::ptr_eq(&picture.active, buffer) {
+        let written = memory.iter().try_for_each(|(state, flushable)| {
+            let read_state = state.pin();
+            if Arc::ptr_eq(&read_state.active, flushable) {
                 // Written to since, and the only one.
                 return Ok(());
             }
             // What is logged again later than this one was sealed may have lower numbers than the cut.
-            let newer = picture
-                .buffers()
+            let newer = read_state
+                .flushables()
                 .rev()
                 .nth(1)
                 .map(|newer| newer.memtable.seq_min());
             let up_to = newer.map_or(up_to, |newer| up_to.min(newer.before()));
-            let judge = self.judge_settled(state);
-            let (front, rest) = self.divide(state, buffer, judge, up_to)?;
-            rest.stays_in(segment + 1..=*buffer.segments().end());
+            let view = self.settled_view(state);
+            let (front, rest) = self.divide(state, flushable, view, up_to)?;
+            rest.stays_in(segment + 1..=*flushable.segments().end());
             let (flush, lag) = self.write_flush(state, front)?;
-            self.note_lag(&lag, &judge);
+            self.note_lag(&lag, &view);
             flushed.push(Flushed {
-                leaves: buffer.clone(),
+                leaves: flushable.clone(),
                 rest: (!rest.memtable.is_empty()).then_some(rest),
-                up_to: up_to.min(buffer.memtable.seq_max()),
+                up_to: up_to.min(flushable.memtable.seq_max()),
                 ..flush
             });
             Ok(())
@@ -222,17 +222,17 @@ impl Engine {
     pub(in crate::engine) fn divide(
         &self,
         state: &Arc<ContainerState>,
-        buffer: &Buffer,
-        judge: Judge,
+        flushable: &Flushable,
+        view: ExpiryView,
         up_to: Seq,
-    ) -> Result<(Arc<Buffer>, Arc<Buffer>)> {
-        let (front, rest) = (state.new_buffer(), state.new_buffer());
+    ) -> Result<(Arc<Flushable>, Arc<Flushable>)> {
+        let (front, rest) = (state.new_flushable(), state.new_flushable());
         let side = |seq: Seq| &if seq > up_to { &rest } else { &front }.memtable;
         // First: what is needed beside them is what they leave, for estimates too.
-        for delete in buffer.memtable.range_deletes().iter() {
+        for delete in flushable.memtable.range_deletes().iter() {
             side(delete.seq).delete_range(delete.range.clone(), delete.seq);
         }
-        self.needed(state, buffer, judge, &mut |header, key, value| {
+        self.needed(state, flushable, view, &mut |header, key, value| {
             side(header.seq).insert(header, key, value)
         })?;
         Ok((front, rest))
@@ -242,25 +242,25 @@ impl Engine {
     pub(in crate::engine) fn needed(
         &self,
         state: &Arc<ContainerState>,
-        buffer: &Buffer,
-        judge: Judge,
+        flushable: &Flushable,
+        view: ExpiryView,
         show: &mut Show<'_>,
     ) -> Result<()> {
-        let picture = state.pin();
+        let read_state = state.pin();
         let spec = JobSpec {
-            judge,
+            view,
             range_deletes: vec![
-                buffer.memtable.range_deletes().clone(),
-                picture.version.range_deletes.clone(),
+                flushable.memtable.range_deletes().clone(),
+                read_state.version.range_deletes.clone(),
             ],
             cuts: vec![Timestamp::MAX],
             purpose: Purpose::Flush { is_due: true },
         };
-        let job = self.job(state, &picture, &BTreeSet::new(), &spec);
-        let memory = vec![Source::Memory(buffer.memtable.cursor())];
+        let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
+        let memory = vec![Source::Memory(flushable.memtable.cursor())];
         let sources = Merge::seek(memory, Seek::First, None)?;
-        survivors(&job, sources, &mut |head, value| {
-            show(head.header, head.key, value)
+        survivors(&job, sources, &mut |header, value| {
+            show(header.header, header.key, value)
         })
     }
 }

@@ -1,16 +1,16 @@
-//! A job's result becomes what the container is: one edit of the catalogue, then the picture, then the files that went.
+//! A job's result becomes what the container is: one edit of the catalogue, then the read state, then the files that went.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
-use crate::catalog::{Change, Placed, Run, RunId, RunRecord, TableRecord, TableSpace, Version};
+use crate::catalog::{Change, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version};
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
-use crate::engine::state::{Buffer, ContainerState, Picture};
+use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -23,11 +23,8 @@ impl Engine {
         gone: &[TableId],
         judged_at: Timestamp,
     ) -> Result<()> {
-        let holds_one = |run: &&Arc<Run>| {
-            run.files
-                .iter()
-                .any(|placed| gone.contains(&placed.record.id))
-        };
+        let holds_one =
+            |run: &&Arc<Run>| run.files.iter().any(|file| gone.contains(&file.record.id));
         let removed: Vec<Arc<Run>> = version.runs.iter().filter(holds_one).cloned().collect();
         let rest = removed
             .iter()
@@ -42,10 +39,10 @@ impl Engine {
         let files = version.runs.iter().flat_map(|run| &run.files);
         let settings = state.settings();
         let mut lag = ReclaimLag::default();
-        for placed in files.filter(|placed| gone.contains(&placed.record.id)) {
-            let statistics = placed.table.statistics();
+        for file in files.filter(|file| gone.contains(&file.record.id)) {
+            let statistics = file.table.statistics();
             let is_older = statistics.census.seq_max < settings.floor_seq;
-            for (expired, bytes) in statistics.spreads.forecast(&settings) {
+            for (expired, bytes) in statistics.histograms.forecast(&settings) {
                 let since = settings.overdue_since(expired, is_older);
                 lag.add(judged_at.since(since), bytes);
             }
@@ -81,7 +78,7 @@ impl Engine {
             match self.open_outputs(&flush.job, &flush.outputs) {
                 Ok(added) => installations.push(Installation {
                     state: flush.state,
-                    judged_at: flush.job.judge.now,
+                    judged_at: flush.job.view.now,
                     removed: vec![],
                     added,
                     flushed: Some(flush),
@@ -132,7 +129,7 @@ impl Engine {
                 written.insert(output.slot, run.id);
                 added.push(run);
             }
-            self.replace_runs(state, removed, added, job.judge.now)
+            self.replace_runs(state, removed, added, job.view.now)
         });
         self.clear_away(matches!(done, Ok(true)), outputs);
         progress.written = written;
@@ -167,7 +164,7 @@ impl Engine {
         Ok(!installed.is_empty())
     }
 
-    /// Makes the results of jobs, each in another container, what these are: one edit, then the pictures, then the files
+    /// Makes the results of jobs, each in another container, what these are: one edit, then the read states, then the files
     /// that went. Says which of the containers are still there; the others were dropped meanwhile.
     fn install(
         &self,
@@ -207,7 +204,7 @@ impl Engine {
             let current = one.state.pin();
             let own = one
                 .flushed
-                .map(|flush| (&flush.buffer, &*flush.job.snapshots));
+                .map(|flush| (&flush.flushable, &*flush.job.snapshots));
             let next = next_version(&current.version, &one.removed, &one.added, own);
             let id = one.state.id();
             let removed = one.removed.iter();
@@ -250,18 +247,18 @@ impl Engine {
     /// Readers see what was installed, from here on.
     fn replace_picture(&self, one: &Installation<'_>, version: &Arc<Version>) {
         if let Some(flush) = one.flushed {
-            // Before the picture: whoever sees the memtable gone sees that its numbers are flushed.
+            // Before the read state: whoever sees the memtable gone sees that its sequence numbers are flushed.
             one.state.set_flushed(flush.up_to);
         }
-        one.state.install(|picture| {
-            let mut sealed = picture.sealed.clone();
+        one.state.install(|read_state| {
+            let mut sealed = read_state.sealed.clone();
             if let Some(flush) = one.flushed {
                 sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
                 // It was the oldest.
                 sealed.extend(flush.rest.clone());
             }
-            Picture {
-                active: picture.active.clone(),
+            ReadState {
+                active: read_state.active.clone(),
                 sealed,
                 version: version.clone(),
             }
@@ -276,7 +273,7 @@ impl Engine {
     /// What was replaced goes as soon as no reader holds it.
     fn let_go(&self, one: &Installation<'_>) {
         if !one.removed.is_empty() {
-            one.state.release_pictures();
+            one.state.release_read_states();
         }
         self.remove_runs_but(&one.removed, &one.added);
         if let Some(flush) = one.flushed {
@@ -313,19 +310,19 @@ impl Engine {
                 len: table.len,
                 crc: table.crc,
             };
-            Placed::open(&space, job.container, record)
+            TableFile::open(&space, job.container, record)
         };
         let applied = job.applied();
         let runs = outputs.iter().map(|output| {
-            let placed: Vec<Placed> = output.tables.iter().map(open).collect::<Result<_>>()?;
+            let files: Vec<TableFile> = output.tables.iter().map(open).collect::<Result<_>>()?;
             let record = RunRecord {
                 id: self.catalog.new_run(),
                 end: (output.end != Timestamp::MAX).then_some(output.end),
-                placed: job.judge.settings.default,
+                end_assumes: job.view.settings.default,
                 applied,
-                tables: placed.iter().map(|placed| placed.record).collect(),
+                tables: files.iter().map(|file| file.record).collect(),
             };
-            Ok(Arc::new(Run::new(&record, placed)))
+            Ok(Arc::new(Run::new(&record, files)))
         });
         runs.collect()
     }
@@ -335,12 +332,12 @@ pub(in crate::engine) fn next_version(
     current: &Version,
     removed: &[Arc<Run>],
     added: &[Arc<Run>],
-    flushed: Option<(&Arc<Buffer>, &[Seq])>,
+    flushed: Option<(&Arc<Flushable>, &[Seq])>,
 ) -> Version {
     let stays = |run: &&Arc<Run>| removed.iter().all(|gone| gone.id != run.id);
     let runs = current.runs.iter().filter(stays).chain(added);
     let next = Version::new(runs.cloned().collect(), current.range_deletes.clone());
-    let own = flushed.map(|(buffer, snapshots)| (buffer.memtable.range_deletes(), snapshots));
+    let own = flushed.map(|(flushable, snapshots)| (flushable.memtable.range_deletes(), snapshots));
     let range_deletes = needed_ranges(&next, own);
     Version {
         range_deletes,
@@ -349,7 +346,7 @@ pub(in crate::engine) fn next_version(
 }
 
 /// The range deletes of a version, and those of a memtable that was flushed to it, which still hide something from
-/// somebody; `snapshots` are the numbers of those who read less than there is, ascending.
+/// somebody; `snapshots` are the sequence numbers of those who read less than there is, ascending.
 fn needed_ranges(
     version: &Version,
     flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
@@ -381,8 +378,8 @@ fn needed_ranges(
 const EDIT_BYTES: usize = 1 << 20;
 
 /// The changes that lead from one version's range deletes to the next one's: one part for each edit that they take. A
-/// number goes with all that it has; of those that a repair has made, several may have one number, and what stays of them
-/// comes again.
+/// number goes with all that it has; of those that a repair has made, several may have one sequence number, and what
+/// stays of them comes again.
 pub(in crate::engine) fn range_changes(
     id: ContainerId,
     current: &Version,
@@ -456,13 +453,13 @@ struct Plan {
 pub(in crate::engine) struct Flushed<'a> {
     pub state: &'a Arc<ContainerState>,
     /// What was judged and written, with its range deletes.
-    pub buffer: Arc<Buffer>,
+    pub flushable: Arc<Flushable>,
     pub job: Job,
     pub outputs: Vec<Output>,
     /// The memtable that goes by it, the container's oldest: the same, but where only a part of it was written.
-    pub leaves: Arc<Buffer>,
+    pub leaves: Arc<Flushable>,
     /// What takes its place, if only a part was written.
-    pub rest: Option<Arc<Buffer>>,
+    pub rest: Option<Arc<Flushable>>,
     /// The container's numbers up to this one are in tables then.
     pub up_to: Seq,
 }

@@ -1,6 +1,6 @@
 //! One job: by what it judges, how it is done, by what it is paced.
 //!
-//! A job pins a picture, then reads the clock, then the settings, then the open snapshots; every record is judged by
+//! A job pins a read state, then reads the clock, then the settings, then the open snapshots; every record is judged by
 //! these. Its result is installed by one edit of the catalogue, which carries the mark.
 
 use std::collections::BTreeSet;
@@ -9,21 +9,21 @@ use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::{Result, TableId, Timestamp, file_name};
-use crate::compact::{Host, Job, Output, Urgency, guards, heavy, run};
+use crate::compact::{Host, Job, Output, Urgency, guards, oversized, run};
 use crate::data::merge::Merge;
 use crate::engine::Engine;
 use crate::engine::read::Source;
-use crate::engine::state::{ContainerState, Picture};
+use crate::engine::state::{ContainerState, ReadState};
 use crate::env::{File, monotonic};
-use crate::expiry::Judge;
+use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
 use crate::table::TableOptions;
 
 impl Engine {
     /// What a job left out has gone now that its result is installed, however long that took.
-    pub(in crate::engine) fn note_lag(&self, lag: &ReclaimLag, judged: &Judge) {
+    pub(in crate::engine) fn note_lag(&self, lag: &ReclaimLag, view: &ExpiryView) {
         let since_then = match self.clock.purge_time() {
-            Some(now) if judged.now > Timestamp(0) => now.since(judged.now),
+            Some(now) if view.now > Timestamp(0) => now.since(view.now),
             _ => 0,
         };
         self.counters.note_reclaimed(lag, since_then);
@@ -32,27 +32,27 @@ impl Engine {
     pub(in crate::engine) fn job(
         &self,
         state: &ContainerState,
-        picture: &Picture,
+        read_state: &ReadState,
         tables: &BTreeSet<TableId>,
         spec: &JobSpec,
     ) -> Job {
-        let facts = picture.version.facts();
+        let facts = read_state.version.facts();
         let inputs: Vec<TableId> = tables.iter().copied().collect();
-        let elsewhere = picture.version.runs.iter();
+        let other_runs = read_state.version.runs.iter();
         let bytes = facts.bytes();
         Job {
             container: state.id(),
-            judge: spec.judge,
+            view: spec.view,
             snapshots: self.snapshots.list(),
-            elsewhere: elsewhere
+            other_runs: other_runs
                 .filter_map(|run| match run.holds_any(tables) {
                     false => Some(run.clone()),
                     true => run.without(run.id, &inputs).map(Arc::new),
                 })
                 .collect(),
             range_deletes: spec.range_deletes.clone(),
-            wanted: Arc::new(heavy(&facts)),
-            guards: guards(&facts, bytes.div_ceil(self.most_beside(bytes))),
+            must_sample: Arc::new(oversized(&facts)),
+            guards: guards(&facts, bytes.div_ceil(self.max_transient_bytes(bytes))),
             least_table_bytes: self.options.memtable_bytes as u64 / LEAST_TABLE,
             cuts: spec.cuts.clone(),
             options: TableOptions {
@@ -60,7 +60,10 @@ impl Engine {
                 compression: state.compression(),
             },
             // Small enough for a rewrite to go part by part before there are guards to cut at.
-            table_bytes: self.options.table_bytes.min(self.most_beside(bytes) / 2),
+            table_bytes: self
+                .options
+                .table_bytes
+                .min(self.max_transient_bytes(bytes) / 2),
             inputs,
         }
     }
@@ -94,7 +97,7 @@ impl Engine {
 
 /// What a job is told besides its sources.
 pub(in crate::engine) struct JobSpec {
-    pub judge: Judge,
+    pub view: ExpiryView,
     pub range_deletes: Vec<Arc<RangeDeletes>>,
     pub cuts: Vec<Timestamp>,
     pub purpose: Purpose,

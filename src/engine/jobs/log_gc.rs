@@ -23,10 +23,10 @@ use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
 use crate::engine::relog::relog;
-use crate::engine::state::{Buffer, ContainerState};
+use crate::engine::state::{ContainerState, Flushable};
 use crate::wal::{FrameKind, SegmentInfo};
 
-/// The most that is logged again: the turn is held meanwhile.
+/// The most that is logged again: the commit lock is held meanwhile.
 const RELOG_BYTES: usize = 512 << 10;
 
 /// Needless frames go after this share of the time in which expired bytes are to go.
@@ -37,10 +37,10 @@ impl Engine {
     /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
     pub(in crate::engine) fn first_needed_segment(
         &self,
-        flushed: &[&Arc<Buffer>],
-        rests: &[&Arc<Buffer>],
+        flushed: &[&Arc<Flushable>],
+        rests: &[&Arc<Flushable>],
     ) -> Result<u64> {
-        let flushed: HashSet<*const Buffer> =
+        let flushed: HashSet<*const Flushable> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
         let log = self.commit_log.log()?;
         // In this order: what is synced later only makes less needed.
@@ -48,11 +48,13 @@ impl Engine {
         let current = segments.last().expect("a log has a segment").number;
         let states = self.containers.all();
         let needed = states.iter().flat_map(|state| {
-            let picture = state.pin();
-            let others = picture
-                .buffers()
-                .filter(|buffer| !flushed.contains(&Arc::as_ptr(buffer)));
-            others.filter_map(|buffer| buffer.needed_from(synced)).min()
+            let read_state = state.pin();
+            let others = read_state
+                .flushables()
+                .filter(|flushable| !flushed.contains(&Arc::as_ptr(flushable)));
+            others
+                .filter_map(|flushable| flushable.needed_from(synced))
+                .min()
         });
         let rests = rests.iter().filter_map(|rest| rest.needed_from(synced));
         let needed = needed.chain(rests);
@@ -68,17 +70,17 @@ impl Engine {
     }
 
     /// What this memtable logged is needed no more.
-    pub(in crate::engine) fn mark_stale(&self, buffer: &Buffer) {
+    pub(in crate::engine) fn mark_stale(&self, flushable: &Flushable) {
         if let Some(log) = self.commit_log.begun() {
-            log.mark_stale(buffer.segments(), self.clock.read().settled);
+            log.mark_stale(flushable.segments(), self.clock.read().settled);
         }
     }
 
-    /// In the turn: what is logged from now on is in another segment than all before.
-    pub(in crate::engine) fn rotate_log(&self, turn: &mut CommitState) -> Result<()> {
-        let next = turn.next_seq();
-        let appender = turn.appender()?;
-        appender.rotate(&self.frame_head(FrameKind::Batch, next, next))
+    /// Under the commit lock: what is logged from now on is in another segment than all before.
+    pub(in crate::engine) fn rotate_log(&self, commit: &mut CommitState) -> Result<()> {
+        let next = commit.next_seq();
+        let appender = commit.appender()?;
+        appender.rotate(&self.frame_header(FrameKind::Batch, next, next))
     }
 
     /// Moves one memtable that keeps needless frames in the log, or lets these go; false when there is nothing to do.
@@ -94,7 +96,7 @@ impl Engine {
             self.rotate_log(&mut self.commit_log.lock())?;
         }
         let holds = |state: &Arc<ContainerState>| {
-            let first = state.picture().active.segment();
+            let first = state.read_state().active.segment();
             first.is_some_and(|first| first <= last)
         };
         if let Some(state) = self.containers.all().into_iter().find(holds) {
@@ -121,17 +123,17 @@ impl Engine {
     /// The active memtable of this container is needed in the log from a later segment on, or no more.
     fn move_on(&self, state: &Arc<ContainerState>) -> Result<bool> {
         let most = RELOG_BYTES.min(self.options.memtable_bytes / 16);
-        if state.picture().active.memtable.bytes() > most {
+        if state.read_state().active.memtable.bytes() > most {
             self.seal_one(state);
             return self.flush_one(state);
         }
-        let mut turn = self.commit_log.lock();
+        let mut commit = self.commit_log.lock();
         let last = self.commit_log.latest();
-        let head = self.frame_head(FrameKind::Relog, last, last);
-        let appender = turn.appender()?;
-        let before = state.picture().active.segments();
-        relog(state, &head, appender)?;
-        drop(turn);
+        let header = self.frame_header(FrameKind::Relog, last, last);
+        let appender = commit.appender()?;
+        let before = state.read_state().active.segments();
+        relog(state, &header, appender)?;
+        drop(commit);
         self.commit_log
             .log()?
             .mark_stale(before, self.clock.read().settled);

@@ -1,20 +1,20 @@
 //! Merging and reclaiming: which container comes next, and how a rewrite is gone through.
 //!
-//! One rewrite is under way at a time, part by part of the key range. Each part is a job of its own, with its own picture
-//! and judgement, and is installed when it is done: the tables that it read leave the disk then, and stay done if the
-//! rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on the
-//! same thread. The merge thread's priority is the lowest, and a thread cannot take back what it gave up: when a deadline
-//! comes so near that it may be missed, the merge thread gives up the part that it is at, and another thread, which has
-//! kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they share no table:
-//! each asks the other's inputs about older versions as they were when it was pinned, and since then these can only have
-//! lost what is gone, or hidden by what stays.
+//! One rewrite is under way at a time, part by part of the key range. Each part is a job of its own, with its own read
+//! state and judgement, and is installed when it is done: the tables that it read leave the disk then, and stay done if
+//! the rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on
+//! the same thread. The merge thread's priority is the lowest, and a thread cannot take back what it gave up: when a
+//! deadline comes so near that it may be missed, the merge thread gives up the part that it is at, and another thread,
+//! which has kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they
+//! share no table: each asks the other's inputs about older versions as they were when it was pinned, and since then
+//! these can only have lost what is gone, or hidden by what stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Error, Result, TableId, Timestamp};
-use crate::catalog::{Facts, Placed, Run, TableFacts};
+use crate::catalog::{Facts, Run, TableFacts, TableFile};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, parts, pick, pick_all, plan, pressure,
 };
@@ -26,12 +26,12 @@ use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::options::Background;
 use crate::engine::read::Source;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, Picture};
-use crate::expiry::Judge;
+use crate::engine::state::{ContainerState, ReadState};
+use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
 /// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
-const MOST_BESIDE: u64 = 1 << 30;
+const MAX_TRANSIENT_BYTES: u64 = 1 << 30;
 
 /// The slots into which dated records can be cut are at least so small a share of the container.
 const SLOTS: u64 = 24;
@@ -81,9 +81,9 @@ impl Engine {
 
     /// The most that a rewrite of a container should hold on disk beside what it replaces: a tenth of the container, or
     /// a gibibyte if that is less, but a memtable's size at least.
-    pub(in crate::engine) fn most_beside(&self, bytes: u64) -> u64 {
+    pub(in crate::engine) fn max_transient_bytes(&self, bytes: u64) -> u64 {
         (bytes / 10)
-            .min(MOST_BESIDE)
+            .min(MAX_TRANSIENT_BYTES)
             .max(self.options.memtable_bytes as u64)
     }
 
@@ -92,10 +92,10 @@ impl Engine {
         &self,
         state: &ContainerState,
         facts: &Facts,
-        judge: &Judge,
+        view: &ExpiryView,
     ) -> Choice {
         let (snapshots, busy) = (self.snapshots.list(), self.scheduler.busy());
-        pick(facts, &snapshots, &busy, judge, &self.goals_of(state))
+        pick(facts, &snapshots, &busy, view, &self.goals_of(state))
     }
 
     /// One piece of merging or reclaiming; false when there is nothing to do in any container, or when it is left to the
@@ -132,7 +132,7 @@ impl Engine {
         let pressures = states.iter().map(|state| {
             pressure(
                 &state.pin().version.facts(),
-                &self.judge_settled(state),
+                &self.settled_view(state),
                 &goals,
             )
         });
@@ -163,8 +163,8 @@ impl Engine {
         let mut states = self.containers.all();
         let len = states.len().max(1);
         let others = if len > LOOKED_AT { LOOKED_AT } else { 1 };
-        let turn = self.scheduler.next_container(others);
-        states.rotate_left(turn % len);
+        let next = self.scheduler.next_container(others);
+        states.rotate_left(next % len);
         let mut done = Ok(false);
         let mut rewrites = vec![];
         let now = self.clock.read().settled;
@@ -172,13 +172,13 @@ impl Engine {
             if at >= LOOKED_AT && state.rests_until().is_some_and(|until| now < until) {
                 continue;
             }
-            let picture = state.pin();
-            let judge = self.judge_settled(&state);
+            let read_state = state.pin();
+            let view = self.settled_view(&state);
             // What is chosen is done to this version, whatever becomes of the container meanwhile.
-            let version = &picture.version;
-            let free = match self.choose(&state, &version.facts(), &judge) {
+            let version = &read_state.version;
+            let free = match self.choose(&state, &version.facts(), &view) {
                 Choice::Rest { until } => {
-                    state.note_rest(version, judge.settings, until);
+                    state.note_rest(version, view.settings, until);
                     continue;
                 }
                 Choice::Merge(rewrite) => {
@@ -187,8 +187,8 @@ impl Engine {
                     }
                     continue;
                 }
-                Choice::Drop(tables) => self.drop_tables(&state, version, &tables, judge.now),
-                Choice::Join(runs) => self.join_runs(&state, version, &runs, judge.now),
+                Choice::Drop(tables) => self.drop_tables(&state, version, &tables, view.now),
+                Choice::Join(runs) => self.join_runs(&state, version, &runs, view.now),
             };
             match free {
                 Ok(()) => return Ok(true),
@@ -202,8 +202,8 @@ impl Engine {
             rewrites.sort_by_cached_key(|(state, rewrite)| {
                 let version = &state.pin().version;
                 let files = version.runs.iter().flat_map(|run| &run.files);
-                let read = files.filter(|placed| rewrite.tables.contains(&placed.record.id));
-                read.map(|placed| placed.record.len).sum::<u64>()
+                let read = files.filter(|file| rewrite.tables.contains(&file.record.id));
+                read.map(|file| file.record.len).sum::<u64>()
             });
         }
         for (state, rewrite) in rewrites {
@@ -227,12 +227,12 @@ impl Engine {
             let mut rewritten = false;
             loop {
                 let _merging = self.scheduler.lock_merging();
-                let judge = self.judge_settled(&state);
+                let view = self.settled_view(&state);
                 let version = state.pin().version.clone();
                 let facts = version.facts();
-                match pick_all(&facts, &self.snapshots.list(), &judge, &self.goals()) {
+                match pick_all(&facts, &self.snapshots.list(), &view, &self.goals()) {
                     Choice::Drop(tables) => {
-                        self.drop_tables(&state, &version, &tables, judge.now)?;
+                        self.drop_tables(&state, &version, &tables, view.now)?;
                     }
                     // Twice would gain nothing that is not a drop: what is left overlaps for the sake of a snapshot.
                     Choice::Merge(rewrite) if !rewritten => {
@@ -253,7 +253,7 @@ impl Engine {
             state.spend_scans();
         }
         let facts = state.pin().version.facts();
-        let judge = self.judge_settled(state);
+        let view = self.settled_view(state);
         let chosen: BTreeSet<TableId> = rewrite.tables.iter().copied().collect();
         let tables: Vec<&TableFacts> = facts
             .tables()
@@ -261,17 +261,17 @@ impl Engine {
             .filter(|table| chosen.contains(&table.id))
             .collect();
         let least = (self.options.memtable_bytes as u64).max(facts.bytes() / SLOTS);
-        let spreads = tables.iter().map(|table| &table.statistics.spreads);
-        let forecast = spreads.flat_map(|spreads| spreads.forecast(&judge.settings));
+        let histograms = tables.iter().map(|table| &table.statistics.histograms);
+        let forecast = histograms.flat_map(|histograms| histograms.forecast(&view.settings));
         let mut progress = Progress {
             cuts: if rewrite.cut {
-                plan(forecast.collect(), least, judge.now)
+                plan(forecast.collect(), least, view.now)
             } else {
                 vec![]
             },
             written: BTreeMap::new(),
         };
-        let parts = parts(&tables, self.most_beside(facts.bytes()) / 2);
+        let parts = parts(&tables, self.max_transient_bytes(facts.bytes()) / 2);
         let _busy = self.scheduler.take_tables(chosen);
         for part in parts {
             if !self.rewrite_part(state, &part, rewrite, &mut progress)? {
@@ -291,69 +291,69 @@ impl Engine {
         progress: &mut Progress,
     ) -> Result<bool> {
         let mut part: BTreeSet<TableId> = part.iter().copied().collect();
-        let judge = self.judge_settled(state);
+        let view = self.settled_view(state);
         let version = state.pin().version.clone();
         let facts = version.facts();
         // Since the choice was made, some may have come to matter no more.
-        let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &judge);
+        let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &view);
         gone.retain(|table| part.remove(table));
         if !gone.is_empty() {
-            self.drop_tables(state, &version, &gone, judge.now)?;
+            self.drop_tables(state, &version, &gone, view.now)?;
         }
         if part.is_empty() {
             return Ok(true);
         }
-        let picture = state.pin();
-        let present = picture.version.runs.iter().flat_map(|run| &run.files);
+        let read_state = state.pin();
+        let present = read_state.version.runs.iter().flat_map(|run| &run.files);
         if present
-            .filter(|placed| part.contains(&placed.record.id))
+            .filter(|file| part.contains(&file.record.id))
             .count()
             < part.len()
         {
             return Ok(false);
         }
-        let judge = self.judge_settled(state);
+        let view = self.settled_view(state);
         let spec = JobSpec {
-            judge,
-            range_deletes: vec![picture.version.range_deletes.clone()],
+            view,
+            range_deletes: vec![read_state.version.range_deletes.clone()],
             cuts: progress.cuts.clone(),
             purpose: Purpose::Rewrite {
                 urgency: rewrite.urgency,
                 pressure: self.deadline_pressure(),
             },
         };
-        self.rewrite_tables(state, &picture, &part, spec, progress)
+        self.rewrite_tables(state, &read_state, &part, spec, progress)
     }
 
-    /// Writes some tables of a picture anew, and installs the result beside what the rewrite has written so far. False:
+    /// Writes some tables of a read state anew, and installs the result beside what the rewrite has written so far. False:
     /// the container was dropped meanwhile.
     pub(in crate::engine) fn rewrite_tables(
         &self,
         state: &Arc<ContainerState>,
-        picture: &Picture,
+        read_state: &ReadState,
         tables: &BTreeSet<TableId>,
         spec: JobSpec,
         progress: &mut Progress,
     ) -> Result<bool> {
         self.damaged.check_sound(tables.iter().copied())?;
-        let chosen = |placed: &&Placed| tables.contains(&placed.record.id);
-        let runs = picture.version.runs.iter();
+        let chosen = |file: &&TableFile| tables.contains(&file.record.id);
+        let runs = read_state.version.runs.iter();
         let inputs: Vec<Arc<Run>> = runs
-            .filter(|run| run.files.iter().any(|placed| chosen(&placed)))
+            .filter(|run| run.files.iter().any(|file| chosen(&file)))
             .cloned()
             .collect();
         let sources = inputs.iter().map(|run| {
             let files = run.files.iter().filter(chosen);
-            files.clone().for_each(|placed| placed.table.recheck());
+            files.clone().for_each(|file| file.table.recheck());
             Source::Disk(RunCursor::new(
-                files.map(|placed| placed.table.clone()).collect(),
+                files.map(|file| file.table.clone()).collect(),
             ))
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
-        let job = self.job(state, picture, tables, &spec);
+        let job = self.job(state, read_state, tables, &spec);
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
         let installed = self.install_rewrite(state, &job, inputs, &outputs, progress)?;
-        self.note_lag(&lag, &spec.judge);
+        self.note_lag(&lag, &spec.view);
         Ok(installed)
     }
 
@@ -362,8 +362,12 @@ impl Engine {
         if let Some(until) = state.rests_until() {
             return Some(until);
         }
-        let picture: Arc<Picture> = state.pin();
-        match self.choose(state, &picture.version.facts(), &self.judge_settled(state)) {
+        let read_state: Arc<ReadState> = state.pin();
+        match self.choose(
+            state,
+            &read_state.version.facts(),
+            &self.settled_view(state),
+        ) {
             Choice::Rest { until } => until,
             _ => Some(Timestamp(0)),
         }

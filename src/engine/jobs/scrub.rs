@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::counters::Damage;
 use crate::base::{Error, Result};
-use crate::catalog::Placed;
+use crate::catalog::TableFile;
 use crate::engine::Engine;
 use crate::engine::scheduler::Thread;
 use crate::env::monotonic;
@@ -33,13 +33,13 @@ impl Engine {
     /// Checks every table.
     pub fn verify(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
-        for placed in self.all_tables() {
+        for file in self.all_tables() {
             if self.scheduler.is_closing() {
                 return Err(Error::Closed);
             }
             report.files += 1;
-            report.bytes += placed.record.len;
-            match self.check_table(&placed.table, &mut |_| Ok(())) {
+            report.bytes += file.record.len;
+            match self.check_table(&file.table, &mut |_| Ok(())) {
                 Ok(records) => report.records += records,
                 Err(error) => report.faults.push(error),
             }
@@ -69,7 +69,7 @@ impl Engine {
                     .id
             }
         };
-        let next = tables.iter().find(|placed| placed.record.id > after);
+        let next = tables.iter().find(|file| file.record.id > after);
         let next = next.unwrap_or(&tables[0]);
         self.damaged.set_last_checked(next.record.id, now + pause);
         let mut unpaid = 0;
@@ -126,24 +126,23 @@ impl Engine {
     /// What is damaged of the tables there are.
     pub(in crate::engine) fn damage(&self) -> Vec<Damage> {
         let tables = self.all_tables();
-        self.damaged
-            .of(tables.iter().map(|placed| placed.record.id))
+        self.damaged.of(tables.iter().map(|file| file.record.id))
     }
 
     /// In the order of their numbers.
-    fn all_tables(&self) -> Vec<Placed> {
+    fn all_tables(&self) -> Vec<TableFile> {
         let mut tables = vec![];
         for state in self.containers.all() {
-            let picture = state.pin();
+            let read_state = state.pin();
             tables.extend(
-                picture
+                read_state
                     .version
                     .runs
                     .iter()
                     .flat_map(|run| run.files.clone()),
             );
         }
-        tables.sort_by_key(|placed| placed.record.id);
+        tables.sort_by_key(|file| file.record.id);
         tables
     }
 }

@@ -185,7 +185,7 @@ impl FileState {
         if then == FailedSync::Kept {
             return;
         }
-        self.settle_by_chance(random);
+        self.resolve_by_chance(random);
         self.lost = true;
         if then == FailedSync::Reverted {
             self.evict();
@@ -209,7 +209,7 @@ impl FileState {
     }
 
     /// What a power cut leaves, where `survivors` is no chance.
-    pub(super) fn settle(&mut self, all: bool) {
+    pub(super) fn resolve_unsynced(&mut self, all: bool) {
         if self.written_back.is_some() {
             if all {
                 self.durable.clone_from(&self.now);
@@ -222,7 +222,7 @@ impl FileState {
     }
 
     /// What a power cut would leave becomes durable, and the steps are forgotten.
-    pub(super) fn settle_by_chance(&mut self, random: &mut Random) {
+    pub(super) fn resolve_by_chance(&mut self, random: &mut Random) {
         let salt = random.next();
         let chance = |of: u64, n: usize| Random(salt ^ of.rotate_left(32)).below(n as u64) as usize;
         // One sector in some is torn, wherever it is.
@@ -509,9 +509,9 @@ impl World {
         }
         for file in self.files.values_mut() {
             match survivors {
-                Survivors::Nothing | Survivors::Names => file.settle(false),
-                Survivors::Everything | Survivors::Data => file.settle(true),
-                Survivors::Chance(_) => file.settle_by_chance(random),
+                Survivors::Nothing | Survivors::Names => file.resolve_unsynced(false),
+                Survivors::Everything | Survivors::Data => file.resolve_unsynced(true),
+                Survivors::Chance(_) => file.resolve_by_chance(random),
             }
             file.lost = false;
             file.now = file.durable.clone();

@@ -35,19 +35,19 @@ fn what_was_gone_stays_gone_when_the_default_goes_off() {
 /// The second one.
 #[test]
 fn a_glance_reads_the_clock_once_and_only_where_it_must() {
-    let at = |now| Judge::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault));
+    let at = |now| ExpiryView::at(Timestamp(now), || Settings::new(DefaultMillis::NoDefault));
     let readings = std::cell::Cell::new(0);
     let read = || {
         readings.set(readings.get() + 1);
-        Judges::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
+        ExpiryViews::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
     };
     let mut settled = at(9_000);
-    let mut glance = Glance::new(at(13_000), &mut settled, Timestamp(13_000), read);
+    let mut check = ExpiryCheck::new(at(13_000), &mut settled, Timestamp(13_000), read);
     let ends_at = |end| put(1, 0, ItemTtl::Millis(end));
-    assert!(!glance.dead(&ends_at(20_000)));
+    assert!(!check.dead(&ends_at(20_000)));
     assert_eq!(readings.get(), 0);
-    assert!(glance.dead(&ends_at(3_000)));
-    assert!(!glance.dead(&ends_at(12_000)));
+    assert!(check.dead(&ends_at(3_000)));
+    assert!(!check.dead(&ends_at(12_000)));
     assert_eq!(readings.get(), 1);
     assert_eq!(settled.now, Timestamp(10_001));
 }

@@ -41,8 +41,8 @@ fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
     (1..=count).map(one).collect()
 }
 
-/// Goal: whoever asks by whatever number learns what the list says. Method: against the list itself, for readers of
-/// every age, records of every number, while the list grows past blocks of every length.
+/// Goal: whoever asks by whatever sequence number learns what the list says. Method: against the list itself, for
+/// readers of every age, records of every sequence number, while the list grows past blocks of every length.
 #[test]
 fn they_answer_as_a_list_would() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
@@ -65,7 +65,7 @@ fn they_answer_as_a_list_would() {
                 let expected = newest.is_some_and(|newest| newest > seq);
                 assert_eq!(ranges.covers(&key, seq, max), expected, "{seq:?} {max:?}");
                 let parts = ranges.as_of(max);
-                let below = parts.iter().map(|part| part.below(&key)).max();
+                let below = parts.iter().map(|part| part.max_covering_seq(&key)).max();
                 assert_eq!(below, Some(newest.unwrap_or_default()));
                 assert_eq!(ranges.covers_all((&key, &key), seq, max), expected);
                 let last = there.iter().rev().find(|one| one.seq <= max);
@@ -78,7 +78,7 @@ fn they_answer_as_a_list_would() {
 }
 
 /// Goal: readers need not wait, and miss nothing that was there when they began. Method: while one thread adds, others
-/// take the last number, then ask by it, and by older ones, against the list that all know beforehand.
+/// take the last sequence number, then ask by it, and by older ones, against the list that all know beforehand.
 #[test]
 #[cfg_attr(miri, ignore = "counts to thousands")]
 fn they_are_read_while_more_come() {

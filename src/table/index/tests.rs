@@ -1,11 +1,11 @@
 use super::*;
-use crate::base::record::{Head, Header};
+use crate::base::record::{Header, RecordRef};
 use crate::base::{Seq, Timestamp};
 use crate::table::page::{HEADER_LEN, PREFIX_LEN, ROW_LEN};
 
 fn census() -> Census {
     let mut census = Census::default();
-    census.add(&Head {
+    census.add(&RecordRef {
         header: Header::tombstone(Seq(1), Timestamp(1)),
         key: b"k",
         value_len: 0,

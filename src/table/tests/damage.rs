@@ -55,7 +55,7 @@ fn read_all(table: &Arc<Table>, records: &[Record]) {
             } else {
                 left.pop().unwrap()
             };
-            assert_eq!(cursor.position(), Position::Record(head(expected)));
+            assert_eq!(cursor.position(), Position::Record(record_ref(expected)));
             match cursor.value() {
                 Ok(value) => assert_eq!(value, expected.value),
                 Err(error) => damage(error),

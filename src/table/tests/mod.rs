@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{Head, Header, Kind};
+use crate::base::record::{Header, Kind, RecordRef};
 use crate::base::{Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp};
 use crate::env::File;
 use crate::expiry::{DefaultMillis, Settings};
@@ -113,8 +113,8 @@ fn options(block_bytes: usize, compression: Compression) -> TableOptions {
     }
 }
 
-fn head(record: &Record) -> Head<'_> {
-    Head {
+fn record_ref(record: &Record) -> RecordRef<'_> {
+    RecordRef {
         header: record.header,
         key: &record.key,
         value_len: record.value.len(),
@@ -127,7 +127,7 @@ fn build(id: u64, records: &[Record], options: TableOptions) -> (Bytes, Finished
     let mut builder = TableBuilder::new(Box::new(file.clone()), options, meta(id));
     assert!(builder.is_empty());
     for record in records {
-        builder.add(&head(record), &record.value).unwrap();
+        builder.add(&record_ref(record), &record.value).unwrap();
         assert_eq!(builder.last_key(), record.key);
     }
     let finished = builder.finish().unwrap();
@@ -200,14 +200,14 @@ fn the_golden_table() {
     assert_eq!(table.verify().unwrap(), report);
 }
 
-/// Goal: a key with a heavy version and a light one is no damage. Method: the light ones are in no sample: their hashes are
-/// above its threshold, and nobody wanted them.
+/// Goal: a key with an oversized version and a light one is no damage. Method: the light ones are in no sample: their
+/// hashes are above its threshold, and nobody named them.
 #[test]
-fn a_light_version_beside_a_heavy_one_is_verified() {
-    let (heavy, light) = (vec![7; 40 << 10], [7; 10]);
+fn a_light_version_beside_an_oversized_one_is_verified() {
+    let (oversized, light) = (vec![7; 40 << 10], [7; 10]);
     let records: Vec<Record> = (0..600u32)
         .flat_map(|i| {
-            let value: &[u8] = if i % 60 == 0 { &heavy } else { &light };
+            let value: &[u8] = if i % 60 == 0 { &oversized } else { &light };
             let (key, never) = (i.to_be_bytes(), ItemTtl::Never);
             [
                 put(&key, 2, 100, never, &light),
@@ -244,7 +244,7 @@ fn an_open_table_knows_itself() {
     let census = table.census();
     assert_eq!((census.seq_min, census.seq_max), (Seq(3), Seq(9)));
     assert_eq!(census.total().count, 4);
-    let (inheriting, overriding) = table.spreads();
+    let (inheriting, overriding) = table.histograms();
     assert_eq!(inheriting.up_to(Timestamp(100)).count, 1);
     assert_eq!(overriding.up_to(Timestamp(209)).count, 0);
     assert_eq!(overriding.up_to(Timestamp(210)).count, 1);
@@ -295,7 +295,7 @@ fn a_full_disk_is_an_error() {
             TableBuilder::new(Box::new(file), options(4096, Compression::None), meta(1));
         let added: Result<()> = records
             .iter()
-            .try_for_each(|record| builder.add(&head(record), &record.value));
+            .try_for_each(|record| builder.add(&record_ref(record), &record.value));
         let error = added
             .and_then(|()| builder.finish())
             .expect_err("too little room");
@@ -326,7 +326,7 @@ fn checksums_are_bound_to_their_table() {
     );
 }
 
-/// Goal: the head of a large value is read without its value. Method: the value's bytes are damaged.
+/// Goal: the header of a large value is read without its value. Method: the value's bytes are damaged.
 #[test]
 fn a_large_value_is_read_only_by_who_asks_for_it() {
     let value: Vec<u8> = (0..40_000u32)

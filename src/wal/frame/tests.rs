@@ -11,8 +11,8 @@ fn segment() -> SegmentHeader {
     }
 }
 
-fn head() -> FrameHead {
-    FrameHead {
+fn frame_header() -> FrameHeader {
+    FrameHeader {
         kind: FrameKind::Batch,
         first_seq: Seq(501),
         last_seq: Seq(503),
@@ -42,7 +42,7 @@ fn the_bytes_are_the_format() {
     assert_eq!(hex(&header), expected);
     let mut encoder = Encoder::new(segment());
     let crc = PayloadCrc::of(b"payload");
-    let [frame, rest] = encoder.frame(1_234, 1_100, &head(), b"payload", crc);
+    let [frame, rest] = encoder.frame(1_234, 1_100, &frame_header(), b"payload", crc);
     let expected = "1d07860102f403041402156a2c42565144d37061796c6f6164";
     assert_eq!((hex(frame).as_str(), rest), (expected, &b""[..]));
     let note = SyncedNote {
@@ -59,15 +59,15 @@ fn the_bytes_are_the_format() {
 #[test]
 fn no_frame_is_shorter_than_the_least() {
     let mut encoder = Encoder::new(segment());
-    let head = FrameHead {
+    let header = FrameHeader {
         first_seq: segment().base_seq,
         last_seq: segment().base_seq,
         written_at: segment().base_written_at,
         settled: segment().base_written_at,
         edit: segment().edit,
-        ..head()
+        ..frame_header()
     };
-    let [frame, _] = encoder.frame(1_000, 1_000, &head, b"", PayloadCrc::of(b""));
+    let [frame, _] = encoder.frame(1_000, 1_000, &header, b"", PayloadCrc::of(b""));
     assert_eq!(frame.len(), FRAME_LEN_MIN);
 }
 
@@ -93,7 +93,7 @@ fn every_number_reads_back() {
     let mut encoder = Encoder::new(segment());
     for a in extremes {
         for b in extremes {
-            let head = FrameHead {
+            let header = FrameHeader {
                 kind: FrameKind::Relog,
                 first_seq: Seq(a),
                 last_seq: Seq(b),
@@ -102,9 +102,9 @@ fn every_number_reads_back() {
                 edit: a,
             };
             let crc = PayloadCrc::of(b"");
-            let [bytes, _] = encoder.frame(a, a.min(b), &head, b"", crc);
+            let [bytes, _] = encoder.frame(a, a.min(b), &header, b"", crc);
             let decoded = Decoder::new(segment()).frame(a, bytes).unwrap();
-            assert_eq!((decoded.head, decoded.watermark), (head, a.min(b)));
+            assert_eq!((decoded.header, decoded.watermark), (header, a.min(b)));
             assert_eq!((decoded.len, decoded.payload), (bytes.len(), &b""[..]));
         }
     }
@@ -115,11 +115,11 @@ fn a_frame_is_whole_and_in_its_place_or_refused() {
     let mut encoder = Encoder::new(segment());
     let crc = PayloadCrc::of(b"payload");
     let frame = encoder
-        .frame(1_234, 1_100, &head(), b"payload", crc)
+        .frame(1_234, 1_100, &frame_header(), b"payload", crc)
         .concat();
     let head_len = frame.len() - b"payload".len();
     let frames = Decoder::new(segment());
-    assert_eq!(frames.frame(1_234, &frame).unwrap().head, head());
+    assert_eq!(frames.frame(1_234, &frame).unwrap().header, frame_header());
     let refusal = |at: usize| match at {
         at if at < head_len => NoFrame::Nothing,
         _ => NoFrame::Unfinished,

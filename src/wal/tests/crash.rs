@@ -37,7 +37,7 @@ impl History {
             }
         }
         if frames.is_multiple_of(2) {
-            appender.close(&head(frames - 1))?;
+            appender.close(&header(frames - 1))?;
             self.synced = self.segments.len();
             self.closed = true;
         }

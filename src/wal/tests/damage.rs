@@ -18,7 +18,7 @@ fn rewrite(sim: &Sim, path: &Path, bytes: &[u8]) {
 }
 
 /// A place of a frame, and what it says of those before it.
-struct Placed {
+struct LoggedFrame {
     segment: u64,
     offset: u64,
     len: u64,
@@ -28,16 +28,16 @@ struct Placed {
 
 /// A chain of some segments, synced here and there, and where its frames lie. Its last frames are not synced, so that
 /// the watermark of one proves all that is synced.
-fn chain(sim: &Sim) -> Vec<Placed> {
+fn chain(sim: &Sim) -> Vec<LoggedFrame> {
     let (log, mut appender) = create(sim, &options(None), 1).unwrap();
-    let (mut placed, mut segment, mut start) = (vec![], 1, 0);
+    let (mut frames, mut segment, mut start) = (vec![], 1, 0);
     for index in 0..30 {
         let (position, watermark) = (log.end().0, log.synced().0);
         let end = append(&mut appender, index).unwrap();
         if log.current_segment() != segment {
             (segment, start) = (log.current_segment(), position);
         }
-        placed.push(Placed {
+        frames.push(LoggedFrame {
             segment,
             offset: HEADER_LEN as u64 + position - start,
             len: end.0 - position,
@@ -48,15 +48,15 @@ fn chain(sim: &Sim) -> Vec<Placed> {
             log.sync_to(end).unwrap();
         }
     }
-    placed
+    frames
 }
 
 /// Replays after damage, and compares with what the frames that are whole allow. `harmed` says which bytes, by segment
 /// and from where to where, are not what was written.
-fn check_damage(sim: &Sim, placed: &[Placed], segment: u64, from: u64, to: u64, gone: bool) {
+fn check_damage(sim: &Sim, frames: &[LoggedFrame], segment: u64, from: u64, to: u64, gone: bool) {
     let what = format!("segment {segment}, bytes {from} to {to}");
     let header_harmed = from < HEADER_LEN as u64;
-    let whole = |frame: &Placed| {
+    let whole = |frame: &LoggedFrame| {
         frame.segment != segment || frame.offset + frame.len <= from || to <= frame.offset
     };
     let outcome = replayed(sim, 1);
@@ -64,28 +64,28 @@ fn check_damage(sim: &Sim, placed: &[Placed], segment: u64, from: u64, to: u64, 
         assert!(outcome.unwrap_err().is_corruption(), "{what}");
         return;
     }
-    let shown = placed
+    let shown = frames
         .iter()
         .position(|frame| !whole(frame) || header_harmed && frame.segment == segment)
-        .unwrap_or(placed.len());
-    let end = placed.get(shown).map_or(u64::MAX, |frame| frame.position);
-    let witness = placed[shown..]
+        .unwrap_or(frames.len());
+    let end = frames.get(shown).map_or(u64::MAX, |frame| frame.position);
+    let evidence = frames[shown..]
         .iter()
         .filter(|frame| whole(frame) && !(gone && frame.segment == segment))
         .any(|frame| frame.watermark > end);
     match outcome {
         Ok((indexes, found)) => {
-            assert!(!witness, "{what}: damage to synced frames went unnoticed");
+            assert!(!evidence, "{what}: damage to synced frames went unnoticed");
             assert_eq!(indexes, (0..shown as u64).collect::<Vec<_>>(), "{what}");
             assert!(!found.clean);
         }
         Err(Error::Corruption { path, offset, .. }) => {
-            assert!(witness, "{what}: a torn tail was taken for damage");
-            let at = &placed[shown];
+            assert!(evidence, "{what}: a torn tail was taken for damage");
+            let at = &frames[shown];
             let there = (dir().join(file_name::segment(at.segment)), at.offset);
             // Where a segment does not begin, it is the one before it that ends too early.
             let behind = shown.checked_sub(1).map(|before| {
-                let before = &placed[before];
+                let before = &frames[before];
                 let path = dir().join(file_name::segment(before.segment));
                 (path, before.offset + before.len)
             });
@@ -99,8 +99,8 @@ fn check_damage(sim: &Sim, placed: &[Placed], segment: u64, from: u64, to: u64, 
     }
 }
 
-fn segments_of(placed: &[Placed]) -> Vec<(u64, PathBuf)> {
-    let last = placed.last().unwrap().segment;
+fn segments_of(frames: &[LoggedFrame]) -> Vec<(u64, PathBuf)> {
+    let last = frames.last().unwrap().segment;
     let path = |number| (number, dir().join(file_name::segment(number)));
     (1..=last).map(path).collect()
 }
@@ -108,14 +108,14 @@ fn segments_of(placed: &[Placed]) -> Vec<(u64, PathBuf)> {
 #[test]
 fn every_flipped_byte_is_noticed_or_a_torn_tail() {
     let sim = world(3);
-    let placed = chain(&sim);
-    for (number, path) in segments_of(&placed) {
+    let frames = chain(&sim);
+    for (number, path) in segments_of(&frames) {
         let bytes = sim.read(&path).unwrap();
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();
             bad[at] ^= 0x10;
             rewrite(&sim, &path, &bad);
-            check_damage(&sim, &placed, number, at as u64, at as u64 + 1, false);
+            check_damage(&sim, &frames, number, at as u64, at as u64 + 1, false);
         }
         rewrite(&sim, &path, &bytes);
     }
@@ -124,19 +124,19 @@ fn every_flipped_byte_is_noticed_or_a_torn_tail() {
 #[test]
 fn every_lost_end_is_noticed_or_a_torn_tail() {
     let sim = world(4);
-    let placed = chain(&sim);
-    for (number, path) in segments_of(&placed) {
+    let frames = chain(&sim);
+    for (number, path) in segments_of(&frames) {
         let bytes = sim.read(&path).unwrap();
         for len in 0..bytes.len() {
             rewrite(&sim, &path, &bytes[..len]);
             let gone = len < HEADER_LEN;
-            check_damage(&sim, &placed, number, len as u64, u64::MAX, gone);
+            check_damage(&sim, &frames, number, len as u64, u64::MAX, gone);
         }
         sim.remove(&path).unwrap();
-        check_damage(&sim, &placed, number, 0, u64::MAX, true);
+        check_damage(&sim, &frames, number, 0, u64::MAX, true);
         sim.create(&path).unwrap().write_at(0, &bytes).unwrap();
     }
-    assert_eq!(replayed(&sim, 1).unwrap().0.len(), placed.len());
+    assert_eq!(replayed(&sim, 1).unwrap().0.len(), frames.len());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
             Err(error) => assert!(at >= mark_at && error.is_corruption(), "{error}"),
         }
     }
-    // The frame in the ring bears witness of what lies in the segment: what came there is not in the ring any more.
+    // The frame in the ring is evidence of what lies in the segment: what came there is not in the ring any more.
     rewrite(&sim, &ring, &bytes);
     let segment = dir().join("000001.wal");
     sim.open(&segment)
@@ -184,7 +184,7 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
     );
     assert!(
         replayed(&sim, 1).unwrap().0.is_empty(),
-        "no witness is left"
+        "no evidence is left"
     );
 }
 
@@ -233,7 +233,7 @@ fn damage_to_what_was_synced_last_is_noticed_when_nothing_was_written_after_it()
 }
 
 #[test]
-fn what_only_the_ring_holds_bears_witness_in_any_lap() {
+fn what_only_the_ring_holds_is_evidence_in_any_lap() {
     for (lap, segments) in (1..8).flat_map(|lap| [(lap, 1), (lap, 2)]) {
         let sim = world(16);
         let options = LogOptions {
@@ -246,13 +246,13 @@ fn what_only_the_ring_holds_bears_witness_in_any_lap() {
             append(&mut appender, index).unwrap();
             index += 1;
             if index == 1 && segments == 2 {
-                appender.rotate(&head(index)).unwrap();
+                appender.rotate(&header(index)).unwrap();
             }
         }
         log.sync_to(log.end()).unwrap();
         // Small enough for the ring.
         appender
-            .append(&head(index), &[7; 60], PayloadCrc::of(&[7; 60]))
+            .append(&header(index), &[7; 60], PayloadCrc::of(&[7; 60]))
             .unwrap();
         assert_eq!(log.current_segment(), segments);
         // All that was synced is lost, and the note of it, so that nothing but a frame in the ring knows of it.
@@ -277,7 +277,7 @@ fn what_only_the_ring_holds_bears_witness_in_any_lap() {
 }
 
 #[test]
-fn whole_frames_in_the_ring_hide_no_witness_behind_them() {
+fn whole_frames_in_the_ring_hide_no_evidence_behind_them() {
     let sim = world(19);
     let options = LogOptions {
         segment_bytes: 16_384,
@@ -361,7 +361,7 @@ fn a_log_that_was_closed_needs_no_ring() {
     let sim = world(32);
     let (log, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
     append(&mut appender, 0).unwrap();
-    appender.close(&head(1)).unwrap();
+    appender.close(&header(1)).unwrap();
     sim.remove(&dir().join("000001.ring")).unwrap();
     assert!(salvaged(&sim, log.start(1), log.synced().0).is_none());
 }
@@ -405,10 +405,10 @@ fn segments_of_another_chain_are_refused() {
 
 // Numbers behind a damaged header are counted from it: taken for others, they would put a sound manifest in the wrong.
 /// What is said of a chain after `harm` to it, which was synced up to its last frame but two.
-fn blamed(harm: impl FnOnce(&Sim, &[Placed])) -> (PathBuf, u64, String) {
+fn blamed(harm: impl FnOnce(&Sim, &[LoggedFrame])) -> (PathBuf, u64, String) {
     let sim = world(3);
-    let placed = chain(&sim);
-    harm(&sim, &placed);
+    let frames = chain(&sim);
+    harm(&sim, &frames);
     match replayed(&sim, 1).unwrap_err() {
         Error::Corruption { path, offset, what } => (path, offset, what),
         other => panic!("{other}"),
@@ -418,15 +418,15 @@ fn blamed(harm: impl FnOnce(&Sim, &[Placed])) -> (PathBuf, u64, String) {
 #[test]
 fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
     let of = |number| dir().join(file_name::segment(number));
-    let last_before = |placed: &[Placed], segment| {
-        let at = placed.iter().position(|frame| frame.segment == segment);
-        head(at.unwrap() as u64).first_seq.0 - 1
+    let last_before = |frames: &[LoggedFrame], segment| {
+        let at = frames.iter().position(|frame| frame.segment == segment);
+        header(at.unwrap() as u64).first_seq.0 - 1
     };
     for (how, header_bytes) in [("missing", 0), ("header", HEADER_LEN), ("header", 1)] {
         let mut lost = String::new();
-        let (path, offset, what) = blamed(|sim, placed| {
-            let synced = placed.iter().map(|frame| frame.watermark).max().unwrap();
-            let first = placed.iter().find(|frame| frame.segment == 2).unwrap();
+        let (path, offset, what) = blamed(|sim, frames| {
+            let synced = frames.iter().map(|frame| frame.watermark).max().unwrap();
+            let first = frames.iter().find(|frame| frame.segment == 2).unwrap();
             assert!(first.position < synced);
             match header_bytes {
                 0 => sim.remove(&of(2)).unwrap(),
@@ -435,15 +435,15 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
                     file.write_at(0, &vec![0xaa; len]).unwrap();
                 }
             }
-            let end = placed
+            let end = frames
                 .last()
                 .map(|frame| frame.position + frame.len)
                 .unwrap();
             lost = format!(
                 "lost are {} bytes of it from here on, with the writes {} to {} where no table has them",
                 end - first.position,
-                last_before(placed, 2) + 1,
-                head(29).last_seq.0
+                last_before(frames, 2) + 1,
+                header(29).last_seq.0
             );
         });
         assert_eq!((path, offset), (of(2), 0), "{how}: {what}");
@@ -453,8 +453,8 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
         );
     }
     // The end of a segment is its own.
-    let (path, _, what) = blamed(|sim, placed| {
-        let last = placed.iter().rfind(|frame| frame.segment == 1).unwrap();
+    let (path, _, what) = blamed(|sim, frames| {
+        let last = frames.iter().rfind(|frame| frame.segment == 1).unwrap();
         let file = sim.open(&of(1)).unwrap();
         file.write_at(last.offset, &[0xaa; 4]).unwrap();
     });
@@ -472,28 +472,28 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
         panic!("it is missing")
     };
     assert_eq!(path, of(1));
-    let up_to = format!("up to write {}", head(29).last_seq.0);
+    let up_to = format!("up to write {}", header(29).last_seq.0);
     assert!(what.contains("missing") && what.ends_with(&up_to), "{what}");
 }
 
 #[test]
-fn a_frame_behind_a_damaged_header_bears_witness_and_tells_no_numbers() {
+fn a_frame_behind_a_damaged_header_is_evidence_and_tells_no_numbers() {
     let sim = world(33);
     let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
     append(&mut appender, 0).unwrap();
-    let far = FrameHead {
+    let far = FrameHeader {
         first_seq: Seq(1_000),
         last_seq: Seq(1_000),
         written_at: Timestamp(900_000),
         settled: Timestamp(900_000),
         edit: 700,
-        ..head(0)
+        ..header(0)
     };
     appender.rotate(&far).unwrap();
     let again = PayloadCrc::of(b"");
     let end = appender.append(&far, b"", again).unwrap();
     log.sync_to(end).unwrap();
-    let less = FrameHead { edit: 690, ..far };
+    let less = FrameHeader { edit: 690, ..far };
     appender.append(&less, b"", again).unwrap();
     let second = sim.open(&dir().join(file_name::segment(2))).unwrap();
     second.write_at(20, &[0xff]).unwrap();
@@ -506,6 +506,9 @@ fn a_frame_behind_a_damaged_header_bears_witness_and_tells_no_numbers() {
     )
     .unwrap();
     assert!(damage.is_some(), "its watermark is beyond the end");
-    let of_first = (head(0).last_seq, head(0).settled, head(0).edit);
-    assert_eq!((found.last_seq, found.mark, found.edit), of_first);
+    let of_first = (header(0).last_seq, header(0).settled, header(0).edit);
+    assert_eq!(
+        (found.last_seq, found.time_high_water, found.edit),
+        of_first
+    );
 }

@@ -11,9 +11,9 @@ fn path(number: u64) -> PathBuf {
 
 fn append_bytes(appender: &mut Appender, len: usize) -> Position {
     let payload = vec![7; len];
-    let head = head(0);
+    let header = header(0);
     appender
-        .append(&head, &payload, PayloadCrc::of(&payload))
+        .append(&header, &payload, PayloadCrc::of(&payload))
         .unwrap()
 }
 
@@ -79,13 +79,13 @@ fn shortest() -> u64 {
 #[test]
 fn numbers_are_counted_from_the_segment_that_they_stand_in() {
     let (log, mut appender) = create(&world(30), &options(None), 1).unwrap();
-    let far = FrameHead {
+    let far = FrameHeader {
         first_seq: Seq(1 << 50),
         last_seq: Seq((1 << 50) + 1),
         written_at: Timestamp(1 << 45),
         settled: Timestamp(1 << 45),
         edit: 1 << 40,
-        ..head(0)
+        ..header(0)
     };
     let len = |appender: &mut Appender| {
         let start = log.end().0;
@@ -183,13 +183,13 @@ fn a_sync_concerns_what_is_not_durable_yet() {
         append_bytes(&mut appender, 10);
         let newest = log.current_segment();
         assert_eq!(synced_by(&sim, sync), [newest]);
-        appender.rotate(&head(30)).unwrap();
+        appender.rotate(&header(30)).unwrap();
         assert_eq!(log.current_segment(), newest + 1);
         append_bytes(&mut appender, 10);
         assert_eq!(synced_by(&sim, sync), [newest + 1]);
-        appender.rotate(&head(31)).unwrap();
+        appender.rotate(&header(31)).unwrap();
         append_bytes(&mut appender, 10);
-        appender.rotate(&head(32)).unwrap();
+        appender.rotate(&header(32)).unwrap();
         let last = || *log.segments().last().unwrap();
         assert_eq!(synced_by(&sim, sync), [newest + 2], "the last is empty");
         assert!(!last().durable);
@@ -197,7 +197,7 @@ fn a_sync_concerns_what_is_not_durable_yet() {
         assert_eq!(synced_by(&sim, sync_newest), [newest + 3]);
         assert!(last().durable);
         assert_eq!(synced_by(&sim, sync_newest), [0; 0]);
-        appender.rotate(&head(33)).unwrap();
+        appender.rotate(&header(33)).unwrap();
         assert_eq!(log.current_segment(), newest + 3, "it has no frame yet");
         let (_, found) = replayed_any(&sim.power_cut(2));
         assert_eq!(found.segments.last().unwrap().number, newest + 3);
@@ -286,7 +286,7 @@ fn upkeep_is_wanted_for_a_segment_in_use_and_a_ring_half_full() {
     log.prepare_next().unwrap();
     assert!(!log.wants_upkeep());
     assert!(sim.len(&path(2)).unwrap().is_some());
-    appender.rotate(&head(0)).unwrap();
+    appender.rotate(&header(0)).unwrap();
     assert_eq!(log.current_segment(), 2);
     let after = [(); 2].map(|()| wanted_after_one(&mut appender, &log));
     assert_eq!(after, [false, true], "the prepared one is in use");

@@ -20,7 +20,7 @@ fn payload(index: u64) -> Vec<u8> {
 
 fn append(appender: &mut Appender, index: u64) -> Position {
     let payload = payload(index);
-    let end = appender.append(&head(index), &payload, PayloadCrc::of(&payload));
+    let end = appender.append(&header(index), &payload, PayloadCrc::of(&payload));
     end.unwrap()
 }
 
@@ -50,7 +50,7 @@ fn frames_come_back_until_they_are_given_up() {
         for index in FRAMES..2 * FRAMES {
             append(&mut appender, index);
         }
-        appender.close(&head(2 * FRAMES)).unwrap();
+        appender.close(&header(2 * FRAMES)).unwrap();
         let (indexes, found) = replayed(&sim.power_cut(2), first).unwrap();
         assert!(found.clean && indexes[0] > 0);
         assert_eq!(indexes, (indexes[0]..2 * FRAMES).collect::<Vec<_>>());
@@ -64,7 +64,7 @@ fn damage_is_an_error_or_the_end() {
     for index in 0..FRAMES {
         append(&mut appender, index);
     }
-    appender.close(&head(FRAMES)).unwrap();
+    appender.close(&header(FRAMES)).unwrap();
     let mut refused = 0;
     for segment in log.segments() {
         let path = dir().join(file_name::segment(segment.number));

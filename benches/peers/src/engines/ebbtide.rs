@@ -63,7 +63,7 @@ impl Engine for Ebbtide {
         Ok(self.db.flush()?)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn quiesce(&mut self) -> Result<()> {
         Ok(self.db.compact()?)
     }
 

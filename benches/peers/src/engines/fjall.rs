@@ -102,7 +102,7 @@ impl Engine for Fjall {
         Ok(self.items.rotate_memtable_and_wait()?)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn quiesce(&mut self) -> Result<()> {
         self.flush()?;
         Ok(self.items.major_compact()?)
     }

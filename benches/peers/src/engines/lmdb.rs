@@ -76,7 +76,7 @@ impl Engine for Lmdb {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn quiesce(&mut self) -> Result<()> {
         Ok(())
     }
 

@@ -87,7 +87,7 @@ pub trait Engine: Send + Sync {
     /// Makes a run of what is in memory; a tree has nothing to do.
     fn flush(&self) -> Result<()>;
     /// The engine's own full compaction, if it has one.
-    fn settle(&mut self) -> Result<()>;
+    fn quiesce(&mut self) -> Result<()>;
     /// What it says of itself.
     fn own(&self) -> Own;
     /// Ends it.
@@ -319,7 +319,7 @@ mod tests {
             let all = all.map(|(key, value)| (key.into(), value.into()));
             assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
             assert_eq!(scan(&*engine, b"b", 1), all[1..2], "{kind:?}");
-            engine.settle().unwrap();
+            engine.quiesce().unwrap();
             assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
             engine.close().unwrap();
             let engine = open(kind, folder.path());

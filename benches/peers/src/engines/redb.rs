@@ -96,7 +96,7 @@ impl Engine for Redb {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn quiesce(&mut self) -> Result<()> {
         while self.db.compact()? {}
         Ok(())
     }

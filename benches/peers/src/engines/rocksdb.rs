@@ -136,7 +136,7 @@ impl Engine for RocksDb {
         Ok(self.db.flush()?)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn quiesce(&mut self) -> Result<()> {
         self.db.flush()?;
         self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
         Ok(())

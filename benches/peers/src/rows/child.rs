@@ -48,7 +48,7 @@ pub fn run(order: &Order) -> Result<Outcome> {
         Row::Reopen => (done.operations, done.seconds) = (1, open_seconds),
         Row::Compact => {
             let begin = Instant::now();
-            engine.settle()?;
+            engine.quiesce()?;
             (done.operations, done.seconds) = (1, begin.elapsed().as_secs_f64());
         }
         _ => work(order, &*engine, &mut done)?,
@@ -355,7 +355,7 @@ mod tests {
             Ok(())
         }
 
-        fn settle(&mut self) -> Result<()> {
+        fn quiesce(&mut self) -> Result<()> {
             Ok(())
         }
 

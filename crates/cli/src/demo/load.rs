@@ -1,4 +1,4 @@
-//! The load, and the witness of every answer.
+//! The load, and the oracle of every answer.
 //!
 //! Each worker has sessions of its own, so that it knows what became of them: between which readings of the clock each
 //! was written, and so between which moments it expires. It judges every answer by that alone (crate::tally).
@@ -348,7 +348,7 @@ pub fn walk(stage: &Stage) -> Result<Tally> {
             };
             let expiry = millis(item.written_at()) + ttl.as_millis() as u64;
             tally.reads += 1;
-            tally.ghosts += u64::from(expiry <= asked);
+            tally.expired_returned += u64::from(expiry <= asked);
             tally.wrong += u64::from(item.expires_at().map(millis) != Some(expiry));
             if step % STEP == 0 {
                 if stage.stop.load(Ordering::Relaxed) {
@@ -412,12 +412,12 @@ mod tests {
         worker.end_expired().unwrap();
         let Tally {
             reads,
-            ghosts,
+            expired_returned,
             lost,
             wrong,
         } = worker.tally;
         assert!(reads > 1_000);
-        assert_eq!((ghosts, lost, wrong), (0, 0, 0));
+        assert_eq!((expired_returned, lost, wrong), (0, 0, 0));
         assert!(worker.sessions.iter().all(|session| session.ended));
     }
 
@@ -433,7 +433,7 @@ mod tests {
         }
         thread::sleep(Duration::from_millis(51));
         worker.end_expired().unwrap();
-        assert_eq!((worker.tally.ghosts, worker.tally.lost), (10, 0));
+        assert_eq!((worker.tally.expired_returned, worker.tally.lost), (10, 0));
     }
 
     #[test]
@@ -448,7 +448,7 @@ mod tests {
             .unwrap();
         worker.read(0).unwrap();
         worker.touch(0).unwrap();
-        assert_eq!((worker.tally.ghosts, worker.tally.lost), (0, 2));
+        assert_eq!((worker.tally.expired_returned, worker.tally.lost), (0, 2));
     }
 
     #[test]
@@ -465,6 +465,6 @@ mod tests {
             worker.read(0).unwrap();
         }
         assert!(worker.tally.wrong > 50);
-        assert_eq!((worker.tally.ghosts, worker.tally.lost), (0, 0));
+        assert_eq!((worker.tally.expired_returned, worker.tally.lost), (0, 0));
     }
 }

@@ -237,12 +237,12 @@ impl Show<'_> {
         let mut tally = left.tally;
         for key in &left.keys {
             tally.reads += 1;
-            tally.ghosts += u64::from(self.stage.sessions.contains(key)?);
+            tally.expired_returned += u64::from(self.stage.sessions.contains(key)?);
         }
         for item in self.stage.sessions.iter() {
             item?;
             tally.reads += 1;
-            tally.ghosts += 1;
+            tally.expired_returned += 1;
         }
         Ok(tally)
     }

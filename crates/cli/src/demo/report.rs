@@ -193,7 +193,7 @@ impl Reporter {
         }
         let Tally {
             reads,
-            ghosts,
+            expired_returned,
             lost,
             wrong,
         } = report.tally;
@@ -201,7 +201,7 @@ impl Reporter {
         let rows = [
             (
                 "expired or deleted items returned",
-                format!("{ghosts} of {}", show::counted(reads, "answer")),
+                format!("{expired_returned} of {}", show::counted(reads, "answer")),
             ),
             ("live items missed", lost.to_string()),
             ("answers unlike what was written", wrong.to_string()),
@@ -270,7 +270,7 @@ impl Reporter {
 fn closing_json(report: &Report, in_folder: u64) -> Value {
     json!({
         "reads": report.tally.reads,
-        "expired_returned": report.tally.ghosts,
+        "expired_returned": report.tally.expired_returned,
         "live_missed": report.tally.lost,
         "wrong_answers": report.tally.wrong,
         "emptied_after_seconds": report.emptied.map(show::seconds_json),

@@ -6,7 +6,7 @@ mod pace;
 mod player;
 mod report;
 mod trace;
-mod witness;
+mod oracle;
 
 use std::thread;
 use std::time::{Duration, Instant};

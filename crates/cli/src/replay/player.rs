@@ -5,9 +5,9 @@ use std::time::Instant;
 use ebbtide::{Container, Result, Ttl, Update, Value};
 
 use super::made;
+use super::oracle::{NEVER, Oracle, Written};
 use super::pace::Pace;
 use super::trace::{Kind, Step};
-use super::witness::{NEVER, Witness, Written};
 use crate::histogram::Histogram;
 use crate::tally::{Tally, Window};
 
@@ -23,7 +23,7 @@ pub struct Player {
     container: Container,
     pub pace: Pace,
     fill_on_miss: bool,
-    witness: Witness,
+    oracle: Oracle,
     /// Operations of the trace so far; the number of the one that is played.
     pub played: u64,
     /// By [`Kind`].
@@ -42,7 +42,7 @@ impl Player {
             container,
             pace,
             fill_on_miss,
-            witness: Witness::default(),
+            oracle: Oracle::default(),
             played: 0,
             counts: Default::default(),
             fills: 0,
@@ -72,7 +72,7 @@ impl Player {
 
     fn get(&mut self, step: &Step) -> Result<bool> {
         let (value, window) = self.timed(&self.reads, |container| container.get(&step.key))?;
-        let last = self.witness.last(&step.key);
+        let last = self.oracle.last(&step.key);
         self.judge(value.as_ref(), last, window);
         if value.is_none() && self.fill_on_miss && step.value_len > 0 {
             self.fills += 1;
@@ -97,7 +97,7 @@ impl Player {
             true => container.replace(&step.key, value, ttl),
             false => container.create(&step.key, value, ttl),
         })?;
-        let expiry = self.witness.last(&step.key).map(|last| last.expiry);
+        let expiry = self.oracle.last(&step.key).map(|last| last.expiry);
         self.tally.judge(stored == over, expiry, window);
         if stored {
             self.wrote(step, window);
@@ -121,7 +121,7 @@ impl Player {
                 }
             })
         })?;
-        let last = self.witness.last(&step.key);
+        let last = self.oracle.last(&step.key);
         self.judge(shown.as_ref(), last, window);
         if let (true, Some(last)) = (changed, last) {
             let changed = Written {
@@ -129,14 +129,14 @@ impl Player {
                 len: last.len + more,
                 ..last
             };
-            self.witness.write(&step.key, changed, window.1);
+            self.oracle.write(&step.key, changed, window.1);
         }
         Ok(changed)
     }
 
     fn delete(&mut self, step: &Step) -> Result<bool> {
         self.timed(&self.writes, |container| container.delete(&step.key))?;
-        self.witness.delete(&step.key);
+        self.oracle.delete(&step.key);
         Ok(true)
     }
 
@@ -171,7 +171,7 @@ impl Player {
             len: step.value_len,
             expiry,
         };
-        self.witness.write(&step.key, written, answered);
+        self.oracle.write(&step.key, written, answered);
     }
 
     /// Judges a value that was answered, or that there was none.
@@ -214,12 +214,12 @@ mod tests {
 
     fn faults(player: &Player) -> (u64, u64, u64) {
         let Tally {
-            ghosts,
+            expired_returned,
             lost,
             wrong,
             ..
         } = player.tally;
-        (ghosts, lost, wrong)
+        (expired_returned, lost, wrong)
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             let after = player.counts.iter().map(|count| count.done).sum::<u64>();
             assert_eq!(after - before, u64::from(done), "{line}");
             let len = player.container.get("k").unwrap().map(|value| value.len());
-            let known = player.witness.last(b"k").map(|last| last.len);
+            let known = player.oracle.last(b"k").map(|last| last.len);
             assert!(len.is_none() || len == known, "{line}");
         }
         assert_eq!(faults(&player), (0, 0, 0));

@@ -222,7 +222,7 @@ impl Report {
             "behind_max_seconds": show::seconds_json(self.latest),
             "hit_rate": self.hit_rate(),
             "checked": tally.reads,
-            "expired_returned": tally.ghosts,
+            "expired_returned": tally.expired_returned,
             "live_missed": tally.lost,
             "wrong_answers": tally.wrong,
             "reads_micros": latency(&self.player.reads),

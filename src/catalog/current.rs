@@ -31,7 +31,7 @@
 //! have given up must be there. Else what is live cannot be told, and no repair helps.
 //!
 //! Open, `verify` and `repair` ask the one function here, so they agree. Where there is no damage, what the log has seen is
-//! held against the answer by whoever reads the log ([`Loaded::reaches`]).
+//! held against the answer by whoever reads the log ([`LoadedManifest::reaches`]).
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ use crate::wal::{holds_chain, log_files, salvage};
 
 /// What a manifest on disk, or its copy, says.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedManifest {
     /// The sum of its edits.
     pub catalogue: Catalogue,
     /// The file.
@@ -55,7 +55,7 @@ pub struct Loaded {
     pub torn: bool,
 }
 
-impl Loaded {
+impl LoadedManifest {
     /// It says all, if the log has seen no edit beyond `seen`.
     pub fn reaches(&self, fs: &dyn Fs, seen: u64) -> Result<()> {
         let edit = self.catalogue.edit;
@@ -70,16 +70,16 @@ impl Loaded {
 }
 
 /// What a folder's manifest and its copy amount to.
-pub struct Judged {
+pub struct CurrentManifest {
     /// What counts, of these two.
-    pub loaded: Loaded,
+    pub loaded: LoadedManifest,
     /// The manifest does not say it: it is missing, damaged, or ends too early.
     pub damage: Option<Error>,
     /// The copy, if there is one, and the last edit in it; an error when it is damaged, or no copy of this manifest.
     pub copy: Option<Result<(PathBuf, u64)>>,
 }
 
-impl Judged {
+impl CurrentManifest {
     /// What is wrong with the copy, if the log has seen the edit `seen`: it says the same, but for an edit that was not
     /// acknowledged. That there is none is no fault: want of room may have been.
     pub fn copy_fault(&self, fs: &dyn Fs, seen: u64) -> Result<Option<Error>> {
@@ -99,7 +99,7 @@ impl Judged {
 ///
 /// # Errors
 /// Neither of them can be relied on.
-pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
+pub fn find_current(fs: &dyn Fs, dir: &Path) -> Result<Option<CurrentManifest>> {
     let Some(folder) = Folder::find(fs, dir)? else {
         return match trace(fs, dir)? {
             None => Ok(None),
@@ -111,16 +111,16 @@ pub fn judge(fs: &dyn Fs, dir: &Path) -> Result<Option<Judged>> {
         };
     };
     let copy = folder.copy();
-    let judged = match folder.manifest() {
+    let current = match folder.manifest() {
         Ok(manifest) => folder.beside_copy(manifest, copy)?,
         Err(damage @ Error::Corruption { .. }) => folder.by_copy_alone(&damage, copy)?,
         Err(error) => return Err(error),
     };
-    folder.expect_its_log(&judged)?;
-    if let Some(damage) = &judged.damage {
-        folder.expect_no_later_edit(damage, &judged.loaded)?;
+    folder.expect_its_log(&current)?;
+    if let Some(damage) = &current.damage {
+        folder.expect_no_later_edit(damage, &current.loaded)?;
     }
-    Ok(Some(judged))
+    Ok(Some(current))
 }
 
 /// The manifest of the highest number, and its copy.
@@ -158,22 +158,30 @@ impl<'a> Folder<'a> {
         copy_path(self.dir, self.number)
     }
 
-    fn manifest(&self) -> Result<Side> {
+    fn manifest(&self) -> Result<ManifestCandidate> {
         let path = self.manifest_path();
         match self.has_manifest {
-            true => Side::of(&path, self.fs.read(&path)?),
+            true => ManifestCandidate::of(&path, self.fs.read(&path)?),
             false => Err(Error::corruption(path, 0, "the manifest is missing")),
         }
     }
 
-    fn copy(&self) -> Option<Result<Side>> {
+    fn copy(&self) -> Option<Result<ManifestCandidate>> {
         let path = self.copy_path();
-        let read = |path| self.fs.read(path).and_then(|bytes| Side::of(path, bytes));
+        let read = |path| {
+            self.fs
+                .read(path)
+                .and_then(|bytes| ManifestCandidate::of(path, bytes))
+        };
         self.has_copy.then(|| read(&path))
     }
 
     /// The manifest is sound, up to a torn tail.
-    fn beside_copy(&self, manifest: Side, copy: Option<Result<Side>>) -> Result<Judged> {
+    fn beside_copy(
+        &self,
+        manifest: ManifestCandidate,
+        copy: Option<Result<ManifestCandidate>>,
+    ) -> Result<CurrentManifest> {
         let damaged = |what| Error::corruption(self.manifest_path(), manifest.end as u64, what);
         let copy = match copy {
             Some(Ok(copy)) => {
@@ -219,11 +227,15 @@ impl<'a> Folder<'a> {
             }
         };
         let copy = copy.map(|copy| Ok((self.copy_path(), copy?.catalogue.edit)));
-        Ok(self.judged(self.manifest_path(), manifest, damage, copy))
+        Ok(self.current(self.manifest_path(), manifest, damage, copy))
     }
 
     /// The manifest is missing or damaged.
-    fn by_copy_alone(&self, damage: &Error, copy: Option<Result<Side>>) -> Result<Judged> {
+    fn by_copy_alone(
+        &self,
+        damage: &Error,
+        copy: Option<Result<ManifestCandidate>>,
+    ) -> Result<CurrentManifest> {
         let beyond = |what: &str| Err(beyond_repair(and(damage, what)));
         let copy = match copy {
             Some(Ok(copy)) => copy,
@@ -243,20 +255,20 @@ impl<'a> Folder<'a> {
         Ok(self.judged_by_copy(and(damage, "its copy is whole"), copy))
     }
 
-    fn judged_by_copy(&self, damage: Error, copy: Side) -> Judged {
+    fn judged_by_copy(&self, damage: Error, copy: ManifestCandidate) -> CurrentManifest {
         let (path, edit) = (self.copy_path(), copy.catalogue.edit);
-        self.judged(path.clone(), copy, Some(damage), Some(Ok((path, edit))))
+        self.current(path.clone(), copy, Some(damage), Some(Ok((path, edit))))
     }
 
-    fn judged(
+    fn current(
         &self,
         path: PathBuf,
-        counts: Side,
+        counts: ManifestCandidate,
         damage: Option<Error>,
         copy: Option<Result<(PathBuf, u64)>>,
-    ) -> Judged {
-        Judged {
-            loaded: Loaded {
+    ) -> CurrentManifest {
+        CurrentManifest {
+            loaded: LoadedManifest {
                 torn: counts.is_torn(),
                 catalogue: counts.catalogue,
                 path,
@@ -273,22 +285,23 @@ impl<'a> Folder<'a> {
         Ok(said.is_some())
     }
 
-    fn belongs_to_log(&self, side: &Side) -> Result<bool> {
+    fn belongs_to_log(&self, side: &ManifestCandidate) -> Result<bool> {
         Ok(names_log(self.fs, self.dir, &side.catalogue)? == Some(true))
     }
 
     /// Where one of the two alone says what counts, the log that is there is the one that it names. Another one may be
     /// older, or another database's, and going by it would put aside all that is here.
-    fn expect_its_log(&self, judged: &Judged) -> Result<()> {
-        let is_said_twice = judged.damage.is_none() && matches!(judged.copy, Some(Ok(_)));
-        if is_said_twice || names_log(self.fs, self.dir, &judged.loaded.catalogue)? != Some(false) {
+    fn expect_its_log(&self, current: &CurrentManifest) -> Result<()> {
+        let is_said_twice = current.damage.is_none() && matches!(current.copy, Some(Ok(_)));
+        if is_said_twice || names_log(self.fs, self.dir, &current.loaded.catalogue)? != Some(false)
+        {
             return Ok(());
         }
-        let damage = match &judged.damage {
+        let damage = match &current.damage {
             Some(damage) => damage.clone(),
-            None => Error::corruption(&judged.loaded.path, 0, "it has no sound copy"),
+            None => Error::corruption(&current.loaded.path, 0, "it has no sound copy"),
         };
-        let what = match judged.loaded.path == self.manifest_path() {
+        let what = match current.loaded.path == self.manifest_path() {
             true => "the log in wal is not the one that it names",
             false => "its copy belongs to another log than the one in wal",
         };
@@ -296,7 +309,7 @@ impl<'a> Folder<'a> {
     }
 
     /// The log has seen no edit beyond what counts despite this damage.
-    fn expect_no_later_edit(&self, damage: &Error, counts: &Loaded) -> Result<()> {
+    fn expect_no_later_edit(&self, damage: &Error, counts: &LoadedManifest) -> Result<()> {
         let Catalogue {
             log,
             log_synced,
@@ -342,17 +355,17 @@ fn names_log(fs: &dyn Fs, dir: &Path, catalogue: &Catalogue) -> Result<Option<bo
 
 /// A manifest or a copy that is sound, up to a torn tail.
 #[derive(Clone)]
-struct Side {
+struct ManifestCandidate {
     catalogue: Catalogue,
     /// Of its last edit.
     end: usize,
     bytes: Vec<u8>,
 }
 
-impl Side {
-    fn of(path: &Path, bytes: Vec<u8>) -> Result<Side> {
+impl ManifestCandidate {
+    fn of(path: &Path, bytes: Vec<u8>) -> Result<ManifestCandidate> {
         let (catalogue, end) = sum(path, &bytes)?;
-        Ok(Side {
+        Ok(ManifestCandidate {
             catalogue,
             end,
             bytes,
@@ -365,7 +378,7 @@ impl Side {
 
     /// As the copy of a manifest that has all its edits: behind them stands what a crash leaves of the manifest's next one,
     /// of each sector a part from its beginning.
-    fn check_against(self, manifest: &Side, path: &Path) -> Result<Side> {
+    fn check_against(self, manifest: &ManifestCandidate, path: &Path) -> Result<ManifestCandidate> {
         if manifest.bytes.get(..self.end) != Some(&self.bytes[..self.end]) {
             let what = "this is not what the manifest says";
             return Err(Error::corruption(path, 0, what));

@@ -1,17 +1,17 @@
 //! Writes a history and tells of it, so that others can break what is under it: the scripts beside this file.
 //!
 //! ```text
-//! witness write DIR TOLD [--sync] [--seed N] [--steps N]
+//! oracle write DIR TOLD [--sync] [--seed N] [--steps N]
 //!     Takes step after step and writes into the file TOLD, which belongs on another file system, how far it came. Ends
 //!     after N steps, or when the database has refused a step three times: then it still reads all that is there.
-//! witness check DIR TOLD [--power-cut NANOSECONDS]
+//! oracle check DIR TOLD [--power-cut NANOSECONDS]
 //!     Opens the database and compares what is there with what was told: all that was acknowledged; after a power cut
 //!     at this moment since the Unix epoch all that was synced before it, and of the rest a prefix. Shows how many steps
 //!     were acknowledged, synced and found.
-//! witness fill DIR [--sync] [--steps N]
+//! oracle fill DIR [--sync] [--steps N]
 //!     Fills the disk under DIR, N times (3): errors must say that it is full, what is there stays readable, and when
 //!     enough has expired, writing goes on by itself. Time is made: it passes when the disk is full.
-//! witness refill DIR [--less]
+//! oracle refill DIR [--less]
 //!     Fills the disk under DIR with what lies in memory and in the log alone, closes, takes the last byte of the room,
 //!     and opens anew, with an eighth of the memory if it is to have less: when all has expired, writing goes on by itself.
 //! ```
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{ContainerOptions, DefaultTtl, Durability, Error, ManualClock, Options, Ttl};
+use testkit::oracle::{Expected, Oracle, options};
 use testkit::random::Random;
-use testkit::witness::{Expected, Witness, options};
 
 enum Failure {
     /// The database said no, clearly.
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         ("refill", Some(arguments)) => refill(&arguments),
         _ => {
             eprintln!(
-                "witness write DIR TOLD | check DIR TOLD | fill DIR | refill DIR; see the head of its file"
+                "oracle write DIR TOLD | check DIR TOLD | fill DIR | refill DIR; see the head of its file"
             );
             return ExitCode::from(2);
         }
@@ -142,7 +142,7 @@ fn told(path: &Path, power_cut: Option<u128>) -> (u64, u64) {
 }
 
 fn write(arguments: &Arguments) -> Outcome {
-    let witness = Witness::open(&arguments.dir, &options(arguments.durability))?;
+    let oracle = Oracle::open(&arguments.dir, &options(arguments.durability))?;
     let mut told = File::options()
         .append(true)
         .create(true)
@@ -154,7 +154,7 @@ fn write(arguments: &Arguments) -> Outcome {
     };
     let mut random = Random(arguments.seed);
     let mut expected = Expected::default();
-    let mut n = witness.latest()?;
+    let mut n = oracle.latest()?;
     let last = arguments.steps.map_or(u64::MAX, |steps| n + steps);
     let mut refused = 0;
     while n < last {
@@ -163,49 +163,49 @@ fn write(arguments: &Arguments) -> Outcome {
         } else {
             "a"
         };
-        let done = witness
+        let done = oracle
             .take(n + 1)
             .map(|()| n += 1)
             .inspect(|()| tell(acknowledged, n))
-            .and_then(|()| witness.stir(n, &mut random));
+            .and_then(|()| oracle.stir(n, &mut random));
         match done {
             Ok(true) => tell("s", n),
             Ok(false) => {}
             Err(error) => {
                 refused += 1;
-                let done = read_on(&witness, &mut expected, n)?;
+                let done = read_on(&oracle, &mut expected, n)?;
                 if refused == 3 {
                     // Nothing that is said at the end makes it better or worse.
-                    let _ = witness.db.close();
+                    let _ = oracle.db.close();
                     return Err(error.into());
                 }
                 n = done;
             }
         }
     }
-    witness.db.close()?;
+    oracle.db.close()?;
     tell("s", n);
     Ok(())
 }
 
 /// After an error reads go on: all that was acknowledged is there, and the refused step wholly or not at all.
-fn read_on(witness: &Witness, expected: &mut Expected, acknowledged: u64) -> Result<u64, Failure> {
+fn read_on(oracle: &Oracle, expected: &mut Expected, acknowledged: u64) -> Result<u64, Failure> {
     // What the disk no longer gives cannot be read; what is read must be right.
-    let latest = witness.latest()?;
+    let latest = oracle.latest()?;
     if latest != acknowledged && latest != acknowledged + 1 {
         return Err(Failure::Broken(format!(
             "{acknowledged} steps were acknowledged, {latest} can be read"
         )));
     }
     expected.advance(latest);
-    expected.compare(witness).map_err(Failure::Broken)?;
+    expected.compare(oracle).map_err(Failure::Broken)?;
     Ok(latest)
 }
 
 fn check(arguments: &Arguments) -> Outcome {
     let (acknowledged, synced) = told(&arguments.told, arguments.power_cut);
-    let witness = Witness::open(&arguments.dir, &options(arguments.durability))?;
-    let found = witness.latest()?;
+    let oracle = Oracle::open(&arguments.dir, &options(arguments.durability))?;
+    let found = oracle.latest()?;
     let least = match arguments.power_cut {
         Some(_) => synced,
         None => acknowledged,
@@ -218,8 +218,8 @@ fn check(arguments: &Arguments) -> Outcome {
     }
     let mut expected = Expected::default();
     expected.advance(found);
-    expected.compare(&witness).map_err(Failure::Broken)?;
-    witness.db.close()?;
+    expected.compare(&oracle).map_err(Failure::Broken)?;
+    oracle.db.close()?;
     println!("{acknowledged} {synced} {found}");
     fs::write(&arguments.told, format!("s {found} {}\n", now()))
         .expect("the file that is told belongs on a sound disk");

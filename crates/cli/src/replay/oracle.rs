@@ -21,13 +21,13 @@ pub struct Written {
 
 /// All that may be alive.
 #[derive(Default)]
-pub struct Witness {
+pub struct Oracle {
     items: HashMap<Vec<u8>, Written>,
     /// How many items there may be before the expired ones are forgotten.
     limit: usize,
 }
 
-impl Witness {
+impl Oracle {
     /// `None` if a live item cannot be there.
     pub fn last(&self, key: &[u8]) -> Option<Written> {
         self.items.get(key).copied()
@@ -56,23 +56,23 @@ mod tests {
 
     #[test]
     fn only_what_has_expired_is_forgotten() {
-        let mut witness = Witness::default();
+        let mut oracle = Oracle::default();
         let written = |number: u64, expiry| Written {
             number,
             len: 0,
             expiry,
         };
-        witness.write(b"stays", written(1, NEVER), 0);
-        witness.write(b"deleted", written(2, NEVER), 0);
-        witness.delete(b"deleted");
+        oracle.write(b"stays", written(1, NEVER), 0);
+        oracle.write(b"deleted", written(2, NEVER), 0);
+        oracle.delete(b"deleted");
         for number in 0..4 * FEW as u64 {
             let item = written(number, (number, number + 1));
-            witness.write(&number.to_be_bytes(), item, number);
+            oracle.write(&number.to_be_bytes(), item, number);
         }
-        assert!(witness.items.len() <= FEW + 1);
-        assert_eq!(witness.last(b"stays"), Some(written(1, NEVER)));
-        assert_eq!(witness.last(b"deleted"), None);
+        assert!(oracle.items.len() <= FEW + 1);
+        assert_eq!(oracle.last(b"stays"), Some(written(1, NEVER)));
+        assert_eq!(oracle.last(b"deleted"), None);
         let last = 4 * FEW as u64 - 1;
-        assert!(witness.last(&last.to_be_bytes()).is_some());
+        assert!(oracle.last(&last.to_be_bytes()).is_some());
     }
 }

@@ -1,28 +1,28 @@
-//! The numbers that stand before a record's key, packed: frame of reference coding (J. Goldstein, R. Ramakrishnan,
+//! The header fields that stand before a record's key, packed: frame of reference coding (J. Goldstein, R. Ramakrishnan,
 //! U. Shaft, "Compressing relations and indexes", 1998).
 //!
 //! ```text
-//! numbers  mark | key length | seq | written_at | ttl          each less the lowest of the block, in as many bits as
+//! fields   tag | key length | seq | written_at | ttl           each less the lowest of the block, in as many bits as
 //!                                                              the highest needs; together whole bytes, zeros behind
-//! mark     bits 0-1  kind: 1 put, 2 tombstone
+//! tag      bits 0-1  kind: 1 put, 2 tombstone
 //!          bits 2-3  ttl: 0 absent, 1 never, 2 milliseconds; only these count for the lowest ttl, the others are zeros
 //!          bit 4     the value is large, and stands outside the block
-//! frame    lowest seq u64 | lowest written_at u64 | lowest ttl u64 | lowest key length u16 | lowest mark u8
-//!          bytes of the numbers u8 | place u16 of each number
-//! place    bits 0-8  the number's first bit             bits 9-15  how many it has
+//! packing  lowest seq u64 | lowest written_at u64 | lowest ttl u64 | lowest key length u16 | lowest tag u8
+//!          bytes of the fields u8 | place u16 of each field
+//! place    bits 0-8  the field's first bit              bits 9-15  how many it has
 //! ```
 //!
-//! A number that would reach into a ninth byte starts with the next byte, so that eight bytes read at once have all of
+//! A field that would reach into a ninth byte starts with the next byte, so that eight bytes read at once have all of
 //! it. Where all records of a block have one length of key, one kind of ttl, there is nothing of it in the entries.
 
 use crate::base::record::{Header, Kind};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
-/// Bytes of a frame.
-pub const FRAME_LEN: usize = PLACES_AT + 2 * COUNT;
+/// Bytes of a packing.
+pub const PACKING_LEN: usize = PLACES_AT + 2 * COUNT;
 
 const COUNT: usize = 5;
-const MARK: usize = 0;
+const TAG: usize = 0;
 const KEY_LEN: usize = 1;
 const SEQ: usize = 2;
 const WRITTEN_AT: usize = 3;
@@ -32,34 +32,34 @@ const SEQ_AT: usize = 0;
 const WRITTEN_AT_AT: usize = 8;
 const TTL_AT: usize = 16;
 const KEY_LEN_AT: usize = 24;
-const MARK_AT: usize = 26;
+const TAG_AT: usize = 26;
 const LEN_AT: usize = 27;
 const PLACES_AT: usize = 28;
 
-/// Five numbers of at most 64 bits, each after at most 7 bits that are left free.
+/// Five fields of at most 64 bits, each after at most 7 bits that are left free.
 const PACKED_MAX: usize = COUNT * 8 + COUNT;
 
 const LARGE: u64 = 1 << 4;
 
 /// What stands before a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers {
+pub struct HeaderFields {
     each: [u64; COUNT],
     has_ttl: bool,
 }
 
-impl Numbers {
+impl HeaderFields {
     /// Of a record; `large` when its value stands outside its block.
-    pub fn of(header: &Header, key_len: usize, large: bool) -> Numbers {
+    pub fn of(header: &Header, key_len: usize, large: bool) -> HeaderFields {
         let (ttl_tag, millis) = match header.ttl {
             ItemTtl::Absent => (0, None),
             ItemTtl::Never => (1, None),
             ItemTtl::Millis(millis) => (2, Some(millis)),
         };
-        let mark = header.kind as u64 | ttl_tag << 2 | if large { LARGE } else { 0 };
-        Numbers {
+        let tag = header.kind as u64 | ttl_tag << 2 | if large { LARGE } else { 0 };
+        HeaderFields {
             each: [
-                mark,
+                tag,
                 key_len as u64,
                 header.seq.0,
                 header.written_at.0,
@@ -70,29 +70,29 @@ impl Numbers {
     }
 }
 
-/// From where the numbers of a block are counted, and where they are.
+/// From where the fields of a block's headers are counted, and where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a>(&'a [u8; FRAME_LEN]);
+pub struct HeaderPacking<'a>(&'a [u8; PACKING_LEN]);
 
-/// The bytes of the tightest frame around these records.
-pub fn frame_around(all: impl Iterator<Item = Numbers>) -> [u8; FRAME_LEN] {
+/// The bytes of the tightest packing of these headers.
+pub fn packing_around(all: impl Iterator<Item = HeaderFields>) -> [u8; PACKING_LEN] {
     let (mut lowest, mut highest) = ([u64::MAX; COUNT], [0; COUNT]);
-    for numbers in all {
-        let counted = if numbers.has_ttl { COUNT } else { TTL };
+    for fields in all {
+        let counted = if fields.has_ttl { COUNT } else { TTL };
         for at in 0..counted {
-            lowest[at] = lowest[at].min(numbers.each[at]);
-            highest[at] = highest[at].max(numbers.each[at]);
+            lowest[at] = lowest[at].min(fields.each[at]);
+            highest[at] = highest[at].max(fields.each[at]);
         }
     }
     if lowest[TTL] > highest[TTL] {
         (lowest[TTL], highest[TTL]) = (0, 0);
     }
-    let mut out = [0; FRAME_LEN];
+    let mut out = [0; PACKING_LEN];
     out[SEQ_AT..][..8].copy_from_slice(&lowest[SEQ].to_le_bytes());
     out[WRITTEN_AT_AT..][..8].copy_from_slice(&lowest[WRITTEN_AT].to_le_bytes());
     out[TTL_AT..][..8].copy_from_slice(&lowest[TTL].to_le_bytes());
     out[KEY_LEN_AT..][..2].copy_from_slice(&(lowest[KEY_LEN] as u16).to_le_bytes());
-    out[MARK_AT] = lowest[MARK] as u8;
+    out[TAG_AT] = lowest[TAG] as u8;
     let mut end = 0;
     for at in 0..COUNT {
         let bits = (u64::BITS - (highest[at] - lowest[at]).leading_zeros()) as u16;
@@ -107,7 +107,7 @@ pub fn frame_around(all: impl Iterator<Item = Numbers>) -> [u8; FRAME_LEN] {
     out
 }
 
-/// Where a number is among those of a record, in bits.
+/// Where a field is among those of a record, in bits.
 struct Place {
     first: u16,
     bits: u16,
@@ -145,26 +145,26 @@ fn word_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// The packed numbers of a record.
-pub struct Packed {
+/// A record's header fields, packed.
+pub struct PackedHeader {
     bytes: [u8; PACKED_MAX + 8],
     len: usize,
 }
 
-impl AsRef<[u8]> for Packed {
+impl AsRef<[u8]> for PackedHeader {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-impl<'a> Frame<'a> {
-    /// That of these bytes, whatever they are: wrong ones make wrong numbers.
+impl<'a> HeaderPacking<'a> {
+    /// That of these bytes, whatever they are: wrong ones make wrong fields.
     #[inline(always)]
-    pub fn of(bytes: &'a [u8; FRAME_LEN]) -> Frame<'a> {
-        Frame(bytes)
+    pub fn of(bytes: &'a [u8; PACKING_LEN]) -> HeaderPacking<'a> {
+        HeaderPacking(bytes)
     }
 
-    /// Bytes that the numbers of a record take.
+    /// Bytes that the header fields of a record take.
     #[inline(always)]
     pub fn len(&self) -> usize {
         usize::from(self.0[LEN_AT])
@@ -172,7 +172,7 @@ impl<'a> Frame<'a> {
 
     #[inline(always)]
     fn word(&self, at: usize) -> u64 {
-        u64::from_le_bytes(*self.0[at..].first_chunk().expect("a frame has 38 bytes"))
+        u64::from_le_bytes(*self.0[at..].first_chunk().expect("a packing has 38 bytes"))
     }
 
     #[inline(always)]
@@ -182,7 +182,7 @@ impl<'a> Frame<'a> {
             WRITTEN_AT => self.word(WRITTEN_AT_AT),
             TTL => self.word(TTL_AT),
             KEY_LEN => self.word(KEY_LEN_AT) & 0xffff,
-            _ => u64::from(self.0[MARK_AT]),
+            _ => u64::from(self.0[TAG_AT]),
         }
     }
 
@@ -192,8 +192,8 @@ impl<'a> Frame<'a> {
         Place::decode(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
     }
 
-    /// A number of the record that starts at `start`; the largest, when it is too large. A body goes on for eight bytes from
-    /// any number on; where `bytes` do not, it is the lowest.
+    /// A field of the record that starts at `start`; the largest, when it is too large. A body goes on for eight bytes from
+    /// any field on; where `bytes` do not, it is the lowest.
     #[inline(always)]
     fn read(&self, at: usize, bytes: &[u8], start: usize) -> u64 {
         let place = self.place(at);
@@ -202,7 +202,7 @@ impl<'a> Frame<'a> {
         self.lowest(at).saturating_add(word >> place.shift() & mask)
     }
 
-    /// The same where the first eight bytes of the record, `word`, have all its numbers.
+    /// The same where the first eight bytes of the record, `word`, have all its fields.
     #[inline(always)]
     fn read_in(&self, at: usize, word: u64) -> u64 {
         let place = self.place(at);
@@ -211,21 +211,21 @@ impl<'a> Frame<'a> {
             .saturating_add(word.wrapping_shr(u32::from(place.first)) & mask)
     }
 
-    /// The numbers of a record that the frame was made around.
-    pub fn pack(&self, numbers: &Numbers) -> Packed {
+    /// The header fields of a record that the packing was made for.
+    pub fn pack(&self, fields: &HeaderFields) -> PackedHeader {
         let mut bytes = [0; PACKED_MAX + 8];
         for at in 0..COUNT {
-            if at == TTL && !numbers.has_ttl {
+            if at == TTL && !fields.has_ttl {
                 continue;
             }
             let place = self.place(at);
-            let bits = (numbers.each[at] - self.lowest(at)) << place.shift();
+            let bits = (fields.each[at] - self.lowest(at)) << place.shift();
             let word = bytes[place.byte()..]
                 .first_chunk_mut()
-                .expect("there is room for eight bytes from any number on");
+                .expect("there is room for eight bytes from any field on");
             *word = (u64::from_le_bytes(*word) | bits).to_le_bytes();
         }
-        Packed {
+        PackedHeader {
             bytes,
             len: self.len(),
         }
@@ -240,25 +240,25 @@ impl<'a> Frame<'a> {
     /// The header of the record that starts at `start` in a body, and whether its value is large.
     #[inline(always)]
     pub fn header(&self, body: &[u8], start: usize) -> Result<(Header, bool), &'static str> {
-        let (mark, seq, written_at, millis);
+        let (tag, seq, written_at, millis);
         if self.len() < size_of::<u64>() {
             let word = word_at(body, start);
-            mark = self.read_in(MARK, word);
+            tag = self.read_in(TAG, word);
             seq = self.read_in(SEQ, word);
             written_at = self.read_in(WRITTEN_AT, word);
             millis = self.read_in(TTL, word);
         } else {
-            mark = self.read(MARK, body, start);
+            tag = self.read(TAG, body, start);
             seq = self.read(SEQ, body, start);
             written_at = self.read(WRITTEN_AT, body, start);
             millis = self.read(TTL, body, start);
         }
-        let kind = match mark & 3 {
+        let kind = match tag & 3 {
             1 => Kind::Put,
             2 => Kind::Tombstone,
             _ => return Err("unknown kind of record"),
         };
-        let ttl = match (mark & !LARGE) >> 2 {
+        let ttl = match (tag & !LARGE) >> 2 {
             0 => ItemTtl::Absent,
             1 => ItemTtl::Never,
             2 if millis <= MAX_TTL_MILLIS => ItemTtl::Millis(millis),
@@ -273,7 +273,7 @@ impl<'a> Frame<'a> {
             written_at: Timestamp(written_at),
             ttl,
         };
-        Ok((header, mark & LARGE != 0))
+        Ok((header, tag & LARGE != 0))
     }
 }
 
@@ -292,24 +292,24 @@ mod tests {
 
     /// Packs the records into a body without keys and values, and reads them from there; says how long each is.
     fn through(records: &[(Header, usize, bool)]) -> usize {
-        let numbers = |&(header, key_len, large): &(Header, usize, bool)| {
-            Numbers::of(&header, key_len, large)
+        let fields = |&(header, key_len, large): &(Header, usize, bool)| {
+            HeaderFields::of(&header, key_len, large)
         };
-        let bytes = frame_around(records.iter().map(numbers));
-        let frame = Frame::of(&bytes);
+        let bytes = packing_around(records.iter().map(fields));
+        let packing = HeaderPacking::of(&bytes);
         let mut body = vec![];
         for record in records {
-            let packed = frame.pack(&numbers(record));
-            assert_eq!(packed.as_ref().len(), frame.len());
+            let packed = packing.pack(&fields(record));
+            assert_eq!(packed.as_ref().len(), packing.len());
             body.extend_from_slice(packed.as_ref());
         }
         body.extend([0xff; 8]);
         for (at, &(header, key_len, large)) in records.iter().enumerate() {
-            let start = at * frame.len();
-            assert_eq!(frame.key_len(&body, start), key_len);
-            assert_eq!(frame.header(&body, start), Ok((header, large)));
+            let start = at * packing.len();
+            assert_eq!(packing.key_len(&body, start), key_len);
+            assert_eq!(packing.header(&body, start), Ok((header, large)));
         }
-        frame.len()
+        packing.len()
     }
 
     #[test]
@@ -361,54 +361,60 @@ mod tests {
 
     #[test]
     fn what_was_made_up_is_refused() {
-        type Edit = fn(&mut [u8; FRAME_LEN]);
+        type Edit = fn(&mut [u8; PACKING_LEN]);
         let key_of_16 = || {
-            [Numbers::of(
+            [HeaderFields::of(
                 &header(Kind::Put, 0, 0, ItemTtl::Absent),
                 16,
                 false,
             )]
         };
         let read = |edit: Edit| {
-            let mut bytes = frame_around(key_of_16().into_iter());
+            let mut bytes = packing_around(key_of_16().into_iter());
             edit(&mut bytes);
-            Frame::of(&bytes).header(&[0xff; 64], 0)
+            HeaderPacking::of(&bytes).header(&[0xff; 64], 0)
         };
         assert!(read(|_| ()).is_ok());
         let refused: [(Edit, &str); 5] = [
-            (|frame| frame[MARK_AT] = 0, "unknown kind of record"),
-            (|frame| frame[MARK_AT] = 3, "unknown kind of record"),
-            (|frame| frame[MARK_AT] = 1 | 3 << 2, "unknown kind of ttl"),
-            (|frame| frame[MARK_AT] = 1 | 1 << 5, "unknown kind of ttl"),
+            (|packing| packing[TAG_AT] = 0, "unknown kind of record"),
+            (|packing| packing[TAG_AT] = 3, "unknown kind of record"),
             (
-                |frame| frame[MARK_AT] = 2 | 1 << 2,
+                |packing| packing[TAG_AT] = 1 | 3 << 2,
+                "unknown kind of ttl",
+            ),
+            (
+                |packing| packing[TAG_AT] = 1 | 1 << 5,
+                "unknown kind of ttl",
+            ),
+            (
+                |packing| packing[TAG_AT] = 2 | 1 << 2,
                 "a tombstone with a ttl",
             ),
         ];
         for (edit, what) in refused {
             assert_eq!(read(edit), Err(what));
         }
-        // A number that is too large is the largest.
+        // A field that is too large is the largest.
         let bits = |at: usize| PLACES_AT + 2 * at + 1;
-        let read = |edit: &dyn Fn(&mut [u8; FRAME_LEN])| {
-            let mut bytes = frame_around(key_of_16().into_iter());
+        let read = |edit: &dyn Fn(&mut [u8; PACKING_LEN])| {
+            let mut bytes = packing_around(key_of_16().into_iter());
             edit(&mut bytes);
-            Frame::of(&bytes).header(&[0xff; 64], 0).unwrap().0
+            HeaderPacking::of(&bytes).header(&[0xff; 64], 0).unwrap().0
         };
-        let largest = read(&|frame| {
-            (frame[SEQ_AT], frame[bits(SEQ)], frame[LEN_AT]) = (1, 64 << 1, 9);
+        let largest = read(&|packing| {
+            (packing[SEQ_AT], packing[bits(SEQ)], packing[LEN_AT]) = (1, 64 << 1, 9);
         });
         assert_eq!(largest.seq, Seq::MAX);
-        let largest = read(&|frame| {
-            frame[WRITTEN_AT_AT..][..8].fill(0xff);
-            (frame[bits(WRITTEN_AT)], frame[LEN_AT]) = (1 << 1, 9);
+        let largest = read(&|packing| {
+            packing[WRITTEN_AT_AT..][..8].fill(0xff);
+            (packing[bits(WRITTEN_AT)], packing[LEN_AT]) = (1 << 1, 9);
         });
         assert_eq!(largest.written_at, Timestamp::MAX);
         // Whatever a frame says, nothing is read where nothing is.
         for len in 0..16 {
-            let all = [0xff; FRAME_LEN];
-            let _ = Frame::of(&all).header(&[0xff; 16][..len], 3);
-            let _ = Frame::of(&all).key_len(&[0xff; 16][..len], 3);
+            let all = [0xff; PACKING_LEN];
+            let _ = HeaderPacking::of(&all).header(&[0xff; 16][..len], 3);
+            let _ = HeaderPacking::of(&all).key_len(&[0xff; 16][..len], 3);
         }
     }
 }

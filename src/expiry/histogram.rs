@@ -1,7 +1,7 @@
 //! How records lie in time, in some hundred numbers: which of them are expired now, under the settings of now.
 //!
 //! ```text
-//! Spread   buckets varint | (from, as difference to the end before, varint | to - from varint | tally)*
+//! ExpiryHistogram   buckets varint | (from, as difference to the end before, varint | to - from varint | tally)*
 //! ```
 //!
 //! A bucket holds what lies from its earliest record to its latest one. Buckets are fine where the records are, however
@@ -46,12 +46,12 @@ impl Bucket {
 
 /// How the records of one lane lie in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
+pub struct ExpiryHistogram {
     /// Ascending, without overlap.
     buckets: Vec<Bucket>,
 }
 
-impl Spread {
+impl ExpiryHistogram {
     /// Counts `tally` at a moment.
     pub fn add(&mut self, at: Timestamp, tally: Tally) {
         // Often everything comes in the order of time.
@@ -126,8 +126,8 @@ impl Spread {
         }
     }
 
-    /// Reads what [`Spread::encode`] wrote.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Spread, Malformed> {
+    /// Reads what [`ExpiryHistogram::encode`] wrote.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<ExpiryHistogram, Malformed> {
         let count = reader.varint_up_to(MOST as u64)?;
         let (mut before, mut buckets) = (0u64, Vec::with_capacity(count as usize));
         for index in 0..count {
@@ -149,20 +149,20 @@ impl Spread {
             });
             before = to;
         }
-        Ok(Spread { buckets })
+        Ok(ExpiryHistogram { buckets })
     }
 }
 
 /// The puts that have an end, in their two lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spreads {
+pub struct ExpiryHistograms {
     /// The inheriting ones, by `written_at`.
-    pub inheriting: Spread,
+    pub inheriting: ExpiryHistogram,
     /// The overriding ones, by expiry.
-    pub overriding: Spread,
+    pub overriding: ExpiryHistogram,
 }
 
-impl Spreads {
+impl ExpiryHistograms {
     /// Counts a record, if it is a put that may end.
     #[inline]
     pub fn add(&mut self, header: &Header, bytes: u64) {
@@ -176,8 +176,8 @@ impl Spreads {
     }
 
     /// Counts these too, each bucket as if it all lay at its end.
-    pub fn merge(&mut self, other: &Spreads) {
-        let add_all = |lane: &mut Spread, other: &Spread| {
+    pub fn merge(&mut self, other: &ExpiryHistograms) {
+        let add_all = |lane: &mut ExpiryHistogram, other: &ExpiryHistogram| {
             other.iter().for_each(|(at, tally)| lane.add(at, tally));
         };
         add_all(&mut self.inheriting, &other.inheriting);
@@ -196,15 +196,15 @@ mod tests {
     use super::*;
     use crate::base::Seq;
     use crate::base::record::Kind;
-    use crate::expiry::rule::{DefaultMillis, Judge, Settings};
+    use crate::expiry::rule::{DefaultMillis, ExpiryView, Settings};
 
-    fn spread_of(records: &[(u64, u64)]) -> Spread {
-        let mut spread = Spread::default();
+    fn histogram_of(records: &[(u64, u64)]) -> ExpiryHistogram {
+        let mut histogram = ExpiryHistogram::default();
         for &(at, bytes) in records {
-            spread.add(Timestamp(at), Tally { count: 1, bytes });
+            histogram.add(Timestamp(at), Tally { count: 1, bytes });
         }
-        spread.thin();
-        spread
+        histogram.thin();
+        histogram
     }
 
     /// SplitMix64: numbers without a pattern.
@@ -231,8 +231,8 @@ mod tests {
                 let bytes = |n: u64| if n % 100 == 7 { 100 * heavy } else { 100 };
                 let mut records: Vec<(u64, u64)> =
                     (0..20_000).map(|n| (time(n), bytes(n))).collect();
-                let spread = spread_of(&records);
-                assert!(spread.buckets.len() as u64 <= FEW + 1);
+                let histogram = histogram_of(&records);
+                assert!(histogram.buckets.len() as u64 <= FEW + 1);
                 records.sort_unstable();
                 let total: u64 = records.iter().map(|record| record.1).sum();
                 let (mut count, mut sum) = (0u64, 0u64);
@@ -241,29 +241,32 @@ mod tests {
                     if records.get(nth + 1).is_some_and(|next| next.0 == at) {
                         continue;
                     }
-                    let found = spread.up_to(Timestamp(at));
+                    let found = histogram.up_to(Timestamp(at));
                     assert!(
                         found.count.abs_diff(count) * 50 <= records.len() as u64
                             && found.bytes.abs_diff(sum) * 33 <= total,
                         "{name}, {heavy}: {found:?} for {count} of {sum} bytes"
                     );
                 }
-                assert_eq!(spread.up_to(Timestamp::MAX).bytes, total);
+                assert_eq!(histogram.up_to(Timestamp::MAX).bytes, total);
             }
         }
     }
 
     #[test]
     fn few_moments_are_told_exactly_and_read_back() {
-        let spread = spread_of(&[(100, 7), (300, 1), (200, 2), (100, 1), (u64::MAX, 4)]);
+        let histogram = histogram_of(&[(100, 7), (300, 1), (200, 2), (100, 1), (u64::MAX, 4)]);
         for (at, bytes) in [(99, 0), (100, 8), (199, 8), (200, 10), (300, 11)] {
-            assert_eq!(spread.up_to(Timestamp(at)).bytes, bytes, "at {at}");
+            assert_eq!(histogram.up_to(Timestamp(at)).bytes, bytes, "at {at}");
         }
         let mut bytes = vec![];
-        spread.encode(&mut bytes);
-        assert_eq!(Spread::decode(&mut Reader::new(&bytes)), Ok(spread));
+        histogram.encode(&mut bytes);
+        assert_eq!(
+            ExpiryHistogram::decode(&mut Reader::new(&bytes)),
+            Ok(histogram)
+        );
         for len in 0..bytes.len() {
-            assert!(Spread::decode(&mut Reader::new(&bytes[..len])).is_err());
+            assert!(ExpiryHistogram::decode(&mut Reader::new(&bytes[..len])).is_err());
         }
     }
 
@@ -276,8 +279,8 @@ mod tests {
             written_at: Timestamp(1_000 + n),
             ttl: [ItemTtl::Absent, ItemTtl::Millis(30), ItemTtl::Never][n as usize % 3],
         };
-        let mut spreads = Spreads::default();
-        (0..100).for_each(|n| spreads.add(&header(n), 10));
+        let mut histograms = ExpiryHistograms::default();
+        (0..100).for_each(|n| histograms.add(&header(n), 10));
         let mut settings = Settings::new(DefaultMillis::Off);
         for (at, to) in [
             (1_100, DefaultMillis::Millis(50)),
@@ -288,10 +291,10 @@ mod tests {
             settings = settings.change(to, Timestamp(at), Seq(at));
             for now in [at, at + 5, at + 90] {
                 let now = Timestamp(now);
-                let judge = Judge::at(now, || settings);
+                let view = ExpiryView::at(now, || settings);
                 let gone = (0..100).filter(|&n| settings.gone(&header(n), now)).count();
                 assert_eq!(
-                    spreads.gone(&judge, true).count,
+                    histograms.gone(&view, true).count,
                     gone as u64,
                     "{to:?} at {now:?}"
                 );

@@ -57,18 +57,18 @@ fn step(n: u64) -> Step {
 }
 
 /// A database with such a history in it.
-pub struct Witness {
+pub struct Oracle {
     pub db: Database,
     pub data: Container,
     mirror: Container,
     log: Container,
 }
 
-impl Witness {
-    pub fn open(path: &Path, options: &Options) -> Result<Witness> {
+impl Oracle {
+    pub fn open(path: &Path, options: &Options) -> Result<Oracle> {
         let db = options.open(path)?;
         let counts = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
-        Ok(Witness {
+        Ok(Oracle {
             data: db.container_with("data", counts)?,
             mirror: db.container("mirror")?,
             log: db.container("log")?,
@@ -146,7 +146,7 @@ impl Expected {
     }
 
     /// Compares everything that is there, by scans both ways and gets, with what should be.
-    pub fn compare(&self, found: &Witness) -> std::result::Result<(), String> {
+    pub fn compare(&self, found: &Oracle) -> std::result::Result<(), String> {
         let said = |error: ebbtide::Error| error.to_string();
         let mut count = 0;
         for item in found.log.iter() {
