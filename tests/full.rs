@@ -244,7 +244,7 @@ fn however_many_live_the_dead_are_given_back() {
 type Living = BTreeMap<Vec<u8>, u8>;
 
 /// Puts, deletes and range deletes over few keys, older ones in tables, newer ones in the log, until the disk is full.
-fn mixed() -> (Sim, ManualClock, Living) {
+fn mixed(synced: bool) -> (Sim, ManualClock, Living) {
     let (sim, clock) = (Sim::new(3), ManualClock::new(START));
     sim.set_capacity(600 << 10);
     let db = open(&sim, &clock, MEMTABLE);
@@ -281,7 +281,9 @@ fn mixed() -> (Sim, ManualClock, Living) {
             Err(error) => panic!("{error}"),
         }
     }
-    // Not synced: the end of the log may be in the ring alone.
+    if synced {
+        db.sync().unwrap();
+    }
     std::mem::forget((db, c));
     (sim, clock, living)
 }
@@ -300,7 +302,14 @@ fn check_living(db: &Database, living: &Living, what: &str) {
 // A table takes what lives of the log's front, and the front goes: at no moment between is anything lost or back.
 #[test]
 fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
-    let (sim, clock, living) = mixed();
+    // Not synced, the end of the log is in the ring alone; then only kills lose nothing.
+    for synced in [true, false] {
+        crash_while_the_front_is_flushed(synced);
+    }
+}
+
+fn crash_while_the_front_is_flushed(synced: bool) {
+    let (sim, clock, living) = mixed(synced);
     assert!(living.len() > 50, "{}", living.len());
     let (sim, seen) = (sim.kill(), Arc::new(Mutex::new(vec![])));
     clock.advance(2 * LIFE);
@@ -310,7 +319,9 @@ fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
         move |sim, call| {
             let mut seen = seen.lock().unwrap();
             if call.changes() && seen.len() < 300 {
-                seen.push(sim.power_cut_with(Survivors::Nothing));
+                if synced {
+                    seen.push(sim.power_cut_with(Survivors::Nothing));
+                }
                 seen.push(sim.kill());
             }
         }
@@ -322,7 +333,7 @@ fn a_crash_while_the_front_of_the_log_is_flushed_loses_nothing() {
     assert!(db.stats().flushes > 0, "the front was flushed");
     takes_writes(&db, "after it");
     let moments = std::mem::take(&mut *seen.lock().unwrap());
-    assert!(moments.len() > 40, "{}", moments.len());
+    assert!(moments.len() > 20, "{}", moments.len());
     for (n, moment) in moments.iter().enumerate() {
         let what = format!("moment {n}");
         let db = open(moment, &clock, MEMTABLE);

@@ -197,6 +197,14 @@ impl<C: Cursor> Merge<C> {
     /// Steps over and into dead spans until a record leads that nothing unread may hide.
     #[inline]
     fn resolve_dead_spans(&mut self, view: Option<&ExpiryView>) -> Result<()> {
+        // Asked for each record, and mostly there are none.
+        match self.dead_spans {
+            0 => Ok(()),
+            _ => self.resolve_them(view),
+        }
+    }
+
+    fn resolve_them(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         while self.dead_spans > 0 {
             let Some(first) = self.order.first() else {
                 break;

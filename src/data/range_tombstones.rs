@@ -390,6 +390,14 @@ impl RangeTombstones {
     /// The highest sequence number of a range delete over the key: older records of it are gone.
     #[inline]
     pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
+        // Asked for each record, and mostly there are none.
+        match self.parts.is_empty() {
+            true => Seq(0),
+            false => self.max_of_parts(key),
+        }
+    }
+
+    fn max_of_parts(&self, key: &[u8]) -> Seq {
         let mut max_seq = Seq(0);
         for part in &self.parts {
             max_seq = max_seq.max(part.max_covering_seq(key));

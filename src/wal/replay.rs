@@ -317,12 +317,26 @@ impl Walk<'_> {
             chain.push(stretch);
         }
         search.scan_ring(&chain, &self.ring, &self.of_ring);
-        let (path, offset, culprit) = self.culprit(segment, end, &search, later)?;
-        self.conclude(segment, end, &search, |this: &Walk<'_>, why: &str| {
-            let note = this.ring.note.map_or(0, |note| note.position);
-            let lost = search.lost(note.max(this.synced.0), this.out.last_seq);
-            Error::corruption(path, offset, format!("{culprit}: {why}{lost}"))
-        })
+        self.conclude(segment, end, &search, later)
+    }
+
+    /// What to say of damage at the end, and why that is known.
+    fn damage_at(
+        &self,
+        segment: &Loaded,
+        end: u64,
+        search: &Search,
+        later: &[u64],
+        why: &str,
+    ) -> Result<Error> {
+        let (path, offset, culprit) = self.culprit(segment, end, search, later)?;
+        let note = self.ring.note.map_or(0, |note| note.position);
+        let lost = search.lost(note.max(self.synced.0), self.out.last_seq);
+        Ok(Error::corruption(
+            path,
+            offset,
+            format!("{culprit}: {why}{lost}"),
+        ))
     }
 
     /// What the search behind an end says of it.
@@ -331,7 +345,7 @@ impl Walk<'_> {
         segment: &Loaded,
         end: u64,
         search: &Search,
-        damage: impl FnOnce(&Self, &str) -> Error,
+        later: &[u64],
     ) -> Result<Option<Error>> {
         let noted = self.ring.note.is_some_and(|note| note.position > end);
         let known = self.synced.0;
@@ -351,7 +365,7 @@ impl Walk<'_> {
                 return Ok(None);
             }
         };
-        let damage = damage(self, &why);
+        let damage = self.damage_at(segment, end, search, later, &why)?;
         if let Some(last) = search.last {
             self.out.last_seq = self.out.last_seq.max(last.last_seq);
             self.out.time_high_water = self.out.time_high_water.max(last.settled);

