@@ -27,12 +27,8 @@ const UNSAFE: [&str; 4] = [
 /// No file of the library is longer, in lines, and no file of tests than the second.
 const FILE_LINES: usize = 600;
 const TEST_LINES: usize = 900;
-/// Those that are. Nothing is added here: a file that is split goes from the list, and the test says when.
-const LONG_FILES: &[&str] = &[];
 /// No function of the library is longer, in lines; a longer one is a list of named steps.
 const FUNCTION_LINES: usize = 60;
-/// Those that are, by file and name. Nothing is added here, either.
-const LONG_FUNCTIONS: &[&str] = &[];
 
 struct Source {
     /// Relative to src.
@@ -508,16 +504,10 @@ fn functions(code: &str) -> Vec<(String, usize)> {
     found
 }
 
-/// What is too long and no exception, and each exception that is not too long.
-fn held(too_long: BTreeMap<String, usize>, exceptions: &[&str]) -> Vec<String> {
-    let is_exception = |name: &String| exceptions.contains(&name.as_str());
-    let others = too_long.iter().filter(|(name, _)| !is_exception(name));
-    let faults = others.map(|(name, lines)| format!("{name} has {lines} lines"));
-    let needless = exceptions
-        .iter()
-        .filter(|name| !too_long.contains_key(**name))
-        .map(|name| format!("{name} is no exception any more: take it from the list"));
-    faults.chain(needless).collect()
+/// What is too long, by name.
+fn too_long(lines: &BTreeMap<String, usize>) -> Vec<String> {
+    let told = |(name, lines)| format!("{name} has {lines} lines");
+    lines.iter().map(told).collect()
 }
 
 #[test]
@@ -528,7 +518,7 @@ fn no_file_is_too_long() {
     let of_tests = fs::read_dir(root.join("tests")).unwrap();
     paths.extend(of_tests.map(|entry| entry.unwrap().path()));
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    let mut too_long = BTreeMap::new();
+    let mut long = BTreeMap::new();
     for path in paths {
         let name = path.strip_prefix(root).unwrap();
         let name = name.to_string_lossy().replace('\\', "/");
@@ -536,25 +526,25 @@ fn no_file_is_too_long() {
         let most = if is_test { TEST_LINES } else { FILE_LINES };
         let lines = fs::read_to_string(&path).unwrap().lines().count();
         if lines > most {
-            too_long.insert(name, lines);
+            long.insert(name, lines);
         }
     }
-    report(held(too_long, LONG_FILES));
+    report(too_long(&long));
 }
 
 #[test]
 fn no_function_is_too_long() {
-    let (mut too_long, mut seen) = (BTreeMap::new(), 0);
+    let (mut long, mut seen) = (BTreeMap::new(), 0);
     for source in sources() {
         for (name, lines) in functions(&source.code) {
             seen += 1;
             if lines > FUNCTION_LINES {
-                too_long.insert(format!("src/{} {name}", source.name), lines);
+                long.insert(format!("src/{} {name}", source.name), lines);
             }
         }
     }
     assert!(seen > 500, "only {seen} functions were found");
-    report(held(too_long, LONG_FUNCTIONS));
+    report(too_long(&long));
 }
 
 #[test]
@@ -782,14 +772,6 @@ fn the_counter_of_lines_counts() {
         .map(|(name, lines)| (name.as_str(), *lines))
         .collect();
     assert_eq!(shown, [("c", 1), ("b", 5), ("d", 4)]);
-    let too_long = || BTreeMap::from([("old".to_owned(), 61), ("new".to_owned(), 62)]);
-    assert_eq!(held(too_long(), &["old", "new"]), Vec::<String>::new());
-    assert_eq!(held(too_long(), &["old"]), ["new has 62 lines"]);
-    let needless = held(too_long(), &["old", "new", "split"]);
-    assert_eq!(
-        needless,
-        ["split is no exception any more: take it from the list"]
-    );
 }
 
 #[test]

@@ -296,7 +296,8 @@ fn check_living(db: &Database, living: &Living, what: &str) {
     let items: Living = items
         .filter(|(key, _)| !key.starts_with(b"again"))
         .collect();
-    assert_eq!(items, *living, "{what}");
+    let (found, wanted) = (items.len(), living.len());
+    assert!(items == *living, "{what}: {found} items for {wanted}");
 }
 
 // A table takes what lives of the log's front, and the front goes: at no moment between is anything lost or back.

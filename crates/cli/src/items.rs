@@ -1,9 +1,8 @@
 //! Single items.
 
 use std::io::{IsTerminal, Write, stdout};
-use std::time::{Duration, SystemTime};
 
-use ebbtide::{DefaultTtl, Item, Ttl};
+use ebbtide::{DefaultTtl, Ttl};
 use ebbtide_cli::json;
 
 use crate::arguments::{Key, Place, Put, WrittenKey};
@@ -45,7 +44,7 @@ pub fn get(item: &Key, json: bool) -> Outcome {
     let found = found.ok_or_else(|| no_item(item))?;
     let mut out = stdout().lock();
     if json {
-        let line = json::to_json_with_remaining(&found, remaining(&found));
+        let line = json::to_json_with_remaining(&found, found.remaining());
         writeln!(out, "{line}")?;
     } else {
         form.write(&mut out, found.value())?;
@@ -55,12 +54,6 @@ pub fn get(item: &Key, json: bool) -> Outcome {
         }
     }
     Ok(out.flush()?)
-}
-
-/// How long an item still lives; `None`: it does not expire.
-fn remaining(item: &Item) -> Option<Duration> {
-    let left = |end: SystemTime| end.duration_since(SystemTime::now());
-    item.expires_at().map(|end| left(end).unwrap_or_default())
 }
 
 pub fn delete(delete: &WrittenKey) -> Outcome {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
 use std::ops::Bound;
 
-use ebbtide::{Container, Item};
+use ebbtide::{Bytes, Container, Item};
 use ebbtide_cli::json;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub fn scan(scan: &Scan, json: bool) -> Outcome {
 
 pub fn keys(scan: &Scan, json: bool) -> Outcome {
     let form = scan.range.form;
-    print(scan, keys_of, |out, key: Vec<u8>| {
+    print(scan, Container::keys, |out, key: Bytes| {
         if json {
             return Ok(writeln!(out, "{}", json::key_to_json(&key))?);
         }
@@ -63,7 +63,7 @@ pub fn count(count: &Count, json: bool) -> Outcome {
     let bounds = bounds(&count.range)?;
     let db = store::read(&count.place.home)?;
     let container = store::container(&db, &count.place.container)?;
-    let items = count_of(&container, bounds)?;
+    let items = container.count(bounds)?;
     let mut out = stdout().lock();
     match json {
         true => {
@@ -73,21 +73,6 @@ pub fn count(count: &Count, json: bool) -> Outcome {
         false => writeln!(out, "{items}")?,
     }
     Ok(())
-}
-
-/// The keys of the items of a range that are live.
-fn keys_of(
-    container: &Container,
-    bounds: Bounds,
-) -> impl DoubleEndedIterator<Item = ebbtide::Result<Vec<u8>>> + use<> {
-    let key = |item: ebbtide::Result<Item>| item.map(|item| item.key().to_vec());
-    container.range(bounds).map(key)
-}
-
-/// How many of them there are.
-fn count_of(container: &Container, bounds: Bounds) -> Outcome<u64> {
-    let mut items = container.range(bounds);
-    Ok(items.try_fold(0, |count, item| item.map(|_| count + 1))?)
 }
 
 pub fn delete_range(delete: &DeleteRange) -> Outcome {
@@ -119,7 +104,7 @@ pub fn clear(clear: &Emptied, json: bool) -> Outcome {
     if !clear.yes {
         ask(&format!("clear {container:?} of {}", about(live)))?;
     }
-    delete_all(&items)?;
+    items.clear()?;
     db.close()?;
     done(json, "cleared", container, live)
 }
@@ -134,11 +119,6 @@ pub fn drop(drop: &Emptied, json: bool) -> Outcome {
     db.drop_container(container)?;
     db.close()?;
     done(json, "dropped", container, live)
-}
-
-fn delete_all(container: &Container) -> ebbtide::Result<()> {
-    let all: Bounds = (Bound::Unbounded, Bound::Unbounded);
-    container.delete_range(all)
 }
 
 /// Of an estimate.
