@@ -143,13 +143,14 @@ impl Engine {
     /// Begins the log, if opening found no room for one; where there still is none, makes room of the old one, as far as
     /// that goes. For threads in the background, and for who asks for what they do.
     pub(super) fn revive_log(&self) -> Result<()> {
+        let (None, Some(old)) = (self.commit_log.begun(), self.commit_log.old_log()) else {
+            return Ok(());
+        };
+        let _flushing = self.scheduler.lock_flushing();
         loop {
             let full = match self.begin_log() {
                 Err(full) if full.is_full() => full,
                 done => return done,
-            };
-            let Some(old) = self.commit_log.old_log() else {
-                return Err(full);
             };
             let gives_back = self.give_back_old_log(old)?
                 || self.give_back_ring()?

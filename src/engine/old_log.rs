@@ -1,22 +1,21 @@
-//! What becomes of the log of before on a full disk: it gives back room, and needs none for it.
+//! The old log, which an open on a full disk keeps: how it gives back room without needing any.
 //!
 //! ```text
 //! segments    5            6            7            8                  ring: the end of 8, perhaps nowhere else
 //! records     d d L d L    d d d d d    L d d d d    d d L d            d: dead, L: living
 //!
-//! 1           L in 5, so nothing goes from the front
-//! 2           -            -            -            end of 8 -> 8      the ring goes: room for a segment, or for half of one
-//! 3           L L -> table              first = 7                       5 and 6 go; memory holds what came after 6
-//! 4 ...       until all that lives fits into the room there is, and is logged again
+//! step 1      a living record in 5: no segment can be removed
+//! step 2      the end of 8 is copied from the ring into 8               the ring is removed: a segment's size, or half of it
+//! step 3      both L of 5 are written to a table, first = 7             5 and 6 are removed; memory holds 7 and 8
+//! step 4 ...  the same with 7, until what lives finds room in a new log
 //! ```
 //!
 //! * **What is dead is not taken along.** What a flush would leave out for good, by the verdict, is not logged again.
 //! * **Segments go from the front**, by an edit alone, for which room is reserved: all before the first that may hold a
-//!   record that is needed. When none is, the whole chain goes, and the manifest names no log; memory is let go of, too.
-//! * **The ring goes**, once the segments hold what it holds: their blocks are there.
-//! * **What lives in the front is flushed** (jobs/front.rs): a table, as small as the room is, and as much of the front as
-//!   fits into it. The edit that names the table says up to which number its container is flushed, and names the first
-//!   segment behind.
+//!   record that is needed. When none is, the whole chain goes, the manifest names no log, and the memtables are freed.
+//! * **The ring goes** once its frames are in segments, whose blocks are allocated already.
+//! * **What lives in the front is flushed** (jobs/front.rs), as much of it as finds room. The edit that names the table also
+//!   says up to which sequence number its container is flushed, and names the first segment that is left.
 //!
 //! **Why segments may go from the front.** What goes has sequence numbers below `cut`, the lowest that is needed; what
 //! stays is not needed or has higher ones. What is dropped with what hid it must not come back without that. Let x
@@ -33,25 +32,25 @@ use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
-use crate::engine::jobs::front::{RECORD_OVERHEAD, is_short, within};
+use crate::engine::jobs::front::RECORD_OVERHEAD;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
 use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
-/// A memtable that gives up what has numbers up to one.
-struct Cut<'a> {
+/// A memtable that loses its records up to a sequence number.
+struct Shortened<'a> {
     state: &'a Arc<ContainerState>,
-    /// As it was when it was judged.
+    /// The memtable, as it was when it was judged.
     before: Arc<Flushable>,
-    /// The number.
     up_to: Seq,
-    /// What is left of it.
+    /// The memtable that replaces it.
     rest: Arc<Flushable>,
-    /// What was written of what it gives up; `None`: nothing of that is needed.
+    /// The table of what is needed of these records; `None`: nothing is.
     flushed: Option<Flushed<'a>>,
 }
 
+/// Callers hold `flushing`: what one of them has judged stays so until its edit.
 impl Engine {
     /// Lets go of what nobody needs of the old log, by an edit, and removes it; false when that is nothing.
     pub(super) fn give_back_old_log(&self, old: &OldLog) -> Result<bool> {
@@ -65,7 +64,7 @@ impl Engine {
             match self.oldest_needed(state, &read_state, view)? {
                 Some(seq) => needed_from = Some(needed_from.map_or(seq, |from| from.min(seq))),
                 None if read_state.active.memtable.is_empty() => {}
-                None => idle.push(Cut {
+                None => idle.push(Shortened {
                     state,
                     before: read_state.active.clone(),
                     up_to: read_state.active.memtable.seq_max(),
@@ -105,7 +104,6 @@ impl Engine {
     /// Flushes what is needed of the first segments of the old log, as many as there is room for, and removes these; false
     /// when there is no room for the first.
     pub(super) fn flush_front_of_old_log(&self, old: &OldLog) -> Result<bool> {
-        let _flushing = self.scheduler.lock_flushing();
         let Some(start) = self.catalog.edit().catalogue()?.log else {
             return Ok(false);
         };
@@ -120,12 +118,8 @@ impl Engine {
         let memory: Vec<_> = self.containers.all().into_iter().map(active).collect();
         let mut fronts = self.fronts(&ends, &memory)?;
         fronts.retain(|(cut, _)| old.holding(ends[*cut].next()) != Some(start.first));
-        let free = self.fs.room(&self.path)?.free;
-        let is_short = is_short(&fronts, free);
-        let lendable = self.catalog.edit().lendable();
-        let room = free.saturating_add(if is_short { lendable } else { 0 });
-        let cuts = within(fronts, room);
-        self.try_cuts(cuts, is_short, |cut| self.flush_up_to(old, ends[cut]))
+        let cuts = self.cuts(fronts, 0)?;
+        self.try_cuts(cuts, |cut| self.flush_up_to(old, ends[cut]))
     }
 
     /// Flushes what is needed of the records up to a number, and takes all of these out of memory.
@@ -149,7 +143,7 @@ impl Engine {
                 false => Some(self.write_flush(state, front)?.0),
             };
             let before = read_state.active.clone();
-            cuts.push(Cut {
+            cuts.push(Shortened {
                 state,
                 before,
                 up_to,
@@ -174,7 +168,7 @@ impl Engine {
     fn advance_old_log(
         &self,
         old: &OldLog,
-        cuts: &[Cut<'_>],
+        cuts: &[Shortened<'_>],
         needed_from: Option<Seq>,
         judged_at: Timestamp,
     ) -> Result<bool> {
@@ -189,15 +183,16 @@ impl Engine {
             first: old.holding(from).unwrap_or(start.first).max(start.first),
             ..start
         });
-        let is_as_judged = |cut: &Cut<'_>| Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
-        if rest == start || !cuts.iter().all(is_as_judged) {
+        if rest == start {
             drop(manifest);
-            return Ok(self.remove_old_segments(old, rest) > 0);
+            return Ok(self.remove_old_segments(old, start) > 0);
         }
-        let is_known = |cut: &&Cut<'_>| catalogue.containers.contains_key(&cut.state.id());
-        let cuts: Vec<&Cut<'_>> = cuts.iter().filter(is_known).collect();
+        let is_known = |cut: &&Shortened<'_>| catalogue.containers.contains_key(&cut.state.id());
+        let cuts: Vec<&Shortened<'_>> = cuts.iter().filter(is_known).collect();
         let (mut changes, mut versions) = (vec![], vec![]);
         for cut in cuts.iter().copied() {
+            let is_as_judged = Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
+            assert!(is_as_judged, "one thread at a time lets go of the old log");
             let (next, of_cut) = self.version_after(cut)?;
             changes.extend(of_cut);
             versions.push(next);
@@ -226,7 +221,7 @@ impl Engine {
     }
 
     /// What a container is after it, and the changes that lead there.
-    fn version_after(&self, cut: &Cut<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
+    fn version_after(&self, cut: &Shortened<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
         let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
         let flushed = Change::Flushed(id, cut.up_to);
         let Some(flush) = &cut.flushed else {

@@ -1,19 +1,23 @@
-//! Flushing the front of a log alone, where there is no room for what is needed of a whole memtable.
+//! Flushing the front of the log alone, where there is no room for what is needed of a whole memtable.
+//!
+//! Example: a disk is full, and of a memtable of 64 MiB a tenth is alive. Its table would take 6 MiB, which nobody has. What
+//! is alive in the log's first segment takes 0.8 MiB, and once that is in a table, the segment gives back 8 MiB.
 //!
 //! ```text
-//! log         5            6            7
-//! memtable    d L d d L    d d L d d    L d d L d         d: dead, L: living
-//!             `- up to a number          `- stays: a memtable of what came later, needed from segment 6 or 7 on
-//!             L L in a table
+//! segment     5            6            7
+//! record      d L d d L    d d L d d    L d d L d         d: dead, L: living
+//!                     `- the cut: the last sequence number in segment 5
+//! table       L L
+//! memtable                     L        L     L           a new one, which is needed from segment 6 on
 //! ```
 //!
-//! What it takes is room for what lives in one segment, and what it gives back is that segment. Where room is short the
-//! log keeps a segment ahead for it, and lends it; so is the room lent that is kept behind the manifest's copy.
+//! Where room is short the log keeps one segment ahead that no write may begin, and lends its room to such a flush. The
+//! manifest lends the room that is reserved behind the last edit of its copy.
 //!
-//! **Why a part of a memtable may be flushed.** What goes to the table has numbers up to one, what stays in memory and in
-//! the log has higher ones: so a run still holds nothing newer than a memtable of its container. A record up to that number
-//! that is left out since a newer one hides it is hidden by one of the table, or by one that stays in the log, and goes
-//! from there by the same rule. All that is judged here is published first, as before any flush.
+//! **Why a part of a memtable may be flushed.** The table holds sequence numbers up to the cut, the new memtable and the
+//! log hold higher ones. So no run of a container is newer than a memtable of it. A record up to the cut may be left out
+//! because a newer record hides it. That one is in the table, or it stays in the log, and is dropped from there by the same
+//! rule. All that is judged is published before, as in any flush.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,18 +43,22 @@ const TABLE_OVERHEAD: u64 = 4 << 10;
 /// A memtable of a container.
 pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Flushable>);
 
-/// A place in a list of numbers, and the bytes that a flush takes of what is needed up to it, about.
+/// A cut, by its place in a list of them, and the bytes that a flush up to it writes, about.
 pub(in crate::engine) type Front = (usize, u64);
 
-/// Not even the first of them is sure to find so much room.
-pub(in crate::engine) fn is_short(fronts: &[Front], free: u64) -> bool {
-    fronts.first().is_some_and(|(_, bytes)| *bytes > free / 2)
+/// The cuts for which there is room.
+pub(in crate::engine) struct Cuts {
+    /// Their places, ascending.
+    places: Vec<usize>,
+    /// They may need room that is lent.
+    pub is_short: bool,
 }
 
-/// The places of those that find so much room.
-pub(in crate::engine) fn within(fronts: Vec<Front>, room: u64) -> Vec<usize> {
-    let fitting = fronts.into_iter().filter(|(_, bytes)| *bytes <= room);
-    fitting.map(|(place, _)| place).collect()
+impl Cuts {
+    /// There is no room for any.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
 }
 
 impl Engine {
@@ -68,23 +76,13 @@ impl Engine {
             return Ok(false);
         };
         let memory = self.oldest_up_to(*newest);
-        let free = self.fs.room(&self.path)?.free;
-        let fronts = self.fronts(&ends, &memory)?;
-        let is_short = is_short(&fronts, free);
-        let cuts = match is_short {
-            true => within(
-                fronts,
-                free + self.catalog.edit().lendable() + log.lendable(),
-            ),
-            false => within(fronts, free),
-        };
+        let cuts = self.cuts(self.fronts(&ends, &memory)?, log.lendable())?;
         if cuts.is_empty() {
             return Ok(false);
         }
+        let is_short = cuts.is_short;
         let lent = is_short.then(|| log.lend_next());
-        let flushed = self.try_cuts(cuts, is_short, |cut| {
-            self.flush_segments(numbers[cut], ends[cut])
-        });
+        let flushed = self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]));
         drop(lent);
         if is_short {
             // Before anybody else takes what was given back.
@@ -107,7 +105,7 @@ impl Engine {
             .collect()
     }
 
-    /// The bytes that a flush takes of what is needed up to each of these numbers, about; the numbers ascend.
+    /// What a flush up to each of these cuts writes, about; they ascend.
     pub(in crate::engine) fn fronts(&self, ends: &[Seq], memory: &[Memory]) -> Result<Vec<Front>> {
         let mut bytes = vec![0; ends.len()];
         for (state, flushable) in memory {
@@ -140,13 +138,28 @@ impl Engine {
         Ok(sums.enumerate().collect())
     }
 
-    /// Flushes up to the last of these cuts for which there is room; what is kept for edits is lent, if that is short.
+    /// Those for which there is room, `lendable` bytes and what the manifest lends among it where it is short.
+    pub(in crate::engine) fn cuts(&self, fronts: Vec<Front>, lendable: u64) -> Result<Cuts> {
+        let free = self.fs.room(&self.path)?.free;
+        // The first may take twice what it is estimated at.
+        let is_short = fronts.first().is_some_and(|(_, bytes)| *bytes > free / 2);
+        let lent = match is_short {
+            true => self.catalog.edit().lendable() + lendable,
+            false => 0,
+        };
+        let fits = |front: &Front| front.1 <= free.saturating_add(lent);
+        let places = fronts.into_iter().filter(fits).map(|(place, _)| place);
+        let places = places.collect();
+        Ok(Cuts { places, is_short })
+    }
+
+    /// Flushes up to the last of these cuts that turns out to find room.
     pub(in crate::engine) fn try_cuts(
         &self,
-        mut cuts: Vec<usize>,
-        is_short: bool,
+        cuts: Cuts,
         flush: impl Fn(usize) -> Result<bool>,
     ) -> Result<bool> {
+        let (mut cuts, is_short) = (cuts.places, cuts.is_short);
         if is_short && !cuts.is_empty() {
             self.catalog.edit().lend_room();
         }
@@ -165,7 +178,7 @@ impl Engine {
         flushed
     }
 
-    /// Flushes what came up to a number of what keeps segments up to another one.
+    /// Flushes up to a cut the memtables that are needed from this segment or an earlier one on.
     fn flush_segments(&self, segment: u64, up_to: Seq) -> Result<bool> {
         for (state, flushable) in self.oldest_up_to(segment) {
             if Arc::ptr_eq(&state.read_state().active, &flushable) {
@@ -217,8 +230,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Two memtables: what is needed of a container's oldest one up to a number, and of the others in it, each with its
-    /// range deletes.
+    /// Two memtables: what is needed of a container's oldest one up to a cut, and behind it, each with its range deletes.
     pub(in crate::engine) fn divide(
         &self,
         state: &Arc<ContainerState>,
