@@ -351,6 +351,41 @@ fn crash_while_the_front_is_flushed(synced: bool) {
     }
 }
 
+// Whoever calls while others take from the old log finds what it names still there.
+#[test]
+fn threads_that_give_back_an_old_log_do_not_hurry_ahead_of_its_manifest() {
+    for round in 0..6u64 {
+        // They end one after the other, so that each look finds more of the front dead.
+        let life = |n: u32| match n % 4 {
+            0 => Ttl::Never,
+            _ => Ttl::After(LIFE + Duration::from_millis(u64::from(n) * 40)),
+        };
+        let (sim, clock, count) = filled(life);
+        let sim = sim.kill();
+        take_the_rest(&sim);
+        clock.advance(LIFE);
+        let db = open(&sim, &clock, MEMTABLE);
+        let living = (0..count).filter(|n| n % 4 == 0).count();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        let _ = db.flush();
+                        let _ = db.step();
+                        clock.advance(Duration::from_millis(300 + 50 * round));
+                    }
+                });
+            }
+        });
+        clock.advance(4 * LIFE);
+        for after in [sim.kill(), sim.power_cut_with(Survivors::Nothing)] {
+            let db = open(&after, &clock, MEMTABLE);
+            let found = db.container("c").unwrap().iter().count();
+            assert_eq!(found, living, "round {round}");
+        }
+    }
+}
+
 // Without an open anew: what lives of a memtable finds no room, but what lives in one segment of the log does, in the one
 // that is kept ahead for it.
 #[test]
