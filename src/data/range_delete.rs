@@ -63,14 +63,14 @@ pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Numbers without a pattern, by a seed.
-    struct Numbers(u64);
+    pub(crate) struct Numbers(pub u64);
 
     impl Numbers {
-        fn below(&mut self, bound: u64) -> u64 {
+        pub(crate) fn below(&mut self, bound: u64) -> u64 {
             self.0 = self
                 .0
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -79,12 +79,12 @@ mod tests {
         }
     }
 
-    fn key(number: u64) -> Vec<u8> {
+    pub(crate) fn key(number: u64) -> Vec<u8> {
         format!("key-{number:04}").into_bytes()
     }
 
     /// Of the numbers 3, 6, 9 ...: over many keys, over few, nested from the front, with and without an end.
-    fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
+    pub(crate) fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
         let mut random = Numbers(seed);
         let one = |n| {
             let from = random.below(500);

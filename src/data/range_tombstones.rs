@@ -417,19 +417,7 @@ impl RangeTombstones {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A generator of numbers, by a seed.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(99);
-            (self.0 >> 33) % bound
-        }
-    }
+    use crate::data::range_delete::tests::Numbers;
 
     /// A key of the line from 0 to 400; some are long, so that nodes are cut by bytes too.
     fn key(number: u64, long: bool) -> Vec<u8> {

@@ -2,44 +2,7 @@
 
 use super::*;
 use crate::data::batch::KeyRange;
-
-/// Numbers without a pattern, by a seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(77);
-        (self.0 >> 33) % bound
-    }
-}
-
-fn key(number: u64) -> Vec<u8> {
-    format!("key-{number:04}").into_bytes()
-}
-
-/// Of the numbers 3, 6, 9 ...: over many keys, over few, nested from the front, with and without an end.
-fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
-    let mut random = Numbers(seed);
-    let one = |n| {
-        let from = random.below(500);
-        let (from, width) = match seed % 3 {
-            0 => (from, 1 + random.below(4)),
-            1 => (from, 1 + random.below(500)),
-            _ => (0, 1 + n % 400),
-        };
-        RangeDelete {
-            range: KeyRange {
-                from: key(from),
-                to: (random.below(100) > 0).then(|| key(from + width)),
-            },
-            seq: Seq(3 * n),
-        }
-    };
-    (1..=count).map(one).collect()
-}
+use crate::data::range_delete::tests::{Numbers, key, some};
 
 /// Goal: whoever asks by whatever sequence number learns what the list says. Method: against the list itself, for
 /// readers of every age, records of every sequence number, while the list grows past blocks of every length.
