@@ -424,6 +424,43 @@ fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
     }
 }
 
+// The log has room for two segments, of which one is kept ahead: when nothing in the other is needed, that one is begun.
+#[test]
+fn a_log_of_one_segment_goes_on_when_nothing_in_it_is_needed() {
+    for living in [0, 20] {
+        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+        sim.set_capacity(290 << 10);
+        let db = open(&sim, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        for round in 0..5 {
+            let mut count = 0u32;
+            let full = loop {
+                let ttl = match count < living {
+                    true => Ttl::Never,
+                    false => Ttl::After(LIFE),
+                };
+                match c.put_with_ttl(count.to_be_bytes(), [1; 300], ttl) {
+                    Ok(()) => count += 1,
+                    Err(full) => break full,
+                }
+                if count.is_multiple_of(20) {
+                    let _ = db.step();
+                }
+            };
+            assert!(full.is_full(), "{full}");
+            assert!(count > 100, "round {round}: {count} puts");
+            run_background(&db);
+            clock.advance(2 * LIFE);
+            run_background(&db);
+            assert_eq!(c.iter().count(), living as usize, "round {round}");
+            assert_eq!(c.stats().expired_bytes, 0, "round {round}");
+        }
+        let db = open(&sim.kill(), &clock, MEMTABLE);
+        let found = db.container("c").unwrap().iter().count();
+        assert_eq!(found, living as usize);
+    }
+}
+
 fn takes_writes_of(c: &Container, what: &str) {
     for n in 0..20u32 {
         c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)

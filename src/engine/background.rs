@@ -248,9 +248,13 @@ impl Engine {
                 failed => done = failed,
             }
         }
-        match self.trim_log() {
-            Ok(false) => done,
-            trimmed => trimmed,
+        for rest in [Engine::free_log, Engine::trim_log] {
+            match rest(self) {
+                Ok(false) => {}
+                Ok(true) => return Ok(true),
+                failed => done = done.and(failed),
+            }
         }
+        done
     }
 }

@@ -32,11 +32,13 @@ use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
-use crate::engine::jobs::front::RECORD_OVERHEAD;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
 use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
+
+/// What a record takes in the log beside key and value, in bytes, at most.
+const RECORD_OVERHEAD: u64 = 64;
 
 /// A memtable that loses its records up to a sequence number.
 struct Shortened<'a> {

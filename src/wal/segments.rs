@@ -203,6 +203,8 @@ pub struct Segments {
     names: Box<dyn Dir>,
     segment_bytes: u64,
     first: u64,
+    /// The last segment that was to be begun found no room.
+    is_refused: AtomicBool,
     /// As many are prepared as are wanted, to look at without waiting.
     is_prepared: AtomicBool,
     /// Names of files from before this chain.
@@ -233,6 +235,7 @@ impl Segments {
             dir: dir.to_owned(),
             segment_bytes,
             first,
+            is_refused: AtomicBool::new(false),
             is_prepared: AtomicBool::new(false),
             older: Mutex::new(older),
             pool: Mutex::new(pool),
@@ -304,6 +307,16 @@ impl Segments {
         self.is_prepared.load(Ordering::Relaxed)
     }
 
+    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed.
+    pub fn spend_next(&self) {
+        self.pool.lock().wanted = 1;
+    }
+
+    /// The last segment that was to be begun found no room.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
     /// A file of this number, with blocks for `len` bytes.
     fn make(&self, number: u64, len: u64) -> Result<Prepared> {
         let path = self.dir.join(file_name::segment(number));
@@ -335,7 +348,10 @@ impl Segments {
             return Err(Error::io("allocate", &path, ErrorKind::StorageFull.into()));
         }
         let wanted = pool.wanted;
-        self.fill(&mut pool, wanted, len)?;
+        let filled = self.fill(&mut pool, wanted, len);
+        let is_refused = filled.as_ref().is_err_and(Error::is_full);
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+        filled?;
         let mut prepared = pool.prepared.pop_front().expect("at least one is wanted");
         header.number = pool.next;
         let grown = if prepared.len < len {

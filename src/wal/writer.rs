@@ -305,6 +305,16 @@ impl Log {
         })
     }
 
+    /// A write found no room for the next segment, and none did since.
+    pub fn is_refused(&self) -> bool {
+        self.segments.is_refused()
+    }
+
+    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed.
+    pub fn spend_next(&self) {
+        self.segments.spend_next();
+    }
+
     /// How much room [`Log::lend_next`] gives back, in bytes.
     pub fn lendable(&self) -> u64 {
         self.segments.lendable()

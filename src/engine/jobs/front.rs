@@ -11,6 +11,9 @@
 //! memtable                     L        L     L           a new one, which is needed from segment 6 on
 //! ```
 //!
+//! The last cut is behind the last record. Once nothing of the log is needed it goes on in a new segment, and all others
+//! are removed.
+//!
 //! Where room is short the log keeps one segment ahead that no write may begin, and lends its room to such a flush. The
 //! manifest lends the room that is reserved behind the last edit of its copy.
 //!
@@ -35,10 +38,13 @@ use crate::engine::relog::Show;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::expiry::ExpiryView;
 
-/// What a record takes in the log or in a table beside key and value, in bytes, at most.
-pub(in crate::engine) const RECORD_OVERHEAD: u64 = 64;
+/// What a record takes in a table beside key and value, in bytes, about: 9 to 12 of 108, and some to spare.
+const RECORD_OVERHEAD: u64 = 24;
 /// What a table takes beside its records, in bytes, about.
 const TABLE_OVERHEAD: u64 = 4 << 10;
+
+/// Lent room is used for tables of at most this share of the segments that go, in parts of the second.
+const GAIN: (u64, u64) = (3, 4);
 
 /// A memtable of a container.
 pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Flushable>);
@@ -55,6 +61,11 @@ pub(in crate::engine) struct Cuts {
 }
 
 impl Cuts {
+    /// Only these.
+    pub fn retain(&mut self, is_one: impl Fn(usize) -> bool) {
+        self.places.retain(|place| is_one(*place));
+    }
+
     /// There is no room for any.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -68,19 +79,25 @@ impl Engine {
         let _flushing = self.scheduler.lock_flushing();
         let log = self.commit_log.log()?;
         let segments = log.segments();
-        let (numbers, ends): (Vec<u64>, Vec<Seq>) = segments
-            .windows(2)
-            .map(|pair| (pair[0].number, pair[1].base_seq.before()))
-            .unzip();
-        let Some(newest) = numbers.last() else {
-            return Ok(false);
-        };
-        let memory = self.oldest_up_to(*newest);
-        let cuts = self.cuts(self.fronts(&ends, &memory)?, log.lendable())?;
+        let numbers: Vec<u64> = segments.iter().map(|segment| segment.number).collect();
+        let behind = segments.iter().skip(1).map(|next| next.base_seq.before());
+        let ends: Vec<Seq> = behind.chain([Seq::MAX]).collect();
+        let newest = *numbers.last().expect("a log has a segment");
+        let fronts = self.fronts(&ends, &self.oldest_up_to(newest))?;
+        let mut cuts = self.cuts(fronts.clone(), log.lendable())?;
+        let is_short = cuts.is_short;
+        if is_short {
+            // While its room is lent, others may take it: only for what is sure to give back more.
+            let sizes = segments.iter().scan(0, |sum, segment| {
+                *sum += segment.bytes;
+                Some(*sum)
+            });
+            let sizes: Vec<u64> = sizes.collect();
+            cuts.retain(|cut| fronts[cut].1 <= sizes[cut] / GAIN.1 * GAIN.0);
+        }
         if cuts.is_empty() {
             return Ok(false);
         }
-        let is_short = cuts.is_short;
         let lent = is_short.then(|| log.lend_next());
         let flushed = self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]));
         drop(lent);
@@ -89,6 +106,31 @@ impl Engine {
             let _ = log.prepare_next();
         }
         flushed
+    }
+
+    /// Gives back the log, if a write found no room for its next segment: flushes what is in it, then goes on in the segment
+    /// that is kept ahead, since nothing needs its room any more. False when nothing is to be done.
+    pub(in crate::engine) fn free_log(&self) -> Result<bool> {
+        let Some(log) = self.commit_log.begun().filter(|log| log.is_refused()) else {
+            return Ok(false);
+        };
+        self.flush()?;
+        let oldest = log.segments()[0].number;
+        {
+            let mut commit = self.commit_log.lock();
+            let is_flushed = |state: &Arc<ContainerState>| {
+                let read_state = state.read_state();
+                read_state.sealed.is_empty() && read_state.active.memtable.is_empty()
+            };
+            if !self.containers.all().iter().all(is_flushed) {
+                return Ok(false);
+            }
+            log.spend_next();
+            self.rotate_log(&mut commit)?;
+        }
+        self.advance_log(oldest)?;
+        let _ = log.prepare_next();
+        Ok(true)
     }
 
     /// The oldest memtable of each container that has one in a segment up to this number.

@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
-    fn advance_log(&self, oldest: u64) -> Result<bool> {
+    pub(in crate::engine) fn advance_log(&self, oldest: u64) -> Result<bool> {
         let basis = self.commit_log.all_so_far()?;
         let mut manifest = self.catalog.edit();
         let first = self.first_needed_segment(&[], &[])?;
