@@ -203,6 +203,8 @@ pub struct Segments {
     names: Box<dyn Dir>,
     segment_bytes: u64,
     first: u64,
+    /// The size of the next one.
+    next_bytes: AtomicU64,
     /// The last segment that was to be begun found no room.
     is_refused: AtomicBool,
     /// As many are prepared as are wanted, to look at without waiting.
@@ -235,6 +237,7 @@ impl Segments {
             dir: dir.to_owned(),
             segment_bytes,
             first,
+            next_bytes: AtomicU64::new(segment_bytes),
             is_refused: AtomicBool::new(false),
             is_prepared: AtomicBool::new(false),
             older: Mutex::new(older),
@@ -307,9 +310,17 @@ impl Segments {
         self.is_prepared.load(Ordering::Relaxed)
     }
 
-    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed.
-    pub fn spend_next(&self) {
-        self.pool.lock().wanted = 1;
+    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed. Where there is none
+    /// ahead, it is a small one.
+    pub fn spend_next(&self) -> Result<()> {
+        let free = self.fs.room(&self.dir)?.free;
+        let mut pool = self.pool.lock();
+        pool.wanted = 1;
+        if pool.prepared.is_empty() {
+            let small = (free / 2).min(self.segment_bytes);
+            self.next_bytes.store(small, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The last segment that was to be begun found no room.
@@ -337,7 +348,10 @@ impl Segments {
     /// Begins the next segment: for a first frame of `frame_len` bytes. Its number is put into `header`.
     pub fn begin(&self, header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
         let needed = HEADER_LEN as u64 + frame_len;
-        self.begin_file(header, needed.max(self.segment_bytes))
+        let usual = self.next_bytes.load(Ordering::Relaxed);
+        let begun = self.begin_file(header, needed.max(usual))?;
+        self.next_bytes.store(self.segment_bytes, Ordering::Relaxed);
+        Ok(begun)
     }
 
     /// The same, in a file of at least `len` bytes.

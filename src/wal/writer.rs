@@ -310,9 +310,10 @@ impl Log {
         self.segments.is_refused()
     }
 
-    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed.
-    pub fn spend_next(&self) {
-        self.segments.spend_next();
+    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed. Where there is none
+    /// ahead, it is a small one.
+    pub fn spend_next(&self) -> Result<()> {
+        self.segments.spend_next()
     }
 
     /// How much room [`Log::lend_next`] gives back, in bytes.

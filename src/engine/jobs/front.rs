@@ -125,7 +125,7 @@ impl Engine {
             if !self.containers.all().iter().all(is_flushed) {
                 return Ok(false);
             }
-            log.spend_next();
+            log.spend_next()?;
             self.rotate_log(&mut commit)?;
         }
         self.advance_log(oldest)?;
