@@ -412,7 +412,18 @@ fn a_memtable_that_finds_no_room_is_flushed_by_parts() {
         assert!(full.is_some_and(|full| full.is_full()), "{what}");
         take_the_rest(&sim);
         clock.advance(2 * LIFE);
-        run_background(&db);
+        let mut moments = vec![];
+        for _ in 0..50 {
+            let _ = db.step();
+            if moments.len() < 20 {
+                moments.push(sim.kill());
+            }
+        }
+        for moment in moments {
+            let db = open(&moment, &clock, MEMTABLE);
+            let found = db.container("c").unwrap().iter().count();
+            assert_eq!(found, living, "{what}, after a kill between the parts");
+        }
         assert_eq!(c.iter().count(), living, "{what}");
         assert_eq!(c.stats().expired_bytes, 0, "{what}");
         takes_writes_of(&c, &what);
