@@ -473,6 +473,20 @@ fn a_log_of_one_segment_goes_on_when_nothing_in_it_is_needed() {
     }
 }
 
+// What is larger than all the room there is leaves nothing to do for the background.
+#[test]
+fn a_write_that_never_finds_room_keeps_no_thread_busy() {
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(400 << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    let c = db.container("c").unwrap();
+    for _ in 0..3 {
+        assert!(c.put("large", vec![1; 600 << 10]).unwrap_err().is_full());
+        assert!((0..20).any(|_| !db.step().unwrap()), "it goes on for ever");
+        c.put("small", "there is room for this").unwrap();
+    }
+}
+
 fn takes_writes_of(c: &Container, what: &str) {
     for n in 0..20u32 {
         c.put_with_ttl(format!("again {n}"), [1; 500], Ttl::Never)

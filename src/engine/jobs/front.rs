@@ -125,8 +125,13 @@ impl Engine {
             if !self.containers.all().iter().all(is_flushed) {
                 return Ok(false);
             }
+            let before = log.current_segment();
             log.spend_next()?;
             self.rotate_log(&mut commit)?;
+            if log.current_segment() == before {
+                // It holds nothing: what was refused is larger than all there is.
+                return Ok(false);
+            }
         }
         self.advance_log(oldest)?;
         let _ = log.prepare_next();
