@@ -1,25 +1,26 @@
-//! Batches that depend on what is there, and such as change a default.
+//! Batches with conditions, with lifetimes to keep, or with a change of a default.
 //!
 //! ```text
-//! outside the commit lock   read states, clock, settings -> walk: each key that is asked for is read, each condition judged, and what
-//!                    the log will hold is spelled out -> a condition does not hold: looked at again, then a conflict
-//! inside             stamp -> nothing that was read has been written since, and by this clock and these settings all that
-//!                    lived lives and all that was dead is dead: committed; else walked again
+//! before the commit lock     pin read states, clock, settings; walk the batch: read each key that a condition names, judge
+//!                            the condition, encode what the log will hold
+//!                            a condition does not hold: read the key once more, then Error::Conflict
+//! under the commit lock      stamp; check that no key that was read was written since, and that by this clock and these
+//!                            settings the same items live: commit. Else: walk again
 //! ```
 //!
-//! Inside, no file is read: a later write to a key is in a memtable, or numbers above what was read are flushed.
+//! No file is read under the lock: a write that came since is in a memtable, or the container's flushed number has passed
+//! what was read, and then the batch is walked again.
 //!
-//! The walk goes through the batch in order and knows what its earlier writes have done: of a key that one of them wrote it
-//! asks nothing else. Whether such a write lives is judged by the stamp that it will have, and under the defaults that the
-//! batch has set by then.
+//! The walk goes through the batch in order and knows what its earlier writes did: for a key that one of them wrote it reads
+//! nothing. Such a write is judged by the stamp that it will have, under the defaults that the batch has set by then.
 //!
 //! # Defaults
 //!
-//! A default that a batch changes stands in the log, in the batch's frame, so that all of the batch lasts or nothing. From
-//! before the clock is read until the log is synced up to the frame and the batch is published, whoever asks for the
-//! settings waits. Who has taken the published sequence number before, and finds the settings to be later than that,
-//! takes it again. The next edit of the manifest, whichever it is, says the settings again (catalog.rs): before the
-//! frame can leave the log, for that takes an edit.
+//! A default that a batch changes is in the batch's frame of the log, so that all of the batch lasts or nothing. Whoever asks
+//! for the settings waits from before the clock is read until the log is synced up to the frame and the batch is published.
+//! A reader that took the published sequence number before, and then sees settings that are later than it, takes the
+//! number again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). That comes before
+//! the frame leaves the log, for which it takes an edit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

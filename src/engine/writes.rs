@@ -5,9 +5,9 @@
 //! conditions        ^ 1: absent k           ^ 3: touch k, ^ 3: ...
 //! ```
 //!
-//! A condition names the write that it stands before, so that it sees what comes earlier in the batch. Of a write whose
-//! life or value is another's, [`Demand::Keep`] and [`Demand::Touch`], the bytes hold a put that inherits, without a value
-//! to touch: what it is becomes known when the key has been read.
+//! A condition has the place of the write that follows it, so that it sees the writes before it in the batch. A write that
+//! takes over the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the item that is there is encoded as a put
+//! that inherits, for a touch without a value. The walk replaces it once the key has been read.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! The files of a log, as they are read back: each is what it says, or it is damaged.
+//! The files of a log, as recovery reads them. A file whose header, identity or number is not the expected one is damaged.
 //!
-//! How much is read into memory is what files of the log may have, not what the file system says that they have.
+//! A file that is longer than the log makes any is refused before memory is asked for.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
