@@ -138,13 +138,14 @@ impl Engine {
             let max = reader
                 .snapshot
                 .map_or_else(|| self.commit_log.published(), |pin| pin.seq());
+            let Some(hit) = newest(&read_state, key, max)? else {
+                return Ok(None);
+            };
+            // Asked for last: what is not there needs no time, and a later one judges no less exactly.
             let later = self.later_view(reader.state);
             if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
                 continue;
             }
-            let Some(hit) = newest(&read_state, key, max)? else {
-                return Ok(None);
-            };
             let header = hit.header();
             if !later.dead(&header) && self.clock.leads() == 0 {
                 return take(hit, &later).map(Some);
