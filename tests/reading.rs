@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Bytes, Chunk, Container, Cursor, Database, DefaultTtl, ManualClock, Options, Result, Ttl, View,
+    Bytes, Chunk, Compression, Container, ContainerOptions, Cursor, Database, DefaultTtl,
+    ManualClock, Options, Reads, Result, Ttl, View,
 };
 
 const START: u64 = 1_800_000_000_000;
@@ -421,4 +422,42 @@ fn each_item_is_drawn_as_often_as_any_other() {
     // A thousand each, with a deviation of 27.
     assert_eq!(drawn.len(), 4);
     assert!(drawn.values().all(|&times| times > 700), "{drawn:?}");
+}
+
+/// Mapped, packed, and read into memory; over several runs and a memtable, with large values between them.
+#[test]
+fn many_keys_are_found_however_files_are_read() {
+    for (reads, compression) in [
+        (Reads::Map, Compression::None),
+        (Reads::Map, Compression::Lz4),
+        (Reads::Pread, Compression::None),
+        (Reads::Pread, Compression::Lz4),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().reads(reads).stepped();
+        let db = options.open(folder.path()).unwrap();
+        let c = db
+            .container_with("c", ContainerOptions::new().compression(compression))
+            .unwrap();
+        let mut dice = Dice(7);
+        for _ in 0..4 {
+            for _ in 0..300 {
+                let len = [0, 100, 20_000][dice.below(3) as usize];
+                let value = vec![b'a' + dice.below(26) as u8; len];
+                c.put(dice.key(), value).unwrap();
+            }
+            db.flush().unwrap();
+            for _ in 0..30 {
+                c.delete(dice.key()).unwrap();
+            }
+        }
+        c.delete_range("100".."120").unwrap();
+        let asked: Vec<Vec<u8>> = (0..1_000).map(|_| dice.key()).collect();
+        let many = c.get_many(&asked).unwrap();
+        let found = many.iter().flatten().count();
+        assert!((100..900).contains(&found), "{found}");
+        for (key, value) in asked.iter().zip(many) {
+            assert_eq!(value, c.get(key).unwrap());
+        }
+    }
 }

@@ -55,8 +55,13 @@ impl Reading<'_> {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        let keys = keys.into_iter();
-        keys.map(|key| self.get(key.as_ref())).collect()
+        let keys: Vec<K> = keys.into_iter().collect();
+        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
+        let values = self.engine.get_many(&self.reader, &keys)?;
+        Ok(values
+            .into_iter()
+            .map(|value| value.map(Value::from))
+            .collect())
     }
 
     pub fn for_each<B>(

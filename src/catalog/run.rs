@@ -110,19 +110,18 @@ impl Run {
         Run::new(&record, files)
     }
 
-    /// The one table that can hold the key.
+    /// The one table that can hold the key. Of a single one its filter says whether it does, and sooner than its key range.
     #[inline]
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
-        table_of(&self.shared, key)
+        match &self.shared[..] {
+            [table] => Some(table),
+            tables => table_of(tables, key),
+        }
     }
 
     /// The newest version of a key up to a sequence number.
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
-        // The filter of one table tells of absent keys sooner than its key range does.
-        if let [table] = &self.shared[..] {
-            return table.get(hash, key, max);
-        }
         match self.table_for(key) {
             Some(table) => table.get(hash, key, max),
             None => Ok(None),

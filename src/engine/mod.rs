@@ -63,6 +63,7 @@ mod core;
 mod handle;
 mod pacing;
 mod read;
+mod read_many;
 mod relog;
 mod writes;
 mod write;

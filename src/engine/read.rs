@@ -56,20 +56,20 @@ pub struct Reader<'a> {
 }
 
 /// Where the newest version of a key lies.
-enum Hit<'a> {
+pub(super) enum Hit<'a> {
     Memory(crate::mem::Entry<'a>),
     Disk(table::Found),
 }
 
 impl Hit<'_> {
-    fn header(&self) -> Header {
+    pub(super) fn header(&self) -> Header {
         match self {
             Hit::Memory(entry) => entry.header,
             Hit::Disk(found) => found.header,
         }
     }
 
-    fn value(self) -> Result<Bytes> {
+    pub(super) fn value(self) -> Result<Bytes> {
         match self {
             Hit::Memory(entry) => entry.value_bytes(),
             Hit::Disk(found) => found.value(),
@@ -86,7 +86,13 @@ fn newest<'a>(read_state: &'a ReadState, key: &[u8], max: Seq) -> Result<Option<
 }
 
 /// Memtables follow each other in time: the first that has a version has the newest.
-fn in_memory<'a>(read_state: &'a ReadState, hash: u64, key: &[u8], max: Seq) -> Option<Hit<'a>> {
+#[inline(always)]
+pub(super) fn in_memory<'a>(
+    read_state: &'a ReadState,
+    hash: u64,
+    key: &[u8],
+    max: Seq,
+) -> Option<Hit<'a>> {
     // Apart, for most often there is one: a chain of both is a call that asks again and again which of them it is at.
     let active = read_state.active.memtable.get(hash, key, max);
     let found = active.or_else(|| {
@@ -126,6 +132,14 @@ fn on_disk<'a>(
 }
 
 impl Engine {
+    /// Up to which sequence number a reader sees. Asked for when it has its read state.
+    #[inline]
+    pub(super) fn seq_of(&self, reader: &Reader<'_>) -> Seq {
+        reader
+            .snapshot
+            .map_or_else(|| self.commit_log.published(), |pin| pin.seq())
+    }
+
     fn read<T>(
         &self,
         reader: &Reader<'_>,
@@ -135,9 +149,7 @@ impl Engine {
         loop {
             self.check_open(reader.state)?;
             let read_state = reader.state.read_state();
-            let max = reader
-                .snapshot
-                .map_or_else(|| self.commit_log.published(), |pin| pin.seq());
+            let max = self.seq_of(reader);
             let Some(hit) = newest(&read_state, key, max)? else {
                 return Ok(None);
             };

@@ -9,6 +9,8 @@
 //!
 //! It is asked where it lies in the file.
 
+use crate::env::prefetch;
+
 /// Bits a key. 15: 0.2 % of the absent keys pass, so that the runs of a container together stay below 2 %.
 const BITS_PER_KEY: u64 = 15;
 const LANES: usize = 8;
@@ -60,6 +62,13 @@ impl Probe {
         }
         missing == 0
     }
+}
+
+/// Asks the processor for the line of the filter that tells of this hash.
+#[inline]
+pub fn fetch(filter: &[u8], hash: u64) {
+    let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
+    prefetch(&blocks[place(hash, blocks.len())]);
 }
 
 #[inline]

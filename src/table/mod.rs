@@ -44,6 +44,7 @@ mod builder;
 mod read_ahead;
 mod stored;
 mod reader;
+mod lookup;
 // all of a table
 mod cursor;
 mod run;
@@ -56,6 +57,7 @@ pub use cache::BlockCache;
 pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
+pub use lookup::Lookup;
 pub use reader::{Found, Table, table_of};
 pub use run::RunCursor;
 pub use salvage::{Gap, Salvage, behind, is_damage};

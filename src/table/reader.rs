@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// False: the table has no record of a key of this hash.
-    #[inline]
+    #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
         Ok(filter::may_contain(self.filter()?, hash))
     }
@@ -196,27 +196,53 @@ impl Table {
         if !self.may_contain(hash)? {
             return Ok(None);
         }
+        match self.find_block(key)? {
+            Some((number, place)) => self.get_at(number, &place, (hash, key, max)),
+            None => Ok(None),
+        }
+    }
+
+    /// The one block that can hold `key`: its number, and where it lies in the file.
+    #[inline(always)]
+    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, Range<u64>)>> {
         let index = self.index()?;
         let Some(at) = index.top().find(key) else {
             return Ok(None);
         };
         let page = self.page(index, at)?;
-        let Some(row) = page.find(key) else {
-            return Ok(None);
-        };
-        let (number, place) = (index.blocks_of(at).start + row, page.place(row));
-        match self.raw_body(number, &place, Access::Random)? {
-            Some((map, range)) => self.get_in(number, map, range, (hash, key, max)),
-            None => {
-                let body = self.own_body(number, &place, Keep::Cached, Access::Random)?;
-                self.get_in(number, &body, 0..body.len(), (hash, key, max))
-            }
+        let found = page.find(key);
+        Ok(found.map(|row| (index.blocks_of(at).start + row, page.place(row))))
+    }
+
+    /// As [`Table::get`], in block `number` at `place`.
+    #[inline]
+    fn get_at(
+        self: &Arc<Self>,
+        number: usize,
+        place: &Range<u64>,
+        wanted: (u64, &[u8], Seq),
+    ) -> Result<Option<Found>> {
+        match self.raw_body(number, place, Access::Random)? {
+            Some((map, range)) => self.get_in(number, map, range, wanted),
+            None => self.get_in_own(number, place, wanted),
         }
     }
 
+    /// The same, where it is packed or not mapped.
+    #[cold]
+    pub(super) fn get_in_own(
+        self: &Arc<Self>,
+        number: usize,
+        place: &Range<u64>,
+        wanted: (u64, &[u8], Seq),
+    ) -> Result<Option<Found>> {
+        let body = self.own_body(number, place, Keep::Cached, Access::Random)?;
+        self.get_in(number, &body, 0..body.len(), wanted)
+    }
+
     /// As [`Table::get`], in the body of block `number`, which is the `range` of `source`.
-    #[inline]
-    fn get_in(
+    #[inline(always)]
+    pub(super) fn get_in(
         self: &Arc<Self>,
         number: usize,
         source: &Bytes,
@@ -362,7 +388,7 @@ impl Table {
 
     /// The map, and where in it the body of block `number` lies, checked; `None` when it is packed, or nothing is mapped.
     #[inline]
-    fn raw_body(
+    pub(super) fn raw_body(
         &self,
         number: usize,
         place: &Range<u64>,

@@ -59,6 +59,14 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Asks for the entry at which [`Block::find`] looks first.
+    #[inline]
+    pub fn fetch_match(&self, hash: u64) {
+        if let Some(index) = next_match(self.hashes(), hash_byte(hash), 0) {
+            self.fetch(index);
+        }
+    }
+
     /// Which entry is the newest version of `key`. `hash` is the key's.
     #[inline]
     fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {

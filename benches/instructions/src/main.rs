@@ -26,6 +26,8 @@ const FEW: u64 = 5_000;
 const LOGGED: u64 = 30_000;
 /// Items of a scan or a batch.
 const SOME: u64 = 100;
+/// Keys that are asked for at once.
+const MANY: usize = 16;
 /// Runs that overlap.
 const RUNS: u64 = 8;
 
@@ -125,6 +127,13 @@ impl World {
         }
     }
 
+    fn get_many(&self, keys: &[Key], there: bool) {
+        for keys in keys.chunks(MANY) {
+            let values = self.items.get_many(keys).expect("read");
+            assert!(values.iter().all(|value| value.is_some() == there));
+        }
+    }
+
     fn item(&self, keys: &[Key]) {
         for key in keys {
             black_box(self.items.item(key).expect("read").expect("there"));
@@ -156,7 +165,7 @@ enum Holds {
 /// A name, what the operation needs, and how many times it was done within [`counted_part`].
 type Operation = (&'static str, Holds, fn(&str) -> Result<u64>);
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 16] = [
     ("put", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
         counted_part(&mut || world.put(&more));
@@ -190,6 +199,16 @@ const OPERATIONS: [Operation; 14] = [
     ("get-absent", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, keys(ITEMS..ITEMS + FEW));
         counted_once_warm(&mut || world.get(&keys, false));
+        Ok(FEW)
+    }),
+    ("get-many", Holds::Runs(1), |folder| {
+        let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
+        counted_once_warm(&mut || world.get_many(&keys, true));
+        Ok(FEW)
+    }),
+    ("get-many-absent", Holds::Runs(1), |folder| {
+        let (world, keys) = (World::open(folder)?, keys(ITEMS..ITEMS + FEW));
+        counted_once_warm(&mut || world.get_many(&keys, false));
         Ok(FEW)
     }),
     ("item", Holds::Runs(1), |folder| {
