@@ -15,7 +15,7 @@ use std::time::Duration;
 use ebbtide::internals::{Fault, FaultPlan, Sim, Survivors};
 use ebbtide::{
     Batch, Clock, Container, Database, DefaultTtl, Durability, Error, Expect, ManualClock, Options,
-    Ttl, Version,
+    Ttl, Value, Version,
 };
 use testkit::patience;
 use testkit::watched::Watched;
@@ -454,6 +454,11 @@ impl Clock for Looked {
 /// without the other.
 #[test]
 fn a_default_is_seen_with_the_rest_of_its_batch() {
+    reads_a_default_with_the_rest_of_its_batch(|c| c.get("k").unwrap());
+    reads_a_default_with_the_rest_of_its_batch(|c| c.get_many(["k"]).unwrap().remove(0));
+}
+
+fn reads_a_default_with_the_rest_of_its_batch(get: fn(&Container) -> Option<Value>) {
     let fs = Watched::new(Sim::new(1));
     let clock = Looked(ManualClock::new(NOW), Arc::default());
     let options = Options::new().clock(clock.clone()).fs(Arc::new(fs.clone()));
@@ -468,7 +473,7 @@ fn a_default_is_seen_with_the_rest_of_its_batch() {
         move || {
             clock.0.advance(Duration::from_millis(50));
             let looks = clock.1.load(Ordering::SeqCst);
-            let reader = thread::spawn(move || c.get("k").unwrap());
+            let reader = thread::spawn(move || get(&c));
             patience::wait_until("the reader looks at the clock", || {
                 clock.1.load(Ordering::SeqCst) > looks
             });

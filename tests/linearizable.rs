@@ -332,7 +332,11 @@ impl Stage<'_> {
                 Act::Keep(at, number, c.replace(&key, written, Ttl::Keep).unwrap())
             }
             18 | 19 => self.all(random),
-            0..3 => Act::Get(at, c.get(&key).unwrap().map(|value| number(&value))),
+            0..2 => Act::Get(at, c.get(&key).unwrap().map(|value| number(&value))),
+            2 => {
+                let many = c.get_many([&key]).unwrap().remove(0);
+                Act::Get(at, many.map(|value| number(&value)))
+            }
             3 => Act::Contains(at, c.contains(&key).unwrap()),
             4 => Act::Item(at, c.item(&key).unwrap().map(|item| seen(&item))),
             5 | 6 => {
