@@ -183,6 +183,7 @@ impl Op<'_> {
     }
 
     /// What it wrote under this sequence number at that time, unless it is of settings.
+    #[inline]
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
         let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
             container,

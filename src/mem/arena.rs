@@ -146,26 +146,15 @@ impl Brk {
     ///
     /// # Safety
     /// Every call on one `Brk` names the same arena.
+    #[inline]
     unsafe fn take(&self, arena: &Arena, layout: Layout) -> Result<NonNull<u8>, Refused> {
         assert!(layout.align() <= Chunk::ALIGN);
-        let (mut next, mut room) = (self.next.get(), self.room.get());
-        let mut pad = next.as_ptr().align_offset(layout.align());
-        if room < pad + layout.size() {
-            let len = (arena.bytes() / 4).clamp(CHUNK_MIN, CHUNK_MAX) & !(CHUNK_MIN - 1);
-            if layout.size() > len / 4 {
-                let Ok(start) = arena.chunk(layout.size()) else {
-                    return arena.spare(layout.size());
-                };
-                arena.count(layout.size());
-                return Ok(start);
-            }
-            let Ok(start) = arena.chunk(len) else {
-                return arena.spare(layout.size());
-            };
-            arena.count(room);
-            (next, room, pad) = (start, len, 0);
-        }
+        let (next, room) = (self.next.get(), self.room.get());
+        let pad = next.as_ptr().align_offset(layout.align());
         let taken = pad + layout.size();
+        if room < taken {
+            return self.take_from_new(arena, layout.size());
+        }
         arena.count(taken);
         self.room.set(room - taken);
         // SAFETY: at least `taken` bytes of the chunk are left, and its end is still an address of it.
@@ -173,6 +162,24 @@ impl Brk {
             self.next.set(next.add(taken));
             Ok(next.add(pad))
         }
+    }
+
+    /// `len` bytes from the start of a chunk: one of their own, when they are many, or the next one.
+    #[cold]
+    fn take_from_new(&self, arena: &Arena, len: usize) -> Result<NonNull<u8>, Refused> {
+        let next_len = (arena.bytes() / 4).clamp(CHUNK_MIN, CHUNK_MAX) & !(CHUNK_MIN - 1);
+        let of_its_own = len > next_len / 4;
+        let chunk_len = if of_its_own { len } else { next_len };
+        let Ok(start) = arena.chunk(chunk_len) else {
+            return arena.spare(len);
+        };
+        if !of_its_own {
+            arena.count(self.room.replace(chunk_len - len));
+            // SAFETY: the chunk has at least `len` bytes, and its end is still an address of it.
+            self.next.set(unsafe { start.add(len) });
+        }
+        arena.count(len);
+        Ok(start)
     }
 
     /// Puts `value` into the arena. It is never dropped.
