@@ -109,14 +109,9 @@ pub fn run<C: Cursor>(
                 slot.cut(job, host)?;
             }
         }
-        older.ask_about(&group.key);
-        decide(
-            &group.headers,
-            &job.snapshots,
-            &job.view,
-            &mut older,
-            &mut decisions,
-        )?;
+        let (versions, snapshots) = (&group.headers, &job.snapshots);
+        let mut older = older.of(&group.key);
+        decide(versions, snapshots, &job.view, &mut older, &mut decisions)?;
         group.write(&decisions, &mut slots, job, host)?;
     }
     let mut outputs = vec![];
@@ -142,8 +137,8 @@ pub fn survivors<C: Cursor>(
     let (mut group, mut decisions) = (Group::default(), vec![]);
     let mut older = OverlapProbe::new(job);
     while group.collect(&mut sources, job, &mut |_, _| {})? {
-        older.ask_about(&group.key);
         let (versions, snapshots) = (&group.headers, &job.snapshots);
+        let mut older = older.of(&group.key);
         decide(versions, snapshots, &job.view, &mut older, &mut decisions)?;
         for (at, decision) in decisions.iter().enumerate() {
             if let Some((record, value)) = group.left(at, decision) {
@@ -224,6 +219,7 @@ impl Group {
     }
 
     /// What a decision leaves of a version: the record as it is to be written, and its value.
+    #[inline]
     fn left(&self, at: usize, decision: &Decision) -> Option<(RecordRef<'_>, &[u8])> {
         let header = match decision.verdict {
             Verdict::Drop => return None,
@@ -336,15 +332,20 @@ impl Slot {
 /// The budget is asked each time so many bytes have been written.
 const SPEND_BYTES: u64 = 64 << 10;
 
-/// The runs that are not in the job, as the verdict asks them about one key. Each key of a job is asked of most runs, and
-/// mostly none has it: so what decides that lies side by side, and no table is touched for it.
+/// The runs that are not in the job. Each key of a job is asked of most of them, and mostly none has it: so what decides
+/// that lies side by side, and no table is touched for it.
 struct OverlapProbe<'a> {
     job: &'a Job,
     /// That with the latest expiry first.
     runs: Vec<Walked<'a>>,
     /// Up to this key the runs stand at the tables that may hold it; `None`: for ever.
     until: Option<&'a [u8]>,
-    key: Vec<u8>,
+}
+
+/// They are asked about one key.
+struct KeyProbe<'a, 'k> {
+    others: &'k mut OverlapProbe<'a>,
+    key: &'k [u8],
     asked: Option<(u64, Probe)>,
 }
 
@@ -404,28 +405,28 @@ impl<'a> OverlapProbe<'a> {
             job,
             runs,
             until: Some(&[]),
-            key: vec![],
-            asked: None,
         }
     }
 
     /// Keys come in their order, so the runs are walked along with them, and looked at only where a table ends.
-    fn ask_about(&mut self, key: &[u8]) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.asked = None;
+    fn of<'k>(&'k mut self, key: &'k [u8]) -> KeyProbe<'a, 'k> {
         if self.until.is_some_and(|until| until < key) {
             let ends = self.runs.iter_mut().filter_map(|run| run.walk_to(key));
             self.until = ends.min();
         }
+        KeyProbe {
+            others: self,
+            key,
+            asked: None,
+        }
     }
 }
 
-impl OlderVersions for OverlapProbe<'_> {
+impl OlderVersions for KeyProbe<'_, '_> {
     fn latest_live_expiry(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
-        let (job, key) = (self.job, &self.key[..]);
+        let (job, key) = (self.others.job, self.key);
         let mut longest = outlives;
-        for run in &mut self.runs {
+        for run in &mut self.others.runs {
             if run.last_expiry <= longest {
                 break;
             }
@@ -454,6 +455,6 @@ impl OlderVersions for OverlapProbe<'_> {
     }
 
     fn is_covered(&self, seq: Seq, max: Seq) -> bool {
-        self.job.covers(&self.key, seq, max)
+        self.others.job.covers(self.key, seq, max)
     }
 }

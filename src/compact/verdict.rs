@@ -91,7 +91,7 @@ pub fn decide(
     versions: &[Header],
     snapshots: &[Seq],
     view: &ExpiryView,
-    older: &mut dyn OlderVersions,
+    older: &mut impl OlderVersions,
     decisions: &mut Vec<Decision>,
 ) -> Result<()> {
     debug_assert!(versions.windows(2).all(|pair| pair[0].seq > pair[1].seq));
