@@ -1,205 +1,195 @@
-//! Payments that are done once, however often their request arrives, and however many threads it arrives on: a request is
-//! claimed before it is worked on, and its answer is remembered for a day, in the same step that does the work.
+//! Payments that are made once, however often a request arrives, and on however many threads at the same moment.
+//!
+//! The new balance, the payment and the answer to the request are one batch. It requires that nobody has written the balance
+//! since it was read, and creates the answer: of callers with the same request one writes, and the others meet a conflict,
+//! read the answer and return it. Answers expire after a day. Each payment survives a power cut before it is answered.
 //!
 //! `cargo run --example once_only`
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::{Batch, Container, Database, Ttl};
+use ebbtide::{Batch, Container, Database, Durability, Expect, Options};
 
-const A_DAY: Ttl = Ttl::After(Duration::from_secs(24 * 60 * 60));
-
-/// In place of an answer: somebody works on the request.
-const CLAIMED: &[u8] = b"";
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let shop = Shop::open(folder.path())?;
+    let bank = Bank::open(folder.path(), Options::new())?;
+    bank.balances.put("ada", "5000")?;
 
-    let paid = Answer::Given("order-1 paid: 4200".to_owned());
-    assert_eq!(shop.pay("request-17", "order-1", 4_200)?, paid);
-    // The client did not hear the answer and asks again: it gets the same one, and nothing is paid twice.
-    assert_eq!(shop.pay("request-17", "order-1", 4_200)?, paid);
+    println!("request 17: {}", bank.pay("request-17", "ada", 4_200)?);
+    // The client did not hear the answer, and asks again.
+    println!("once again: {}", bank.pay("request-17", "ada", 4_200)?);
 
     // A client in a hurry asks on four connections at once.
-    thread::scope(|threads| {
-        for _ in 0..4 {
-            threads.spawn(|| shop.pay("request-18", "order-2", 350));
-        }
+    let answers: ebbtide::Result<Vec<String>> = thread::scope(|threads| {
+        let pay = || bank.pay("request-18", "ada", 350);
+        let callers = [(); 4].map(|()| threads.spawn(pay));
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .collect()
     });
-
-    for payment in shop.payments.iter() {
-        let payment = payment?;
-        println!("{}", String::from_utf8_lossy(payment.value()));
+    for answer in answers? {
+        println!("request 18: {answer}");
     }
-    assert_eq!(shop.payments.iter().count(), 2);
-    Ok(shop.db.close()?)
+    println!("request 19: {}", bank.pay("request-19", "ada", 1_000)?);
+
+    assert_eq!(bank.balances.get("ada")?.unwrap(), "450");
+    assert_eq!(bank.payments.count(..)?, 2);
+    Ok(bank.db.close()?)
 }
 
-struct Shop {
+struct Bank {
     db: Database,
+    /// Cents, as decimal digits, by account.
+    balances: Container,
+    /// Account and cents, by request.
     payments: Container,
-    /// The answer that was given to each request of the last day, and the claims of those that are worked on.
+    /// What was answered to each request of the last day.
     answers: Container,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    Given(String),
-    /// Another caller works on it: ask again.
-    InProgress,
-}
-
-impl Shop {
-    fn open(folder: &std::path::Path) -> ebbtide::Result<Shop> {
-        let db = Database::open(folder)?;
-        let (payments, answers) = (db.container("payments")?, db.container("answers")?);
-        // One process at a time has the database, so whoever made these claims has ended; and since work and answer are
-        // one batch, none of the work was done.
-        for claim in answers.iter() {
-            let claim = claim?;
-            if claim.value() == CLAIMED {
-                answers.delete(claim.key())?;
-            }
-        }
-        Ok(Shop {
+impl Bank {
+    fn open(folder: &Path, options: Options) -> ebbtide::Result<Bank> {
+        let db = options.open(folder)?;
+        Ok(Bank {
+            balances: db.container("balances")?,
+            payments: db.container("payments")?,
+            answers: db.container("answers")?,
             db,
-            payments,
-            answers,
         })
     }
 
-    fn pay(&self, request: &str, order: &str, cents: u32) -> ebbtide::Result<Answer> {
-        self.once(request, |batch| {
-            let answer = format!("{order} paid: {cents}");
-            batch.put(&self.payments, order, &answer);
-            answer
-        })
-    }
-
-    /// Calls `work` once for each request. What it puts into the batch is written together with the answer that it gives.
-    fn once(
-        &self,
-        request: &str,
-        work: impl FnOnce(&mut Batch) -> String,
-    ) -> ebbtide::Result<Answer> {
-        // Of those who ask at once, `create` lets one through.
-        while !self.answers.create(request, CLAIMED, Ttl::Never)? {
-            match self.answers.get(request)? {
-                Some(claim) if *claim == *CLAIMED => return Ok(Answer::InProgress),
-                Some(answer) => {
-                    return Ok(Answer::Given(String::from_utf8_lossy(&answer).into_owned()));
-                }
-                // It ended between the two calls.
-                None => {}
+    /// Pays from the account, once for each request; answers a request that was answered before as it was answered then.
+    fn pay(&self, request: &str, account: &str, cents: u64) -> ebbtide::Result<String> {
+        loop {
+            if let Some(answer) = self.answers.get(request)? {
+                return Ok(String::from_utf8_lossy(&answer).into_owned());
+            }
+            let mut batch = Batch::new();
+            let answer = self.decide(&mut batch, request, account, cents)?;
+            batch
+                .create(&self.answers, request, &answer, A_DAY)
+                .durability(Durability::Sync);
+            match self.db.write(batch) {
+                // The request was answered meanwhile, or the balance has changed: nothing was written.
+                Err(error) if error.is_conflict() => continue,
+                written => return written.map(|()| answer),
             }
         }
-        let mut claim = Claim {
-            shop: self,
-            request,
-            is_answered: false,
+    }
+
+    /// Adds to the batch what the request does, and what it relies on.
+    fn decide(
+        &self,
+        batch: &mut Batch,
+        request: &str,
+        account: &str,
+        cents: u64,
+    ) -> ebbtide::Result<String> {
+        let Some(balance) = self.balances.item(account)? else {
+            batch.require(&self.balances, account, Expect::Absent);
+            return Ok(format!("refused: {account} has no account"));
         };
-        let mut batch = Batch::new();
-        let answer = work(&mut batch);
-        batch.put_with_ttl(&self.answers, request, &answer, A_DAY);
-        self.db.write(batch)?;
-        claim.is_answered = true;
-        Ok(Answer::Given(answer))
+        batch.require(&self.balances, account, Expect::Version(balance.version()));
+        let has = amount(balance.value());
+        Ok(match has.checked_sub(cents) {
+            None => format!("refused: {account} has {has}"),
+            Some(rest) => {
+                batch.put(&self.balances, account, rest.to_string()).put(
+                    &self.payments,
+                    request,
+                    format!("{account} {cents}"),
+                );
+                format!("{account} paid {cents}, has {rest}")
+            }
+        })
     }
 }
 
-/// A request that is worked on. Without an answer, because of an error or a panic, another caller may claim it.
-struct Claim<'a> {
-    shop: &'a Shop,
-    request: &'a str,
-    is_answered: bool,
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            // A claim that cannot be deleted stays until the shop is opened again.
-            let _ = self.shop.answers.delete(self.request);
-        }
-    }
+fn amount(digits: &[u8]) -> u64 {
+    String::from_utf8_lossy(digits).parse().expect("digits")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use ebbtide::ManualClock;
 
     use super::*;
 
-    /// Many threads ask for the same request at the same moment, again and again.
+    /// Many threads ask for the same request at the same moment, again and again, and all pay from one account.
     #[test]
     fn callers_that_ask_at_once_are_charged_once() {
         const CALLERS: usize = 8;
-        const REQUESTS: u64 = 500;
+        const REQUESTS: u64 = 60;
         let folder = tempfile::tempdir().unwrap();
-        let shop = Shop::open(folder.path()).unwrap();
-        let (charges, start) = (AtomicU64::new(0), Barrier::new(CALLERS));
+        let bank = Bank::open(folder.path(), Options::new()).unwrap();
+        bank.balances.put("ada", "1000000").unwrap();
+        let start = Barrier::new(CALLERS);
+        let ask_all = || {
+            let ask = |n| {
+                start.wait();
+                // One of them that nobody else asks for, so that balances change beside the others.
+                let own = format!("own-{n}-{:?}", thread::current().id());
+                bank.pay(&own, "ada", 1).unwrap();
+                bank.pay(&format!("shared-{n}"), "ada", 100).unwrap()
+            };
+            (0..REQUESTS).map(ask).collect::<Vec<_>>()
+        };
+        let heard = thread::scope(|threads| {
+            let callers = [(); CALLERS].map(|()| threads.spawn(ask_all));
+            callers.map(|caller| caller.join().unwrap())
+        });
+        assert!(heard.iter().all(|answers| *answers == heard[0]));
+        let paid = REQUESTS * (100 + CALLERS as u64);
+        let rest = amount(&bank.balances.get("ada").unwrap().unwrap());
+        assert_eq!(rest, 1_000_000 - paid);
+        let payments = bank.payments.count(..).unwrap();
+        assert_eq!(payments, REQUESTS * (1 + CALLERS as u64));
+    }
+
+    /// Refused requests pay nothing, and no balance becomes negative, in whatever order callers come.
+    #[test]
+    fn no_more_is_paid_than_there_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let bank = Bank::open(folder.path(), Options::new()).unwrap();
+        bank.balances.put("ada", "1000").unwrap();
         thread::scope(|threads| {
-            for _ in 0..CALLERS {
-                threads.spawn(|| {
-                    for n in 0..REQUESTS {
-                        let request = format!("request-{n}");
-                        let ask = || {
-                            shop.once(&request, |batch| {
-                                let charge = charges.fetch_add(1, Ordering::Relaxed);
-                                batch.put(&shop.payments, format!("charge-{charge}"), &request);
-                                request.clone()
-                            })
-                        };
-                        start.wait();
-                        let mut answer = ask().unwrap();
-                        while answer == Answer::InProgress {
-                            thread::yield_now();
-                            answer = ask().unwrap();
-                        }
-                        assert_eq!(answer, Answer::Given(request.clone()));
+            for caller in 0..8 {
+                let bank = &bank;
+                threads.spawn(move || {
+                    for n in 0..10 {
+                        bank.pay(&format!("{caller}-{n}"), "ada", 30).unwrap();
                     }
                 });
             }
         });
-        assert_eq!(charges.into_inner(), REQUESTS);
-        assert_eq!(shop.payments.iter().count() as u64, REQUESTS);
+        assert_eq!(bank.payments.count(..).unwrap(), 33);
+        assert_eq!(bank.balances.get("ada").unwrap().unwrap(), "10");
+        assert_eq!(bank.answers.count(..).unwrap(), 80);
+        let stranger = bank.pay("r", "bob", 1).unwrap();
+        assert_eq!(stranger, "refused: bob has no account");
     }
 
     #[test]
-    fn work_that_fails_may_be_asked_for_again() {
+    fn answers_outlive_the_process_and_not_the_day() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Shop::open(folder.path()).unwrap();
-        let failing = AssertUnwindSafe(|| shop.once("r", |_| panic!("the card reader is on fire")));
-        assert!(catch_unwind(failing).is_err());
-        let refused = shop.once("r", |batch| {
-            batch.put(&shop.payments, "", "a key must not be empty");
-            "paid".to_owned()
-        });
-        assert!(refused.is_err());
-        let paid = shop.once("r", |_| "paid".to_owned()).unwrap();
-        assert_eq!(paid, Answer::Given("paid".to_owned()));
-    }
+        let clock = ManualClock::new(1_800_000_000_000);
+        let options = Options::new().clock(clock.clone());
+        let bank = Bank::open(folder.path(), options.clone()).unwrap();
+        bank.balances.put("ada", "10").unwrap();
+        assert_eq!(bank.pay("r", "ada", 4).unwrap(), "ada paid 4, has 6");
+        bank.db.close().unwrap();
 
-    #[test]
-    fn a_claim_ends_with_its_process_and_an_answer_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let shop = Shop::open(folder.path()).unwrap();
-        shop.pay("answered", "order-1", 1).unwrap();
-        // What a process leaves that is killed before its batch is written.
-        shop.answers.create("claimed", CLAIMED, Ttl::Never).unwrap();
-        assert_eq!(
-            shop.pay("claimed", "order-2", 2).unwrap(),
-            Answer::InProgress
-        );
-        shop.db.close().unwrap();
-
-        let shop = Shop::open(folder.path()).unwrap();
-        let answered = shop.once("answered", |_| unreachable!("it has an answer"));
-        let paid = |order| Answer::Given(format!("{order} paid: 1"));
-        assert_eq!(answered.unwrap(), paid("order-1"));
-        assert_eq!(shop.pay("claimed", "order-2", 1).unwrap(), paid("order-2"));
+        let bank = Bank::open(folder.path(), options).unwrap();
+        clock.advance(A_DAY - Duration::from_millis(1));
+        assert_eq!(bank.pay("r", "ada", 4).unwrap(), "ada paid 4, has 6");
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(bank.pay("r", "ada", 4).unwrap(), "ada paid 4, has 2");
     }
 }

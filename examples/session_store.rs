@@ -1,64 +1,233 @@
-//! Sessions that end half an hour after their last use, some that are remembered, and one that is thrown out.
+//! Sessions that end half an hour after their last use, with an index by user that slides along.
+//!
+//! A session and its entry in the index are written, touched and deleted by one batch, so both have the same countdown and
+//! expire in the same millisecond. No job removes entries of sessions that have ended. A user's sessions are one range of
+//! the index; logging out everywhere deletes them all.
 //!
 //! `cargo run --example session_store`
 
+use std::path::Path;
 use std::time::Duration;
 
-use ebbtide::{Container, Database, DefaultTtl, Ttl};
+use ebbtide::{Batch, Container, ContainerOptions, DefaultTtl, Expect, ManualClock, Options, Ttl};
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let db = Database::open(folder.path())?;
-    let sessions = db.container("sessions")?;
-    sessions.set_default_ttl(DefaultTtl::After(Duration::from_secs(30 * 60)))?;
+    // A clock that is moved by hand, so that the example need not wait.
+    let clock = ManualClock::new(1_800_000_000_000);
+    let store = Store::open(folder.path(), Options::new().clock(clock.clone()))?;
 
-    log_in(
-        &sessions,
-        "s-4f1c",
-        r#"{"user":"ada","roles":["admin"]}"#,
-        false,
-    )?;
-    log_in(
-        &sessions,
-        "s-9b07",
-        r#"{"user":"grace","roles":["editor"]}"#,
-        true,
-    )?;
+    assert!(store.log_in("s-phone", "ada")?);
+    assert!(store.log_in("s-laptop", "ada")?);
+    assert!(store.log_in("s-desk", "grace")?);
+    assert!(!store.log_in("s-desk", "mallory")?, "the id is taken");
+    println!("ada logs in twice:            {:?}", store.of_user("ada")?);
 
-    // Every request restarts the countdown of its session, and is turned away without one.
-    assert_eq!(
-        request(&sessions, "s-4f1c")?.as_deref(),
-        Some(r#"{"user":"ada","roles":["admin"]}"#)
-    );
-    assert_eq!(request(&sessions, "s-0000")?, None);
+    for _ in 0..3 {
+        clock.advance(Duration::from_secs(20 * 60));
+        assert_eq!(store.request("s-phone")?.as_deref(), Some("ada"));
+    }
+    println!("an hour later, one was used:  {:?}", store.of_user("ada")?);
+    assert_eq!(store.request("s-laptop")?, None);
 
-    for session in sessions.iter() {
-        let session = session?;
-        let value = String::from_utf8_lossy(session.value());
-        match session.expires_at() {
-            Some(end) => {
-                let left = end.duration_since(session.written_at())?;
-                println!("{value} for {} min", left.as_secs() / 60);
+    let ended = store.log_out_everywhere("ada")?;
+    println!("ada logs out everywhere:      {ended} ended");
+    assert_eq!(store.request("s-phone")?, None);
+    assert!(!store.log_out("s-desk")?, "it ended half an hour ago");
+    Ok(store.db.close()?)
+}
+
+struct Store {
+    db: ebbtide::Database,
+    /// The user, by the session's id.
+    sessions: Container,
+    /// Nothing, by the user's name, a zero byte and the session's id.
+    by_user: Container,
+}
+
+impl Store {
+    fn open(folder: &Path, options: Options) -> ebbtide::Result<Store> {
+        let db = options.open(folder)?;
+        let sliding = ContainerOptions::new().default_ttl(DefaultTtl::After(HALF_AN_HOUR));
+        Ok(Store {
+            sessions: db.container_with("sessions", sliding.clone())?,
+            by_user: db.container_with("sessions by user", sliding)?,
+            db,
+        })
+    }
+
+    /// False: a live session has the id.
+    fn log_in(&self, id: &str, user: &str) -> ebbtide::Result<bool> {
+        let mut batch = Batch::new();
+        batch.create(&self.sessions, id, user, Ttl::Inherit).put(
+            &self.by_user,
+            entry(user, id),
+            "",
+        );
+        self.held(batch)
+    }
+
+    /// The user of a live session, whose countdown begins anew.
+    fn request(&self, id: &str) -> ebbtide::Result<Option<String>> {
+        let Some(user) = self.sessions.get(id)? else {
+            return Ok(None);
+        };
+        let user = String::from_utf8_lossy(&user).into_owned();
+        let mut batch = Batch::new();
+        batch
+            .touch(&self.sessions, id)
+            .touch(&self.by_user, entry(&user, id));
+        // It may have ended since it was read: then neither is touched.
+        Ok(self.held(batch)?.then_some(user))
+    }
+
+    /// False: there was no such session.
+    fn log_out(&self, id: &str) -> ebbtide::Result<bool> {
+        let Some(user) = self.sessions.get(id)? else {
+            return Ok(false);
+        };
+        let user = String::from_utf8_lossy(&user).into_owned();
+        self.end(&user, &[id])
+    }
+
+    /// Ends all sessions of the user, and says how many there were.
+    fn log_out_everywhere(&self, user: &str) -> ebbtide::Result<usize> {
+        loop {
+            let ids = self.of_user(user)?;
+            if self.end(user, &ids)? {
+                return Ok(ids.len());
             }
-            None => println!("{value} until logged out"),
         }
     }
 
-    sessions.delete("s-9b07")?;
-    assert_eq!(request(&sessions, "s-9b07")?, None);
-    Ok(db.close()?)
-}
-
-/// A new session; false when the identifier is taken, so that nobody can be slipped into the session of another.
-fn log_in(sessions: &Container, id: &str, user: &str, remember: bool) -> ebbtide::Result<bool> {
-    let ttl = if remember { Ttl::Never } else { Ttl::Inherit };
-    sessions.create(id, user, ttl)
-}
-
-fn request(sessions: &Container, id: &str) -> ebbtide::Result<Option<String>> {
-    if !sessions.touch(id)? {
-        return Ok(None);
+    /// Ends these sessions. False: one of them is not the user's any more, and nothing was done.
+    fn end(&self, user: &str, ids: &[impl AsRef<str>]) -> ebbtide::Result<bool> {
+        let mut batch = Batch::new();
+        for id in ids.iter().map(AsRef::as_ref) {
+            batch
+                .require(&self.by_user, entry(user, id), Expect::Present)
+                .delete(&self.by_user, entry(user, id))
+                .delete(&self.sessions, id);
+        }
+        self.held(batch)
     }
-    let user = sessions.get(id)?;
-    Ok(user.map(|user| String::from_utf8_lossy(&user).into_owned()))
+
+    /// The ids of the user's live sessions.
+    fn of_user(&self, user: &str) -> ebbtide::Result<Vec<String>> {
+        let prefix = entry(user, "");
+        let entries = self.by_user.prefix(&prefix);
+        let id = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+        entries.map(|entry| Ok(id(entry?.key()))).collect()
+    }
+
+    /// Writes the batch; false where one of its conditions does not hold.
+    fn held(&self, batch: Batch) -> ebbtide::Result<bool> {
+        match self.db.write(batch) {
+            Err(error) if error.is_conflict() => Ok(false),
+            written => written.map(|()| true),
+        }
+    }
+}
+
+fn entry(user: &str, id: &str) -> String {
+    format!("{user}\0{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    fn store(clock: &ManualClock) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Options::new().clock(clock.clone())).unwrap();
+        (folder, store)
+    }
+
+    /// What the index should hold by the sessions, and what it holds, at one moment.
+    fn both(store: &Store) -> (Vec<String>, Vec<String>) {
+        let snapshot = store.db.snapshot();
+        let sessions = snapshot.container("sessions").unwrap();
+        let by_user = snapshot.container("sessions by user").unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut expected: Vec<_> = (&sessions)
+            .into_iter()
+            .map(|item| item.unwrap())
+            .map(|item| entry(&text(item.value()), &text(item.key())))
+            .collect();
+        expected.sort();
+        let found = by_user.keys(..).map(|key| text(&key.unwrap())).collect();
+        (expected, found)
+    }
+
+    /// Threads log in, use and end sessions of the same few users. Whatever they do and whenever the clock moves, the index
+    /// holds the sessions that there are.
+    #[test]
+    fn the_index_holds_the_live_sessions_at_every_moment() {
+        let clock = ManualClock::new(1_800_000_000_000);
+        let (_folder, store) = store(&clock);
+        let (store, is_over) = (&store, &AtomicBool::new(false));
+        let mut seen = 0;
+        thread::scope(|threads| {
+            for thread in 0..4u64 {
+                threads.spawn(move || {
+                    for n in (thread..).step_by(7) {
+                        let (id, user) = (format!("s-{}", n % 50), format!("user-{}", n % 3));
+                        match n % 5 {
+                            0 | 1 => drop(store.log_in(&id, &user).unwrap()),
+                            2 | 3 => drop(store.request(&id).unwrap()),
+                            _ if n % 97 == 4 => drop(store.log_out_everywhere(&user).unwrap()),
+                            _ => drop(store.log_out(&id).unwrap()),
+                        }
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+            }
+            for _ in 0..150 {
+                let (expected, found) = both(store);
+                assert_eq!(expected, found);
+                seen += found.len();
+                // Only this thread moves the clock: not while it compares.
+                clock.advance(Duration::from_secs(60));
+                thread::yield_now();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(seen > 0, "nobody was logged in");
+    }
+
+    #[test]
+    fn a_session_and_its_entry_slide_and_end_together() {
+        let clock = ManualClock::new(1_800_000_000_000);
+        let (_folder, store) = store(&clock);
+        assert!(store.log_in("s-1", "ada").unwrap());
+        for _ in 0..5 {
+            clock.advance(HALF_AN_HOUR - Duration::from_millis(1));
+            assert_eq!(store.request("s-1").unwrap().as_deref(), Some("ada"));
+        }
+        clock.advance(HALF_AN_HOUR - Duration::from_millis(1));
+        assert_eq!(store.of_user("ada").unwrap(), ["s-1"]);
+        clock.advance(Duration::from_millis(1));
+        assert!(store.of_user("ada").unwrap().is_empty());
+        assert_eq!(store.request("s-1").unwrap(), None);
+        assert!(
+            store.log_in("s-1", "grace").unwrap(),
+            "the id is free again"
+        );
+    }
+
+    #[test]
+    fn a_user_whose_name_begins_like_another_is_another() {
+        let (_folder, store) = store(&ManualClock::new(1_800_000_000_000));
+        assert!(store.log_in("s-1", "ada").unwrap());
+        assert!(store.log_in("s-2", "adam").unwrap());
+        assert_eq!(store.log_out_everywhere("ada").unwrap(), 1);
+        assert_eq!(store.of_user("adam").unwrap(), ["s-2"]);
+    }
 }
