@@ -122,35 +122,43 @@ mod tests {
 
     use super::*;
 
-    /// Many threads ask for the same request at the same moment, again and again, and all pay from one account.
+    /// Many threads ask for the same request at the same moment, again and again, from two accounts: one of them pays, and all
+    /// hear the same answer.
     #[test]
     fn callers_that_ask_at_once_are_charged_once() {
-        const CALLERS: usize = 8;
+        const CALLERS: u64 = 8;
         const REQUESTS: u64 = 60;
         let folder = tempfile::tempdir().unwrap();
         let bank = Bank::open(folder.path(), Options::new()).unwrap();
-        bank.balances.put("ada", "1000000").unwrap();
-        let start = Barrier::new(CALLERS);
-        let ask_all = || {
-            let ask = |n| {
-                start.wait();
-                // One of them that nobody else asks for, so that balances change beside the others.
-                let own = format!("own-{n}-{:?}", thread::current().id());
-                bank.pay(&own, "ada", 1).unwrap();
-                bank.pay(&format!("shared-{n}"), "ada", 100).unwrap()
-            };
-            (0..REQUESTS).map(ask).collect::<Vec<_>>()
-        };
+        let accounts = ["ada", "bob"];
+        for account in accounts {
+            bank.balances.put(account, "1000000").unwrap();
+        }
+        let (bank, start) = (&bank, &Barrier::new(CALLERS as usize));
         let heard = thread::scope(|threads| {
-            let callers = [(); CALLERS].map(|()| threads.spawn(ask_all));
-            callers.map(|caller| caller.join().unwrap())
+            let callers: Vec<_> = (0..CALLERS)
+                .map(|caller| {
+                    threads.spawn(move || {
+                        let account = accounts[caller as usize % 2];
+                        let ask = |n| {
+                            start.wait();
+                            // One that nobody else asks for, so that balances change beside the others.
+                            bank.pay(&format!("{caller}-{n}"), account, 1).unwrap();
+                            bank.pay(&format!("shared-{n}"), account, 100).unwrap()
+                        };
+                        (0..REQUESTS).map(ask).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            let answers = callers.into_iter().map(|caller| caller.join().unwrap());
+            answers.collect::<Vec<_>>()
         });
         assert!(heard.iter().all(|answers| *answers == heard[0]));
-        let paid = REQUESTS * (100 + CALLERS as u64);
-        let rest = amount(&bank.balances.get("ada").unwrap().unwrap());
-        assert_eq!(rest, 1_000_000 - paid);
+        let rest = accounts.map(|account| amount(&bank.balances.get(account).unwrap().unwrap()));
+        let paid = REQUESTS * (100 + CALLERS);
+        assert_eq!(rest[0] + rest[1], 2_000_000 - paid);
         let payments = bank.payments.count(..).unwrap();
-        assert_eq!(payments, REQUESTS * (1 + CALLERS as u64));
+        assert_eq!(payments, REQUESTS * (1 + CALLERS));
     }
 
     /// Refused requests pay nothing, and no balance becomes negative, in whatever order callers come.

@@ -2,32 +2,95 @@
 //! limits, telemetry, logs. An item is gone for every reader in the millisecond in which it expires; its bytes leave the
 //! disk soon after, mostly by whole files that are unlinked without being read.
 //!
-//! A [`Database`] is a folder that one process has open. In it are [`Container`]s: named, ordered sets of [`Item`]s, each
-//! with a default ttl that can be changed at any time, in an instant, for everything in it. Items may have a [`Ttl`] of
-//! their own. [`Batch`]es write to several containers at once, [`Snapshot`]s read them as they were written at one moment.
+//! # From nothing to an item that expires
+//!
+//! `cargo add ebbtide`, and in `src/main.rs`:
+//!
+//! ```standalone_crate
+//! use ebbtide::Database;
+//! use std::time::Duration;
+//!
+//! fn main() -> ebbtide::Result<()> {
+//! #   let folder = tempfile::tempdir().unwrap();
+//! #   std::env::set_current_dir(&folder).unwrap();
+//!     let tokens = Database::open("my-database")?.container("tokens")?;
+//!     tokens.put_with_ttl("t-1", "ada", Duration::from_secs(2))?;
+//!     println!("{:?}", tokens.get("t-1")?); // Some(b"ada")
+//!     std::thread::sleep(Duration::from_secs(2));
+//!     println!("{:?}", tokens.get("t-1")?); // None
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What there is
+//!
+//! A [`Database`] is a folder that one process has open; threads share it, and clones of it are cheap. In it are
+//! [`Container`]s: named, ordered sets of [`Item`]s, each with a default ttl that can be changed at any time, in an instant,
+//! for everything in it. Items may have a [`Ttl`] of their own. Keys and values are bytes.
 //!
 //! ```
 //! use std::time::Duration;
-//! use ebbtide::{DefaultTtl, ManualClock, Options, Ttl};
+//! use ebbtide::{Batch, DefaultTtl, ManualClock, Options, Ttl};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let clock = ManualClock::new(1_800_000_000_000); // time stands until it is moved: for tests
 //! let db = Options::new().clock(clock.clone()).open(folder.path())?;
-//! let tokens = db.container("tokens")?;
-//! tokens.set_default_ttl(DefaultTtl::After(Duration::from_secs(60)))?;
+//! let sessions = db.container("sessions")?;
+//! let half_an_hour = Duration::from_secs(1_800);
+//! sessions.set_default_ttl(DefaultTtl::After(half_an_hour))?;
 //!
-//! tokens.put("short", "one minute, the default")?;
-//! tokens.put_with_ttl("long", "an hour", Ttl::After(Duration::from_secs(3_600)))?;
-//! clock.advance(Duration::from_secs(60));
-//! assert!(tokens.get("short")?.is_none());
-//! assert_eq!(tokens.iter().count(), 1);
+//! sessions.put("s-1", "ada")?; // for half an hour, the default
+//! sessions.put_with_ttl("s-2", "bob", half_an_hour / 2)?;
+//! sessions.put_with_ttl("s-3", "eve", Ttl::Never)?;
+//! clock.advance(half_an_hour / 2);
+//! assert!(sessions.get("s-2")?.is_none());
+//! assert!(sessions.touch("s-1")?); // for half an hour from now
 //!
-//! tokens.set_default_ttl(DefaultTtl::Off)?; // from now on nothing expires,
-//! assert!(tokens.get("short")?.is_none()); // but what had expired stays gone
+//! for item in sessions.range("s-1"..) { // in the order of keys
+//!     let item = item?;
+//!     println!("{:?} for {:?}", item.value(), item.remaining()); // b"ada" for Some(1800s), b"eve" for None
+//! }
+//!
+//! let users = db.container("users")?; // several writes, to several containers, as one
+//! let mut batch = Batch::new();
+//! batch.delete(&sessions, "s-1").put(&users, "ada", "logged out");
+//! db.write(batch)?;
+//!
+//! sessions.set_default_ttl(DefaultTtl::Off)?; // from now on nothing expires,
+//! assert!(sessions.get("s-2")?.is_none()); // but what had expired stays gone
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The README states the promises, DESIGN.md how they are kept.
+//! # Where to go next
+//!
+#![cfg_attr(
+    any(doc, doctest),
+    doc = "
+The [guide] has a page on each part:
+
+* [lifetimes](guide::ttl): when an item expires, what restarts its countdown, what a change of the default does;
+* [durability](guide::durability): what survives a killed process, and what a power cut;
+* [batches and conditions](guide::batches): several writes as one, only if nobody has changed what was read;
+* [reading](guide::reading): one key, many, a range, a count, a snapshot;
+* [time](guide::time): clocks that are wrong, and tests that do not wait;
+* [reclaiming and pacing](guide::reclaim): when disk space comes back, what that costs, and what to alarm on;
+* [errors](guide::errors): which may be tried again, and which need a person.
+
+Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](guide::from_redb), [sled](guide::from_sled),
+[Redis](guide::from_redis) or [Cosmos DB](guide::from_cosmos), begin with the page that has its calls beside these.
+"
+)]
+//! The folder `examples` has programs that do a whole job, each with a test of what it promises: [sessions] with an index by
+//! user, [payments] that are made once, a [rate limiter], [telemetry] with a retention, an [outbox].
+//!
+//! All settings are methods of [`Options`], with their defaults, units and ranges; every call's errors are in [`Error`]. The
+//! README states the promises, DESIGN.md how they are kept.
+//!
+//! [sessions]: https://github.com/ebbtide/ebbtide/blob/main/examples/session_store.rs
+//! [payments]: https://github.com/ebbtide/ebbtide/blob/main/examples/once_only.rs
+//! [rate limiter]: https://github.com/ebbtide/ebbtide/blob/main/examples/rate_limiter.rs
+//! [telemetry]: https://github.com/ebbtide/ebbtide/blob/main/examples/telemetry.rs
+//! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // What is said of every public name; the names in `internals` need not keep to it.
@@ -56,6 +119,8 @@ mod catalog;
 mod compact;
 mod engine;
 mod api;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub mod internals;

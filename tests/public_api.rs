@@ -119,7 +119,8 @@ fn is_there(item: &Item) -> bool {
     has_default_features(attributes(item))
 }
 
-/// What the attributes ask for holds for a library without features that is not being tested, on whatever system.
+/// What the attributes ask for holds for a library without features that is being neither tested nor documented, on whatever
+/// system.
 fn has_default_features(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
@@ -140,7 +141,7 @@ fn holds(condition: &Meta) -> bool {
                 _ => panic!("cfg({name}(..)) is new here"),
             }
         }
-        _ => !["test", "doctest", "loom", "feature"].contains(&name.as_str()),
+        _ => !["test", "doc", "doctest", "loom", "feature"].contains(&name.as_str()),
     }
 }
 
