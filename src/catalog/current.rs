@@ -1,4 +1,4 @@
-//! Which manifest counts, and whether it can be trusted.
+//! Determines which manifest counts, and whether it can be trusted.
 //!
 //! ```text
 //! manifest-000007   [ 1 | 2 | 3 | 4 ]      what counts: the manifest of the highest number
@@ -6,12 +6,12 @@
 //! log               seen: 3                every segment and frame: the last edit that was durable then
 //! ```
 //!
-//! Four facts (manifest.rs keeps them): a manifest is durable under its name before its copy begins; an edit is durable in
-//! the manifest before any byte of it is in the copy, and durable in the copy before it is acknowledged; where a write to
-//! the copy failed, it is said durably that there is none before the manifest takes another edit; of an earlier number
-//! nothing is removed before the later manifest is durable.
+//! Four facts (manifest.rs ensures them): a manifest is durable under its name before its copy is begun; an edit is
+//! durable in the manifest before any byte of it is in the copy, and durable in the copy before it is acknowledged; if
+//! a write to the copy fails, it is durably recorded that there is no copy before the manifest takes another edit;
+//! files of an earlier number are removed only after the later manifest is durable.
 //!
-//! From that follows what a crash can leave, and all else is damage:
+//! These imply what a crash can leave; everything else is damage:
 //!
 //! | manifest | copy | |
 //! | --- | --- | --- |
@@ -25,13 +25,13 @@
 //! | sound | sound, with other edits | one is another database's: that whose log is not the one in `wal` |
 //! | one alone says what counts | | damage, unless the log in `wal` is the one that it names |
 //!
-//! A torn copy holds a part of the edit that the manifest has whole, and zeros; else it is damaged.
+//! A torn copy holds part of the edit that the manifest has whole, and zeros; otherwise it is damaged.
 //!
-//! What counts despite damage has to reach as far as the log has seen, and where an edit may be lost, the files that it may
-//! have given up must be there. Else what is live cannot be told, and no repair helps.
+//! What counts despite damage must have every edit that the log has seen, and where a later edit may be lost, the files
+//! that this edit may have removed must exist. Otherwise it is unknown what is live, and no repair is possible.
 //!
-//! Open, `verify` and `repair` ask the one function here, so they agree. Where there is no damage, what the log has seen is
-//! held against the answer by whoever reads the log ([`LoadedManifest::reaches`]).
+//! Open, `verify` and `repair` all use the one function here, so they agree. If there is no damage, the reader of the
+//! log compares the result with the edits that the log has seen ([`LoadedManifest::reaches`]).
 
 use std::path::{Path, PathBuf};
 
@@ -42,21 +42,21 @@ use crate::catalog::manifest::{copy_path, highest_edit, no_copy_path, sum};
 use crate::env::Fs;
 use crate::wal::{holds_chain, log_files, salvage};
 
-/// What a manifest on disk, or its copy, says.
+/// The contents of a manifest on disk, or of its copy.
 #[derive(Clone, Debug)]
 pub struct LoadedManifest {
     /// The sum of its edits.
     pub catalogue: Catalogue,
     /// The file.
     pub path: PathBuf,
-    /// Its number; no manifest or copy in the folder has a higher one.
+    /// Its number, the highest of any manifest or copy in the folder.
     pub number: u64,
-    /// It ends in bytes that are no edit: an append was cut off.
+    /// Whether it ends in bytes that are no whole edit: an append was cut off.
     pub torn: bool,
 }
 
 impl LoadedManifest {
-    /// It says all, if the log has seen no edit beyond `seen`.
+    /// Fails unless it has every edit that the log has seen, which is up to `seen`.
     pub fn reaches(&self, fs: &dyn Fs, seen: u64) -> Result<()> {
         let edit = self.catalogue.edit;
         if seen <= edit {
@@ -69,19 +69,19 @@ impl LoadedManifest {
     }
 }
 
-/// What a folder's manifest and its copy amount to.
+/// The result for a folder's manifest and its copy.
 pub struct CurrentManifest {
-    /// What counts, of these two.
+    /// The one of the two that counts.
     pub loaded: LoadedManifest,
-    /// The manifest does not say it: it is missing, damaged, or ends too early.
+    /// The manifest's damage, if the copy counts or an edit may be lost: it is missing, damaged, or ends too early.
     pub damage: Option<Error>,
-    /// The copy, if there is one, and the last edit in it; an error when it is damaged, or no copy of this manifest.
+    /// The copy, if there is one, and the last edit in it; an error if it is damaged, or no copy of this manifest.
     pub copy: Option<Result<(PathBuf, u64)>>,
 }
 
 impl CurrentManifest {
-    /// What is wrong with the copy, if the log has seen the edit `seen`: it says the same, but for an edit that was not
-    /// acknowledged. That there is none is no fault: want of room may have been.
+    /// The fault of the copy, if the log has seen the edit `seen`: the copy must have the same edits, except for one
+    /// that was not acknowledged. A missing copy is no fault: there may have been no room.
     pub fn copy_fault(&self, fs: &dyn Fs, seen: u64) -> Result<Option<Error>> {
         match &self.copy {
             Some(Err(fault)) => Ok(Some(fault.clone())),
@@ -98,7 +98,7 @@ impl CurrentManifest {
 /// Reads manifest and copy; `None` when the folder never was a database.
 ///
 /// # Errors
-/// Neither of them can be relied on.
+/// Neither of them can be trusted.
 pub fn find_current(fs: &dyn Fs, dir: &Path) -> Result<Option<CurrentManifest>> {
     let Some(folder) = Folder::find(fs, dir)? else {
         return match trace(fs, dir)? {
@@ -176,7 +176,7 @@ impl<'a> Folder<'a> {
         self.has_copy.then(|| read(&path))
     }
 
-    /// The manifest is sound, up to a torn tail.
+    /// The manifest is sound, except for a torn tail.
     fn beside_copy(
         &self,
         manifest: ManifestCandidate,
@@ -203,7 +203,7 @@ impl<'a> Folder<'a> {
                 }
                 Some(copy.check_against(&manifest, &self.copy_path()))
             }
-            // Whether a torn end is damage the copy would tell.
+            // Only the copy would tell whether the torn tail is damage.
             Some(Err(error @ Error::Io { .. })) if manifest.is_torn() => return Err(error),
             other => other,
         };
@@ -279,7 +279,7 @@ impl<'a> Folder<'a> {
         }
     }
 
-    /// It is said that the manifest has no copy.
+    /// Whether it is recorded that the manifest has no copy.
     fn is_without_copy(&self) -> Result<bool> {
         let said = self.fs.len(&no_copy_path(self.dir, self.number))?;
         Ok(said.is_some())
@@ -289,8 +289,8 @@ impl<'a> Folder<'a> {
         Ok(names_log(self.fs, self.dir, &side.catalogue)? == Some(true))
     }
 
-    /// Where one of the two alone says what counts, the log that is there is the one that it names. Another one may be
-    /// older, or another database's, and going by it would put aside all that is here.
+    /// Fails unless the log in the folder is the one that this manifest or copy names, where only one of the two says
+    /// what counts. If it is an older one, or another database's, following it would set aside everything here.
     fn expect_its_log(&self, current: &CurrentManifest) -> Result<()> {
         let is_said_twice = current.damage.is_none() && matches!(current.copy, Some(Ok(_)));
         if is_said_twice || names_log(self.fs, self.dir, &current.loaded.catalogue)? != Some(false)
@@ -308,7 +308,7 @@ impl<'a> Folder<'a> {
         Err(beyond_repair(and(&damage, what)))
     }
 
-    /// The log has seen no edit beyond what counts despite this damage.
+    /// Fails if the log has seen an edit beyond what counts despite this damage.
     fn expect_no_later_edit(&self, damage: &Error, counts: &LoadedManifest) -> Result<()> {
         let Catalogue {
             log,
@@ -328,8 +328,8 @@ impl<'a> Folder<'a> {
         Err(beyond_repair(and(damage, &what)))
     }
 
-    /// An edit may be lost. Where a file is gone that was named before it, that edit gave it up, and what took its place
-    /// only that edit names: going on from before it would lose all in it.
+    /// An edit may be lost. Fails if a file is missing that the edits before it name: then the lost edit removed it,
+    /// and only that edit names what replaced it. Going on without it would lose that data.
     fn expect_what_it_names(&self, damage: &Error, catalogue: &Catalogue) -> Result<()> {
         let folder = |name| self.dir.join(name);
         let (tables_dir, wal_dir) = (folder(file_name::TABLES_DIR), folder(file_name::WAL_DIR));
@@ -346,18 +346,18 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// Whether the log in the folder is the one that a catalogue names; nothing where that cannot be told.
+/// Whether the log in the folder is the one that a catalogue names; `None` if that is unknown.
 fn names_log(fs: &dyn Fs, dir: &Path, catalogue: &Catalogue) -> Result<Option<bool>> {
     catalogue.log.map_or(Ok(None), |log| {
         holds_chain(fs, &dir.join(file_name::WAL_DIR), &log)
     })
 }
 
-/// A manifest or a copy that is sound, up to a torn tail.
+/// A manifest or a copy that is sound, except for a torn tail.
 #[derive(Clone)]
 struct ManifestCandidate {
     catalogue: Catalogue,
-    /// Of its last edit.
+    /// The end of its last edit.
     end: usize,
     bytes: Vec<u8>,
 }
@@ -376,8 +376,8 @@ impl ManifestCandidate {
         self.end < self.bytes.len()
     }
 
-    /// As the copy of a manifest that has all its edits: behind them stands what a crash leaves of the manifest's next one,
-    /// of each sector a part from its beginning.
+    /// Checks it as the copy of a manifest that has all its edits. A crash may have left part of the manifest's next
+    /// edit behind them: of each sector a prefix, then zeros.
     fn check_against(self, manifest: &ManifestCandidate, path: &Path) -> Result<ManifestCandidate> {
         if manifest.bytes.get(..self.end) != Some(&self.bytes[..self.end]) {
             let what = "this is not what the manifest says";
@@ -399,7 +399,7 @@ impl ManifestCandidate {
     }
 }
 
-/// No disk tears a smaller piece but in two, in bytes.
+/// The smallest unit that a disk writes, in bytes; a torn one has a prefix of the new bytes.
 const SECTOR: usize = 512;
 
 fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
@@ -409,7 +409,8 @@ fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// A file that only a database makes, and only when it has a manifest. Folders alone may be somebody's preparation.
+/// A file that only a database makes, and only once it has a manifest. Empty folders may have been prepared by the
+/// user.
 fn trace(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     for name in [
         file_name::TABLES_DIR,
@@ -426,7 +427,7 @@ fn trace(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Says more of a damage.
+/// Adds a sentence to a damage's message.
 fn and(damage: &Error, more: &str) -> Error {
     match damage {
         Error::Corruption { path, offset, what } => {

@@ -1,11 +1,11 @@
 //! Edits of the catalogue, and the catalogue that they add up to.
 //!
-//! An edit is one step of what the database *is*: containers, settings, floors, runs, tables, range deletes, where the
-//! log starts and how far it is synced. It takes effect as a whole. Edits are JSON, so that a person can read a
-//! manifest; they hold no keys but those of range deletes, and no statistics, which lie in the tables.
+//! An edit (a version edit) is one step of what the database *is*: containers, settings, floors, runs, tables, range
+//! deletes, where the log starts and how far it is synced. It takes effect as a whole. Edits are JSON, so that a person
+//! can read a manifest; they have no keys except those of range deletes, and no statistics, which are in the tables.
 //!
-//! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and number are unique; a table is
-//! in one run; numbers (edit, table, run, container) never repeat; `flushed` never falls.
+//! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and id are unique; a table is in
+//! one run; ids (edit, table, run, container) never repeat; `flushed` never falls.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,19 +19,19 @@ use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::{LogStart, Position, SyncedNote};
 
-/// Names a run; never reused within a database.
+/// Identifies a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId(pub u64);
 
-/// One step, numbered without gaps.
+/// One step; steps are numbered without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
     /// One more than the edit before.
     pub number: u64,
-    /// The mark: the highest settled time on which anything that is durable has relied.
+    /// The mark: the highest settled time on which something durable relied.
     #[serde(rename = "mark")]
     pub time_high_water: Timestamp,
-    /// What changes, in order.
+    /// The changes, in order.
     pub changes: Vec<Change>,
 }
 
@@ -41,33 +41,33 @@ pub struct Edit {
 pub enum Change {
     /// A new container.
     CreateContainer(ContainerRecord),
-    /// A container and all that is in it goes.
+    /// Drops a container with everything in it.
     DropContainer(ContainerId),
-    /// Settings and floors of a container, by the write of this number.
+    /// Sets a container's settings and floors, which the write of this sequence number changed.
     Settings(ContainerId, Settings, Seq),
-    /// Everything of a container up to this sequence number is in runs, or was judged not to be needed.
+    /// Every record of a container up to this sequence number is in runs, or was judged not to be needed.
     Flushed(ContainerId, Seq),
     /// A new run.
     AddRun(ContainerId, RunRecord),
-    /// A run goes.
+    /// Removes a run.
     RemoveRun(ContainerId, RunId),
-    /// A range delete that is no longer in the log.
+    /// Adds a range delete that is no longer in the log.
     AddRangeDelete(ContainerId, RangeDelete),
-    /// The range deletes of this sequence number have nothing left to hide: one, or several after a repair.
+    /// Removes the range deletes of this sequence number, which hide nothing any more: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
-    /// The log, from the first segment on that is needed; none: there is none yet, or nothing that it held is needed.
+    /// The log, from the first needed segment on; none: there is none yet, or nothing in it is needed.
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
     LogSynced(Position),
-    /// Every number up to these may have been used, also by what is gone since.
+    /// Sequence numbers and ids up to these may have been used, also by what was removed since.
     Used {
         /// Sequence numbers.
         seq: Seq,
-        /// One more than the highest table.
+        /// One more than the highest table id.
         table: u64,
-        /// One more than the highest run.
+        /// One more than the highest run id.
         run: u64,
-        /// One more than the highest container.
+        /// One more than the highest container id.
         container: u32,
     },
 }
@@ -83,7 +83,7 @@ impl Change {
         }
     }
 
-    /// The one that it changes, creates or drops, if any.
+    /// The container that it changes, creates or drops, if any.
     fn container(&self) -> Option<ContainerId> {
         match self {
             Change::CreateContainer(record) => Some(record.id),
@@ -102,7 +102,7 @@ impl Change {
 /// A container in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerRecord {
-    /// Its number.
+    /// Its id.
     pub id: ContainerId,
     /// 1 to 255 bytes.
     pub name: String,
@@ -112,7 +112,7 @@ pub struct ContainerRecord {
     pub compression: Compression,
     /// Settings and floors.
     pub settings: Settings,
-    /// The sequence number of the last change of these.
+    /// The sequence number of the last change of the settings.
     #[serde(default)]
     pub settings_seq: Seq,
     /// See [`Change::Flushed`].
@@ -129,25 +129,26 @@ pub struct ContainerRecord {
 /// A run in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Its number.
+    /// Its id.
     pub id: RunId,
     /// The latest moment at which one of its records becomes obsolete; absent for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
-    /// The default under which `end` was found.
+    /// The default under which `end` was computed.
     #[serde(rename = "placed")]
     pub end_assumes: DefaultMillis,
-    /// Every range delete up to this sequence number has been applied to it: no record that one covers is in it.
+    /// Every range delete up to this sequence number has been applied to it: it holds no record that one of these
+    /// covers.
     #[serde(default)]
     pub applied: Seq,
-    /// In the order of keys.
+    /// Its tables, in key order.
     pub tables: Vec<TableRecord>,
 }
 
-/// A table in the catalogue: enough to know a stale or damaged file of the same name.
+/// A table in the catalogue, with enough to recognize a stale or damaged file of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableRecord {
-    /// Its number, which is its file's name.
+    /// Its id, which is its file's name.
     pub id: TableId,
     /// The file's size in bytes.
     pub len: u64,
@@ -155,14 +156,14 @@ pub struct TableRecord {
     pub crc: u32,
 }
 
-/// A range delete as the manifest has it.
+/// A range delete as it is written in the manifest.
 #[derive(Serialize, Deserialize)]
 struct RangeRecord<'a> {
     seq: Seq,
     /// The first key.
     #[serde(with = "hex")]
     from: Cow<'a, [u8]>,
-    /// The first key behind it.
+    /// The first key after the range.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "hex_option")]
     to: Option<Cow<'a, [u8]>>,
 }
@@ -262,43 +263,43 @@ mod hex_option {
     }
 }
 
-/// What all edits so far add up to.
+/// The sum of all edits so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
     /// The number of the last edit.
     pub edit: u64,
-    /// The mark: the highest settled time on which anything that is durable has relied.
+    /// The mark: the highest settled time on which something durable relied.
     pub time_high_water: Timestamp,
-    /// Every container.
+    /// The containers by id.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
-    /// Which one has each name: who creates another one does not look at all of them.
+    /// The container of each name, so that creating one does not search all.
     names: BTreeMap<String, ContainerId>,
-    /// The log, from the first segment on that is needed, if there is one.
+    /// The log, from the first needed segment on, if there is one.
     pub log: Option<LogStart>,
-    /// It was synced up to here: where it ends before, some of it is missing.
+    /// The position up to which it was synced: if it ends before, part of it is missing.
     pub log_synced: Position,
-    /// The highest sequence number that any edit has named.
+    /// The highest sequence number in any edit.
     pub used: Seq,
-    /// Above every number of a table so far.
+    /// Above every table id so far.
     pub next_table: u64,
-    /// Above every number of a run so far.
+    /// Above every run id so far.
     pub next_run: u64,
-    /// Above every number of a container so far.
+    /// Above every container id so far.
     pub next_container: u32,
 }
 
-/// What an edit makes of a catalogue: only that part of it which the edit concerns, so that an edit costs the same however
-/// many other containers there are.
+/// The result of an edit: only the part of the catalogue that the edit concerns, so that the cost of an edit does not
+/// depend on the number of other containers.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The containers of the part, as many of them as were there before the edit.
+    /// The containers in this part that existed before the edit.
     before: Vec<ContainerId>,
-    /// What becomes of them, and of all that is no container.
+    /// Their new state, and that of everything outside containers.
     after: Catalogue,
 }
 
 impl Catalogue {
-    /// Of a new database.
+    /// The catalogue of a new database.
     pub fn of_nothing() -> Catalogue {
         Catalogue {
             next_run: 1,
@@ -307,7 +308,7 @@ impl Catalogue {
         }
     }
 
-    /// What an edit would make of this, which stays as it is; says what does not fit.
+    /// The result of an edit, without applying it; or why it does not fit.
     pub fn step(&self, edit: &Edit) -> Result<Step, String> {
         let mut part = Catalogue {
             containers: BTreeMap::new(),
@@ -334,7 +335,7 @@ impl Catalogue {
         })
     }
 
-    /// Makes a step, which was made of this catalogue as it is.
+    /// Applies a step that was computed from this catalogue as it is.
     pub fn take(&mut self, step: Step) {
         for id in &step.before {
             if let Some(record) = self.containers.remove(id) {
@@ -351,7 +352,7 @@ impl Catalogue {
         };
     }
 
-    /// Applies an edit; says what does not fit. After an error the catalogue is not to be used.
+    /// Applies an edit, or returns why it does not fit. After an error the catalogue must not be used.
     pub fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         if self.edit != 0 && edit.number != self.edit + 1 {
             return Err(format!("edit {} follows edit {}", edit.number, self.edit));
@@ -364,7 +365,7 @@ impl Catalogue {
                 self.change(change)?;
                 continue;
             };
-            // Many go at once.
+            // Many are removed at once.
             let mut gone = BTreeSet::from([*seq]);
             while let Some(Change::RemoveRangeDelete(next, seq)) = changes.peek()
                 && next == id
@@ -380,7 +381,7 @@ impl Catalogue {
             self.used.0,
             self.next_table,
             self.next_run,
-            // Of 32 bits: the last ones are left.
+            // Container ids have 32 bits: the shift scales them to the limit for the others.
             u64::from(self.next_container) << 25,
             self.log.map_or(0, |log| log.first),
         ];
@@ -424,7 +425,7 @@ impl Catalogue {
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::Log(log) => {
                 let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
-                // Of the same chain it stays true, however much of it is given up.
+                // While the chain is the same it stays true, whatever part of it is removed.
                 if chain(log) != chain(&self.log) {
                     self.log_synced = Position(0);
                 }
@@ -460,7 +461,7 @@ impl Catalogue {
         self.used = self.used.max(range.seq);
         let ranges = &mut self.container(id)?.range_deletes;
         let place = ranges.partition_point(|there| there.seq <= range.seq);
-        // A flush that was cut off has left some of those that the next one adds.
+        // An interrupted flush has added some of those that the next one adds.
         let alike = ranges[..place].iter().rev();
         let mut alike = alike.take_while(|there| there.seq == range.seq);
         if !alike.any(|there| there == range) {
@@ -497,7 +498,7 @@ impl Catalogue {
         self.containers.get_mut(&id).ok_or_else(|| unknown(id))
     }
 
-    /// The one edit that says all of this again, for the head of a new manifest.
+    /// One edit that creates this catalogue, for the head of a new manifest.
     pub fn to_edit(&self) -> Edit {
         let mut changes: Vec<Change> = self
             .containers
@@ -520,15 +521,15 @@ impl Catalogue {
         }
     }
 
-    /// What an edit has to say of how far the log was synced, if this does not know it yet. Of a chain that is not named
-    /// there is nothing to say.
+    /// The change that records how far the log was synced, if the catalogue does not have it yet. `None` for a chain
+    /// that the catalogue does not name.
     pub fn news_of(&self, synced: SyncedNote) -> Option<Change> {
         let position = Position(synced.position);
         let is_news = self.log?.chain == synced.identity && position > self.log_synced;
         is_news.then_some(Change::LogSynced(position))
     }
 
-    /// Every table that is named.
+    /// Every table that the catalogue names.
     pub fn tables(&self) -> BTreeSet<TableId> {
         let runs = self
             .containers

@@ -1,5 +1,5 @@
-//! What the policy knows of a container's runs: plain values, from the catalogue and from the statistics that every
-//! table carries, so that choosing the next job reads no file, and a simulation can make them up.
+//! What the compaction picker knows of a container's runs: plain values, from the catalogue and from the statistics in
+//! every table, so that picking a job reads no file, and a simulation can make them up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,41 +10,41 @@ use crate::expiry::{Census, DefaultMillis, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::Statistics;
 
-/// A table as the policy sees it.
+/// A table as the picker sees it.
 #[derive(Clone, Debug)]
 pub struct TableFacts {
-    /// Its number.
+    /// Its id.
     pub id: TableId,
     /// Bytes of its file.
     pub bytes: u64,
-    /// What it says of its records.
+    /// The statistics of its records.
     pub statistics: Arc<Statistics>,
 }
 
 impl TableFacts {
-    /// Some key may lie in both.
+    /// Whether some key may be in both.
     pub fn overlaps(&self, other: &TableFacts) -> bool {
         self.statistics.first_key <= other.statistics.last_key
             && other.statistics.first_key <= self.statistics.last_key
     }
 }
 
-/// A run as the policy sees it.
+/// A run as the picker sees it.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// Its number.
+    /// Its id.
     pub id: RunId,
     /// The latest moment at which one of its records becomes obsolete; [`Timestamp::MAX`] for never.
     pub end: Timestamp,
-    /// The default under which `end` was found.
+    /// The default under which `end` was computed.
     pub end_assumes: DefaultMillis,
     /// Every range delete up to this sequence number has been applied to it.
     pub applied: Seq,
-    /// Of all its tables.
+    /// The census of all its tables.
     pub census: Census,
     /// Bytes of all its files.
     pub bytes: u64,
-    /// In key order, at least one.
+    /// Its tables, in key order, at least one.
     pub tables: Vec<TableFacts>,
 }
 
@@ -64,17 +64,18 @@ impl RunFacts {
         self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
     }
 
-    /// Its end can be relied on under the settings of today: nothing lives longer than it did when it was found.
+    /// Whether its end can be trusted under the settings of today: nothing lives longer than it did when the end was
+    /// computed.
     pub fn end_is_trusted(&self, settings: &Settings) -> bool {
         settings.default.is_as_strict_as(self.end_assumes)
     }
 
-    /// The numbers of its tables.
+    /// The ids of its tables.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
         self.tables.iter().map(|table| table.id)
     }
 
-    /// One of these tables is in it.
+    /// Whether one of these tables is in it.
     pub fn holds_any(&self, tables: &BTreeSet<TableId>) -> bool {
         self.table_ids().any(|id| tables.contains(&id))
     }
@@ -87,18 +88,18 @@ impl RunFacts {
             .min()
     }
 
-    /// No record in it matters any more.
+    /// Whether its end has passed and can be trusted: every record in it is obsolete.
     pub fn has_ended(&self, view: &ExpiryView) -> bool {
         self.end <= view.now && self.end_is_trusted(&view.settings)
     }
 }
 
-/// A container as the policy sees it.
+/// A container as the picker sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Highest sequence number first.
     pub runs: Vec<Arc<RunFacts>>,
-    /// What hides some of it.
+    /// The range deletes that hide some of its records.
     pub range_deletes: Arc<RangeDeletes>,
 }
 
@@ -108,7 +109,7 @@ impl Facts {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
-    /// The runs of which no job has a table.
+    /// The runs that have no table in a running job.
     pub fn free_runs<'a>(
         &'a self,
         busy: &'a BTreeSet<TableId>,

@@ -5,29 +5,30 @@
 //! frame's payload   one Edit as JSON; the first says the whole catalogue
 //! ```
 //!
-//! A manifest comes into being whole: written under a temporary name, synced, renamed, the folder synced; then older
-//! ones are removed. The one with the highest number counts. An edit is durable when its frame is synced. What stands
-//! behind the last good frame is a torn tail, unless a good frame follows it: then it is damage. So it is when the copy
-//! knows better.
+//! A manifest is created whole: written under a temporary name, synced, renamed, the folder synced; then older ones are
+//! removed. The one with the highest number counts. An edit is durable when its frame is synced. Bytes behind the last
+//! good frame are a torn tail. If a good frame follows them, or the copy has more edits, they are damage.
 //!
-//! A write that finds no room, or no memory, leaves no whole frame, so its edit never happened, and the next one takes
-//! its place. Some room is reserved behind the last edit, there and in the copy, so that an edit that frees a full disk
-//! finds it.
+//! A write that finds no room, or no memory, leaves no whole frame: its edit never happened, and the next one is
+//! written over it. Some room is reserved behind the last edit, in the manifest and in the copy, so that an edit that
+//! frees room on a full disk can be written.
 //!
-//! After another failure of a write, or of a sync, nobody knows what of the file is durable, and it is not written again:
-//! the edit goes to a new manifest, under a number of its own, as the sum of all. If that fails, too, the manifest is *in
-//! doubt*: the edit may have happened or not. Nothing that it named or gave up may be removed, nothing may be promised
-//! that it could break, until a new manifest without it is there. One that fails before it has its name is none.
+//! After any other failure of a write or of a sync it is unknown which bytes of the file are durable, and the file is
+//! not written again: the edit goes to a new manifest, under a new number, with the sum of all edits. If that fails,
+//! too, the manifest is *in doubt*: the edit may have happened or not. Until there is a new manifest without it,
+//! nothing that it named or gave up may be removed, and nothing may be promised that it could break. A new manifest
+//! that fails before it has its name does not count.
 //!
-//! What is live, deleted or dropped is known to the manifest alone: from tables it cannot be told. So a *copy* with the
-//! same bytes lies in a folder of its own. It begins when its manifest is durable under its name, and takes each edit when
-//! that is durable in the manifest, but before it is acknowledged. So the copy knows all that anything relied on, and
-//! nothing that its manifest did not know before: what follows from that is told in current.rs. When it cannot be written,
-//! an empty file takes its place, `copy/NNNNNN.none`, durably, before the manifest takes another edit; a new copy comes
-//! with the next manifest. So while a manifest is appended to, there is a copy with all edits before, or that file. Where
-//! neither can be had, edits go to new manifests; on a full disk alone the old one is appended to nevertheless.
+//! Only the manifest knows what is live, deleted or dropped: the tables do not. So a *copy* with the same bytes is kept
+//! in a folder of its own. It is begun when its manifest is durable under its name, and takes each edit after the edit
+//! is durable in the manifest and before it is acknowledged. So the copy has every edit that anything relied on, and
+//! none that its manifest did not have before; current.rs says what follows. If the copy cannot be written, an empty
+//! file `copy/NNNNNN.none` takes its place, durably, before the manifest takes another edit; the next manifest has a
+//! copy again. So whenever an edit is appended to a manifest, either a copy with all earlier edits exists or that file
+//! does. If neither can be written, edits go to new manifests; only on a full disk is the old one appended to
+//! nevertheless.
 //!
-//! The first manifest of a database, of number 0, is there before any other file of it but the lock, and names no log.
+//! The first manifest of a database has number 0, is created before any other file except the lock, and names no log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,10 +43,11 @@ const FORMAT_VERSION: u32 = 5;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
 
-/// A manifest longer than this, and than four times its first edit, is written anew.
+/// A manifest longer than this and than four times its first edit is replaced by a new one.
 const ROLL_BYTES: u64 = 1 << 20;
 
-/// Room behind the last edit, in bytes, in the manifest and in its copy: for some hundred edits that drop a table or let go of a piece of the log.
+/// Room reserved behind the last edit of the manifest and of its copy, in bytes: enough for some hundred edits that
+/// drop a table or release part of the log.
 const RESERVE_BYTES: u64 = 32 << 10;
 
 /// The sum of the edits in a manifest's bytes, and whether they end in a torn tail.
@@ -54,7 +56,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
     Ok((catalogue, end < bytes.len()))
 }
 
-/// The sum of the edits in a manifest's bytes, and where they end.
+/// The sum of the edits in a manifest's bytes, and their end.
 pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     let damaged = |offset: usize, what: &str| Error::corruption(path, offset as u64, what);
     if bytes.len() < HEADER_LEN || &bytes[..8] != MAGIC {
@@ -100,7 +102,7 @@ pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     Ok((catalogue, bytes.len()))
 }
 
-/// The payload of every frame in `bytes` that is whole, wherever it starts.
+/// The payload of every whole frame in `bytes`, wherever it starts.
 fn whole_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = 0..bytes.len().saturating_sub(FRAME_HEADER_LEN);
     // An edit's payload is a JSON object, never empty.
@@ -108,34 +110,34 @@ fn whole_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     starts.filter_map(|at| read_frame(&mut Reader::new(&bytes[at..])).ok())
 }
 
-/// The highest edit in a manifest's bytes, whatever is damaged between.
+/// The highest edit in a manifest's bytes, whatever is damaged before it.
 pub(super) fn highest_edit(bytes: &[u8]) -> u64 {
     let edits = whole_frames(bytes).filter_map(|frame| serde_json::from_slice::<Edit>(frame).ok());
     edits.map(|edit| edit.number).max().unwrap_or(0)
 }
 
-/// The manifest that is being written.
+/// The manifest that edits are appended to.
 pub struct Manifest {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     number: u64,
-    /// Above every manifest that was ever begun here.
+    /// Above the number of every manifest that was begun in this folder.
     next_number: u64,
     file: Box<dyn File>,
     len: u64,
     first_len: u64,
-    /// Up to here the file and its copy have their room.
+    /// Up to here room is reserved in the file and its copy.
     reserved: u64,
-    /// An edit failed, and may have happened.
+    /// Whether it is unknown if a failed edit happened.
     in_doubt: bool,
     copy: Option<Box<dyn File>>,
-    /// There is no copy, and that is said durably.
+    /// Whether there is no copy, and that is durably recorded.
     says_no_copy: bool,
     catalogue: Catalogue,
 }
 
 impl Manifest {
-    /// Starts manifest `number` with what `catalogue` says.
+    /// Starts manifest `number` with the contents of `catalogue`.
     pub fn start(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -146,8 +148,8 @@ impl Manifest {
         Ok(Manifest::over(fs, dir, number, written, catalogue))
     }
 
-    /// Goes on with manifest `number`, which takes no room. Only if a new one finds none: what was read of this one may
-    /// never have come to the disk, if its last sync failed. Therefore it is written once more, where it is.
+    /// Continues manifest `number`, if there is no room for a new one. The bytes that were read may be only in the page
+    /// cache, if an earlier sync failed, so they are written once more, in place.
     pub fn resume(fs: Arc<dyn Fs>, dir: &Path, number: u64) -> Result<Manifest> {
         let path = dir.join(file_name::manifest(number));
         let bytes = fs.read(&path)?;
@@ -195,18 +197,17 @@ impl Manifest {
         manifest
     }
 
-    /// What is durable.
+    /// The durable catalogue.
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
 
-    /// Whether an edit that failed may have happened.
+    /// Whether it is unknown if a failed edit happened.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// Makes the changes durable, as one edit. After an error that leaves the manifest not in doubt, nothing has
-    /// happened.
+    /// Makes the changes durable, as one edit. If it fails and the manifest is not in doubt, nothing has changed.
     pub fn commit(&mut self, changes: Vec<Change>, time_high_water: Timestamp) -> Result<()> {
         let edit = Edit {
             number: self.catalogue.edit + 1,
@@ -223,7 +224,7 @@ impl Manifest {
         let is_unsaid = self.copy.is_none() && !self.give_up_copy();
         if is_unsaid || self.len > ROLL_BYTES.max(4 * self.first_len) {
             match self.roll(self.after(step.clone())) {
-                // It may as well be longer: an edit that gives back room takes little.
+                // Keep the long manifest: an edit that frees room is short.
                 Err(error) if !self.in_doubt && (!is_unsaid || error.is_full()) => {}
                 done => return done,
             }
@@ -238,7 +239,7 @@ impl Manifest {
         next
     }
 
-    /// Makes sure that no edit has happened of which that is not known.
+    /// Resolves an edit in doubt, by a new manifest without it.
     pub fn resolve_doubt(&mut self) -> Result<()> {
         if self.in_doubt {
             return self.roll(self.catalogue.clone());
@@ -256,7 +257,7 @@ impl Manifest {
         if let Err(error) = &written
             && error.is_shortage()
         {
-            // What part of it was written is overwritten next time, or is a torn tail.
+            // The part that was written is overwritten by the next edit, or is a torn tail.
             let _ = self.file.truncate(self.len);
             self.reserved = 0;
             return written;
@@ -279,8 +280,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Goes on without a copy. True: that is durable, so that a power cut may tear the next edit. The copy's own file is
-    /// taken to say so: a full disk may have no room for another.
+    /// Gives up the copy. True: that is durably recorded, so a power cut may tear the next edit. Renames the copy's own
+    /// file to record it, because a full disk may have no room for a new file.
     fn give_up_copy(&mut self) -> bool {
         self.copy = None;
         if self.says_no_copy {
@@ -299,31 +300,31 @@ impl Manifest {
         let copy_dir = self.dir.join(file_name::COPY_DIR);
         self.says_no_copy = named.and_then(|()| fs.sync_dir(&copy_dir)).is_ok();
         if self.says_no_copy {
-            // Not before it has the other name: a copy that is cut off looks damaged.
+            // Only after the rename: a truncated copy would look damaged.
             let _ = fs.open(&none).and_then(|file| file.truncate(0));
         }
         self.says_no_copy
     }
 
-    /// How much [`Manifest::lend_room`] gives back at the most, in bytes.
+    /// How much [`Manifest::lend_room`] frees at most, in bytes.
     pub fn lendable(&self) -> u64 {
         self.copy.as_ref().map_or(0, |_| RESERVE_BYTES)
     }
 
-    /// Gives back the room that is kept behind the copy's last edit, for what will free more than that. If the next edit
-    /// finds none there, the copy goes, and a new one comes with the next manifest.
+    /// Frees the room reserved behind the copy's last edit, for work that will free more. If the next edit finds no
+    /// room there, the copy is given up, and the next manifest has a new one.
     pub fn lend_room(&mut self) {
         let Some(copy) = &self.copy else {
             return;
         };
         self.reserved = 0;
-        // Durably, before anything else takes it.
+        // Durably, before another file takes the room.
         if copy.truncate(self.len).and_then(|()| copy.sync()).is_err() {
             self.give_up_copy();
         }
     }
 
-    /// Keeps room for edits to come. Where there is none, they may yet find some.
+    /// Reserves room for later edits. If there is none, they may still find some.
     pub fn reserve(&mut self) {
         let wanted = self.len + RESERVE_BYTES;
         let mut files = [&self.file].into_iter().chain(&self.copy);
@@ -338,14 +339,14 @@ impl Manifest {
         let (fs, number) = (self.fs.as_ref(), self.next_number);
         let path = self.dir.join(file_name::manifest(number));
         let written = write_both(fs, &self.dir, number, &next).inspect_err(|_| {
-            // With its name it counts, durably or not; without, nothing has happened.
+            // Once it has its name it counts, durably or not; without, nothing has happened.
             if !matches!(fs.len(&path), Ok(None)) {
                 self.in_doubt = true;
                 self.next_number += 1;
             }
         })?;
         for older in self.number..number {
-            // Left behind, they are only a few kilobytes, and the next open removes them.
+            // If they stay, they are only some kilobytes, and the next open removes them.
             let _ = fs.remove(&self.dir.join(file_name::manifest(older)));
             let _ = fs.remove(&copy_path(&self.dir, older));
             let _ = fs.remove(&no_copy_path(&self.dir, older));
@@ -360,8 +361,9 @@ impl Manifest {
     }
 }
 
-/// What has a name of the database's own is what it should be: folders are folders, where a link would lead elsewhere, and
-/// files are files, whether they are needed or not. What somebody else put there is neither read, waited for nor removed.
+/// Fails if a name of the database's own is not what it should be: folders must be folders, because a link would lead
+/// elsewhere, and files must be files, whether they are needed or not. An object that another program put there is not
+/// read, waited for or removed.
 pub fn expect_own(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let (tables, wal, copy) = (
         dir.join(file_name::TABLES_DIR),
@@ -388,12 +390,12 @@ pub fn expect_own(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the copy of a manifest lies.
+/// The path of a manifest's copy.
 pub fn copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR).join(file_name::copy(number))
 }
 
-/// What says that a manifest has no copy.
+/// The path of the file that records that a manifest has no copy.
 pub(super) fn no_copy_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name::COPY_DIR)
         .join(file_name::no_copy(number))
@@ -406,9 +408,9 @@ pub struct Written {
     len: u64,
 }
 
-/// Makes a folder a database without containers, durably: the folders in it, and a manifest.
+/// Makes a folder a database without containers, durably: creates its folders and a manifest.
 pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
-    // One that was cut off may have made the folder.
+    // An interrupted call may have made the folder.
     sync_name(fs, dir)?;
     for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
         make_dir(fs, &dir.join(name))?;
@@ -429,7 +431,7 @@ pub fn write_both(fs: &dyn Fs, dir: &Path, number: u64, catalogue: &Catalogue) -
         &serde_json::to_vec(&catalogue.to_edit()).expect("an edit is JSON"),
     );
     let copy_dir = dir.join(file_name::COPY_DIR);
-    // Before the manifest: the folder's name becomes durable with the manifest's.
+    // Before the manifest, so that the folder's name becomes durable with the manifest's.
     let made = make_dir(fs, &copy_dir);
     let file = write_whole(fs, dir, file_name::manifest(number), &bytes)?;
     let copy = made.and_then(|()| write_whole(fs, &copy_dir, file_name::copy(number), &bytes));
@@ -447,7 +449,7 @@ fn write_whole(fs: &dyn Fs, dir: &Path, name: String, bytes: &[u8]) -> Result<Bo
     if fs.len(&temporary)?.is_some() {
         fs.remove(&temporary)?;
     }
-    // Before the name is given: once it is, a folder that cannot be opened would leave it in doubt.
+    // Before the file gets its name: a folder that cannot be opened afterwards would leave it in doubt.
     let names = fs.open_dir(dir)?;
     let file = fs.create(&temporary)?;
     file.write_at(0, bytes)

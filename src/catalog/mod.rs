@@ -1,4 +1,4 @@
-//! The catalogue: an immutable version of a container's runs, the edits that lead from one to the next, and their log.
+//! The catalogue: immutable versions of a container's runs, the edits that lead from one to the next, and the manifest.
 //!
 //! ```text
 //! Version ── Run ── TableFile                      what a reader pins; each never changes      version.rs run.rs table_file.rs

@@ -1,9 +1,9 @@
-//! A run: tables that follow each other in key order, written at once or joined.
+//! A run: tables in key order without overlap, written by one job or joined.
 //!
-//! Invariants: its tables are in key order and do not overlap; all versions of a key lie in one of them. When its `end` has
-//! passed (and the end can be trusted under the settings of today), no record in it matters any more: each is a tombstone
-//! or gone, and every older version that it hid is gone too. "Gone" is final, so that stays true, whatever other runs are
-//! merged meanwhile.
+//! Invariants: its tables are in key order and do not overlap; all versions of a key are in one of them. When its `end`
+//! has passed, and the end can be trusted under the settings of today, every record in it is obsolete: it is a
+//! tombstone or gone, and every older version that it hid is gone too. Expiry is final, so that stays true whatever
+//! other runs are merged meanwhile.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::catalog::table_file::TableFile;
 use crate::expiry::{Census, DefaultMillis};
 use crate::table::{Found, Table, table_of};
 
-/// Tables that follow each other in key order, and what is known of them.
+/// Tables in key order, and their statistics.
 pub struct Run {
     facts: Arc<RunFacts>,
-    /// In key order, at least one.
+    /// Its tables, in key order, at least one.
     pub files: Vec<TableFile>,
-    /// The same tables, as cursors take them.
+    /// The same tables, in the form that cursors take.
     pub shared: Arc<[Arc<Table>]>,
 }
 
@@ -58,12 +58,12 @@ impl Run {
         }
     }
 
-    /// What the policy sees of it.
+    /// What the picker sees of it.
     pub fn facts(&self) -> &Arc<RunFacts> {
         &self.facts
     }
 
-    /// How the catalogue names it.
+    /// Its record in the catalogue.
     pub fn record(&self) -> RunRecord {
         RunRecord {
             id: self.id,
@@ -74,7 +74,7 @@ impl Run {
         }
     }
 
-    /// The same run under another number, without some of its tables; `None` when nothing is left.
+    /// The same run with a new id, without some of its tables; `None` if none is left.
     pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
         let stays = |file: &&TableFile| !gone.contains(&file.record.id);
         let files: Vec<TableFile> = self.files.iter().filter(stays).cloned().collect();
@@ -89,8 +89,8 @@ impl Run {
         })
     }
 
-    /// The tables of runs that share no table's key range, as one run: it ends when the last of them does, and is
-    /// trusted when all are.
+    /// Joins runs that share no table's key range into one: it ends when the last of them does, and is trusted if all
+    /// are.
     pub fn joined(id: RunId, runs: &[Arc<Run>]) -> Run {
         let mut files: Vec<TableFile> = runs.iter().flat_map(|run| run.files.clone()).collect();
         files.sort_by(|a, b| a.table.first_key().cmp(b.table.first_key()));
@@ -110,7 +110,7 @@ impl Run {
         Run::new(&record, files)
     }
 
-    /// The one table that can hold the key. Of a single one its filter says whether it does, and sooner than its key range.
+    /// The only table that can hold the key. The filter of a single table says sooner than its key range that it is absent.
     #[inline]
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
         match &self.shared[..] {

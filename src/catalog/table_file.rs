@@ -1,11 +1,12 @@
-//! A table's file: opened, obsolete, removed, and what it takes on disk until nobody holds its bytes any more.
+//! A table's file: opened, obsolete, removed; and the disk space it takes until its bytes are released.
 //!
 //! ```text
 //! named by the catalogue -> obsolete: counted in Pins -> the last run, cursor or value lets go: no longer counted
 //!                                    -> its name removed, once no NamePin wants it
 //! ```
 //!
-//! A value of a map holds the map, and so the file's bytes, long after the table is gone: it holds its [`Residence`] too.
+//! A value that lies in a map holds the map, and so the file's bytes, long after the table was removed: it holds the
+//! table's [`Residence`] too.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::catalog::facts::TableFacts;
 use crate::env::{Fs, ReadAt};
 use crate::table::{BlockCache, Expected, Source, Table};
 
-/// How many bytes of removed tables somebody still holds.
+/// The bytes of removed tables that are still held.
 #[derive(Debug, Default)]
 pub struct Pins {
     bytes: AtomicU64,
@@ -33,17 +34,17 @@ impl Pins {
     }
 }
 
-/// A table's file, or a map of it that every value and iterator holds which lies in it.
+/// A table's file, or a map of it, that every value and iterator in it holds.
 struct Resident<T> {
     content: T,
-    /// Dropped behind the content.
+    /// Dropped after the content.
     _residence: Arc<Residence>,
 }
 
-/// What a table takes on disk, until the last who holds its bytes lets go.
+/// The disk space of a table, until its bytes are released by all holders.
 struct Residence {
     removed: AtomicBool,
-    /// How many want it to keep its name.
+    /// The number of its name pins.
     named_for: AtomicUsize,
     len: u64,
     pins: Arc<Pins>,
@@ -78,26 +79,26 @@ impl Drop for NamePin {
     }
 }
 
-/// Where tables are, and what they are opened with.
+/// The folder of tables, and what they are opened with.
 pub struct TableSpace<'a> {
     /// The file system.
     pub fs: &'a dyn Fs,
     /// The folder of tables.
     pub dir: &'a Path,
-    /// For blocks that are not in a map as they are read.
+    /// The cache for blocks that are not used in a map.
     pub cache: &'a Arc<BlockCache>,
-    /// Of removed tables.
+    /// Counts the bytes of removed tables.
     pub pins: &'a Arc<Pins>,
-    /// How bytes come into memory.
+    /// How tables are read into memory.
     pub reads: Reads,
 }
 
-/// A table's file: the table, and how the catalogue names it.
+/// A table, and its record in the catalogue.
 #[derive(Clone)]
 pub struct TableFile {
     /// The table.
     pub table: Arc<Table>,
-    /// How the catalogue names it.
+    /// Its record in the catalogue.
     pub record: TableRecord,
     residence: Arc<Residence>,
 }
@@ -157,7 +158,7 @@ impl TableFile {
         })
     }
 
-    /// What the policy sees of it.
+    /// What the picker sees of it.
     pub fn facts(&self) -> TableFacts {
         TableFacts {
             id: self.record.id,
@@ -166,7 +167,7 @@ impl TableFile {
         }
     }
 
-    /// No catalogue names it any more: its bytes are counted as pinned until the last who holds them lets go.
+    /// Notes that no catalogue names it any more: its bytes count as pinned until all holders release them.
     pub fn set_obsolete(&self) {
         self.residence
             .pins
@@ -175,29 +176,29 @@ impl TableFile {
         self.residence.removed.store(true, Ordering::Release);
     }
 
-    /// A run, a cursor or a read holds it beside this one; values that are held do not count.
+    /// Whether a run, a cursor or a read holds it besides this one; held values do not count.
     pub fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.table) > 1
     }
 
-    /// The file keeps its name as long as the pin lives. Only a table that the catalogue names can be pinned.
+    /// Keeps the file's name while the pin lives. Only a table that the catalogue names can be pinned.
     pub fn pin_name(&self) -> NamePin {
         self.residence.named_for.fetch_add(1, Ordering::AcqRel);
         NamePin(self.residence.clone())
     }
 
-    /// Somebody wants it to keep its name.
+    /// Whether its name is pinned.
     pub fn is_name_pinned(&self) -> bool {
         self.residence.named_for.load(Ordering::Acquire) > 0
     }
 
-    /// Removes the file's name; the bytes stay readable to those who hold them.
+    /// Removes the file's name; its bytes stay readable for those who hold them.
     pub fn remove(&self, fs: &dyn Fs, tables_dir: &Path) -> Result<()> {
         fs.remove(&tables_dir.join(file_name::table(self.record.id)))
     }
 }
 
-/// Names of the tables in a folder that `named` does not hold.
+/// The tables in a folder that `named` does not contain.
 pub fn unnamed_tables(
     fs: &dyn Fs,
     tables_dir: &Path,

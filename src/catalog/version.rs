@@ -1,5 +1,5 @@
-//! A version: the runs of a container at one moment, and the range deletes that hide some of them. It never changes; an edit
-//! leads to the next one.
+//! A version: the runs of a container at one moment, and the range deletes that hide some of their records. Immutable;
+//! an edit leads to the next one.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::catalog::run::Run;
 use crate::data::range_delete::RangeDelete;
 use crate::mem::RangeDeletes;
 
-/// The runs of a container at one moment, and what its range deletes hide.
+/// The runs of a container at one moment, and its range deletes.
 #[derive(Default)]
 pub struct Version {
     /// Highest sequence number first: the order in which a get asks them.
     pub runs: Vec<Arc<Run>>,
-    /// What hides some of it.
+    /// The range deletes that hide some of its records.
     pub range_deletes: Arc<RangeDeletes>,
 }
 
@@ -28,7 +28,7 @@ impl Version {
         }
     }
 
-    /// What the policy sees of it.
+    /// What the picker sees of it.
     pub fn facts(&self) -> Facts {
         Facts {
             runs: self.runs.iter().map(|run| run.facts().clone()).collect(),
@@ -36,7 +36,7 @@ impl Version {
         }
     }
 
-    /// The range delete may still hide something: an older run overlaps it and has not had it applied.
+    /// Whether the range delete may still hide a record: an older run overlaps it and has not had it applied.
     pub fn needs(&self, delete: &RangeDelete) -> bool {
         self.runs.iter().any(|run| {
             run.applied < delete.seq
@@ -50,7 +50,7 @@ impl Version {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
-    /// Of the runs and their tables.
+    /// The number of runs and of tables.
     pub fn tables(&self) -> usize {
         self.runs.iter().map(|run| run.files.len()).sum()
     }

@@ -1,59 +1,59 @@
-//! What the policy is asked for and what it answers: goals, and the next job with its reason.
+//! Input and output of the compaction picker: goals, and the next job with its reason.
 
 use std::fmt;
 
 use crate::base::{TableId, Timestamp};
 use crate::catalog::RunId;
 
-/// What the policy is given besides the runs.
+/// The picker's input besides the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goals {
-    /// How many runs a container settles at.
+    /// The number of runs that a container settles at.
     pub max_runs: usize,
     /// See `Options::reclaim_within`, in milliseconds.
     pub reclaim_within: u64,
     /// See `Options::reclaim_strict`.
     pub reclaim_strict: bool,
-    /// See `Options::memtable_bytes`: what a young run has.
+    /// See `Options::memtable_bytes`: the size of a young run.
     pub memtable_bytes: u64,
-    /// From 0, as lazy as pays, to 1: nothing else is to be done, or the disk is full.
+    /// From 0, as lazy as is worth it, to 1, when there is nothing else to do or the disk is full.
     pub eager: f64,
-    /// The bytes that may be rewritten for each run less, because scans had as much work with the runs that are there.
+    /// The bytes worth rewriting to have one run less, because of the work that scans had with the current runs.
     pub paid_by_scans: u64,
 }
 
-/// Why a job is done, in bytes and numbers.
+/// The reason for a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// An expiry nears its deadline.
+    /// Expired bytes near their deadline.
     OnTime {
-        /// The oldest one.
+        /// The oldest expiry.
         expired: Timestamp,
-        /// When its bytes are to be gone.
+        /// When its bytes must be gone.
         deadline: Timestamp,
     },
     /// There are too many runs.
     FewRuns {
         /// How many there are.
         of: usize,
-        /// Bytes rewritten, and held past their end, for each run less.
+        /// The cost for each run less: bytes rewritten, and bytes held past their end.
         price: u64,
     },
-    /// Scans have had as much work with the runs as it takes to have fewer.
+    /// Scans had as much work with the runs as a merge to fewer costs.
     Scans {
         /// How many there are.
         of: usize,
-        /// Bytes rewritten, and held past their end, for each run less.
+        /// The cost for each run less: bytes rewritten, and bytes held past their end.
         price: u64,
     },
     /// Expired bytes.
     Expired {
-        /// How many there are in what is rewritten.
+        /// How many there are in the inputs.
         bytes: u64,
     },
     /// Superseded bytes.
     Superseded {
-        /// For each byte that survives.
+        /// Bytes freed for each byte that survives.
         worth: f64,
     },
     /// There are too many range deletes.
@@ -61,46 +61,46 @@ pub enum Why {
         /// How many there are.
         of: usize,
     },
-    /// Somebody asked for everything to be done.
+    /// The user asked for compaction.
     Asked,
 }
 
-/// What goes before what; a job may be interrupted for a more urgent one.
+/// Priorities; a more urgent job may interrupt a less urgent one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Young runs are merged, or reads and then writes suffer.
+    /// Young runs are merged; otherwise reads and then writes would slow down.
     Young,
-    /// A deadline nears.
+    /// A deadline is near.
     Due,
-    /// All else.
+    /// Everything else.
     Deep,
 }
 
-/// Tables that are read and written anew.
+/// A rewrite of tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewrite {
-    /// Which.
+    /// The tables.
     pub tables: Vec<TableId>,
-    /// Whether dated output is cut into slots; otherwise all goes to one run.
+    /// Whether dated output is cut into slots; otherwise everything goes to one run.
     pub cut: bool,
-    /// What may interrupt it.
+    /// Its priority.
     pub urgency: Urgency,
-    /// For those who ask.
+    /// The reason, for reports.
     pub why: Why,
 }
 
-/// What to do next.
+/// The next job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// These tables matter no more: the catalogue forgets them.
+    /// Remove these obsolete tables from the catalogue.
     Drop(Vec<TableId>),
-    /// These runs become one: the catalogue lists their tables together.
+    /// Join these runs into one in the catalogue, which lists their tables together.
     Join(Vec<RunId>),
-    /// These tables are read and written anew.
+    /// Rewrite these tables.
     Merge(Rewrite),
     /// Nothing now.
     Rest {
-        /// When something falls due if nobody writes, as far as the runs can tell.
+        /// When a job will be due if nobody writes, as far as the runs tell.
         until: Option<Timestamp>,
     },
 }

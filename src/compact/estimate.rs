@@ -1,5 +1,6 @@
-//! What is expired, superseded and live, from what the tables say of themselves without being read: the two-lane census,
-//! which stays right under every change of the default, and the coordinated sample, which shows who hides whom.
+//! Estimates of expired, superseded and live bytes, from the statistics of tables and memtables alone: the two-lane
+//! census, which is right after every change of the default, and the coordinated sample, which shows which records hide
+//! which.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,7 +13,7 @@ use crate::expiry::{Census, ExpiryView, Tally, is_oversized};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
 
-/// About how many bytes of a run are expired; see [`expired_in_table`].
+/// An estimate of the expired bytes of a run; see [`expired_in_table`].
 pub fn expired_in_run(run: &RunFacts, view: &ExpiryView) -> u64 {
     let tables = run.tables.iter();
     tables
@@ -20,14 +21,14 @@ pub fn expired_in_run(run: &RunFacts, view: &ExpiryView) -> u64 {
         .sum()
 }
 
-/// About how many bytes of a table are expired: exact for a table whose sample is all of it, within a small part of its
-/// bytes for others, whatever the sizes of values and the lifetimes are.
+/// An estimate of the expired bytes of a table: exact if its sample is complete, otherwise within a small share of its
+/// bytes, whatever the sizes of values and the lifetimes are.
 pub fn expired_in_table(statistics: &Statistics, view: &ExpiryView) -> u64 {
     statistics.gone(view).bytes
 }
 
-/// The coordinated sample of a container: of every table, the records whose key hash lies below one threshold, so that
-/// all versions of a key are in it or none.
+/// The coordinated sample of a container: the records of every table whose key hash is below one threshold, so that it
+/// has all versions of a key or none.
 pub struct Sample {
     below: u64,
     /// How many records one sampled record stands for.
@@ -35,7 +36,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The threshold that all tables of a version can answer for.
+    /// The sample up to the lowest threshold of the version's tables.
     pub fn of(facts: &Facts) -> Sample {
         let tables = facts.tables();
         let below = tables
@@ -50,7 +51,7 @@ impl Sample {
         Sample { below, scale }
     }
 
-    /// Every sampled record of a run, newest version of a key first.
+    /// Visits every sampled record of a run, newest version of a key first.
     pub fn each_in<'a>(&self, run: &'a RunFacts, mut visit: impl FnMut(&'a Sampled)) {
         let tables = run.tables.iter();
         let entries = tables.flat_map(|table| &table.statistics.sample.records);
@@ -59,48 +60,49 @@ impl Sample {
             .for_each(&mut visit);
     }
 
-    /// Records of a key with this hash are in the sample.
+    /// Whether records of a key with this hash are in the sample.
     pub fn holds(&self, hash: u64) -> bool {
         hash < self.below || self.below == u64::MAX
     }
 }
 
-/// Stored bytes by what they are good for, each record in one of four: tombstone; expired; superseded, that is not
-/// expired, but hidden by a newer version or a range delete; live.
+/// Stored bytes in four disjoint classes: tombstones; expired; superseded, which are not expired, but hidden by a newer
+/// version or a range delete; live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// All records: exact.
     pub stored: Tally,
-    /// Records that only hide: exact.
+    /// Tombstones: exact.
     pub tombstones: Tally,
-    /// Gone by the rule, whether or not something newer hides them.
+    /// Expired, whether or not a newer record hides them.
     pub expired: Tally,
-    /// Puts that are not expired, and that no reader sees: but for snapshots.
+    /// Puts that are not expired, and that only snapshots may see.
     pub superseded: Tally,
-    /// Items that can be read.
+    /// Readable items.
     pub live: Tally,
 }
 
-/// Above so many sampled records, parts are asked for fewer, each in proportion to its bytes: some milliseconds.
+/// Above this many sampled records, each part uses fewer, in proportion to its bytes, so that an estimate takes some
+/// milliseconds.
 const SAMPLED_MOST: u64 = 32_768;
-/// But for at least so many each.
+/// But each part uses at least this many.
 const SAMPLED_LEAST: u64 = 256;
 
-/// Estimates a container, from what its memtables and runs say of themselves.
+/// Estimates a container, from the statistics of its memtables and runs.
 ///
-/// What is stored, and the tombstones, are counted; what is expired follows from how the puts of each part lie in time.
-/// So only one question is left: which of the puts that are not expired are hidden? It is asked of each part's oversized
-/// puts, one by one; and of the coordinated sample, which share of the others.
+/// Stored records and tombstones are counted; the expired ones follow from the times of the puts of each part. So only
+/// one question is left: which of the puts that are not expired are hidden? It is answered one by one for oversized
+/// puts, and by the coordinated sample for the share of the others.
 pub struct Estimator<'a> {
     view: &'a ExpiryView,
     ranges: &'a [Arc<RangeDeletes>],
     parts: Vec<Part<'a>>,
 }
 
-/// An era of a memtable, or a run.
+/// A span of sequence numbers of a memtable, or a run.
 struct Part<'a> {
     counted: Estimate,
-    /// Puts that are not expired and of which the sample tells.
+    /// Puts that are not expired and that the sample represents.
     asked: Tally,
     seq_min: Seq,
     seq_max: Seq,
@@ -112,7 +114,7 @@ struct Part<'a> {
 
 enum Source<'a> {
     Memory(&'a Memtable, Vec<Observed>),
-    /// Tables, and up to where range deletes have been applied to them.
+    /// Tables, and the sequence number up to which range deletes have been applied to them.
     Run(Vec<&'a Statistics>, Seq),
 }
 
@@ -122,15 +124,15 @@ struct Observed {
     hash: u64,
     seq: Seq,
     weight: u64,
-    /// A put that is not expired.
+    /// Whether it is a put that is not expired.
     asked: bool,
-    /// And not covered by a range delete.
+    /// Whether it is also not covered by a range delete.
     shows: bool,
     oversized: bool,
 }
 
 impl<'a> Estimator<'a> {
-    /// Nothing counted yet. `ranges` are all the range deletes that are in force.
+    /// An empty estimate. `ranges`: all range deletes in force.
     pub fn new(view: &'a ExpiryView, ranges: &'a [Arc<RangeDeletes>]) -> Self {
         Estimator {
             view,
@@ -139,7 +141,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Counts a memtable.
+    /// Adds a memtable.
     pub fn add_memtable(&mut self, memtable: &'a Memtable) {
         let parts = memtable.summary(|summary| {
             let eras = summary.eras();
@@ -184,7 +186,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Counts a run, to which range deletes up to `applied` have been applied.
+    /// Adds a run, to which range deletes up to `applied` have been applied.
     pub fn add_run(&mut self, tables: impl IntoIterator<Item = &'a Statistics>, applied: Seq) {
         let tables: Vec<&Statistics> = tables.into_iter().collect();
         let (mut census, mut gone) = (Census::default(), Tally::default());
@@ -206,7 +208,7 @@ impl<'a> Estimator<'a> {
         });
     }
 
-    /// The sum, for the whole container.
+    /// The estimate for the whole container.
     pub fn finish(self) -> Estimate {
         let below: Vec<u64> = (self.parts.iter())
             .map(|part| self.asked_below(part))
@@ -220,7 +222,7 @@ impl<'a> Estimator<'a> {
         let mut sum = Estimate::default();
         for (part, answer) in self.parts.iter().zip(&answers) {
             let rest = part.asked.less(answer.oversized.asked);
-            // A part of which the sample happens to hold nothing is taken to be like the others.
+            // A part without sampled records is assumed to be like the others.
             let mut live = if answer.asked() > 0 { answer } else { &all }.shown_of(rest);
             live.add(answer.oversized.shown);
             sum.add(&part.counted, live);
@@ -228,7 +230,7 @@ impl<'a> Estimator<'a> {
         sum
     }
 
-    /// The records of a part are asked about below this hash: there every part with newer records can tell of them.
+    /// The hash below which the sample of a part is used: every part with newer records has complete samples there.
     fn asked_below(&self, part: &Part<'_>) -> u64 {
         let stored = |part: &Part<'_>| part.counted.stored.bytes as f64;
         let share = stored(part) / self.parts.iter().map(stored).sum::<f64>().max(1.0);
@@ -244,7 +246,7 @@ impl<'a> Estimator<'a> {
         newer.map(|other| other.threshold).fold(own, u64::min)
     }
 
-    /// The newest sequence number of every sampled key below a hash, and of those with an oversized put.
+    /// The newest sequence number of every sampled key below a hash, and of every key with an oversized put.
     fn newest(&self, below: u64) -> NewestSeqs {
         let mut newest = NewestSeqs::default();
         for part in &self.parts {
@@ -253,7 +255,7 @@ impl<'a> Estimator<'a> {
                 *seq = observed.seq.max(*seq);
             });
         }
-        // What hides an oversized put may be anything, anywhere.
+        // An oversized put may be hidden by any record, of any part.
         let any_oversized = newest.keys().any(|hash| *hash >= below);
         for part in self.parts.iter().filter(|_| any_oversized) {
             self.each(part, u64::MAX, |observed| {
@@ -286,12 +288,12 @@ impl<'a> Estimator<'a> {
         answer
     }
 
-    /// The sample of a memtable lacks most keys; but its filter knows them.
+    /// Whether a newer memtable has the key: its sample lacks most keys, but its filter knows them.
     fn is_in_newer_memtable(&self, oversized: &Observed, of: &Part<'_>) -> bool {
         self.parts
             .iter()
             .any(|part| match (&part.source, &of.source) {
-                // Within one nothing of the sample is hidden.
+                // Within one memtable nothing of the sample is hidden.
                 (Source::Memory(newer, _), Source::Memory(own, _))
                     if std::ptr::eq(*newer, *own) =>
                 {
@@ -327,8 +329,8 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Hashes of the keys of all oversized puts in runs: what a table that is written beside them has of these keys may
-/// hide one, and so belongs in its sample.
+/// Hashes of the keys of all oversized puts in runs. A table written beside them must have its records of these keys in
+/// its sample, because they may hide an oversized put.
 pub fn oversized(facts: &Facts) -> HashSet<u64> {
     let tables = facts.tables();
     tables
@@ -336,7 +338,8 @@ pub fn oversized(facts: &Facts) -> HashSet<u64> {
         .collect()
 }
 
-/// The ranks in a table that range deletes cover, with their sequence numbers: ascending, for each place that has some.
+/// The ranks in a table that range deletes cover, with their sequence numbers: ascending, one list for each source of
+/// range deletes.
 type Covers = Vec<Vec<(Range<u64>, Seq)>>;
 
 fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Covers {
@@ -346,7 +349,7 @@ fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Cov
     newest
         .map(|fragments| {
             let mut covers: Vec<(Range<u64>, Seq)> = vec![];
-            // What begins ends where the next begins.
+            // A range ends where the next one begins.
             let mut open: Option<(u64, Seq)> = None;
             fragments.visit(&table.first_key, &table.last_key, |start, seq| {
                 let covers_more = seq > oldest;
@@ -362,7 +365,7 @@ fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Cov
         .collect()
 }
 
-/// A sampled record of a table of so many bytes.
+/// Observes a sampled record of a table of this many bytes.
 fn observe(record: &Sampled, covers: &Covers, bytes: u64, view: &ExpiryView) -> Observed {
     let header = record.header;
     let is_covered = || {
@@ -384,7 +387,7 @@ fn observe(record: &Sampled, covers: &Covers, bytes: u64, view: &ExpiryView) -> 
 }
 
 impl Estimate {
-    /// All that is neither dead counts as live.
+    /// Counts every record that is not dead as live.
     fn of(census: &Census, gone: Tally) -> Estimate {
         let (stored, tombstones) = (census.total(), census.tombstones);
         Estimate {
@@ -396,7 +399,7 @@ impl Estimate {
         }
     }
 
-    /// Counts a part of which `live` shows; both are estimates, and only so much can show as is not expired.
+    /// Adds a part, of which about `live` is visible, but no more than is not expired.
     fn add(&mut self, part: &Estimate, live: Tally) {
         let live = Tally {
             count: live.count.min(part.live.count),
@@ -410,7 +413,7 @@ impl Estimate {
     }
 }
 
-/// Puts that were asked about, and those of them that show.
+/// The puts counted, and those of them that are visible.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     asked: Tally,
@@ -430,10 +433,10 @@ impl Heard {
     }
 }
 
-/// What the sample says of a part: of the puts that are not expired, which show.
+/// What the sample says about a part: which of the puts that are not expired are visible.
 #[derive(Clone, Copy, Default)]
 struct Answer {
-    /// The sample is all there is.
+    /// Whether the sample has all records.
     is_complete: bool,
     oversized: Heard,
     /// The others, by the power of two of their weight.
@@ -452,8 +455,9 @@ impl Answer {
         self.classes.iter().map(|class| class.asked.count).sum()
     }
 
-    /// About how much of `asked` shows. A few larger values may hold most bytes, and then a share of the sampled bytes is
-    /// the share of those few. So a class of sizes goes by the share of all records, unless its own share is further
+    /// Estimates how much of `asked` is visible. A few larger values may hold most bytes, and then the share of the
+    /// sampled bytes is the share of those few. So a size class uses the share of all records, unless its own share
+    /// differs by more than two standard errors: then size and hiding are correlated.
     /// from that than two standard errors: then size and hiding do have to do with each other.
     fn shown_of(&self, asked: Tally) -> Tally {
         let shown: u64 = self.classes.iter().map(|class| class.shown.count).sum();
@@ -482,7 +486,7 @@ impl Answer {
     }
 }
 
-/// Hashes are mixed already; those of a sample are low, so their other half leads.
+/// Hashes are mixed already; those of a sample are low, so the other half comes first.
 #[derive(Default)]
 struct Mixed(u64);
 

@@ -1,4 +1,4 @@
-//! The next job in words, for those who ask what the engine is about to do, and why.
+//! Describes the next job in words.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::compact::choice::{Choice, Goals};
 use crate::compact::estimate::expired_in_run;
 use crate::expiry::ExpiryView;
 
-/// One line: what is done next, with how much, and why.
+/// One line: the next job, its size, and the reason.
 pub fn explain(facts: &Facts, choice: &Choice, view: &ExpiryView, goals: &Goals) -> String {
     match choice {
         Choice::Drop(tables) => format!("drop {} tables: nothing in them matters", tables.len()),

@@ -1,8 +1,9 @@
-//! The one that does it: reads sources in order, judges every key, writes what is left into the runs it belongs to.
+//! Runs a job: merges its sources in order, judges every key, and writes the remaining records to the runs they belong
+//! to.
 //!
-//! A job judges by one read state, pinned at its start, one reading of the clock and one value of settings and floors, read
-//! in that order. Dated records and never-ending ones go to different runs, dated ones to the slot in which they become
-//! obsolete. A table is cut only between keys.
+//! A job pins one read state, then reads the clock once, then settings and floors once, and judges by these. Records
+//! that become obsolete at some time and those that never do go to different runs, dated ones by the slot in which they
+//! become obsolete. A table is cut only between keys.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -23,38 +24,38 @@ use crate::expiry::{ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::{FinishedTable, Probe, Table, TableBuilder, TableMeta, TableOptions};
 
-/// What a job asks of the engine.
+/// What a job needs from the engine.
 pub trait Host {
-    /// A new table's number, identity and file.
+    /// Creates a table: its id, identity and file.
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)>;
-    /// Called after so many more bytes were written: waits as long as the budget says, or ends the job with an error.
+    /// Called after this many more bytes were written: waits as long as the budget says, or ends the job with an error.
     fn spend(&mut self, bytes: u64) -> Result<()>;
-    /// Bytes of an item were read that expired so many milliseconds ago; they are not written again.
+    /// Called for an item that is not written again, which expired this many milliseconds ago.
     fn reclaim(&mut self, millis: u64, bytes: u64);
 }
 
-/// What a job is to do, besides its sources.
+/// The parameters of a job besides its sources.
 pub struct Job {
-    /// Whose records they are.
+    /// The container of its records.
     pub container: ContainerId,
     /// The clock and the settings, read once.
     pub view: ExpiryView,
     /// The sequence numbers of the open snapshots, ascending.
     pub snapshots: Vec<Seq>,
-    /// What is not among the sources, of the runs of the same read state.
+    /// The runs of the same read state that are not among the sources.
     pub other_runs: Vec<Arc<Run>>,
-    /// Range deletes that are durable, or become so with the job.
+    /// Range deletes that are durable, or that the job's edit makes durable.
     pub range_deletes: Vec<Arc<RangeDeletes>>,
     /// The keys at which tables are cut, ascending.
     pub guards: Vec<Box<[u8]>>,
-    /// A table of fewer bytes is not cut at a guard.
+    /// Only a table of at least this many bytes is cut at a guard.
     pub least_table_bytes: u64,
-    /// Where the dated output is cut, ascending; the last one is [`Timestamp::MAX`]. Empty: all goes to one run, dated or
-    /// not.
+    /// Where the dated output is cut, ascending; the last cut is [`Timestamp::MAX`]. Empty: everything goes to one run,
+    /// dated or not.
     pub cuts: Vec<Timestamp>,
     /// How tables are built.
     pub options: TableOptions,
-    /// Tables are cut at this size, in bytes.
+    /// The size at which tables are cut, in bytes.
     pub table_bytes: u64,
     /// The tables that are rewritten.
     pub inputs: Vec<TableId>,
@@ -63,14 +64,14 @@ pub struct Job {
 }
 
 impl Job {
-    /// A range delete with a sequence number above `seq`, and up to `max`, covers a key.
+    /// Whether a range delete with a sequence number above `seq`, and up to `max`, covers a key.
     fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
         let mut ranges = self.range_deletes.iter();
         ranges.any(|ranges| ranges.covers(key, seq, max))
     }
 
-    /// Every range delete up to this sequence number is applied in the output: those of which no open snapshot needs
-    /// what they cover.
+    /// The output has every range delete up to this sequence number applied: those below which no open snapshot needs a
+    /// covered record.
     pub fn applied(&self) -> Seq {
         let oldest_snapshot = self.snapshots.first().copied().unwrap_or(Seq::MAX);
         let ranges = self.range_deletes.iter();
@@ -81,7 +82,7 @@ impl Job {
 
 /// A run that was written.
 pub struct Output {
-    /// Which slot it is, by the place of its cut; the one past the last is for what never becomes obsolete.
+    /// Its slot, by the index of the cut; the last index is for records that never become obsolete.
     pub slot: usize,
     /// The latest moment at which one of its records becomes obsolete.
     pub end: Timestamp,
@@ -89,7 +90,7 @@ pub struct Output {
     pub tables: Vec<FinishedTable>,
 }
 
-/// Does the job: what is left of the sources, as finished and synced tables that nobody knows of yet.
+/// Runs the job; returns the remaining records as finished and synced tables, which are not installed yet.
 pub fn run<C: Cursor>(
     job: &Job,
     mut sources: Merge<C>,
@@ -128,7 +129,7 @@ pub fn run<C: Cursor>(
     Ok(outputs)
 }
 
-/// Judges the sources as [`run`] does, and shows what it would write: each record as it would be written, and its value.
+/// Judges the sources as [`run`] does, and shows each record, with its value, as it would be written.
 pub fn survivors<C: Cursor>(
     job: &Job,
     mut sources: Merge<C>,
@@ -149,27 +150,27 @@ pub fn survivors<C: Cursor>(
     Ok(())
 }
 
-/// The versions of one key, newest first; those that a newer one here supersedes for every reader are left out at once,
-/// so that a key with a million versions takes no room.
+/// The versions of one key, newest first. Versions that a newer one here supersedes for every reader are left out at
+/// once, so that a key with a million versions needs no memory.
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
     headers: Vec<Header>,
-    /// Of the dead, empty: they are buried at most.
+    /// Empty for dead records, which are written as tombstones at most.
     values: Vec<Held>,
-    /// Values that are held as copies.
+    /// Copied values.
     copies: Vec<u8>,
 }
 
-/// A value of the group, while its source has moved on.
+/// A value of the group, whose source has moved on.
 enum Held {
-    /// Where it lies in the copies.
+    /// Its range in the copies.
     Copy(Range<usize>),
-    /// Too long to be copied for nothing.
+    /// A value too long to copy.
     Source(Bytes),
 }
 
-/// Up to this length a value is copied, which costs less than to keep its source alive.
+/// Values up to this length are copied, which is cheaper than to keep their source alive.
 const COPIED_LEN: usize = 1 << 10;
 
 impl Group {
@@ -218,7 +219,7 @@ impl Group {
         Ok(true)
     }
 
-    /// What a decision leaves of a version: the record as it is to be written, and its value.
+    /// What a decision leaves of a version: the record as it is written, and its value.
     #[inline]
     fn left(&self, at: usize, decision: &Decision) -> Option<(RecordRef<'_>, &[u8])> {
         let header = match decision.verdict {
@@ -301,7 +302,7 @@ impl Slot {
         builder.add(record, value)?;
         self.end = self.end.max(obsolete_at);
         let written = builder.bytes();
-        // Less than was spent, where a block that was counted as it lay open has been compressed since.
+        // Fewer than were spent, if a block that was counted uncompressed has been compressed since.
         let unspent = written.saturating_sub(self.spent);
         if unspent >= SPEND_BYTES {
             host.spend(unspent)?;
@@ -310,7 +311,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The next key lies beyond a guard.
+    /// Cuts the table if the next key is beyond a guard.
     fn cut(&mut self, job: &Job, host: &mut dyn Host) -> Result<()> {
         let worth = |builder: &TableBuilder| builder.bytes() >= job.least_table_bytes;
         if self.builder.as_ref().is_some_and(worth) {
@@ -329,16 +330,16 @@ impl Slot {
     }
 }
 
-/// The budget is asked each time so many bytes have been written.
+/// The budget is asked each time this many bytes have been written.
 const SPEND_BYTES: u64 = 64 << 10;
 
-/// The runs that are not in the job. Each key of a job is asked of most of them, and mostly none has it: so what decides
-/// that lies side by side, and no table is touched for it.
+/// The runs outside the job, as the verdict needs them for one key. Every key is looked up in most runs, and most runs
+/// do not have it: so the data that decides this lies contiguous, and no table is touched.
 struct OverlapProbe<'a> {
     job: &'a Job,
-    /// That with the latest expiry first.
+    /// The run with the latest expiry first.
     runs: Vec<Walked<'a>>,
-    /// Up to this key the runs stand at the tables that may hold it; `None`: for ever.
+    /// Up to this key the current tables of the runs are right; `None`: for all further keys.
     until: Option<&'a [u8]>,
 }
 
@@ -349,12 +350,12 @@ struct KeyProbe<'a, 'k> {
     asked: Option<(u64, Probe)>,
 }
 
-/// A run that is walked in the order of keys.
+/// A run, and the position in it, which follows the keys.
 struct Walked<'a> {
     run: &'a Run,
-    /// The table that may hold the key that was walked to.
+    /// The index of the table that may hold the current key.
     at: usize,
-    /// Its filter, once it was asked.
+    /// The table's filter, once it was needed.
     filter: Option<&'a [u8]>,
     last_expiry: Timestamp,
     seq_min: Seq,
@@ -371,7 +372,7 @@ impl<'a> Walked<'a> {
         }
     }
 
-    /// Goes to the first table that does not end before a key; says where that one ends.
+    /// Goes to the first table that does not end before a key; returns that table's last key.
     fn walk_to(&mut self, key: &[u8]) -> Option<&'a [u8]> {
         let tables = &self.run.shared;
         while tables.get(self.at)?.last_key() < key {
@@ -381,7 +382,7 @@ impl<'a> Walked<'a> {
         Some(tables[self.at].last_key())
     }
 
-    /// The table that may have versions of the key that was walked to.
+    /// The table that may have versions of the current key.
     #[inline]
     fn holder(&mut self, probe: &Probe) -> Result<Option<&'a Arc<Table>>> {
         let filter = match self.filter {
@@ -408,7 +409,7 @@ impl<'a> OverlapProbe<'a> {
         }
     }
 
-    /// Keys come in their order, so the runs are walked along with them, and looked at only where a table ends.
+    /// Moves the runs to a key. Keys ascend, so tables change only where one ends.
     fn of<'k>(&'k mut self, key: &'k [u8]) -> KeyProbe<'a, 'k> {
         if self.until.is_some_and(|until| until < key) {
             let ends = self.runs.iter_mut().filter_map(|run| run.walk_to(key));

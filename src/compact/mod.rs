@@ -1,7 +1,7 @@
-//! Placement, choice, verdict and execution of the work that keeps a container small: everything but the last is pure.
+//! Compaction: slots, picker, verdict, and the job that merges. Everything but the job is pure.
 //!
-//! Words: *drop* is to leave out for good, *bury* to keep only the key, as a tombstone, *reclaim* to give bytes back to
-//! the file system.
+//! Words: a job *drops* a record (leaves it out for good) or *buries* it (writes only the key, as a tombstone); to
+//! *reclaim* is to give bytes back to the file system.
 
 pub mod pace;
 mod slot;

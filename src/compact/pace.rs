@@ -1,5 +1,4 @@
-//! The budget of background work, and how writers are slowed when flushing cannot follow. Pure: time and readings are
-//! arguments.
+//! The budget of background work, and the write throttle. Pure: time and readings are arguments.
 //!
 //! ```text
 //! bytes a second
@@ -11,73 +10,74 @@
 //!          .......
 //! ```
 //!
-//! What goes first is read ten times a second and smoothed over some windows. Merging and reclaiming pay for the bytes
-//! that they write, and for those that the device read for them, from a bucket that fills at the rate that is left over;
-//! who has taken more than there was waits until it is level again. The bucket holds a hundredth of a second of its
-//! rate: enough to make up for a sleep that lasted too long, too little for a burst that others would feel.
+//! The bytes that go first are measured ten times a second and smoothed over some windows. Merging and reclaiming take
+//! the bytes that they write, and those that the device reads for them, from a token bucket that fills at the rate left
+//! over; when the level is below zero, they wait until it is zero again. The bucket holds a hundredth of a second of
+//! its rate: enough to make up for a sleep that lasted too long, too little for a burst that disturbs others.
 
 use std::time::Duration;
 
-/// The least that the bucket holds, in bytes: one write of a table's buffer.
+/// The least capacity of the bucket, in bytes: one write of a table's buffer.
 const LEAST_BURST: f64 = (256 << 10) as f64;
 
-/// What the bucket holds, in seconds of its rate.
+/// The capacity of the bucket, in seconds of its rate.
 const BURST_SECONDS: f64 = 0.01;
 
-/// How often readings are taken.
+/// The time between two readings.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// How often files are removed. Seldom enough for others to come between two times; so often that a fast rewrite does not
-/// have much beside it of what it has replaced.
+/// The time between two removals of files: long enough for other work in between, short enough that a fast rewrite does
+/// not pile up many replaced files.
 pub const REMOVAL_WINDOW: Duration = Duration::from_millis(10);
 
-/// How often the room on the disk is looked at.
+/// The time between two checks of the free space.
 const DISK_WINDOW: Duration = Duration::from_secs(1);
 
-/// What goes first is forgotten by two thirds in this time.
+/// The time constant of the smoothing.
 const SMOOTHING_SECONDS: f64 = 0.25;
 
-/// Who has not asked for longer did something else meanwhile; what the device read for it then is not background's.
+/// A thread that has not asked for longer than this did other work meanwhile; what the device read for it then is not
+/// background work.
 const OWN_READS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Sums of bytes that only grow.
+/// Counters of bytes, which only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
-    /// Written to the log, and to tables by flushes.
+    /// Bytes written to the log, and to tables by flushes.
     pub written_first: u64,
-    /// Read from the device for the whole process.
+    /// Bytes read from the device for the whole process.
     pub read: u64,
-    /// Of this, for the thread that asks.
+    /// Those read for the calling thread.
     pub read_here: u64,
-    /// The thread that asks.
+    /// The calling thread.
     pub thread: u64,
 }
 
-/// What background work does before its next step, besides waiting.
+/// What background work must do before its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// How long to wait, and then to ask again; zero: go on.
+    /// How long to wait before asking again; zero: go on.
     pub wait: Duration,
-    /// It is time for [`Budget::note_moved`], and for the caller to do it.
+    /// Whether the caller must call [`Budget::note_moved`].
     pub readings: bool,
-    /// The same for [`Budget::note_disk`].
+    /// Whether the caller must call [`Budget::note_disk`].
     pub disk: bool,
 }
 
-/// How much merging and reclaiming may do.
+/// The byte budget of merging and reclaiming.
 #[derive(Clone, Debug)]
 pub struct Budget {
     cap: u64,
     floor: u64,
-    /// Bytes a second that go before it, smoothed.
+    /// The rate of bytes that go first, per second, smoothed.
     first: f64,
-    /// From the job that asked last.
+    /// The pressure of the job that asked last.
     job_pressure: f64,
     run_pressure: f64,
     disk_pressure: f64,
-    /// Bytes that may be taken at once; below zero is debt.
+    /// Bytes that may be taken now; negative after too many were taken.
     level: f64,
-    /// When the level was last brought up to date.
+    /// When the level was last updated.
     at: Duration,
     /// The last readings, and when they were taken.
     seen: Option<(Duration, Moved)>,
@@ -117,7 +117,7 @@ impl Budget {
         self.floor = floor;
     }
 
-    /// Takes `bytes` under a pressure of the job from 0 to 1, and says what comes before the next step.
+    /// Takes `bytes` for a job with a pressure from 0 to 1; returns what to do before the next step.
     pub fn take(&mut self, bytes: u64, pressure: f64, now: Duration) -> Next {
         self.fill(now);
         self.job_pressure = pressure;
@@ -138,7 +138,7 @@ impl Budget {
         }
     }
 
-    /// Takes note of what was moved up to now, and of how much the number of runs presses, from 0 to 1.
+    /// Notes the counters' readings, and the pressure of the number of runs, from 0 to 1.
     pub fn note_moved(&mut self, moved: Moved, run_pressure: f64, now: Duration) {
         self.fill(now);
         self.run_pressure = run_pressure;
@@ -162,13 +162,13 @@ impl Budget {
         }
     }
 
-    /// Takes note of how much the disk presses, from 0 to 1.
+    /// Notes the pressure of the disk, from 0 to 1.
     pub fn note_disk(&mut self, pressure: f64, now: Duration) {
         self.fill(now);
         self.disk_pressure = pressure;
     }
 
-    /// Bytes a second that it fills at now.
+    /// The rate at which the bucket fills now, in bytes a second.
     pub fn allowance(&self) -> f64 {
         let cap = self.cap as f64;
         let left_over = (cap - self.first).max(self.floor.clamp(1, self.cap) as f64);
@@ -188,50 +188,50 @@ impl Budget {
     }
 }
 
-/// How much a disk presses, from 0 to 1: at 1 less is free than 5 % or 2 GiB, whichever is less; at 0 there is twice as
-/// much.
+/// The pressure of a disk, from 0 to 1: it is 1 when less than 5 % or 2 GiB is free, whichever is less, and 0 when
+/// twice as much is.
 pub fn disk_pressure(free: u64, total: u64) -> f64 {
     let least = (total / 20).clamp(1, 2 << 30) as f64;
     ((2.0 * least - free as f64) / least).clamp(0.0, 1.0)
 }
 
-/// How much a container's runs press, from 0 to 1: from the number that is wanted to twice as many, where writers begin
-/// to be slowed.
+/// The pressure of a container's runs, from 0 to 1: from 0 at `max_runs` to 1 at twice as many, where writers begin to
+/// be throttled.
 pub fn run_pressure(runs: usize, max_runs: usize) -> f64 {
     share_over(runs, max_runs, max_runs)
 }
 
-/// How many bytes of files are removed in a window while so many wait: more than background work can replace, but not
-/// all at once, for giving back blocks costs the file system's journal time; of very many, so many that they are gone
-/// within some seconds.
+/// The bytes of files to remove in a window while this many wait: more than background work can replace, but not all at
+/// once, because freeing blocks costs the file system's journal time. If very many wait, enough to remove them within
+/// some seconds.
 pub fn removals(waiting: u64) -> u64 {
     (waiting / 512).max(LEAST_REMOVAL)
 }
 
-/// The least that is removed in a window, in bytes.
+/// The least to remove in a window, in bytes.
 const LEAST_REMOVAL: u64 = 4 << 20;
 
-/// How far `value` has come on its way from `from` to `from + width`, from 0 to 1.
+/// The place of `value` between `from` and `from + width`, from 0 to 1.
 fn share_over(value: usize, from: usize, width: usize) -> f64 {
     (value.saturating_sub(from) as f64 / width.max(1) as f64).min(1.0)
 }
 
-/// What a writer has to do before it may write.
+/// What a writer must do before it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteThrottle {
     /// Nothing.
     Go,
-    /// Rest this long for every KiB to be written, begun ones included.
+    /// Sleep this long for every KiB to be written, rounded up.
     Slow(Duration),
-    /// Wait until something was flushed.
+    /// Wait until a flush is done.
     Stop,
 }
 
-/// The longest rest for a KiB; the ramp is quadratic, so most are far shorter.
+/// The longest sleep for a KiB; the ramp is quadratic, so most are far shorter.
 const SLOWEST: Duration = Duration::from_millis(2);
 
-/// Memory of unflushed writes up to twice `budget` is free of charge; from there the ramp rises, and at three times as much
-/// writing stops. More than twice the runs that are wanted slow it too, from `2 * max_runs` to `4 * max_runs`.
+/// Unflushed bytes up to twice `budget` cost nothing; above, sleeps grow, and at three times as much writing stops.
+/// More than twice `max_runs` throttle writes too, growing from `2 * max_runs` to `4 * max_runs`.
 pub fn write_throttle(
     unflushed: usize,
     budget: usize,
@@ -260,8 +260,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Works from `from` to `to` in steps of 64 KiB, each under the pressure, and notes what `moved` says whenever it is
-    /// due; how many bytes that makes.
+    /// Works from `from` to `to` in steps of 64 KiB under this pressure, and notes the readings of `moved` when they
+    /// are due; returns the bytes.
     fn work(
         budget: &mut Budget,
         (from, to): (Duration, Duration),
@@ -285,7 +285,7 @@ mod tests {
         assert!(near, "{taken} of {expected}");
     }
 
-    /// So many bytes a second go first.
+    /// This many bytes a second go first.
     fn written(rate: u64) -> impl Fn(Duration) -> Moved {
         move |now| Moved {
             written_first: now.as_millis() as u64 * rate / 1000,

@@ -1,18 +1,18 @@
-//! Parts of the key range: jobs go part by part, so that what they replaced is given back as they go, and what was done
-//! stays done when they are interrupted.
+//! Parts of the key range: a rewrite goes part by part, so that replaced tables are removed as it goes, and finished
+//! parts stay when it is interrupted.
 //!
-//! All versions of a key lie in one table of a run, so a job over tables that no table of its other inputs straddles is
-//! whole in itself. For that to be so, all jobs cut their tables at the same keys: the *guards*, which are found anew
-//! each time, where most tables of the container are cut already.
+//! All versions of a key lie in one table of a run, so a job is complete in itself if its key range cuts through no
+//! table of the rewrite. To that end all jobs cut their tables at the same keys, the *guards*, which are computed for
+//! each rewrite, at keys where most tables of the container are cut already.
 
 use crate::base::TableId;
 use crate::catalog::{Facts, TableFacts};
 
-/// A cut between tables of fewer bytes than this many to the part is not worth its file.
+/// A cut is not worth a file for tables of fewer bytes than this fraction (1/4) of a part.
 const LEAST_SHARE: u64 = 4;
 
 /// The keys at which the tables of a container are cut so that `parts` parts have about the same bytes: first keys of
-/// tables, those that the fewest bytes of other tables straddle.
+/// tables, those that cut through the fewest bytes of other tables.
 pub fn guards(facts: &Facts, parts: u64) -> Vec<Box<[u8]>> {
     if parts < 2 {
         return vec![];
@@ -22,7 +22,8 @@ pub fn guards(facts: &Facts, parts: u64) -> Vec<Box<[u8]>> {
     let mut by_last = by_first.clone();
     by_last.sort_by(|a, b| a.statistics.last_key.cmp(&b.statistics.last_key));
     let total = facts.bytes().max(1);
-    // What begins before a key, and what ends before it; the difference straddles the key, and half of that lies before.
+    // Bytes of tables that begin before a key, and that end before it; the difference is in tables across the key, and
+    // half of that counts as before it.
     let (mut begun, mut ended, mut last) = (0u64, 0u64, 0);
     let mut best: Vec<Option<(u64, u64, &[u8])>> = vec![None; parts as usize];
     for table in &by_first {
@@ -53,7 +54,7 @@ pub fn guards(facts: &Facts, parts: u64) -> Vec<Box<[u8]>> {
     guards
 }
 
-/// Cuts the inputs of a job into parts that no table straddles, in key order, of at least `bytes` each where that is
+/// Cuts the inputs of a rewrite into parts with whole tables, in key order, of at least `bytes` each where that is
 /// possible.
 pub fn parts(tables: &[&TableFacts], bytes: u64) -> Vec<Vec<TableId>> {
     let mut tables = tables.to_vec();

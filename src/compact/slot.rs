@@ -1,15 +1,15 @@
-//! Slots: which records of a rewritten run go into which new one.
+//! Slots: which output run a record of a rewrite goes to.
 //!
-//! A slot is as wide as its records are far away: a record with remaining life R goes to a slot about R/8 wide, so data
-//! turns in rings, like a timing wheel, fine near its end and coarse far from it. A slot that is not worth a table joins
-//! the next *later* one. Where the cuts fall is planned from the inputs' statistics before a record is read.
+//! A slot is as wide as its records are far away: a record with remaining life R goes to a slot about R/8 wide. As in a
+//! timing wheel, slots are narrow near their end and wide far from it. A slot too small for a table is joined with the
+//! next *later* one. The cuts are planned from the inputs' statistics before a record is read.
 
 use crate::base::Timestamp;
 
-/// Slots to a doubling of the remaining life: eight halvings of the width against what is left.
+/// The remaining life of a record divided by the width of its slot.
 const SLOTS_PER_LIFE: u64 = 8;
 
-/// The end of the slot that a record which is obsolete at `obsolete_at` belongs to.
+/// The end of the slot for a record that becomes obsolete at `obsolete_at`.
 pub fn slot_end(obsolete_at: Timestamp, now: Timestamp) -> Timestamp {
     let width = 1u64 << (obsolete_at.since(now) / SLOTS_PER_LIFE).max(1).ilog2();
     Timestamp(
@@ -19,8 +19,9 @@ pub fn slot_end(obsolete_at: Timestamp, now: Timestamp) -> Timestamp {
     )
 }
 
-/// Where to cut: ascending, the last one [`Timestamp::MAX`]; a record goes to the first cut at or after its stop.
-/// `forecast` says how many bytes stop when, in any order; slots of fewer than `min_bytes` are joined.
+/// Where to cut: ascending, the last one [`Timestamp::MAX`]; a record goes to the first cut at or after its
+/// `obsolete_at`. `forecast` says how many bytes become obsolete when, in any order; slots of fewer than `min_bytes`
+/// are joined.
 pub fn plan(mut forecast: Vec<(Timestamp, u64)>, min_bytes: u64, now: Timestamp) -> Vec<Timestamp> {
     forecast.retain(|&(obsolete_at, _)| obsolete_at > now && obsolete_at != Timestamp::MAX);
     forecast.sort_unstable();
@@ -31,7 +32,7 @@ pub fn plan(mut forecast: Vec<(Timestamp, u64)>, min_bytes: u64, now: Timestamp)
         inside += bytes;
         let end = slot_end(obsolete_at, now);
         let slot_is_over = parts.peek().is_some_and(|next| slot_end(next.0, now) > end);
-        // The last slot takes what is not worth one of its own behind it.
+        // Behind the last slot too few bytes would be left for another one, so it takes them.
         if slot_is_over && inside >= min_bytes && total - behind - inside >= min_bytes {
             cuts.push(end);
             behind += inside;

@@ -1,10 +1,10 @@
 //! The verdict: keep, bury or drop, for every version of one key that a job holds.
 //!
-//! Example, at `now` = 61 s, with a snapshot at 15. A flush holds two versions of a key: 20, with a ttl of one minute and
-//! written at 1 s, and 10, with a ttl of 30 days. 20 is dead, but the snapshot needs 10: it is kept, and so 20 is buried, or
-//! every reader from 20 on would see 10 again. Without the snapshot 10 is superseded, and nothing is left that 20 hides: both
-//! are dropped. Were there a version 5 in an older run, live for another hour, then 10 would go and 20 stay as a tombstone
-//! that becomes obsolete in an hour.
+//! Example, at `now` = 61 s, with a snapshot at 15. A flush holds two versions of a key: 20, written at 1 s with a ttl
+//! of one minute, and 10, with a ttl of 30 days. 20 is dead, but the snapshot needs 10: 10 is kept, and so 20 is
+//! buried, or every reader from 20 on would see 10 again. Without the snapshot 10 is superseded, and 20 hides nothing
+//! any more: both are dropped. If an older run had a version 5, live for another hour, then 10 would be dropped and 20
+//! stay as a tombstone that becomes obsolete in an hour.
 //!
 //! For one record, with `now`, settings and floors read once for the whole job (src/data/visibility.rs says which snapshots
 //! see it):
@@ -18,8 +18,8 @@
 //!
 //! Why no reader can tell. A reader at `s` (a snapshot, or the newest sequence number) sees of a key the newest version
 //! with a sequence number at most `s`; if that version is dead, or covered by a range delete at most `s`, it sees
-//! nothing. A reader's clock never lies before the job's `now`, and gone is final, so whatever is dead at `now` is dead
-//! for every reader that can still come.
+//! nothing. A reader's clock never lies before the job's `now`, and expiry is final, so a record that is dead at `now`
+//! is dead for every later reader.
 //!
 //! * A record that (a) drops is not the newest at any reader's `s`: those at or above `newer.seq` see `newer` or
 //!   something newer still. If `newer` is dropped too, it is by (a), to which the same applies, or by (r), which covers
@@ -46,18 +46,18 @@
 //!   3. *Range deletes cover all of its keys, with numbers above its highest, and no open snapshot that sees one of its
 //!      records is older than these.* That is (r), for a reader of any of its records.
 //!
-//! Several tables that go together do not hold each other up: the dead hide nothing from each other, and what (t) leaves
-//! out of one shows nothing to a reader whether or not the other is there.
+//! Several tables that are dropped together do not need each other: dead records hide nothing from each other, and what
+//! (t) drops of one table shows nothing to a reader whether or not the other is there.
 
 use crate::base::record::Header;
 use crate::base::{Result, Seq, Timestamp};
 use crate::data::visibility::{first_reader, is_superseded};
 use crate::expiry::ExpiryView;
 
-/// What becomes of a record.
+/// The verdict on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is written as it is.
+    /// It is written unchanged.
     Keep,
     /// Its key is written, as a tombstone.
     Bury,
@@ -65,23 +65,23 @@ pub enum Verdict {
     Drop,
 }
 
-/// A verdict, and when the record that is written becomes obsolete.
+/// A verdict, and when the written record becomes obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What becomes of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// From then on it shows nothing and hides nothing that is not gone: [`Timestamp::MAX`] for never. Meaningless for
-    /// what is dropped.
+    /// When the record shows nothing and hides only records that are gone: [`Timestamp::MAX`] for never. Meaningless if
+    /// it is dropped.
     pub obsolete_at: Timestamp,
 }
 
-/// Who else must be asked about a key.
+/// Answers questions about versions of a key outside the job.
 pub trait OlderVersions {
     /// Of the versions of the key below `seq` in sources outside the job: the latest expiry of one that is not gone
     /// and not covered for a reader at `seq`; `None` when all are gone or there are none. Sources in which nothing
     /// expires after `outlives` need not be asked.
     fn latest_live_expiry(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>>;
-    /// A range delete with a sequence number above `seq`, and up to `max`, covers the key.
+    /// Whether a range delete with a sequence number above `seq`, and up to `max`, covers the key.
     fn is_covered(&self, seq: Seq, max: Seq) -> bool;
 }
 
@@ -103,7 +103,7 @@ pub fn decide(
             obsolete_at: Timestamp(0),
         },
     );
-    // The latest expiry of the live versions that are written, all older than the one at hand.
+    // The latest expiry of the live versions that are written, all older than the current one.
     let mut latest_written: Option<Timestamp> = None;
     for at in (0..versions.len()).rev() {
         let header = &versions[at];
@@ -225,8 +225,8 @@ mod tests {
             .collect()
     }
 
-    /// The history that breaks a build which looks for older versions only outside the job: a snapshot keeps the long-
-    /// lived version, and the short-lived one above it must stay as a tombstone.
+    /// Breaks a build that looks for older versions only outside the job: a snapshot keeps the long-lived version, and
+    /// the short-lived one above it must stay as a tombstone.
     #[test]
     fn a_version_kept_for_a_snapshot_must_go_on_being_hidden() {
         let versions = [put(20, 1_000, 60_000), put(10, 0, 30 * DAY)];

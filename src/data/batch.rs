@@ -1,4 +1,4 @@
-//! The byte form of writes: what goes to the log, and from there (or directly) into memtables.
+//! The encoding of writes: in the log, and from there (or directly) into memtables.
 //!
 //! ```text
 //! Batch     op*                                          record i of a batch has sequence number first + i
@@ -20,8 +20,8 @@
 //!           container varint | 0xff | seq varint | from prefixed | to prefixed
 //! ```
 //!
-//! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and stands in the
-//! log's frame, so the bytes and their checksum are made outside the commit lock.
+//! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
+//! log's frame. So the bytes and their checksum are made outside the commit lock.
 
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
@@ -31,27 +31,28 @@ use crate::expiry::{DefaultMillis, stored_ttl_until};
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteTtl {
-    /// Inherit the default.
+    /// Inherits the default.
     Absent,
-    /// Never expire.
+    /// Never expires.
     Never,
-    /// Milliseconds, 0 only where a stored item is written again.
+    /// A time in milliseconds; 0 only where a stored item is relogged.
     Millis(u64),
-    /// The moment at which it ends.
+    /// The moment at which the item ends.
     Until(Timestamp),
-    /// What the live item has that is replaced; inherit, where there is none. It is known before the write is encoded.
+    /// Keeps the ttl of the live item that is replaced; inherits the default if there is none. Resolved before the
+    /// write is encoded.
     Keep,
-    /// The same, known.
+    /// Keeps a known lifetime.
     Kept {
-        /// When the item that was replaced was written, or had taken over that it was.
+        /// When the replaced item was written, or the time it had kept itself.
         written_at: Timestamp,
-        /// Its own ttl.
+        /// The replaced item's own ttl.
         ttl: ItemTtl,
     },
 }
 
 impl WriteTtl {
-    /// What is stored by a write at `stamp`: the time from which the item's life is counted, and its ttl.
+    /// What a write stamped `stamp` stores: the time from which the item's life counts, and its ttl.
     #[inline]
     pub fn resolve(self, stamp: Timestamp) -> (Timestamp, ItemTtl) {
         let ttl = match self {
@@ -65,7 +66,7 @@ impl WriteTtl {
         (stamp, ttl)
     }
 
-    /// What it is over this live item, or over none.
+    /// Resolves [`WriteTtl::Keep`] with the live item that is replaced, or with none.
     pub fn over(self, live: Option<&Header>) -> WriteTtl {
         match (self, live) {
             (WriteTtl::Keep, None) => WriteTtl::Absent,
@@ -88,17 +89,17 @@ impl From<ItemTtl> for WriteTtl {
     }
 }
 
-/// A stretch of keys: from `from`, inclusive, to `to`, exclusive; `to` of `None` has no end.
+/// A range of keys: from `from`, inclusive, to `to`, exclusive; without end if `to` is `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// The first key; empty for the start of all keys.
     pub from: Vec<u8>,
-    /// The first key behind it.
+    /// The first key after the range.
     pub to: Option<Vec<u8>>,
 }
 
 impl KeyRange {
-    /// Of the ends that a write is logged with.
+    /// The range with the bounds as they are logged.
     pub fn of_bounds(from: &[u8], to: &[u8]) -> KeyRange {
         KeyRange {
             from: from.to_vec(),
@@ -106,22 +107,22 @@ impl KeyRange {
         }
     }
 
-    /// `key` lies in the range.
+    /// Whether `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.from.as_slice() <= key && self.to.as_ref().is_none_or(|to| key < to.as_slice())
     }
 
-    /// Some key from `first` to `last`, both included, may lie in the range.
+    /// Whether some key from `first` to `last`, both included, may be in the range.
     pub fn overlaps(&self, first: &[u8], last: &[u8]) -> bool {
         self.from.as_slice() <= last && self.to.as_ref().is_none_or(|to| first < to.as_slice())
     }
 
-    /// Every key from `first` to `last` lies in the range.
+    /// Whether every key from `first` to `last` is in the range.
     pub fn covers(&self, first: &[u8], last: &[u8]) -> bool {
         self.contains(first) && self.contains(last)
     }
 
-    /// No key lies in the range.
+    /// Whether no key is in the range.
     pub fn is_empty(&self) -> bool {
         self.to.as_ref().is_some_and(|to| *to <= self.from)
     }
@@ -132,36 +133,36 @@ impl KeyRange {
 pub enum Op<'a> {
     /// Stores an item.
     Put {
-        /// Where.
+        /// The container.
         container: ContainerId,
-        /// How long.
+        /// Its ttl.
         ttl: WriteTtl,
         /// 1 to 65 535 bytes.
         key: &'a [u8],
         /// Up to 64 MiB.
         value: &'a [u8],
     },
-    /// Removes an item, blindly.
+    /// Deletes an item, whether it exists or not.
     Delete {
-        /// Where.
+        /// The container.
         container: ContainerId,
         /// 1 to 65 535 bytes.
         key: &'a [u8],
     },
-    /// Removes every item in a range.
+    /// Deletes every item in a range.
     DeleteRange {
-        /// Where.
+        /// The container.
         container: ContainerId,
-        /// The first key; empty for the start.
+        /// The first key; empty for the first key of all.
         from: &'a [u8],
-        /// The first key behind it; empty for no end.
+        /// The first key after the range; empty for no end.
         to: &'a [u8],
     },
     /// Changes the container's default.
     SetDefault {
-        /// Of which.
+        /// The container.
         container: ContainerId,
-        /// To this.
+        /// The new default.
         default: DefaultMillis,
     },
 }
@@ -177,12 +178,12 @@ impl Op<'_> {
         }
     }
 
-    /// It changes a default: no record is written.
+    /// Whether it changes a default and so writes no record.
     pub fn is_of_settings(&self) -> bool {
         matches!(self, Op::SetDefault { .. })
     }
 
-    /// What it wrote under this sequence number at that time, unless it is of settings.
+    /// The record that it wrote with this sequence number at that time; not for a change of a default.
     #[inline]
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
         let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
@@ -224,7 +225,7 @@ impl Op<'_> {
         }
     }
 
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut start = |tag: u8, container: ContainerId| {
             out.push(tag);
@@ -277,7 +278,7 @@ impl Op<'_> {
     }
 }
 
-/// The front of a put that has taken over a life.
+/// Encodes the front of a put that keeps a lifetime.
 #[cold]
 fn encode_kept(container: ContainerId, written_at: Timestamp, ttl: ItemTtl, out: &mut Vec<u8>) {
     let (tag, millis) = match ttl {
@@ -306,7 +307,7 @@ fn key<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     Ok(key)
 }
 
-/// An end of a range: empty, a key, or what comes right behind a key.
+/// A bound of a range: empty, a key, or the successor of a key.
 fn bound<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let at = reader.clone();
     let bound = reader.prefixed()?;
@@ -402,17 +403,17 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// Marks a range delete among relogged records; no header starts with it.
+/// The tag of a range delete among relogged records; no header starts with it.
 const RELOGGED_RANGE: u8 = 0xff;
 
-/// A write with its sequence number and time: what an operation of a batch comes to, and what is logged again.
+/// A write with its sequence number and time: what an operation of a batch becomes, and what is relogged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relogged<'a> {
     /// A put or a tombstone.
     Record {
-        /// Where.
+        /// The container.
         container: ContainerId,
-        /// With its sequence number and time.
+        /// Its header, with sequence number and time.
         header: Header,
         /// 1 to 65 535 bytes.
         key: &'a [u8],
@@ -421,26 +422,26 @@ pub enum Relogged<'a> {
     },
     /// A range delete.
     Range {
-        /// Where.
+        /// The container.
         container: ContainerId,
         /// Its sequence number.
         seq: Seq,
-        /// The first key; empty for the start.
+        /// The first key; empty for the first key of all.
         from: &'a [u8],
-        /// The first key behind it; empty for no end.
+        /// The first key after the range; empty for no end.
         to: &'a [u8],
     },
 }
 
 impl Relogged<'_> {
-    /// Where it was written.
+    /// The container it was written to.
     pub fn container(&self) -> ContainerId {
         match *self {
             Relogged::Record { container, .. } | Relogged::Range { container, .. } => container,
         }
     }
 
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Relogged::Record {

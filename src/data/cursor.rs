@@ -1,8 +1,8 @@
-//! The seek protocol: how one goes to a place in a sorted source, and in several at once.
+//! The seek protocol: how to seek in a sorted source, and in several at once.
 //!
-//! Example: at `now` = 100 a scan starts at `m`. Table A holds `b`, `m` and `x`, table B holds `n`. All that table C holds,
-//! from `a` to `z`, expired at 90. The memtable holds `p`. The merge takes the first step of the seek in each of them, then
-//! the second in those that are not there, and so on:
+//! Example: at `now` = 100 a scan starts at `m`. Table A holds `b`, `m` and `x`, table B holds `n`. All records of
+//! table C, from `a` to `z`, expired at 90. The memtable holds `p`. The merge takes the first step of the seek in each
+//! of them, then the second step in those that have not arrived, and so on:
 //!
 //! ```text
 //!              start_seek(m)         poll_seek -> false    poll_seek -> false    poll_seek -> true
@@ -12,20 +12,19 @@
 //! memtable     on p                                        (poll_seek -> true at once)
 //! ```
 //!
-//! `m` leads. C's dead span covers it and has a number above that of `m`, so something in it may hide `m`: the merge calls
-//! `enter`, and C stands before the dead span of one block, or on a record. If C held `q` to `z` alone, its dead span
-//! would be stepped over when the merge gets there, and its blocks would never be read.
+//! `m` is first in the merge. C's dead span covers it and has a sequence number above that of `m`, so a record in it
+//! may hide `m`: the merge calls `enter`, and C is then before the dead span of one block, or on a record. If C held
+//! only `q` to `z`, the merge would step over its dead span when that came first, and would never read its blocks.
 //!
-//! A source (memtable, table, run) is walked by a [`Cursor`] in the order of records: key up, sequence number down. A
-//! cursor may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under
-//! a given [`ExpiryView`]: a *dead span*. Its owner steps over it, unless something that it might hide lies inside its
+//! A [`Cursor`] goes through a source (memtable, table, run) in the order of records: key up, sequence number down. It
+//! may stop *before* a stretch (some records in memory, a block, a whole table) all of whose records are dead under a
+//! given [`ExpiryView`]: a *dead span*. The merge steps over it, unless a record that it might hide is inside its
 //! range.
 //!
-//! A seek takes several steps, since each reads memory that the step before has found the address of. A step asks the
-//! processor for the memory of the next one and returns, so a merge that seeks in four tables waits for the memory of all
-//! four at once.
+//! A seek takes several steps, because each reads memory whose address the step before has found. A step prefetches the
+//! memory for the next one and returns, so a merge that seeks in four tables waits for the memory of all four at once.
 //!
-//! Who does what:
+//! Parts:
 //!
 //! | | |
 //! | --- | --- |
@@ -43,7 +42,7 @@ use crate::base::{Result, Seq};
 use crate::data::item::Pair;
 use crate::expiry::ExpiryView;
 
-/// Where to go in a source. The first three are for walking forwards, the last three for walking backwards.
+/// A target of a seek. The first three are for forward iteration, the last three for backward iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek<'a> {
     /// The first record.
@@ -61,12 +60,12 @@ pub enum Seek<'a> {
 }
 
 impl Seek<'_> {
-    /// For walking forwards.
+    /// Whether it is for forward iteration.
     pub fn is_forward(&self) -> bool {
         matches!(self, Seek::First | Seek::AtOrAfter(_) | Seek::After(_))
     }
 
-    /// A record of this key may be gone to.
+    /// Whether a record of this key is a possible target.
     pub fn admits(&self, key: &[u8]) -> bool {
         match self {
             Seek::First | Seek::Last => true,
@@ -78,21 +77,21 @@ impl Seek<'_> {
     }
 }
 
-/// An unread stretch of a source, all of whose records are dead.
+/// An unread stretch of a source, in which all records are dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadSpan<'a> {
     /// Its first key.
     pub first: &'a [u8],
-    /// Its last key. All versions of a key lie in one stretch.
+    /// Its last key. All versions of a key are in one stretch.
     pub last: &'a [u8],
     /// Its highest sequence number.
     pub seq_max: Seq,
 }
 
-/// What a cursor stands on.
+/// What a cursor is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position<'a> {
-    /// Past the end (or, walking backwards, before the start).
+    /// Past the end (in backward iteration, before the start).
     End,
     /// A record.
     Record(RecordRef<'a>),
@@ -100,20 +99,20 @@ pub enum Position<'a> {
     DeadSpan(DeadSpan<'a>),
 }
 
-/// A place in one sorted source.
+/// A position in a sorted source.
 ///
 /// With an expiry view, a cursor stops at dead spans; without one, at records only. After an error a cursor stands at
 /// [`Position::End`].
 pub trait Cursor {
-    /// What stands here.
+    /// What it is on.
     fn position(&self) -> Position<'_>;
-    /// A record stands here: [`Cursor::position`] without the rest.
+    /// Whether it is on a record: cheaper than [`Cursor::position`].
     fn is_on_record(&self) -> bool;
-    /// Starts a seek: to the first position, in the direction of `to`, that `to` admits. A dead span is admitted when
-    /// part of its range is. Until [`Cursor::poll_seek`] says that it is there, the cursor stands nowhere.
+    /// Starts a seek to the first position, in the direction of `to`, that `to` admits. A dead span is admitted if part
+    /// of its range is. Until [`Cursor::poll_seek`] returns true, the cursor has no position.
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
-    /// Makes one step of the seek, with the same `to` and view, and says whether the cursor is there. A step ends where
-    /// memory has to be waited for, and has asked for it.
+    /// Makes one step of the seek, with the same `to` and view; returns whether the cursor has arrived. A step ends
+    /// where memory must be waited for, after prefetching it.
     fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool>;
     /// Goes to the first position, in the direction of `to`, that `to` admits.
     fn seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
@@ -121,17 +120,17 @@ pub trait Cursor {
         while !self.poll_seek(to, view)? {}
         Ok(())
     }
-    /// From a record to the next position; from a dead span over it.
+    /// Goes from a record to the next position, or steps over a dead span.
     fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()>;
-    /// As [`Cursor::advance`], backwards.
+    /// Like [`Cursor::advance`], backwards.
     fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()>;
-    /// Reads the dead span on which it stands and goes to the first position in it, in the direction of `to`, that `to`
-    /// admits (a table's dead span may turn into a block's), or beyond it when there is none.
+    /// Reads the dead span it is on, and goes to the first position in it, in the direction of `to`, that `to` admits
+    /// (within a table's dead span that may be a block's), or beyond it if there is none.
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
-    /// Key and value of the record here, keeping their source alive; read and checked now.
+    /// Key and value of the current record, which keep their source alive; read and checked now.
     fn pair(&self) -> Result<Pair>;
-    /// The value of the record here, keeping its source alive; read and checked now.
+    /// The value of the current record, which keeps its source alive; read and checked now.
     fn value_bytes(&self) -> Result<Bytes>;
-    /// The value of the record here, where it lies; read and checked now.
+    /// The value of the current record, borrowed; read and checked now.
     fn value(&self) -> Result<&[u8]>;
 }

@@ -14,14 +14,14 @@ use crate::base::{ItemTtl, Seq, Timestamp, Ttl};
 use crate::data::version::Version;
 use crate::expiry::Life;
 
-/// The bytes of a value. Cheap to clone; where they lie uncompressed in a table, they are not copied, and the table's
-/// file stays readable as long as the value is held. Of a write that is not in a table yet they are copied, unless they are
-/// more than a 64th of `Options::memtable_bytes`: then the memory of the writes beside it stays as long as the value is held
-/// (`Stats::pinned_memtable_bytes`).
+/// The bytes of a value. Cheap to clone. A value that is stored uncompressed in a table is not copied, and the table's
+/// file stays readable while the value is held. The value of a write that is not in a table yet is copied, unless it is
+/// longer than a 64th of `Options::memtable_bytes`: then the memory of the writes beside it is kept while the value is
+/// held (`Stats::pinned_memtable_bytes`).
 #[derive(Clone, Default)]
 pub struct Value {
     bytes: Bytes,
-    /// Where in these it begins: a record's key may lie before it.
+    /// Where it begins in these bytes: a record's key may be before it.
     from: usize,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Bytes as a person reads them: as a literal, and no more than their beginning.
+/// Shows bytes as a literal, cut to their beginning.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Debug for Shown<'_> {
@@ -169,9 +169,10 @@ impl<const N: usize> PartialEq<&[u8; N]> for Value {
     }
 }
 
-/// An item as it was found.
+/// An item as it was read.
 #[derive(Clone)]
-// In this order: copies go by sixteen bytes, and wait where one of them was made of other pieces than it is read by.
+// In this order: copies move sixteen bytes at a time, and stall if they read bytes that were just stored in other
+// pieces.
 #[repr(C)]
 pub struct Item {
     pair: Pair,
@@ -231,15 +232,15 @@ impl Item {
         (end != Timestamp::MAX).then(|| end.to_system_time())
     }
 
-    /// The place of the item's last write among all writes of the database.
+    /// The version of the item: the place of its last write among all writes of the database.
     #[inline]
     #[must_use]
     pub fn version(&self) -> Version {
         Version::of(self.seq)
     }
 
-    /// How long it had left to live when it was read, under the settings in force then, to within some milliseconds; `None`
-    /// where it never expires.
+    /// How long the item had left to live when it was read, under the settings in force then, to within some
+    /// milliseconds; `None` if it never expires.
     ///
     /// ```
     /// use std::time::Duration;
@@ -266,7 +267,7 @@ impl Item {
         self.pair.value
     }
 
-    /// Key and value. Where they lie in one piece neither is copied, and each keeps the whole.
+    /// Key and value. Neither is copied where they are contiguous, and then each keeps both alive.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -290,7 +291,7 @@ impl Item {
     }
 }
 
-/// When it was read does not count.
+/// The time of reading does not count.
 impl PartialEq for Item {
     fn eq(&self, other: &Item) -> bool {
         let rest = |item: &Item| (item.seq, item.written_at, item.life);
@@ -317,17 +318,16 @@ impl fmt::Debug for Item {
     }
 }
 
-/// A record's key and value. Where they lie in one piece they are kept by one count: a scan takes and drops one for each
-/// item.
+/// A record's key and value. Contiguous ones share one reference count: a scan takes and drops one for each item.
 #[derive(Clone)]
 pub struct Pair {
     value: Value,
-    /// The key, when it lies elsewhere than before its value.
+    /// The key, if it is not contiguous with its value.
     key: Option<Box<Bytes>>,
 }
 
 impl Pair {
-    /// Of a piece: a key of `key_len` bytes, then its value.
+    /// Of contiguous bytes: a key of `key_len` bytes, then its value.
     #[inline]
     pub fn of_piece(bytes: Bytes, key_len: usize) -> Pair {
         debug_assert!(key_len <= bytes.len() && key_len <= MAX_KEY_LEN);
@@ -338,7 +338,7 @@ impl Pair {
         }
     }
 
-    /// Of two pieces.
+    /// Of separate bytes.
     pub fn new(key: Bytes, value: Bytes) -> Pair {
         Pair {
             key: Some(Box::new(key)),

@@ -1,4 +1,4 @@
-//! The merge of sorted sources, each walked by a [`Cursor`]: what a step, a seek and a dead span are is said in cursor.rs.
+//! The merge of sorted sources, each read by a [`Cursor`]; cursor.rs defines steps, seeks and dead spans.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,51 +9,51 @@ use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 
-/// Many sources as one, in one direction: a list of cursors sorted by what they stand on. While one source leads, only
-/// its new position is compared, with the runner-up.
+/// Many sources as one, in one direction: a list of cursors sorted by their positions. While one source stays first,
+/// only its new position is compared with the second.
 ///
-/// In the list a record stands at its own place and a dead span at its far end (its last key, walking forwards), behind
-/// records of the same key. So a dead span that leads has nothing left inside its range and is stepped over; and a record
-/// that leads may be hidden only by dead spans behind it that begin at or before it and are younger in part: these are
-/// read, unless the record shows nothing anyway. It still hides what is older.
+/// A record is sorted by its own key, and a dead span by its far end (its last key, in forward iteration), after
+/// records of the same key. So when a dead span is first, nothing is left inside its range, and it is stepped over. A
+/// record that is first can be hidden only by dead spans after it that begin at or before it and have a higher sequence
+/// number: these are entered, unless the record shows nothing anyway. It still hides older records.
 ///
-/// A cursor that failed stands at its end, and what it had left may hide what others show. So after a failed step the merge
-/// shows nothing more, and each further step fails as that one did.
+/// A failed cursor is at its end, and its unread records may hide those of other cursors. So after a failed step the
+/// merge shows nothing more, and every further step returns the same error.
 pub struct Merge<C> {
     cursors: Vec<C>,
-    /// What is deleted by range, for the one who walks with an expiry view.
+    /// The range tombstones, if there is an expiry view.
     tombstones: Arc<RangeTombstones>,
-    /// Those at their end left out.
+    /// The cursors in order, without those at their end.
     order: Vec<MergeEntry>,
     forward: bool,
     dead_spans: usize,
-    /// With what a step failed.
+    /// The error of a failed step.
     failure: Option<Error>,
 }
 
-/// A cursor's place in the order.
+/// A cursor's entry in the order.
 #[derive(Clone, Copy)]
 struct MergeEntry {
-    /// Of the key at which it stands: mostly enough to know which comes first.
+    /// The prefix of its key: mostly enough to compare.
     prefix: u64,
     /// Index into the cursors.
     at: usize,
 }
 
 impl<C: Cursor> Merge<C> {
-    /// A merge of these, standing where `to` says.
+    /// A merge of these cursors, after a seek to `to`.
     pub fn seek(cursors: Vec<C>, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<Self> {
         Merge::seek_under(Arc::default(), cursors, to, view)
     }
 
-    /// The same; with an expiry view, records show nothing either that `tombstones` cover.
+    /// The same; with an expiry view, records covered by `tombstones` show nothing either.
     pub fn seek_under(
         tombstones: Arc<RangeTombstones>,
         mut cursors: Vec<C>,
         to: Seek<'_>,
         view: Option<&ExpiryView>,
     ) -> Result<Self> {
-        // Those in memory stand first and arrive at once: by then the others have asked for what they wait for.
+        // Cursors in memory come first in the list and arrive at once: the others have prefetched by then.
         for cursor in cursors.iter_mut().rev() {
             cursor.start_seek(to, view)?;
         }
@@ -85,7 +85,7 @@ impl<C: Cursor> Merge<C> {
         Ok(merge)
     }
 
-    /// The record in front; `None` at the end, and after a failed step, which [`Merge::end`] tells apart.
+    /// The first record; `None` at the end, and after a failed step, which [`Merge::end`] distinguishes.
     #[inline(always)]
     pub fn record(&self) -> Option<RecordRef<'_>> {
         match self.cursors[self.order.first()?.at].position() {
@@ -94,12 +94,12 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// The cursor in front, which stands on [`Merge::record`].
+    /// The first cursor, which is on [`Merge::record`].
     pub fn front(&self) -> Option<&C> {
         self.order.first().map(|entry| &self.cursors[entry.at])
     }
 
-    /// Nothing stands in front, because all was walked through, and not because a step failed.
+    /// Returns the error if there is no record because a step failed.
     #[cold]
     pub fn end(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
@@ -142,7 +142,7 @@ impl<C: Cursor> Merge<C> {
         self.resolve_dead_spans(view)
     }
 
-    /// Moves the first cursor and puts it back in order.
+    /// Moves the first cursor and sorts it in again.
     #[inline]
     fn step(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         let first = self.order[0].at;
@@ -158,7 +158,7 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
-    /// The cursor at `place` of the order has moved towards the end: puts it where it belongs.
+    /// Sorts in the cursor at `place` of the order, which has moved towards the end.
     #[inline]
     fn replace(&mut self, mut place: usize, view: Option<&ExpiryView>) {
         let at = self.order[place].at;
@@ -177,7 +177,7 @@ impl<C: Cursor> Merge<C> {
             prefix: key_prefix(key),
             at,
         };
-        // Step by step: to halve is to guess wrong more often.
+        // A linear search: a binary one mispredicts more often.
         while let Some(next) = self.order.get(place + 1)
             && self.compare(&entry, next).is_gt()
         {
@@ -194,10 +194,10 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
-    /// Steps over and into dead spans until a record leads that nothing unread may hide.
+    /// Steps over and enters dead spans until the first record cannot be hidden by an unread one.
     #[inline]
     fn resolve_dead_spans(&mut self, view: Option<&ExpiryView>) -> Result<()> {
-        // Asked for each record, and mostly there are none.
+        // Checked for each record, and mostly there are none.
         match self.dead_spans {
             0 => Ok(()),
             _ => self.resolve_them(view),
@@ -242,7 +242,7 @@ impl<C: Cursor> Merge<C> {
         Ok(())
     }
 
-    /// The cursor at `place` has moved in either direction of the order.
+    /// Sorts in the cursor at `place`, which has moved in either direction.
     fn reorder(&mut self, place: usize, view: Option<&ExpiryView>) {
         let entry = self.order.remove(place);
         self.order.insert(0, entry);
@@ -257,7 +257,7 @@ impl<C: Cursor> Merge<C> {
         matches!(self.cursors[at].position(), Position::DeadSpan(_))
     }
 
-    /// Which of two cursors comes first in the direction of the walk.
+    /// Which of two cursors comes first in the direction of the merge.
     #[inline]
     fn compare(&self, a: &MergeEntry, b: &MergeEntry) -> Ordering {
         match a.prefix.cmp(&b.prefix) {
@@ -281,7 +281,7 @@ impl<C: Cursor> Merge<C> {
         })
     }
 
-    /// The key at which a cursor stands, and the sequence number when it is a record.
+    /// The key of a cursor's position, and the sequence number if it is on a record.
     fn place(&self, at: usize) -> (&[u8], Option<Seq>) {
         match self.cursors[at].position() {
             Position::Record(record) => (record.key, Some(record.header.seq)),

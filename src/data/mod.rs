@@ -1,5 +1,5 @@
-//! Records and what is made of them: pure functions over keys, values, headers and range tombstones; `now` is always an
-//! argument. Nothing here knows where records lie: memtables and tables are seen as cursors.
+//! Records, and operations on them: pure functions over keys, values, headers and range tombstones; `now` is always an
+//! argument. This folder does not know where records are stored: memtables and tables are seen as cursors.
 
 pub mod version;
 pub mod item;

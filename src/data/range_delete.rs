@@ -1,7 +1,9 @@
-//! A range delete, wherever it lies: in a memtable, in a version, in the catalogue. And which of many are needed.
+//! A range delete (the record of a range tombstone): in a memtable, in a version, or in the catalogue. And which of
+//! many are needed.
 //!
-//! Example: 5 deletes a to m, 8 deletes c to f, and 9 deletes a to z. Readers at the newest sequence number are told of
-//! every key by 9. A snapshot at 6 is told by 5, for it sees neither 8 nor 9. Nobody is told by 8: it may go.
+//! Example: 5 deletes a to m, 8 deletes c to f, and 9 deletes a to z. For readers at the newest sequence number 9
+//! covers every key. For a snapshot at 6 it is 5, because it sees neither 8 nor 9. 8 is the newest for no reader: it
+//! may be dropped.
 //!
 //! ```text
 //!     9: a ─────────────── z
@@ -15,19 +17,20 @@ use crate::base::Seq;
 use crate::data::batch::KeyRange;
 use crate::data::visibility::is_superseded;
 
-/// Records in the range with a lower number are gone for every reader at or above its sequence number.
+/// Readers at or above its sequence number do not see records in the range with a lower one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RangeDelete {
-    /// What it deletes.
+    /// The deleted range.
     pub range: KeyRange,
-    /// Its place among all writes. Of one number there is one; a repair may make several, which are apart.
+    /// Its sequence number. Mostly unique; a repair may make several with one, whose ranges are disjoint.
     pub seq: Seq,
 }
 
-/// Of range deletes, lowest number first, those that some reader can tell: that are the newest which it sees over some
-/// key. Readers have the numbers of the open `snapshots`, ascending, or higher ones than any.
+/// Which of these range deletes, lowest sequence number first, are needed: those that are, for some key, the newest
+/// that some reader sees. Readers have the sequence numbers of the open `snapshots`, ascending, or a higher one than
+/// any.
 pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
-    // Of a key, which range begins, or ends.
+    // The keys at which a range begins or ends.
     let mut turns: Vec<(&[u8], usize, bool)> = vec![];
     for (at, RangeDelete { range, .. }) in ranges.iter().enumerate() {
         if !range.is_empty() {
@@ -44,7 +47,7 @@ pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
                 false => open.remove(&at),
             };
         }
-        // Only these, and what lies right below one that ends, may have come to show.
+        // Only these, and what is directly below one that ends, may have become visible.
         for &(_, at, begins) in turns {
             let candidate = match begins {
                 true => Some(at),
@@ -66,7 +69,7 @@ pub fn discernible(ranges: &[&RangeDelete], snapshots: &[Seq]) -> Vec<bool> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Numbers without a pattern, by a seed.
+    /// Pseudo-random numbers from a seed.
     pub(crate) struct Numbers(pub u64);
 
     impl Numbers {
@@ -83,7 +86,8 @@ pub(crate) mod tests {
         format!("key-{number:04}").into_bytes()
     }
 
-    /// Of the numbers 3, 6, 9 ...: over many keys, over few, nested from the front, with and without an end.
+    /// Range deletes with sequence numbers 3, 6, 9 ...: over many keys, over few, nested from the front, with and
+    /// without an end.
     pub(crate) fn some(seed: u64, count: u64) -> Vec<RangeDelete> {
         let mut random = Numbers(seed);
         let one = |n| {
@@ -120,7 +124,7 @@ pub(crate) mod tests {
         assert_eq!(discernible(&all, &[]), [false, false, true]);
     }
 
-    /// Method: against every reader and every key.
+    /// Method: compared for every reader and every key.
     #[test]
     #[cfg_attr(miri, ignore = "counts to thousands")]
     fn discernible_is_what_some_reader_sees_first() {

@@ -1,19 +1,19 @@
-//! Which keys are deleted by range: the line of keys, cut where the answer changes.
+//! Which keys range deletes cover: the key space, cut where the answer changes.
 //!
 //! ```text
 //! range deletes    5: a ──────────── m        stretches     a 5   c 8   f 5   m 0
 //!                  8:     c ── f              before a: 0
 //! ```
 //!
-//! [`Fragments`] hold the highest sequence number over each stretch, of all range deletes together. They are immutable
-//! and share what they have in common: a B-tree whose nodes are copied on the way to what a newer range delete changes.
-//! So one more is some copied nodes, whatever it covers; who has the older tree keeps it; and a look is a search.
+//! [`Fragments`] have the highest sequence number over each stretch, of all range deletes together. They are immutable
+//! and share structure: a B-tree whose nodes are copied on the path to what a newer range delete changes. So adding one
+//! copies some nodes, whatever it covers; holders of the older tree keep it; and a lookup is a search.
 //!
 //! ```text
 //! node     keys: where its stretches, or its nodes, begin, ascending     least: the lowest sequence number of a stretch in it
 //! ```
 //!
-//! A [`RangeTombstones`] is what range deletes in several places cover, for one reader.
+//! A [`RangeTombstones`] joins the range deletes of several sources, for one reader.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::base::record::{key_prefix, shared_len};
 use crate::data::batch::KeyRange;
 use crate::expiry::{Census, ExpiryView};
 
-/// A node with more entries, or with more bytes of keys and more entries than the least, is halved.
+/// A node with more entries, or with more bytes of keys and at least the least number of entries, is split.
 const NODE_MOST: usize = 32;
 const NODE_BYTES: usize = 16 << 10;
 const NODE_LEAST: usize = 4;
@@ -53,16 +53,17 @@ enum Below {
     Nodes(Vec<Arc<Node>>),
 }
 
-/// The keys of a node, ascending. What a search looks at lies together, and no key does where eight bytes tell.
+/// The keys of a node, ascending. Their prefixes are contiguous, and a search reads a key only where eight bytes do not
+/// decide.
 #[derive(Debug)]
 struct Keys {
     len: usize,
-    /// So many bytes at their front are the same in all.
+    /// The length of their common prefix.
     shared: usize,
-    /// Of each, what follows these.
+    /// The eight bytes of each after that.
     prefixes: [u64; NODE_MOST],
     ends: [u32; NODE_MOST],
-    /// One behind the other.
+    /// The keys, one after the other.
     bytes: Vec<u8>,
 }
 
@@ -98,7 +99,7 @@ impl Keys {
         range.map(|at| self.get(at))
     }
 
-    /// How many are before a key, or at it too.
+    /// The number of keys before a key, or at it too.
     #[inline]
     fn place(&self, key: &[u8], at_it_too: bool) -> usize {
         touch(&self.prefixes);
@@ -136,7 +137,7 @@ impl Keys {
     }
 }
 
-/// Asks memory for all of these at once, and does not wait: a search that asks for one after the other waits for each.
+/// Prefetches all of these at once, without waiting: a search that reads one after the other waits for each.
 #[inline]
 fn touch<T: Copy>(words: &[T; NODE_MOST]) {
     for line in words.chunks(64 / size_of::<T>()) {
@@ -201,8 +202,7 @@ impl Node {
         }
     }
 
-    /// The lowest sequence number over the keys from `first`, or from where the node begins, to `last`, or to where it
-    /// ends: of those that are given.
+    /// The lowest sequence number over the keys from `first` to `last`, where a missing bound is that of the node.
     fn least(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> Seq {
         if first.is_none() && last.is_none() {
             return self.least;
@@ -225,7 +225,7 @@ impl Node {
         least.unwrap_or(Seq::MAX)
     }
 
-    /// The nodes that this one becomes when stretches that begin from `from` to `to` make way for `new` ones.
+    /// The nodes that replace this one when `new` stretches replace those that begin from `from` to `to`.
     fn replaced(&self, from: &[u8], to: Option<&[u8]>, new: &[Stretch<'_>]) -> Vec<Arc<Node>> {
         let len = self.keys.len;
         match &self.below {
@@ -275,14 +275,14 @@ impl Fragments {
         })
     }
 
-    /// The same, and a range delete that none before is newer than.
+    /// These and one more range delete, which is at least as new as all of them.
     pub fn with(&self, range: &KeyRange, seq: Seq) -> Fragments {
         assert!(seq >= self.seq_max, "range deletes come in order");
         if range.is_empty() {
             return self.clone();
         }
         let (from, to) = (range.from.as_slice(), range.to.as_deref());
-        // Behind the range all is as before: a stretch begins there, if none does yet.
+        // Behind the range nothing changes, so a stretch begins there, if none does yet.
         let behind = to.map(|to| (to, self.max_covering_seq(to)));
         let new = [
             Some((from, seq)),
@@ -311,31 +311,33 @@ impl Fragments {
         begins
     }
 
-    /// No key is covered.
+    /// Whether no key is covered.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// The highest sequence number of a range delete in it.
+    /// The highest sequence number of any range delete in it.
     #[inline]
     pub fn seq_max(&self) -> Seq {
         self.seq_max
     }
 
-    /// The highest sequence number of a range delete over the key: older records of it are gone.
+    /// The highest sequence number of a range delete over the key: older records of it are deleted.
     #[inline]
     pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
         self.root.as_ref().map_or(Seq(0), |root| root.number(key))
     }
 
-    /// Records of all keys from `first` to `last`, both included, with a lower sequence number are gone.
+    /// The lowest covering sequence number over all keys from `first` to `last`, both included: their older records are
+    /// deleted.
     pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {
         let root = self.root.as_ref();
         root.map_or(Seq(0), |root| root.least(Some(first), Some(last)))
     }
 
-    /// Tells of each stretch that has a key from `first` to `last` where it begins, and its sequence number; in order.
+    /// Calls `visit` for each stretch that has a key from `first` to `last`, in order: with its beginning and sequence
+    /// number.
     pub fn visit(&self, first: &[u8], last: &[u8], mut visit: impl FnMut(&[u8], Seq)) {
         if let Some(root) = &self.root {
             root.visit(first, last, &mut visit);
@@ -343,7 +345,7 @@ impl Fragments {
     }
 }
 
-/// What range deletes in several places cover, for one reader.
+/// What the range deletes of several sources cover, for one reader.
 #[derive(Clone, Default)]
 pub struct RangeTombstones {
     parts: Vec<Arc<Fragments>>,
@@ -358,8 +360,8 @@ impl fmt::Debug for RangeTombstones {
 }
 
 impl RangeTombstones {
-    /// All records that were counted are dead, or range deletes cover all of their keys, which lie from the first to the last
-    /// of `keys`.
+    /// Whether all records of a census are dead, or range deletes cover all of their keys, which lie between the first
+    /// and the last of `keys`.
     pub fn all_dead<'a>(
         &self,
         census: &Census,
@@ -373,7 +375,7 @@ impl RangeTombstones {
             })
     }
 
-    /// Of all of these.
+    /// Joins these.
     pub fn new(parts: impl IntoIterator<Item = Arc<Fragments>>) -> RangeTombstones {
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         RangeTombstones {
@@ -381,16 +383,16 @@ impl RangeTombstones {
         }
     }
 
-    /// No key is covered.
+    /// Whether no key is covered.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The highest sequence number of a range delete over the key: older records of it are gone.
+    /// The highest sequence number of a range delete over the key: older records of it are deleted.
     #[inline]
     pub fn max_covering_seq(&self, key: &[u8]) -> Seq {
-        // Asked for each record, and mostly there are none.
+        // Checked for each record, and mostly there are none.
         match self.parts.is_empty() {
             true => Seq(0),
             false => self.max_of_parts(key),
@@ -405,8 +407,8 @@ impl RangeTombstones {
         max_seq
     }
 
-    /// Records of all keys from `first` to `last`, both included, with a lower sequence number are gone; perhaps more,
-    /// where it takes several places to cover them all.
+    /// A lower bound of the covering sequence number over all keys from `first` to `last`, both included: lower than
+    /// the truth where only several sources together cover them all.
     pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {
         let parts = self.parts.iter();
         let below = parts.map(|part| part.min_covering_seq(first, last));
@@ -419,7 +421,7 @@ mod tests {
     use super::*;
     use crate::data::range_delete::tests::Numbers;
 
-    /// A key of the line from 0 to 400; some are long, so that nodes are cut by bytes too.
+    /// A key of the space from 0 to 400; some are long, so that nodes are split by bytes too.
     fn key(number: u64, long: bool) -> Vec<u8> {
         let len = if long { 2_000 } else { 2 };
         let mut key = (number as u16).to_be_bytes().to_vec();
@@ -427,8 +429,8 @@ mod tests {
         key
     }
 
-    /// Method: against the ranges themselves, key by key, after each one; ranges nested, overlapping, touching, without
-    /// an end, empty, of one key.
+    /// Method: compared with the ranges themselves, key by key, after each one; ranges nested, overlapping, touching,
+    /// without an end, empty, of one key.
     #[test]
     fn fragments_are_what_the_ranges_are() {
         for seed in 0..60u64 {
@@ -480,7 +482,7 @@ mod tests {
             let all = plain[first..=last].iter().min().unwrap();
             let (first, last) = (key(first as u64, long), key(last as u64, long));
             let below = fragments.min_covering_seq(&first, &last);
-            // Between two keys of the line there may be others.
+            // There may be other keys between two of these.
             assert!(below <= *all);
             let (mut least, mut starts) = (Seq::MAX, vec![]);
             fragments.visit(&first, &last, |start, seq| {
@@ -497,7 +499,7 @@ mod tests {
         }
     }
 
-    /// A queue deletes its front again and again; the front stays one stretch.
+    /// A queue deletes its front again and again: the front stays one stretch.
     #[test]
     fn what_is_covered_again_takes_no_room() {
         let mut fragments = Fragments::default();
@@ -512,7 +514,7 @@ mod tests {
         fragments.visit(&[], &[0xff], |start, seq| {
             stretches.push((start.to_vec(), seq))
         });
-        // Where each range ended, the line is cut; there is nothing before the next one.
+        // The key space is cut where each range ended; nothing is left before the next one.
         assert_eq!(stretches.first(), Some(&(vec![], Seq(1_000))));
         assert_eq!(stretches.len(), 2);
         assert_eq!(stretches[1], (1_000u64.to_be_bytes().to_vec(), Seq(0)));

@@ -1,15 +1,14 @@
-//! Which write it was, as users see it.
+//! The version of an item: which write it was.
 
 use std::fmt;
 
 use crate::base::Seq;
 
-/// The place of a write among all writes of a database: a row version, an ETag. Every write of an item gives it a higher
-/// one, also of two in one millisecond, and one that comes later has a higher version than all before, in whichever
-/// container. Flushing, merging, reopening, checkpoints and repairs leave it as it is.
+/// The place of a write among all writes of a database: a row version, an ETag. Every write of an item gives it a
+/// higher version, even within one millisecond, and a later write has a higher version than all earlier ones, in any
+/// container. Flushing, merging, reopening, checkpoints and repairs do not change it.
 ///
-/// Writes that were not synced are lost in a power cut, and their versions with them: what is written after it may have the
-/// same ones.
+/// A power cut loses writes that were not synced, and their versions with them: later writes may get the same versions.
 ///
 /// ```
 /// use ebbtide::{Database, Version};
@@ -40,13 +39,13 @@ impl Version {
         self.0
     }
 
-    /// As a number, to be sent or stored: [`Version::from_u64`] makes the same version of it.
+    /// The version as a number, to be sent or stored; [`Version::from_u64`] is the inverse.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0.0
     }
 
-    /// The version that [`Version::as_u64`] made this number of. Of another number it makes one that no item has.
+    /// The version from the number of [`Version::as_u64`]. Any other number gives a version that no item has.
     #[must_use]
     pub fn from_u64(number: u64) -> Version {
         Version(Seq(number))
@@ -54,7 +53,7 @@ impl Version {
 }
 
 impl fmt::Display for Version {
-    /// The number of [`Version::as_u64`], in decimal digits.
+    /// Formats the number of [`Version::as_u64`] in decimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_u64().fmt(f)
     }

@@ -11,7 +11,7 @@ use crate::data::merge::Merge;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 
-/// Both keys are equal. Mostly they are not, and their prefixes tell.
+/// Whether both keys are equal. Mostly the prefixes differ already.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && key_prefix(a) == key_prefix(b) && a == b
@@ -22,21 +22,21 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 pub struct Horizon {
     /// Later writes are not seen.
     pub max: Seq,
-    /// What is deleted by range up to then.
+    /// The range deletes up to that sequence number.
     pub tombstones: Arc<RangeTombstones>,
 }
 
-/// One end of a scan: walks in one direction.
+/// One end of a scan: iterates in one direction.
 pub struct Walk<C> {
     merge: Merge<C>,
     horizon: Horizon,
     forward: bool,
-    /// What stands in front was given out.
+    /// Whether the first record was returned already.
     given: bool,
 }
 
 impl<C: Cursor> Walk<C> {
-    /// Stands where `to` says.
+    /// A walk after a seek to `to`.
     pub fn seek(
         cursors: Vec<C>,
         horizon: Horizon,
@@ -52,8 +52,8 @@ impl<C: Cursor> Walk<C> {
         })
     }
 
-    /// The next item that is seen at this moment, as far as `admits` allows its key. `decided` becomes the key about which
-    /// was decided last, whether it is seen or not; what is left of that key is passed over.
+    /// The next visible item at this moment whose key `admits` accepts. `decided` becomes the last key that was decided
+    /// about, visible or not; older versions of that key are skipped.
     #[inline]
     pub fn next<F: Fn() -> ExpiryViews>(
         &mut self,
@@ -68,7 +68,7 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    // Not inlined: so the item is made where it is wanted, and not carried there.
+    // Not inlined, so that the item is constructed in place, not moved.
     #[inline(never)]
     fn forwards<F: Fn() -> ExpiryViews>(
         &mut self,
@@ -78,7 +78,7 @@ impl<C: Cursor> Walk<C> {
     ) -> Option<Result<Item>> {
         let max = self.horizon.max;
         loop {
-            // Not before the next item is wanted: so this one is not carried past the step.
+            // Advances only when the next item is wanted, so that the current one is not moved past the step.
             if std::mem::replace(&mut self.given, true)
                 && let Err(error) = self.merge.advance(Some(check.for_good()))
             {

@@ -1,8 +1,9 @@
-//! What happens behind the writers' backs: flushing, merging, reclaiming, syncing, trimming the log.
+//! Background threads: flushing, merging, reclaiming, syncing, trimming the log.
 //!
-//! Each is one function that does one piece of work on the calling thread; threads call them in a loop, and so does a
-//! test, step by step. A job pins a read state, then reads the clock, then the settings, then the open snapshots; every
-//! record is judged by these. Its result is installed by one edit of the catalogue, which carries the mark.
+//! Each kind of work is one function that does one piece of it on the calling thread. Threads call these functions in a
+//! loop; a test calls them step by step. A job pins a read state, then reads the clock, then the settings, then the
+//! list of open snapshots, and judges every record by these. One edit of the catalogue, which carries the mark,
+//! installs its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use crate::engine::state::ContainerState;
 use crate::engine::sync_waiters::Then;
 use crate::env::{JoinHandle, SettledClock, monotonic, set_priority, spawn};
 
-/// The longest that a thread waits before it looks again: a clock may be moved, and nobody says so.
+/// The longest a thread sleeps before it looks for work again: nothing signals that a clock was moved.
 const TICK: Duration = Duration::from_millis(200);
 
-/// After a failure, the wait before the next try; it doubles with every further one.
+/// The wait before the first retry after a failure; it doubles with every further failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The longest such wait.
+/// The longest wait before a retry.
 const RETRY_MOST: Duration = Duration::from_secs(8);
 
-/// What the log's thread does besides its round, in the list of failures.
+/// The name, in the list of failures, of the log thread's preparation of the next segment.
 const NEXT_SEGMENT: &str = "the log's next segment";
 
-/// The time in which the log's interval is counted: where a test takes the steps, that of the clock, which it can turn.
+/// The time by which the sync interval is counted: in stepped mode the clock's, because a test can advance that.
 pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
     match options.background {
         Background::Threads => monotonic(),
@@ -36,8 +37,8 @@ pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
     }
 }
 
-/// A panic in the work of a thread is a failure of it, like others: work is judged and done beside what is there, and what
-/// it changes of that is changed in one step, of which no user's code is a part. So it can be tried again.
+/// Turns a panic in a thread's work into an error. The work can then be retried: it computes its result aside and
+/// installs it in one step that runs no user code.
 fn survive<T>(thread: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
@@ -52,7 +53,7 @@ fn survive<T>(thread: &'static str, work: impl FnOnce() -> Result<T>) -> Result<
     })
 }
 
-/// Calls each with what came of the sync. What one panics with is its own.
+/// Calls each waiter with the outcome of the sync. A waiter's panic is caught and affects nobody else.
 pub(super) fn tell(waiting: Vec<Then>, synced: &Result<()>) {
     for then in waiting {
         let told = synced.clone();
@@ -75,8 +76,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A thread that does a round of work, waits as long as the round said or until it is called, and so on until the
-    /// database closes. It holds the engine only while it works, so that a database that is merely forgotten goes too.
+    /// Starts a thread that does a round of work, then sleeps until it is woken or for as long as the round said, until
+    /// the database closes. It holds the engine only while it works, so that a database whose handles were all dropped
+    /// is freed.
     fn start_loop(
         engine: &Arc<Engine>,
         thread: Thread,
@@ -104,7 +106,7 @@ impl Engine {
                         wait
                     }
                 };
-                // A round may have heard the call that was meant to end the wait.
+                // The round may have consumed the wake-up that was meant to end the sleep.
                 if engine.scheduler.is_closing() {
                     return;
                 }
@@ -114,7 +116,7 @@ impl Engine {
         })
     }
 
-    /// Calls `then` once all that is written so far survives a power cut, or with why it does not.
+    /// Calls `then` once everything written so far survives a power cut, or with the reason why it does not.
     pub fn sync_then(engine: &Arc<Engine>, then: Then) {
         let ready = engine.check_writable().and_then(|()| {
             if engine.options.background == Background::Stepped {
@@ -139,7 +141,7 @@ impl Engine {
         Ok(Duration::from_secs(1))
     }
 
-    /// Syncs for who waits for that, and tells them; false when nobody does.
+    /// Syncs the log for those who wait in `sync_waiters`, and calls them; false when there are none.
     fn tell_synced(&self) -> bool {
         let waiting = self.sync_waiters.take_all();
         if waiting.is_empty() {
@@ -171,27 +173,27 @@ impl Engine {
         Ok(merge.min(removal).min(scrub).min(TICK))
     }
 
-    /// Looks whether a deadline is near more often than it takes to miss one, but not so often that it costs anything.
+    /// Checks deadlines often enough to miss none, and rarely enough to cost nothing.
     fn hurry_round(&self) -> Result<Duration> {
         self.hurry()?;
         let look = self.options.reclaim_within / 32;
         Ok(look.clamp(TICK / 4, Duration::from_secs(1)))
     }
 
-    /// Keeps the log: when writers ask for it, drains it and prepares its next segment; once an interval syncs it. Says how
-    /// long it is until then.
+    /// Maintains the log: drains it and prepares its next segment when a writer asks for that, and syncs it once an
+    /// interval. Returns the time until the next sync.
     fn log_step(&self) -> Result<Duration> {
         let interval = self.options.sync_interval;
         let now = log_time(&self.options, &self.clock);
         let Some(log) = self.commit_log.begun() else {
-            // Whoever writes next begins it, if there is room.
+            // The next writer begins the log, if there is room.
             return Ok(interval.max(TICK));
         };
         if log.wants_upkeep() {
             log.drain()?;
         }
         if log.wants_next() {
-            // Not this step's failure: what was written has its room, and is synced in time.
+            // This failure does not fail the step: what was written has its room, and is still synced in time.
             self.scheduler
                 .note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
@@ -199,7 +201,7 @@ impl Engine {
         if now < due {
             return Ok(due - now);
         }
-        // Under Sync, too, batches may be Buffered.
+        // Under Sync, too, single batches may be Buffered.
         if log.synced() < log.end() {
             log.sync_to(log.end())?;
         }
@@ -207,7 +209,7 @@ impl Engine {
         Ok(interval)
     }
 
-    /// One piece of background work; false when none is due. The log is kept in any case.
+    /// Does one piece of background work; false when none is due. The log is maintained in any case.
     pub fn step(&self) -> Result<bool> {
         if self.scheduler.is_closing() {
             return Err(Error::Closed);
@@ -223,8 +225,8 @@ impl Engine {
         if done { Ok(true) } else { kept.and(flushed) }
     }
 
-    /// Flushes a memtable that is full or holds what is long dead, or some small ones, or trims the log. What fails does
-    /// not keep the rest waiting.
+    /// Flushes a memtable that is full or that holds records that have been dead for long, or several small ones, or
+    /// trims the log. A failure of one does not keep the others waiting.
     fn flush_step(&self) -> Result<bool> {
         self.pool.trim(monotonic());
         self.revive_log()?;

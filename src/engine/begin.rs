@@ -1,15 +1,15 @@
-//! Beginning a log: where opening does, or later, where that open found no room for one.
+//! Begins a log: at open, or later if that open found no room for one.
 //!
 //! ```text
 //! on disk     old chain 5 6 7 8, named by the manifest                    new chain 10 ...
 //! in memory   what was recovered from it: needed, or dead
 //! ```
 //!
-//! An open that finds no room goes on without a log: the old chain stays, read-only, and what is in memory relies on it.
-//! No write is taken until a new chain holds what is needed of that, and the manifest names it. Meanwhile the old one gives
-//! back what it can (old_log.rs).
+//! An open that finds no room goes on without a new log: the old chain stays, read-only, because the memtables rely on
+//! it. Writes are refused until a new chain holds what is still needed of the old one and the manifest names it.
+//! Meanwhile the old chain frees what it can (old_log.rs).
 //!
-//! **A small log begins in little room**: with the smallest ring, and a first segment as long as what goes into it.
+//! **A small log needs little room**: it has the smallest ring, and its first segment is as long as what goes into it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogOptions, remove_chain
 /// A chain of log segments, to be shared and to be written.
 pub(super) type Chain = (Arc<Log>, Appender);
 
-/// The ring of a log that begins in little room, and what its first segment has beyond what is logged again, in bytes: a
-/// power of two up to this ...
+/// The ring of a small log, and what its first segment has beyond the relogged records, in bytes: a power of two up to
+/// this ...
 const SMALL_LOG: u64 = 16 << 10;
 /// ... and at least this.
 const LEAST_LOG: u64 = 4 << 10;
 
-/// How large the files of a log are.
+/// The sizes of a log's files.
 pub(super) fn log_options(options: &Options, wal_dir: &Path) -> LogOptions {
     LogOptions {
         segment_bytes: options.segment_len(),
@@ -41,7 +41,7 @@ pub(super) fn log_options(options: &Options, wal_dir: &Path) -> LogOptions {
     }
 }
 
-/// A new chain that holds what `relog` appends, durably.
+/// Starts a new chain and makes what `relog` appends to it durable.
 pub(super) fn start_chain(
     fs: &Arc<dyn Fs>,
     options: &LogOptions,
@@ -62,7 +62,8 @@ pub(super) fn start_chain(
     Ok((log, appender))
 }
 
-/// The files of a log that takes no more than is free, with `needed` bytes logged again; `None`: there are none so small.
+/// The file sizes of a log that fits into `free` bytes, with `needed` bytes relogged; `None`: even the smallest log
+/// does not fit.
 fn small_log(usual: &LogOptions, free: u64, needed: u64) -> Option<LogOptions> {
     let each = free.saturating_sub(needed) / 2;
     let each = (1 << each.checked_ilog2()?).min(SMALL_LOG);
@@ -75,8 +76,8 @@ fn small_log(usual: &LogOptions, free: u64, needed: u64) -> Option<LogOptions> {
 }
 
 impl Engine {
-    /// Begins the log, if opening found no room for one: as opening does, with what is needed of what memory holds. For
-    /// writers, who try it each time.
+    /// Begins the log, if open found no room for one, as open does it: with the records in memory that are still
+    /// needed. Each write tries this.
     #[inline]
     pub(super) fn begin_log(&self) -> Result<()> {
         match (self.commit_log.begun(), self.commit_log.old_log()) {
@@ -90,7 +91,7 @@ impl Engine {
         self.begin_log_with(old, &log_options(&self.options, &self.wal_dir()))
     }
 
-    /// The same in what room there is.
+    /// Begins a small log in the room there is.
     fn begin_small_log(&self, old: &OldLog, full: Error) -> Result<()> {
         let usual = log_options(&self.options, &self.wal_dir());
         let free = self.fs.room(&self.path)?.free;
@@ -133,15 +134,15 @@ impl Engine {
             }
         })?;
         drop(manifest);
-        // What it misses goes with a later release.
+        // What stays here goes with a later release.
         let _ = log.release_older();
         self.commit_log.begin(&mut commit, log, appender);
         self.seal_when_full(&mut commit);
         Ok(())
     }
 
-    /// Begins the log, if opening found no room for one; where there still is none, makes room of the old one, as far as
-    /// that goes. For threads in the background, and for who asks for what they do.
+    /// Begins the log, if open found no room for one. If there still is none, frees as much of the old log as possible.
+    /// Called by background threads and by callers who request their work.
     pub(super) fn revive_log(&self) -> Result<()> {
         let (None, Some(old)) = (self.commit_log.begun(), self.commit_log.old_log()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The catalogue that is durable, and the only way to change it.
+//! The durable catalogue, and the only way to change it.
 //!
 //! ```text
 //! Catalog::edit -> Editing: one at a time -> commit(basis, changes) -> durable, or nothing has happened, or in doubt
@@ -6,12 +6,14 @@
 //!
 //! Invariants:
 //!
-//! 1. Every edit of an open database comes with a [`Basis`]: what it relies on is durable.
-//! 2. `durable_edit` is the number of the last edit that is durable; frames of the log carry it.
-//! 3. While an edit may have happened and nobody knows, no table that it may have named is removed, and no write is taken.
-//! 4. Numbers of tables and runs are given once.
-//! 5. Settings that stand in the log alone, in the frame of the batch that changed them, are said by the next edit that
-//!    becomes durable, whatever it is for. So the log is never given up before they are said: that takes an edit.
+//! 1. Every edit of an open database comes with a [`Basis`]: proof that what it relies on is durable.
+//! 2. `durable_edit` is the number of the last durable edit; frames of the log carry it.
+//! 3. While it is unknown whether an edit took effect (it is *in doubt*), no table that it may name is removed and no
+//!    write is accepted.
+//! 4. Table and run ids are never reused.
+//! 5. Settings that are durable only in the log, in the frame of the batch that changed them, are repeated by the next
+//!    edit, whatever its purpose. Releasing a log segment takes an edit, so the manifest has the settings before the
+//!    frame goes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,16 +26,16 @@ use crate::engine::commit::Basis;
 use crate::env::Fs;
 use crate::expiry::Settings;
 
-/// Settings of a container that are durable in the log.
+/// Settings of a container that are durable in the log and not yet in the manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedSettings {
-    /// Whose.
+    /// The container.
     pub container: ContainerId,
-    /// What they are.
+    /// Its settings.
     pub settings: Settings,
-    /// The number of the write that changed them.
+    /// The sequence number of the write that changed them.
     pub seq: Seq,
-    /// The settled time on which that relied.
+    /// The settled time that this write relied on.
     pub settled: Timestamp,
 }
 
@@ -41,13 +43,13 @@ pub struct LoggedSettings {
 pub struct Catalog {
     fs: Arc<dyn Fs>,
     tables_dir: PathBuf,
-    /// None: the database is closed, or only read.
+    /// None: the database is closed or read-only.
     manifest: Mutex<Option<Manifest>>,
     /// Copy of [`Manifest::is_in_doubt`].
     in_doubt: AtomicBool,
     /// Tables that an edit in doubt may have named.
     doubtful: Mutex<Vec<TableId>>,
-    /// Said by the next edit.
+    /// Repeated by the next edit.
     logged: Mutex<Vec<LoggedSettings>>,
     durable_edit: AtomicU64,
     next_table: AtomicU64,
@@ -55,7 +57,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Goes on with what was recovered; without a manifest nothing is ever changed.
+    /// Continues from the recovered catalogue; without a manifest it never changes.
     pub fn new(
         fs: Arc<dyn Fs>,
         tables_dir: PathBuf,
@@ -76,7 +78,7 @@ impl Catalog {
         }
     }
 
-    /// Nobody else changes the catalogue as long as this is held.
+    /// Nobody else changes the catalogue while this is held.
     pub fn edit(&self) -> Editing<'_> {
         Editing {
             catalog: self,
@@ -90,23 +92,23 @@ impl Catalog {
         self.durable_edit.load(Ordering::Acquire)
     }
 
-    /// These are durable in the log, and the manifest does not say them yet.
+    /// These settings are durable in the log, and not yet in the manifest.
     pub fn note_logged(&self, settings: Vec<LoggedSettings>) {
         self.logged.lock().extend(settings);
     }
 
-    /// A number for a table.
+    /// A new table id.
     pub fn new_table(&self) -> TableId {
         TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number for a run.
+    /// A new run id.
     pub fn new_run(&self) -> RunId {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// No edit may have happened of which that is not known: one that drops a container, say, would take later writes
-    /// with it.
+    /// Fails while an edit is in doubt that cannot be confirmed: if that edit dropped a container, say, it would take
+    /// later writes with it.
     #[inline]
     pub fn check_known(&self) -> Result<()> {
         match self.in_doubt.load(Ordering::Acquire) {
@@ -115,17 +117,17 @@ impl Catalog {
         }
     }
 
-    /// Removes tables that no edit has named.
+    /// Removes tables that no edit names.
     pub fn remove_tables(&self, tables: &[TableId]) {
         for id in tables {
-            // What stays is removed by the next open.
+            // The next open removes what stays.
             let _ = self.fs.remove(&self.tables_dir.join(file_name::table(*id)));
         }
     }
 
-    /// Removes tables that were not installed: at once, or when it is certain that no edit has named them.
+    /// Removes tables that were not installed: at once, or as soon as it is certain that no edit names them.
     pub fn give_up_tables(&self, tables: Vec<TableId>) {
-        // Held, so that no edit comes between the question and what follows from it.
+        // Held so that no edit comes between the check and the removal.
         let editing = self.edit();
         if editing.is_in_doubt() {
             self.doubtful.lock().extend(tables);
@@ -139,31 +141,31 @@ impl Catalog {
         self.manifest.lock().as_ref().map_or(0, Manifest::len)
     }
 
-    /// Nothing is changed from now on.
+    /// From now on nothing changes the catalogue.
     pub fn close(&self) {
         *self.manifest.lock() = None;
     }
 }
 
-/// The catalogue, held for one edit or more.
+/// The catalogue, locked for one edit or more.
 pub struct Editing<'a> {
     catalog: &'a Catalog,
     manifest: MutexGuard<'a, Option<Manifest>>,
 }
 
 impl Editing<'_> {
-    /// What is durable.
+    /// The durable catalogue.
     pub fn catalogue(&self) -> Result<&Catalogue> {
         let manifest = self.manifest.as_ref().ok_or(Error::Closed)?;
         Ok(manifest.catalogue())
     }
 
-    /// Whether an edit that failed may have happened.
+    /// Whether it is unknown if a failed edit took effect.
     pub fn is_in_doubt(&self) -> bool {
         self.manifest.as_ref().is_some_and(Manifest::is_in_doubt)
     }
 
-    /// Makes changes durable, as one edit, which relies on the moment `settled` beside its basis.
+    /// Makes changes durable, as one edit. It relies on the moment `settled` besides its basis.
     pub fn commit(
         &mut self,
         basis: Basis<'_>,
@@ -192,26 +194,26 @@ impl Editing<'_> {
         done
     }
 
-    /// How much [`Editing::lend_room`] gives back at the most, in bytes.
+    /// How much [`Editing::lend_room`] frees at most, in bytes.
     pub fn lendable(&self) -> u64 {
         self.manifest.as_ref().map_or(0, Manifest::lendable)
     }
 
-    /// Gives back the room that is kept for edits, as far as it can be spared, until [`Editing::reserve`].
+    /// Frees the room reserved for edits, as far as it can be spared, until [`Editing::reserve`].
     pub fn lend_room(&mut self) {
         if let Some(manifest) = self.manifest.as_mut() {
             manifest.lend_room();
         }
     }
 
-    /// Keeps room for edits again, where there is some.
+    /// Reserves room for edits again, if the disk has it.
     pub fn reserve(&mut self) {
         if let Some(manifest) = self.manifest.as_mut() {
             manifest.reserve();
         }
     }
 
-    /// Makes sure that no edit has happened of which that is not known.
+    /// Resolves an edit in doubt.
     fn confirm(&mut self) -> Result<()> {
         let confirmed = self.manifest.as_mut().ok_or(Error::Closed)?.resolve_doubt();
         self.note_doubt();

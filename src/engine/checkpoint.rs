@@ -1,17 +1,16 @@
-//! Checkpoints: what the catalogue names, linked or copied into another folder, with the log behind it.
+//! Checkpoints: the tables of the catalogue, linked or copied into another folder, and the log up to one moment.
 //!
 //! ```text
 //! both locks held        the catalogue, where the log ends, its segments; tables and segments are pinned
 //! nothing held           tables linked or copied -> segments copied up to that end -> folders synced -> manifest
 //! ```
 //!
-//! Both are read under the commit lock, so catalogue and log are of one moment, for all containers the same. Opening
-//! the copy recovers exactly what was acknowledged by then. Pinned files keep their names, whatever is installed
-//! meanwhile; what could not be removed for that is removed afterwards. So copying may take its time: nobody waits for
-//! it.
+//! Catalogue and log end are read under the commit lock, so they show one moment, the same for all containers. Opening
+//! the copy recovers exactly what was acknowledged by then. Pinned files keep their names whatever is installed
+//! meanwhile; obsolete ones are removed after the copy. So copying blocks nobody, however long it takes.
 //!
-//! A copy is made in a folder that does not exist or has nothing in it. Each folder and file is made anew, never taken
-//! over and never through a link below the target; what was made is noted, and that alone is removed after a failure.
+//! The target is a folder that does not exist or is empty. Each folder and file in it is created new, never
+//! overwritten, and never through a link below the target. A failure removes only what the checkpoint created.
 
 use std::path::{Path, PathBuf};
 
@@ -24,28 +23,28 @@ use crate::engine::scheduler::Thread;
 use crate::env::{Fs, sync_name};
 use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin};
 
-/// How much of a file is copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// The number of a copy's manifest.
+/// The number of the copy's manifest.
 const MANIFEST: u64 = 1;
 
-/// One moment of a database, whose files stay.
+/// The state of a database at one moment, with its files pinned.
 struct Moment {
     catalogue: Catalogue,
-    /// Where the log ends.
+    /// Where the log ended.
     end: Position,
-    /// Its segments.
+    /// The log's segments.
     segments: Vec<SegmentInfo>,
     _tables: Vec<NamePin>,
     _segments: SegmentPin,
 }
 
 impl Engine {
-    /// Makes a consistent copy in a folder that does not exist or is empty. What fails leaves nothing behind.
+    /// Makes a consistent copy in a folder that does not exist or is empty. A failure leaves nothing behind.
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
         self.check_writable()?;
-        // Without what would make a link at its end pass for a folder.
+        // Normalized: a trailing slash would let a link at the end of the path pass for a folder.
         let to: PathBuf = to.components().collect();
         self.refuse_target(&to)?;
         self.flush()?;
@@ -66,13 +65,13 @@ impl Engine {
             self.scheduler.wake(Thread::Merge);
         }
         match copied {
-            // Files go then that were pinned.
+            // Closing removes pinned files.
             Err(_) if self.scheduler.is_closing() => Err(Error::Closed),
             copied => copied,
         }
     }
 
-    /// Something stands there, or it lies in the database or around it.
+    /// Refuses a target that exists, lies inside the database, or contains it.
     fn refuse_target(&self, to: &Path) -> Result<()> {
         let fs = self.fs.as_ref();
         let refuse = |allowed| {
@@ -98,12 +97,12 @@ impl Engine {
         let commit = self.commit_log.lock();
         let manifest = self.catalog.edit();
         let mut catalogue = manifest.catalogue()?.clone();
-        // All that it is to have lies in segments.
+        // The copied segments hold all of the log.
         let start = catalogue.log.as_mut().ok_or(Error::Closed)?;
         start.ring = None;
         let first = start.first;
         let (end, mut segments) = (log.end(), log.segments());
-        // By then it is.
+        // By the time the manifest is written, it is.
         catalogue.log_synced = end;
         segments.retain(|segment| segment.number >= first);
         let _segments = log.pin_from(first);
@@ -142,7 +141,7 @@ impl Engine {
         for segment in &moment.segments {
             let name = file_name::segment(segment.number);
             let (from, to) = (self.wal_dir().join(&name), wal.join(&name));
-            // What is appended meanwhile, in part perhaps, is left out.
+            // Frames that are appended meanwhile, perhaps in part, are left out.
             let most = moment.end.0 - segment.start.0 + SEGMENT_HEADER_LEN as u64;
             made.file(&to, || copy(fs, &from, &to, most, &go_on))?;
         }
@@ -154,7 +153,7 @@ impl Engine {
     }
 }
 
-/// Where a path leads that may not be there yet: links are followed as far as it is.
+/// Resolves the links in a path whose end may not exist yet.
 fn resolved(fs: &dyn Fs, path: &Path) -> Result<PathBuf> {
     let is_there = |path: &&Path| path.as_os_str().is_empty() || fs.is_dir(path);
     let there = path.ancestors().find(is_there);
@@ -167,10 +166,10 @@ fn resolved(fs: &dyn Fs, path: &Path) -> Result<PathBuf> {
     Ok(there.join(rest).components().collect())
 }
 
-/// Folders and files that were made, in this order.
+/// The folders and files created, in order.
 struct Made<'a> {
     fs: &'a dyn Fs,
-    /// With whether it is a folder.
+    /// Each path, and whether it is a folder.
     paths: Vec<(PathBuf, bool)>,
 }
 
@@ -181,7 +180,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// The same, but one may be there; and so for those above it. The names are durable.
+    /// Creates a folder, which may exist, and those above it, and makes their names durable.
     fn folder_and_above(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().is_empty() || self.fs.is_dir(path) {
             return Ok(());
@@ -190,7 +189,7 @@ impl Made<'_> {
             self.folder_and_above(above)?;
         }
         match self.folder(path) {
-            // Others make folders too.
+            // Another process may have created it meanwhile.
             Err(_) if self.fs.is_dir(path) => Ok(()),
             made => made.and_then(|()| sync_name(self.fs, path)),
         }
@@ -202,7 +201,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// The manifest and its copy, which take no file's place.
+    /// Writes the manifest and its copy; neither replaces a file.
     fn manifest(&mut self, to: &Path, catalogue: &Catalogue) -> Result<()> {
         let both = [
             to.join(file_name::manifest(MANIFEST)),
@@ -221,7 +220,7 @@ impl Made<'_> {
         write_both(self.fs, to, MANIFEST, catalogue).map(drop)
     }
 
-    /// Removes all of it, as far as it is there and nobody else put something into it.
+    /// Removes what was created, except where another process removed it or put something into it.
     fn remove(self) {
         for (path, is_folder) in self.paths.into_iter().rev() {
             let _ = match is_folder {
@@ -232,7 +231,8 @@ impl Made<'_> {
     }
 }
 
-/// Tables never change, so two folders can share them. `go_on` ends a copy by an error.
+/// Links a table, or copies it if links are not possible: tables never change, so two folders can share them. An error
+/// of `go_on` ends the copy.
 pub(super) fn link_or_copy(
     fs: &dyn Fs,
     from: &Path,
@@ -246,7 +246,7 @@ pub(super) fn link_or_copy(
     }
 }
 
-/// Copies at most the first `most` bytes, durably but for the name. What fails leaves nothing behind.
+/// Copies at most the first `most` bytes and syncs them, but not the name. A failure leaves nothing behind.
 fn copy(
     fs: &dyn Fs,
     from: &Path,

@@ -1,20 +1,20 @@
-//! Closing: threads end -> the log is synced and ended with an end mark -> the manifest says how far it goes -> the
-//! folder's lock goes.
+//! Closing: end the threads -> sync the log and write its end mark -> record the log's end in the manifest -> release
+//! the folder's lock.
 
 use crate::base::{Result, Seq, Timestamp};
 use crate::engine::Engine;
 use crate::engine::background::tell;
 use crate::wal::FrameKind;
 
-/// More unflushed bytes than this are flushed when the database is closed, so that the next open has little to replay.
+/// If more bytes than this are unflushed, closing flushes them, so that the next open has little to replay.
 const FLUSHED_AT_CLOSE: usize = 4 << 20;
 
 impl Engine {
-    /// Syncs the log, ends it with an end mark, says so in the manifest, joins the threads, lets go of the lock, tells
-    /// who waits for a sync.
+    /// Syncs the log, writes its end mark, records its end in the manifest, joins the threads, releases the folder's
+    /// lock, and calls those who wait for a sync.
     pub fn close(&self) -> Result<()> {
         if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
-            // For the next open's sake; when it fails, the log has it all.
+            // Only saves the next open time; if it fails, the log still holds everything.
             let _ = self.flush();
         }
         if !self.scheduler.close() {
@@ -28,7 +28,8 @@ impl Engine {
         let end = self.frame_header(FrameKind::End, last, last);
         let result = self.commit_log.close(&mut commit, &end);
         if result.is_ok() && self.commit_log.begun().is_some() {
-            // How far the log goes, so that a lost end of it is noticed. When this fails, the log is closed all the same.
+            // Records the log's end, so that an open notices if it was lost. If this fails, the log is closed all the
+            // same.
             let _ = self
                 .commit_log
                 .all_before(&commit)

@@ -1,22 +1,22 @@
-//! The commit log: one order for every write, and what of it is in memory, visible and durable.
+//! The commit log: gives all writes one order, and tracks which of them are in memory, visible and durable.
 //!
 //! ```text
 //! lock -> stamp: sequence number, time -> append to the log -> memtables -> `latest` -> `published` -> unlock
 //!                                                                  Durability::Sync: unlock -> sync -> `published`
 //! ```
 //!
-//! Invariants, which nobody else can break, for the fields are private here:
+//! Invariants, which only this file can break, since the fields are private:
 //!
-//! 1. Sequence numbers are given under the lock, in the order of the log. `next_seq` is the last one and one more.
+//! 1. Sequence numbers are given under the lock, in the order of the log. `next_seq` is one above the last.
 //! 2. `latest` is the last sequence number that is in a memtable; it is stored under the lock. `published` is the last
-//!    one that readers see; it only rises, and never goes beyond `latest`.
-//! 3. `time_high_water`, the *mark*, is the highest settled time on which an acknowledged write, a floor or a purge has
+//!    sequence number that readers see; it only rises, and never passes `latest`.
+//! 3. `time_high_water`, the *mark*, is the highest settled time on which an acknowledged write, a floor or a purge
 //!    relied; it only rises. Every frame and every edit carries it.
-//! 4. The log's writing end lies under the lock, and is there as long as there is a log and the database is open.
+//! 4. The log's appender is guarded by the lock, and exists while there is a log and the database is open.
 //!
 //! # What an edit of the manifest relies on
 //!
-//! History is one order of everything: writes in the log, edits in the manifest. The lock gives it.
+//! Writes in the log and edits in the manifest form one history, ordered by the lock.
 //!
 //! ```text
 //! log         w w w w | w w w | w w            w: writes
@@ -24,9 +24,9 @@
 //!             synced before e
 //! ```
 //!
-//! What lasts lacks nothing that came before it, and relies on no write that does not last. So an edit is committed with a
-//! [`Basis`], which is made only once the log is synced as far as the edit relies on it. With the writes come the times
-//! that they relied on: an edit carries the highest of these as its mark, and its own.
+//! If something is durable, everything before it is durable, and so is every write it relies on. So an edit is
+//! committed with a [`Basis`], which exists only once the log is synced as far as the edit relies on it. An edit's mark
+//! is the highest of the times on which those writes relied and its own.
 //!
 //! | edit | relies on | basis |
 //! | --- | --- | --- |
@@ -36,10 +36,11 @@
 //! | tables are merged, joined or dropped | tables, whose writes were durable before them, and a time of its own | [`Basis::TABLES`] |
 //! | a new log is begun; the log is closed | all that came before it | [`CommitLog::all_before`] |
 //!
-//! Each edit also says how far the log was synced by then, whatever it relies on. So an opening notices what is gone of it.
+//! Each edit also records how far the log was synced by then, whatever it relies on, so that an open notices a lost
+//! part.
 //!
-//! After a failed sync of the log there is no basis but tables: what gives back room goes on, nothing else does. Without a
-//! log, after an open that found no room for one, everything is durable: that open has synced what it read.
+//! After a failed sync of the log the only basis is [`Basis::TABLES`]: reclaiming goes on, nothing else does. Without a
+//! log (open found no room for one) everything is durable, because open synced what it read.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -56,29 +57,26 @@ pub struct CommitState {
     next_seq: Seq,
     /// Bytes of all active memtables.
     active_bytes: usize,
-    /// The log's writing end: not there when the database is closed or read-only, or has no log yet.
+    /// None: the database is closed or read-only, or has no log yet.
     appender: Option<Appender>,
 }
 
 impl CommitState {
-    /// The sequence number of the next record.
     #[inline]
     pub fn next_seq(&self) -> Seq {
         self.next_seq
     }
 
-    /// The log's writing end.
     #[inline]
     pub fn appender(&mut self) -> Result<&mut Appender> {
         self.appender.as_mut().ok_or(Error::Closed)
     }
 
-    /// There is a log to write to.
+    /// Whether there is a log to write to.
     pub fn has_log(&self) -> bool {
         self.appender.is_some()
     }
 
-    /// Bytes of all active memtables.
     #[inline]
     pub fn active_bytes(&self) -> usize {
         self.active_bytes
@@ -98,19 +96,19 @@ impl CommitState {
 
 /// The log that was there when the database was opened, while there is no room for a new one.
 pub struct OldLog {
-    /// Why there is none.
+    /// Why there is no new log.
     pub error: Error,
-    /// Where a new one is to begin.
+    /// The number of a new log's first segment.
     pub next_segment: u64,
-    /// How far it goes: opening has synced it.
+    /// How far the old log goes; open has synced it.
     pub synced: Option<SyncedNote>,
     /// Its segments, oldest first.
     pub segments: Vec<SegmentSummary>,
 }
 
 impl OldLog {
-    /// The first segment that may hold a record of this sequence number. Later ones hold no lower sequence numbers but
-    /// in relogged frames, which count as the highest of their moment.
+    /// The first segment that may hold a record of this sequence number. Later segments hold only higher sequence
+    /// numbers, except in relogged frames, which count as the highest of their moment.
     pub fn holding(&self, seq: Seq) -> Option<u64> {
         let mut segments = self.segments.iter();
         let found = segments.find(|segment| segment.last_seq >= seq);
@@ -118,9 +116,9 @@ impl OldLog {
     }
 }
 
-/// How an opened database begins to write.
+/// The state with which an open database begins to write.
 pub struct Beginning {
-    /// The last sequence number that was given out.
+    /// The last sequence number given out.
     pub last_seq: Seq,
     /// The highest time that anything relied on.
     pub time_high_water: Timestamp,
@@ -128,7 +126,7 @@ pub struct Beginning {
     pub active_bytes: usize,
     /// The log, unless the database is read-only.
     pub log: Option<(Arc<Log>, Appender)>,
-    /// The one from before, if there was no room for a new one.
+    /// The old log, if there was no room for a new one.
     pub old_log: Option<OldLog>,
 }
 
@@ -139,13 +137,13 @@ pub struct CommitLog {
     published: AtomicU64,
     time_high_water: AtomicU64,
     relied: Relied,
-    /// Not there when the database is read-only, and not yet when there was no room for it.
+    /// Empty in a read-only database, and until there is room for a log.
     log: OnceLock<Arc<Log>>,
     old_log: Option<OldLog>,
 }
 
 impl CommitLog {
-    /// Goes on where recovery ended.
+    /// Continues where recovery ended.
     pub fn new(beginning: Beginning) -> CommitLog {
         let Beginning {
             last_seq,
@@ -177,13 +175,14 @@ impl CommitLog {
         self.state.lock()
     }
 
-    /// The same for a writer: it is held for less time than going to sleep takes.
+    /// Takes the commit lock as a writer: spins first, because the lock is held for less time than going to sleep
+    /// takes.
     #[inline]
     pub fn lock_soon(&self) -> MutexGuard<'_, CommitState> {
         lock_soon(&self.state)
     }
 
-    /// Waits until the write that has the lock is done with it.
+    /// Waits until the write that holds the lock releases it.
     pub fn pass(&self) {
         drop(lock_soon(&self.state));
     }
@@ -194,32 +193,32 @@ impl CommitLog {
         Seq(self.published.load(Ordering::Acquire))
     }
 
-    /// Readers see up to this sequence number.
+    /// Makes records up to this sequence number visible to readers.
     #[inline]
     pub fn publish(&self, seq: Seq) {
         self.published.fetch_max(seq.0, Ordering::AcqRel);
     }
 
-    /// The last sequence number that was given out and is in a memtable.
+    /// The last sequence number that is in a memtable.
     #[inline]
     pub fn latest(&self) -> Seq {
         Seq(self.latest.load(Ordering::Acquire))
     }
 
-    /// Every record up to this sequence number is in a memtable.
+    /// Notes that every record up to this sequence number is in a memtable.
     #[inline]
     pub fn applied(&self, state: &mut CommitState, last: Seq) {
         state.next_seq = last.next();
         self.latest.store(last.0, Ordering::Release);
     }
 
-    /// A sequence number was taken by something that is not in the log, and is durable with all before it.
+    /// Notes a sequence number that is not in the log: what took it is durable, with everything before it.
     pub fn note_unlogged(&self, state: &mut CommitState, seq: Seq) {
         self.applied(state, seq);
         self.publish(seq);
     }
 
-    /// The log, or why there is none.
+    /// The log, or the reason why there is none.
     #[inline]
     pub fn log(&self) -> Result<&Arc<Log>> {
         self.log.get().ok_or_else(|| match &self.old_log {
@@ -234,13 +233,13 @@ impl CommitLog {
         self.log.get()
     }
 
-    /// The log from before the database was opened, if there was no room for a new one then.
+    /// The log of the previous open, if this open found no room for a new one.
     #[inline]
     pub fn old_log(&self) -> Option<&OldLog> {
         self.old_log.as_ref()
     }
 
-    /// How far the log is known to be synced, or the one from before; nothing where there is none.
+    /// How far the log, or the old one in its place, is known to be synced; `None`: there is neither.
     pub fn synced(&self) -> Option<SyncedNote> {
         match self.begun() {
             Some(log) => Some(log.synced_note()),
@@ -248,37 +247,38 @@ impl CommitLog {
         }
     }
 
-    /// There is a log from now on.
+    /// Installs the log.
     pub fn begin(&self, state: &mut CommitState, log: Arc<Log>, appender: Appender) {
         state.appender = Some(appender);
         let _ = self.log.set(log);
     }
 
-    /// Ends the log with this frame.
+    /// Writes the log's end mark with this header.
     pub fn close(&self, state: &mut CommitState, header: &FrameHeader) -> Result<()> {
         let appender = state.appender.take();
         appender.map_or(Ok(()), |appender| appender.close(header))
     }
 
-    /// Something that is about to be durable relies on this moment; returns the mark.
+    /// Raises the mark to this moment, because something that is about to become durable relies on it; returns the
+    /// mark.
     #[inline]
     pub fn rely_on(&self, settled: Timestamp) -> Timestamp {
         let before = self.time_high_water.fetch_max(settled.0, Ordering::AcqRel);
         Timestamp(before).max(settled)
     }
 
-    /// Under the lock, before the clock is read for the stamp: a write relies on this version.
+    /// Notes, under the lock and before the clock is read for the stamp, that a write relies on this version.
     #[inline]
     pub fn rely_on_version(&self, seq: Seq) -> Relying<'_> {
         self.relied.rely(seq)
     }
 
-    /// After the clock was read: a write that has the lock relies on this version.
+    /// Whether a write that holds the lock relies on this version. The caller has read the clock before.
     pub fn is_relied_on(&self, seq: Seq) -> bool {
         self.relied.is_on(seq)
     }
 
-    /// A frame's header for something that is no write: it relies on no moment.
+    /// The header of a frame that holds no write and relies on no moment.
     pub fn frame_header(
         &self,
         kind: FrameKind,
@@ -296,12 +296,12 @@ impl CommitLog {
         }
     }
 
-    /// Most of what [`CommitLog::all_before`] will sync, so that the lock is not held for it.
+    /// Syncs most of what [`CommitLog::all_before`] will sync, before the lock is taken.
     pub fn sync_ahead(&self) -> Result<()> {
         self.log.get().map_or(Ok(()), |log| log.sync_to(log.end()))
     }
 
-    /// Under the lock: all that came before is durable, and seen.
+    /// Under the lock: makes every earlier write durable and visible.
     pub fn all_before<'lock>(&self, _state: &'lock CommitState) -> Result<Basis<'lock>> {
         self.sync_ahead()?;
         let last = self.latest();
@@ -313,7 +313,8 @@ impl CommitLog {
         })
     }
 
-    /// What is written by now is durable and seen, and any segment of the log may be named by the manifest.
+    /// Makes everything written so far durable and visible, and makes every segment of the log safe for the manifest to
+    /// name.
     pub fn all_so_far(&self) -> Result<Basis<'static>> {
         let log = self.log()?;
         let (position, last, time_high_water) = {
@@ -331,7 +332,7 @@ impl CommitLog {
     }
 }
 
-/// Proof that what an edit relies on is durable. For as long as it borrows the lock nothing can be written that it lacks.
+/// Proof that what an edit relies on is durable. While it borrows the lock, no write can follow that it does not cover.
 #[derive(Clone, Copy)]
 pub struct Basis<'lock> {
     /// The highest time on which these writes relied.
@@ -342,7 +343,8 @@ pub struct Basis<'lock> {
 }
 
 impl Basis<'_> {
-    /// Tables alone: a table is written after the log was synced past its records, or from such tables.
+    /// For edits that rely on tables alone: a table is written after the log was synced past its records, or from such
+    /// tables.
     pub const TABLES: Basis<'static> = Basis {
         time_high_water: Timestamp(0),
         last: Seq(0),

@@ -8,19 +8,19 @@
 //!                            settings the same items live: commit. Else: walk again
 //! ```
 //!
-//! No file is read under the lock: a write that came since is in a memtable, or the container's flushed number has passed
-//! what was read, and then the batch is walked again.
+//! No file is read under the lock: a later write is in a memtable, or the container's flushed sequence number has
+//! passed what was read, and then the batch is walked again.
 //!
-//! The walk goes through the batch in order and knows what its earlier writes did: for a key that one of them wrote it reads
-//! nothing. Such a write is judged by the stamp that it will have, under the defaults that the batch has set by then.
+//! The walk goes through the batch in order and knows what earlier writes of the batch did: it reads no key that one of
+//! them wrote. Such a write is judged by the stamp it will have, under the defaults that the batch has set before it.
 //!
 //! # Defaults
 //!
-//! A default that a batch changes is in the batch's frame of the log, so that all of the batch lasts or nothing. Whoever asks
-//! for the settings waits from before the clock is read until the log is synced up to the frame and the batch is published.
-//! A reader that took the published sequence number before, and then sees settings that are later than it, takes the
-//! number again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). That comes before
-//! the frame leaves the log, for which it takes an edit.
+//! A default that a batch changes is in the batch's frame of the log, so the whole batch is durable or none of it.
+//! Whoever asks for the settings waits from before the clock is read until the log is synced past the frame and the
+//! batch is published. A reader that loaded the published sequence number before, and then sees later settings, loads
+//! it again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). Since removing the
+//! frame takes an edit, the manifest has them by then.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -42,13 +42,13 @@ use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
 use crate::expiry::{DefaultMillis, ExpiryView, ExpiryViews, Settings};
 use crate::wal::PayloadCrc;
 
-/// What was read of a key that the batch has not written before it asks.
+/// What was read of a key that the batch had not written before.
 struct Seen<'a> {
     container: usize,
     key: &'a [u8],
-    /// The newest version, live or dead; none where there is none, or a range delete covers it.
+    /// The newest version, live or dead; none if there is none, or if a range delete covers it.
     version: Option<Header>,
-    /// When it lived as it was read.
+    /// The item, if it was live when it was read.
     item: Option<Item>,
 }
 
@@ -56,35 +56,35 @@ struct Seen<'a> {
 #[derive(Clone, Copy)]
 enum Bytes<'a> {
     Own(&'a [u8]),
-    /// That of what was read.
+    /// The value of the item that was read.
     OfSeen(usize),
 }
 
-/// What an earlier write of the batch has made of a key.
+/// What an earlier write of the batch did to a key.
 struct Own<'a> {
-    /// Which write it was.
+    /// The index of the write.
     at: usize,
-    /// None: it deleted it.
+    /// None: it deleted the key.
     put: Option<(WriteTtl, Bytes<'a>)>,
 }
 
 /// Something that the batch goes by: that a version lives, or that it does not.
 struct CurrentManifest {
     container: usize,
-    /// So many changes of the container's default come before in the batch.
+    /// The number of changes of the container's default before it in the batch.
     changes: usize,
     what: What,
     live: bool,
 }
 
 enum What {
-    /// What was read.
+    /// The version that was read.
     Seen(usize),
-    /// What this write of the batch put, with this ttl.
+    /// The put of this index in the batch, with this ttl.
     Own(usize, WriteTtl),
 }
 
-/// The moment by which a batch is judged: of its first number.
+/// The moment by which a batch is judged, which is that of its first sequence number.
 struct Moment {
     first: Seq,
     now: Timestamp,
@@ -101,38 +101,38 @@ impl Moment {
     }
 }
 
-/// A key as one of the conditions meets it.
+/// A key as a condition finds it.
 struct Found<'a> {
     seen: Option<usize>,
     version: Option<Seq>,
-    /// What a put takes over that keeps the life, and what one stores that touches; none: nothing lives.
+    /// The ttl and value that a put keeps, and the ttl that a touch stores; none: no item is live.
     live: Option<(WriteTtl, WriteTtl, Bytes<'a>)>,
 }
 
-/// The condition that does not hold, and what it was judged by, unless by the batch alone.
+/// The condition that does not hold, and the version it was judged by, unless that is of the batch itself.
 struct Failed<'a> {
     condition: &'a Condition,
     seen: Option<usize>,
 }
 
-/// A walk through a batch.
+/// The state of a walk through a batch.
 struct Plan<'a> {
     engine: &'a Engine,
     writes: &'a Writes,
-    /// No later write was seen.
+    /// The walk saw no later write.
     latest: Seq,
     read_states: Vec<(Arc<ReadState>, ExpiryViews)>,
     seen: Vec<Seen<'a>>,
     current: Vec<CurrentManifest>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
     ranges: Vec<(usize, usize, KeyRange)>,
-    /// By the write, the container and what becomes its default.
+    /// The changes of defaults: index of the write, container, new default.
     defaults: Vec<(usize, usize, DefaultMillis)>,
 }
 
 impl<'a> Plan<'a> {
     fn new(engine: &'a Engine, writes: &'a Writes) -> Plan<'a> {
-        // The number before the read states: then they lack no write up to it.
+        // The sequence number comes before the read states: then they hold every write up to it.
         let latest = engine.commit_log.latest();
         let look = |state: &Arc<ContainerState>| (state.pin(), engine.expiry_views(state));
         Plan {
@@ -154,7 +154,7 @@ impl<'a> Plan<'a> {
         place.expect("a batch names its containers")
     }
 
-    /// Goes through the batch; answers what the log will hold, or which condition does not hold.
+    /// Goes through the batch; returns what the log will hold, or the condition that does not hold.
     fn walk(&mut self) -> Result<std::result::Result<Cow<'a, [u8]>, Failed<'a>>> {
         let writes = self.writes;
         let takes_over = |condition: &Condition| !matches!(condition.demand, Demand::Expect(_));
@@ -205,7 +205,7 @@ impl<'a> Plan<'a> {
         Ok(Ok(payload.map_or(Cow::Borrowed(writes.bytes()), Cow::Owned)))
     }
 
-    /// A write with what it takes over, and the value that it stores.
+    /// Completes a write with what it keeps of the live item; returns also the value it stores.
     fn over(
         &self,
         op: Op<'a>,
@@ -241,7 +241,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Remembers what a write does, for the conditions behind it.
+    /// Remembers what a write does, for later conditions.
     fn note(&mut self, at: usize, op: &Op<'a>, bytes: Bytes<'a>) {
         let container = self.place_of(op.container());
         match *op {
@@ -260,7 +260,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What a condition meets.
+    /// Finds what a condition asks about.
     fn find(&mut self, container: usize, key: &'a [u8]) -> Result<Found<'a>> {
         let mut nothing = Found {
             seen: None,
@@ -304,7 +304,7 @@ impl<'a> Plan<'a> {
         Ok(nothing)
     }
 
-    /// Reads a key, once for all that ask for it.
+    /// Reads a key, once for all conditions on it.
     fn read(&mut self, container: usize, key: &'a [u8]) -> Result<usize> {
         let is_it = |seen: &Seen<'_>| seen.container == container && seen.key == key;
         if let Some(seen) = self.seen.iter().position(is_it) {
@@ -348,7 +348,7 @@ impl<'a> Plan<'a> {
         live
     }
 
-    /// Whether it lives at this moment, under settings that were in force before the batch.
+    /// Whether it is live at this moment, under settings from before the batch.
     fn lives(&self, current: &CurrentManifest, moment: &Moment, settings: Settings) -> bool {
         let header = match current.what {
             What::Seen(seen) => match self.seen[seen].version {
@@ -370,7 +370,7 @@ impl<'a> Plan<'a> {
         !ExpiryView::at(moment.now, || settings).dead(&header)
     }
 
-    /// A container's settings after so many changes by the batch.
+    /// A container's settings after this many changes by the batch.
     fn changed(
         &self,
         container: usize,
@@ -384,14 +384,14 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Whether this was written since it was read.
+    /// Whether the key was written since it was read.
     fn was_written(&self, seen: &Seen<'_>) -> bool {
         let state = &self.writes.states()[seen.container];
         let read_state = state.read_state();
         state.flushed() > self.latest || read_state.written_since(seen.key, self.latest).is_some()
     }
 
-    /// Whether all that it goes by is so at this moment. `settings` tells those of a container.
+    /// Whether everything the batch relies on holds at this moment. `settings` returns the settings of a container.
     fn holds(&self, moment: &Moment, settings: impl Fn(usize) -> Settings) -> bool {
         !self.seen.iter().any(|seen| self.was_written(seen))
             && self.current.iter().all(|current| {
@@ -399,7 +399,7 @@ impl<'a> Plan<'a> {
             })
     }
 
-    /// What is relied on while the batch is stamped and not seen yet.
+    /// The version relied on from the stamp until the batch is published.
     fn relies_on(&self) -> Option<Seq> {
         let mut versions = self.seen.iter().filter_map(|seen| seen.version);
         let first = versions.next()?.seq;
@@ -425,7 +425,7 @@ impl Engine {
         }
     }
 
-    /// None: what it went by has changed meanwhile.
+    /// None: something it relies on has changed meanwhile.
     fn try_conditional(&self, writes: &Writes) -> Result<Option<Written>> {
         let mut plan = Plan::new(self, writes);
         let walked = plan.walk()?;
@@ -442,7 +442,7 @@ impl Engine {
         match walked {
             Err(failed) => self.conflict(&plan, &failed),
             Ok(payload) if writes.len() > 0 => self.commit_plan(&plan, &payload),
-            // It only asks; what it saw is to be seen by others too.
+            // It writes nothing; what it saw must be visible to others before it returns.
             Ok(_) => {
                 self.make_visible(plan.latest)?;
                 let stamped = self.stamp(plan.relies_on());
@@ -504,7 +504,7 @@ impl Engine {
         self.commit(stamped, &prepared).map(Some)
     }
 
-    /// The same for a batch that changes defaults: durable before it counts.
+    /// Commits a batch that changes defaults: the changes count once they are durable.
     fn commit_defaults(&self, plan: &Plan<'_>, prepared: &Prepared<'_>) -> Result<Option<Written>> {
         self.commit_log.sync_ahead()?;
         let states = plan.writes.states();

@@ -1,4 +1,4 @@
-//! What every part of the engine asks it: may this be read, may it be written, by what is it judged?
+//! What every part of the engine asks: whether reads and writes are allowed, and by which time and settings to judge.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::expiry::{ExpiryView, ExpiryViews};
 use crate::wal::{FrameHeader, FrameKind};
 
 impl Engine {
-    /// Where it is.
+    /// The database's folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -26,14 +26,14 @@ impl Engine {
         self.path.join(file_name::WAL_DIR)
     }
 
-    /// Reads are answered.
+    /// Fails if reads are not allowed.
     #[inline]
     pub fn check_open(&self, state: &ContainerState) -> Result<()> {
         self.scheduler.check_open()?;
         state.check()
     }
 
-    /// Writes are taken.
+    /// Fails if writes are not allowed.
     pub(super) fn check_writable(&self) -> Result<()> {
         self.scheduler.check_open()?;
         if self.options.read_only {
@@ -45,8 +45,8 @@ impl Engine {
         self.catalog.check_known()
     }
 
-    /// Makes changes of the catalogue durable, as one edit, which relies on the moment `settled` beside its basis, and
-    /// says how far the log is synced.
+    /// Makes changes of the catalogue durable, as one edit, which relies on the moment `settled` besides its basis and
+    /// records how far the log is synced.
     pub(super) fn edit(
         &self,
         editing: &mut Editing<'_>,
@@ -57,18 +57,18 @@ impl Engine {
         self.commit_log.rely_on(settled);
         let catalogue = editing.catalogue()?;
         let synced = self.commit_log.synced();
-        // In front: of the log that is named before the changes.
+        // First, because it describes the log that is named before these changes.
         let news = synced.and_then(|synced| catalogue.news_of(synced));
         changes.splice(0..0, news);
         editing.commit(basis, changes, settled)
     }
 
-    /// The writes up to now.
+    /// Takes a snapshot of the published writes.
     pub fn snapshot(&self) -> SnapshotPin {
         self.snapshots.register(|| self.commit_log.published())
     }
 
-    /// A frame's header for something that is no write: it relies on no moment.
+    /// The header of a frame that holds no write and relies on no moment.
     pub(super) fn frame_header(
         &self,
         kind: FrameKind,
@@ -85,13 +85,13 @@ impl Engine {
         self.clock.now()
     }
 
-    /// The wall clock is right.
+    /// Tells the clock that the wall clock is right.
     pub fn confirm_clock(&self) {
         self.clock.confirm();
         self.scheduler.wake(Thread::Merge);
     }
 
-    /// One judgement for one operation, of a time at which the clock did not go back.
+    /// The views of one operation, at a time at which the clock did not go back.
     pub(super) fn expiry_views(&self, state: &ContainerState) -> ExpiryViews {
         loop {
             let leads = self.clock.leads();
@@ -103,20 +103,20 @@ impl Engine {
         }
     }
 
-    /// The same for who asks about now alone.
+    /// The view at the time for reads alone.
     pub(super) fn expiry_view(&self, state: &ContainerState) -> ExpiryView {
         self.expiry_views(state).now
     }
 
-    /// The same at a moment that is no earlier, for less.
+    /// The view at a moment that is no earlier than now; cheaper.
     #[inline]
     pub(super) fn later_view(&self, state: &ContainerState) -> ExpiryView {
         ExpiryView::at(self.clock.at_most(), || state.settings())
     }
 
-    /// The same in settled time, for jobs.
+    /// The view in settled time, for jobs.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
-        // Nothing is purged while the clock is doubted: at the moment 0 nothing has expired but what a floor holds down.
+        // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.
         let now = self.clock.purge_time().unwrap_or(Timestamp(0));
         ExpiryView::at(now, || state.settings())
     }

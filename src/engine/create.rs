@@ -1,4 +1,4 @@
-//! Containers come and go, and change their defaults: by an edit, under the commit lock.
+//! Creating and dropping containers, and changing their defaults: each by one edit, under the commit lock.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
 use crate::expiry::{DefaultMillis, Settings};
 
 impl Engine {
-    /// Changes a container's default: a write, durable before it counts, under the commit lock, so that no write runs
-    /// against it.
+    /// Changes a container's default: takes a sequence number like a write, and is durable before it counts. Holds the
+    /// commit lock, so that no write interleaves.
     pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
         self.check_writable()?;
         self.commit_log.sync_ahead()?;
@@ -84,7 +84,7 @@ impl Engine {
         Ok(state)
     }
 
-    /// A container that a snapshot knows.
+    /// Opens a container that existed when the snapshot was taken.
     pub fn existing_container(&self, name: &str, pin: &SnapshotPin) -> Result<Arc<ContainerState>> {
         check_name(name)?;
         if self.scheduler.is_closing() {

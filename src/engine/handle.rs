@@ -1,14 +1,14 @@
-//! Handles: what users hold of an open database, and by which it stays open.
+//! Handles: every object of the user holds one, and the database stays open while there is one.
 //!
 //! Invariants:
 //!
-//! 1. Databases, containers, snapshots and iterators hold a [`Handle`] each. The database is closed when the last of them is
-//!    dropped, if nobody has closed it before. Values and batches hold none: a value's bytes outlive the database.
-//! 2. A type that pins something holds its handle in its last field. Fields are dropped in their order, so nothing is
-//!    pinned by the handle that closes, and files that are on their way out are removed.
-//! 3. The threads of the database hold none. They hold the engine while they work, which closes nothing.
-//! 4. User code may drop the last handle on one of these threads: a clock is read there. Closing joins that thread and takes
-//!    locks that its work holds, so there it is handed to a thread of its own.
+//! 1. Databases, containers, snapshots and iterators hold a [`Handle`] each. Dropping the last one closes the database,
+//!    if it is still open. Values and batches hold none: a value's bytes outlive the database.
+//! 2. A type that pins something holds its handle in its last field. Fields are dropped in order, so its pins are gone
+//!    when the handle closes the database, and obsolete files can be removed.
+//! 3. The database's threads hold none. While they work they hold the engine, which does not close it.
+//! 4. User code may drop the last handle on one of these threads, because clocks are user code and are read there.
+//!    Closing joins that thread and takes locks that its work holds, so in that case a new thread closes the database.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; what was acknowledged is in the log.
+        // No caller is left to receive the error; acknowledged writes are in the log.
         let _ = close(&self.engine);
     }
 }
@@ -41,7 +41,7 @@ impl Handle {
         Handle { open }
     }
 
-    /// Closes the database for everybody. On a thread of a database it does not wait for that.
+    /// Closes the database for all handles. On one of the database's own threads it does not wait for the end.
     pub fn close(&self) -> Result<()> {
         close(&self.open.engine)
     }

@@ -1,4 +1,4 @@
-//! The engine: parts that each own their state and keep one invariant, brought together.
+//! The engine: parts that each own their state and keep one invariant, and the operations over them.
 //!
 //! ```text
 //! CommitLog     one order of writes; what is logged, in memory, visible      commit.rs
@@ -7,13 +7,13 @@
 //! ContainerState  what a reader pins of one container; its settings          state.rs
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
-//! ObsoleteTables  tables on their way out                                    obsolete.rs
-//! DamagedTables   what scrubbing found                                       damage.rs
-//! SyncWaiters     who is told when the log is synced                         sync_waiters.rs
+//! ObsoleteTables  tables to be removed                                       obsolete.rs
+//! DamagedTables   damaged tables that scrubbing found                        damage.rs
+//! SyncWaiters     callers who wait for a sync of the log                     sync_waiters.rs
 //! ```
 //!
-//! The parts know nothing of each other but this: an edit takes a [`commit::Basis`]. Below them stands [`Engine`], and
-//! below it what it does.
+//! The parts do not know each other, except that an edit takes a [`commit::Basis`]. [`Engine`] holds them; the files
+//! after it are its operations.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -36,15 +36,15 @@
 //! | 6 | `waiting` | `SyncWaiters` | |
 //! | 6 | `busy`, `quiet`, `failures`, `sync_due`, `threads` | `Scheduler` | |
 //! | 6 | `reclaim_lag` | `Counters` | |
-//! | 6 | `lock` | [`Engine`] | the folder's lock is let go |
+//! | 6 | `lock` | [`Engine`] | the folder's lock is released |
 //!
-//! Of one rank none is taken while another is held. The log, the memtables, the cache and the clock have locks of their
-//! own, which are taken inside any of these and take none of them.
+//! A thread holds one lock of a rank at a time. The log, the memtables, the cache and the clock have locks of their own,
+//! which are taken inside any of these and inside which none of these is taken.
 //!
-//! Readers take none of them, but for the commit lock where a write is under way that relies on a version just found dead
-//! (see read.rs): they load a read state, the published sequence number, the clock and the settings, in that order.
-//! Each is newer than the one before. A memtable leaves a read state in the same step in which its run enters it, so a
-//! read state lacks nothing that was published before it was loaded; and what a later merge drops is still in it.
+//! Readers load a read state, the published sequence number, the clock and the settings, in that order, each newer than the
+//! one before. They take no lock, except the commit lock where a write in progress relies on a version that they found dead
+//! (read.rs). A memtable leaves a read state in the same step in which its run enters it. So a read state holds everything
+//! that was published before it was loaded; a record that a later merge drops is still in it.
 
 pub mod options;
 // parts: each owns its fields

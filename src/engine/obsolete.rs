@@ -1,15 +1,17 @@
-//! Tables that no version names, on their way out of the file system, a few at a time.
+//! Obsolete tables, which no version names: removes them from the file system a few at a time.
 //!
 //! ```text
 //! an edit -> waiting: has its name -> lingering: somebody reads it still -> gone
 //! ```
 //!
-//! Unlinking a table and giving back its blocks costs the file system's journal milliseconds, which the log's syncs wait
-//! for; so tables that went in one edit go over some windows. The blocks go with the last who holds the file's map:
-//! therefore a table is held here until no reader has it, and no reader finds itself giving blocks back. Values in the
-//! hands of users are not waited for. A table whose name is pinned waits; what was never removed goes with the next open.
+//! Unlinking a table and freeing its blocks costs the file system's journal milliseconds, and delays the log's syncs;
+//! so tables that became obsolete in one edit are removed over several windows. The blocks are freed when the last
+//! holder of the file's map drops it. Therefore a table is held here until no reader has it, so that no reader pays for
+//! freeing its blocks. Values held by users are not waited for. A table whose name is pinned stays until it is
+//! unpinned; a table that was never removed is removed by the next open.
 //!
-//! Invariant: a table is in one of the two lists, or gone from the file system, from the edit on that no longer names it.
+//! Invariant: from the edit on that no longer names it, a table is in one of the two lists or removed from the file
+//! system.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -26,31 +28,31 @@ use crate::env::{Fs, monotonic};
 pub struct ObsoleteTables {
     fs: Arc<dyn Fs>,
     tables_dir: PathBuf,
-    /// What readers hold of tables that have lost their names.
+    /// Counts what readers hold of unlinked tables.
     pins: Arc<Pins>,
     queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Oldest first.
+    /// Tables that still have a name, oldest first.
     waiting: VecDeque<TableFile>,
-    /// Without a name.
+    /// Unlinked tables that a reader still holds.
     lingering: Vec<TableFile>,
-    /// When the next ones are to go.
+    /// When the next ones are due.
     due: Duration,
 }
 
-/// Those whose time has come.
+/// Tables that are due.
 struct Leaving {
-    /// To be unlinked; then they may have to linger.
+    /// To be unlinked; they may linger afterwards.
     named: Vec<TableFile>,
     /// To be dropped.
     unnamed: Vec<TableFile>,
 }
 
 impl ObsoleteTables {
-    /// None yet.
+    /// With empty lists.
     pub fn new(fs: Arc<dyn Fs>, tables_dir: PathBuf, pins: Arc<Pins>) -> ObsoleteTables {
         ObsoleteTables {
             fs,
@@ -60,12 +62,12 @@ impl ObsoleteTables {
         }
     }
 
-    /// What counts the bytes that readers hold.
+    /// Counts the bytes that readers hold.
     pub fn pins(&self) -> &Arc<Pins> {
         &self.pins
     }
 
-    /// The catalogue no longer names these runs: their files go, soon, but those that `kept` holds too.
+    /// Takes over the tables of runs that the catalogue no longer names, except for those that `kept` holds too.
     pub fn push_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
         let kept: Vec<TableId> = kept
             .iter()
@@ -80,7 +82,7 @@ impl ObsoleteTables {
         self.queue.lock().waiting.extend(gone.into_iter().cloned());
     }
 
-    /// Removes some of them, once a window, or all when room is wanted; says when the next ones are to go.
+    /// Removes some tables, once a window, or all if `room_is_wanted`; returns when the next ones are due.
     pub fn remove_some(&self, room_is_wanted: impl FnOnce() -> bool) -> Option<Duration> {
         let now = monotonic();
         if self.queue.lock().is_due(now) {
@@ -95,25 +97,25 @@ impl ObsoleteTables {
         self.queue.lock().due_in(monotonic())
     }
 
-    /// Removes all of them, whether somebody reads them or not; but for those whose names are pinned.
+    /// Removes all tables, whether they are read or not, except for those whose names are pinned.
     pub fn remove_all(&self) {
         let leaving = self.queue.lock().take();
         leaving.named.iter().for_each(|file| self.unlink(file));
     }
 
-    /// What fails here is only left behind: the next open removes it.
+    /// A failure only leaves the file behind: the next open removes it.
     fn unlink(&self, file: &TableFile) {
         let _ = file.remove(self.fs.as_ref(), &self.tables_dir);
     }
 }
 
 impl Queue {
-    /// It is time for the next ones.
+    /// Whether the next ones are due.
     fn is_due(&self, now: Duration) -> bool {
         now >= self.due && self.has_some()
     }
 
-    /// The next ones, once a window: some bytes of them, or all when room is wanted.
+    /// The next ones, once a window: tables of some bytes, or all when room is wanted.
     fn next(&mut self, room_is_wanted: bool, now: Duration) -> Leaving {
         self.due = now + REMOVAL_WINDOW;
         let waiting = self.waiting.iter().chain(&self.lingering);
@@ -137,7 +139,7 @@ impl Queue {
         }
     }
 
-    /// All of them, whether somebody reads them or not; but for those whose names are pinned.
+    /// All tables, whether they are read or not, except for those whose names are pinned.
     fn take(&mut self) -> Leaving {
         let (waiting, named): (_, VecDeque<_>) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -149,7 +151,7 @@ impl Queue {
         }
     }
 
-    /// How long it is until the next ones are to go; `None` when there are none.
+    /// How long until the next ones are due; `None` when there are none.
     fn due_in(&self, now: Duration) -> Option<Duration> {
         self.has_some().then(|| self.due.saturating_sub(now))
     }

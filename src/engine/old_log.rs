@@ -1,4 +1,4 @@
-//! The old log, which an open on a full disk keeps: how it gives back room without needing any.
+//! The old log, which an open on a full disk keeps: how it frees room without needing any.
 //!
 //! ```text
 //! segments    5            6            7            8                  ring: the end of 8, perhaps nowhere else
@@ -10,20 +10,21 @@
 //! step 4 ...  the same with 7, until what lives finds room in a new log
 //! ```
 //!
-//! * **What is dead is not taken along.** What a flush would leave out for good, by the verdict, is not logged again.
-//! * **Segments go from the front**, by an edit alone, for which room is reserved: all before the first that may hold a
-//!   record that is needed. When none is, the whole chain goes, the manifest names no log, and the memtables are freed.
-//! * **The ring goes** once its frames are in segments, whose blocks are allocated already.
-//! * **What lives in the front is flushed** (jobs/front.rs), as much of it as finds room. The edit that names the table also
-//!   says up to which sequence number its container is flushed, and names the first segment that is left.
+//! * **Dead records are not relogged**: those that a flush, by the same verdict, would drop.
+//! * **Segments are removed from the front**, by an edit alone, for which room is reserved: all before the first that
+//!   may hold a needed record. When no record is needed, the whole chain is removed, the manifest names no log, and the
+//!   memtables are freed.
+//! * **The ring is removed** once its frames are in segments, whose blocks are allocated already.
+//! * **Live records of the front are flushed** (jobs/front.rs), as many as there is room for. The edit that names the
+//!   table also records up to which sequence number its container is flushed, and names the first segment that is left.
 //!
-//! **Why segments may go from the front.** What goes has sequence numbers below `cut`, the lowest that is needed; what
-//! stays is not needed or has higher ones. What is dropped with what hid it must not come back without that. Let x
-//! stay, and let y, which hides it, go: then y is newer than x, and all frames with y are in segments that go. If x
-//! stays in the frame of its write, y was written later, and stays. If x stays in a relogged frame, then y was in the
-//! same memtable, and was relogged with it, or was written later: it stays. A relog counts as the highest sequence
-//! number of its moment, so all of its frames stay or none. The edit carries the mark by which the dead were judged, as
-//! every edit does that drops.
+//! **Why segments may be removed from the front.** Removed segments have sequence numbers below `cut`, the lowest that
+//! is needed; a record in a later segment is not needed or has a higher one. A dropped record must not come back
+//! without the record that hid it. Let x stay in the log, and let y, which hides it, be removed: then y is newer than
+//! x, and all frames with y are in removed segments. If x is in the frame of its write, y was written later, so it
+//! stays. If x is in a relogged frame, then y was in the same memtable and was relogged with it, or was written later:
+//! it stays. A relog counts as the highest sequence number of its moment, so all of its frames stay or none does. The
+//! edit carries the mark by which the records were judged dead, as every edit does that drops records.
 
 use std::sync::Arc;
 
@@ -37,10 +38,10 @@ use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
-/// What a record takes in the log beside key and value, in bytes, at most.
+/// The most bytes that a record takes in the log besides key and value.
 const RECORD_OVERHEAD: u64 = 64;
 
-/// A memtable that loses its records up to a sequence number.
+/// A memtable without its records up to a sequence number.
 struct Shortened<'a> {
     state: &'a Arc<ContainerState>,
     /// The memtable, as it was when it was judged.
@@ -48,16 +49,16 @@ struct Shortened<'a> {
     up_to: Seq,
     /// The memtable that replaces it.
     rest: Arc<Flushable>,
-    /// The table of what is needed of these records; `None`: nothing is.
+    /// The table of the needed ones among these records; `None`: none is needed.
     flushed: Option<Flushed<'a>>,
 }
 
-/// Callers hold `flushing`: what one of them has judged stays so until its edit.
+/// Callers hold `flushing`, so that nothing changes between a judgement and its edit.
 impl Engine {
-    /// Lets go of what nobody needs of the old log, by an edit, and removes it; false when that is nothing.
+    /// Removes, by an edit, the part of the old log that is not needed; false when there is none.
     pub(super) fn give_back_old_log(&self, old: &OldLog) -> Result<bool> {
-        // No memtable is sealed or flushed before there is a log. Judged before the commit lock is taken: gone is
-        // final, and nobody writes.
+        // No memtable is sealed or flushed before there is a log. Judging comes before taking the commit lock: gone is
+        // final, and no write is accepted.
         let states = self.containers.all();
         let (mut needed_from, mut judged_at, mut idle) = (None::<Seq>, Timestamp(0), vec![]);
         for state in &states {
@@ -78,7 +79,7 @@ impl Engine {
         self.advance_old_log(old, &idle, needed_from, judged_at)
     }
 
-    /// Lets go of the old log's ring: what only that holds comes into segments. False when there is none.
+    /// Removes the old log's ring, after copying what only the ring holds into segments. False when there is none.
     pub(super) fn give_back_ring(&self) -> Result<bool> {
         let commit = self.commit_log.lock();
         let mut manifest = self.catalog.edit();
@@ -99,12 +100,12 @@ impl Engine {
             }
             _ => {}
         }
-        // Those too that an edit gave up before, and nobody removed.
+        // Including rings that an earlier edit released and a failed removal left behind.
         Ok(self.removed(remove_rings(self.fs.as_ref(), &wal_dir)) > 0)
     }
 
-    /// Flushes what is needed of the first segments of the old log, as many as there is room for, and removes these; false
-    /// when there is no room for the first.
+    /// Flushes the needed records of the old log's first segments, as many segments as there is room for, and removes
+    /// these; false when there is no room for the first.
     pub(super) fn flush_front_of_old_log(&self, old: &OldLog) -> Result<bool> {
         let Some(start) = self.catalog.edit().catalogue()?.log else {
             return Ok(false);
@@ -124,7 +125,7 @@ impl Engine {
         self.try_cuts(cuts, |cut| self.flush_up_to(old, ends[cut]))
     }
 
-    /// Flushes what is needed of the records up to a number, and takes all of these out of memory.
+    /// Flushes the needed records up to a sequence number, and removes all records up to it from memory.
     fn flush_up_to(&self, old: &OldLog, up_to: Seq) -> Result<bool> {
         let states = self.containers.all();
         let (mut cuts, mut needed_from, mut judged_at) = (vec![], None, Timestamp(0));
@@ -165,8 +166,8 @@ impl Engine {
         done
     }
 
-    /// One edit: these memtables give up a part, and the log what lies before `needed_from`, or all of it. False, and
-    /// nothing is given up, when no segment goes by it.
+    /// One edit: takes a part from each of these memtables, and from the log what lies before `needed_from`, or all of
+    /// it. If that frees no segment, changes nothing and returns false.
     fn advance_old_log(
         &self,
         old: &OldLog,
@@ -203,7 +204,8 @@ impl Engine {
         let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
-            // Before the read state: whoever sees the memtable gone sees that its sequence numbers are flushed.
+            // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
+            // flushed.
             cut.state.set_flushed(cut.up_to);
             commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
@@ -222,7 +224,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// What a container is after it, and the changes that lead there.
+    /// The container's version after the cut, and the changes that lead there.
     fn version_after(&self, cut: &Shortened<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
         let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
         let flushed = Change::Flushed(id, cut.up_to);
@@ -241,7 +243,7 @@ impl Engine {
         Ok((Arc::new(next), changes))
     }
 
-    /// Those too that an edit gave up before, and nobody removed: how many files.
+    /// Removes old segments, including those that an earlier edit released; returns how many files.
     fn remove_old_segments(&self, old: &OldLog, rest: Option<LogStart>) -> usize {
         let (first, rings) = rest.map_or((old.next_segment, true), |rest| (rest.first, false));
         self.removed(remove_before(
@@ -252,7 +254,8 @@ impl Engine {
         ))
     }
 
-    /// So many files of the log were removed. Durably, before their room is used: after a power cut they would have it again.
+    /// Notes that this many files of the log were removed, durably, before their room is used: after a power cut they
+    /// would take it again.
     fn removed(&self, files: usize) -> usize {
         if files > 0 {
             let _ = self.fs.sync_dir(&self.wal_dir());
@@ -260,7 +263,7 @@ impl Engine {
         files
     }
 
-    /// The lowest number of what is needed in a container's memory.
+    /// The lowest sequence number of the needed records in a container's memory.
     fn oldest_needed(
         &self,
         state: &Arc<ContainerState>,
@@ -277,7 +280,7 @@ impl Engine {
         Ok(lowest)
     }
 
-    /// What it takes in the log, at most.
+    /// The most bytes that the needed records take in the log.
     pub(super) fn needed_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for state in self.containers.all() {

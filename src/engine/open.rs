@@ -1,14 +1,14 @@
-//! Opening: lock -> manifest, held to its copy -> footers of the tables -> log into memtables -> clock -> a new chain of
-//! log segments that holds what the memtables hold, synced -> a new manifest that names it -> remove what nobody names.
-//! Recovery takes effect with that manifest; before it, nothing on disk has changed that an earlier state relies on. A
-//! read-only open stops after the clock.
+//! Opening: lock -> manifest, compared with its copy -> footers of the tables -> log into memtables -> clock -> a new
+//! chain of log segments with what the memtables hold, synced -> a new manifest that names it -> removal of files that
+//! nothing names. Recovery takes effect with that manifest; before it, nothing on disk has changed that an earlier
+//! state relies on. A read-only open stops after the clock.
 //!
-//! A folder that never was a database gets a manifest before anything else, which names nothing, and is opened like any
-//! other then. So a folder with any other file of a database has had a manifest: without one it is damaged, and nothing
-//! in it is touched.
+//! A folder that never was a database first gets a manifest that names nothing, and is then opened like any other. So a
+//! folder that holds any other file of a database has had a manifest: without one it is damaged, and nothing in it is
+//! touched.
 //!
-//! On a full disk there is no room for a new chain: then the old one stays, and the old manifest is gone on with, in the
-//! room that is reserved behind it. Such a database is read, and reclaims; how its log begins is told in begin.rs.
+//! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
+//! room reserved behind it. Such a database answers reads and reclaims; begin.rs says how its log begins.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,20 +44,20 @@ use crate::wal::{FrameHeader, FrameKind, SegmentSummary, SyncedNote, remove_chai
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
     pub catalogue: Catalogue,
-    /// No manifest in the folder has a higher one.
+    /// The highest number of a manifest in the folder.
     pub manifest_number: u64,
     torn: bool,
     states: BTreeMap<ContainerId, Arc<ContainerState>>,
     last_seq: Seq,
-    /// The last edit that the log has seen.
+    /// The last edit that a frame of the log carries.
     pub seen_edit: u64,
-    /// How far the log goes, with whose it is.
+    /// How far the log goes, and which chain it is.
     log_end: Option<SyncedNote>,
     /// Its segments, oldest first.
     segments: Vec<SegmentSummary>,
     next_segment: u64,
     clock: SettledClock,
-    /// Settings that the manifest does not say yet.
+    /// Settings that the manifest does not have yet.
     settings: Vec<LoggedSettings>,
 }
 
@@ -71,7 +71,7 @@ impl Engine {
         let begun = Begun::anew(path, options, &mut found)?;
         let engine = Arc::new(assemble(path, options, lock, shared, found, begun));
         if !options.read_only {
-            // What was recovered may be more than writers are let go beyond, and only writers seal.
+            // Recovery may bring more into memory than writers are allowed, and only writers seal.
             engine.seal_when_full(&mut engine.commit_log.lock());
         }
         if !options.read_only && options.background == Background::Threads {
@@ -81,7 +81,8 @@ impl Engine {
     }
 }
 
-/// Holds the folder, which is created first unless it is only to be read. None: it is read-only, and nobody writes.
+/// Locks the folder, after creating it unless the open is read-only. None: a read-only open found no lock file, so no
+/// process writes.
 fn lock(path: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
     let fs = options.fs.as_ref();
     if !options.read_only {
@@ -97,7 +98,7 @@ fn lock(path: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
     fs.lock(&path.join(file_name::LOCK), kind)
 }
 
-/// What all containers of a database have together.
+/// What the containers of a database share.
 struct Shared {
     cache: Arc<BlockCache>,
     pins: Arc<Pins>,
@@ -114,7 +115,8 @@ impl Shared {
     }
 }
 
-/// What an opening goes on with: a new chain, or the old one where the disk is full; of a read-only one, nothing.
+/// How an open continues: with a new chain, with the old one where the disk is full, or with none where it is
+/// read-only.
 #[derive(Default)]
 struct Begun {
     log: Option<Chain>,
@@ -148,7 +150,7 @@ impl Begun {
     }
 }
 
-/// The engine's parts, of what was recovered.
+/// Builds the engine's parts from what was recovered.
 fn assemble(
     path: &Path,
     options: &Options,
@@ -204,7 +206,7 @@ fn assemble(
     }
 }
 
-/// What the manifest says. A folder that never was a database becomes one, unless it is only to be read.
+/// Loads the manifest. A folder that never was a database becomes one, unless the open is read-only.
 fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     let fs = options.fs.as_ref();
     expect_own(fs, path)?;
@@ -224,7 +226,7 @@ fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     }
 }
 
-/// Reads what is on disk; writes nothing.
+/// Reads the database from disk; writes nothing.
 fn recover(
     path: &Path,
     options: &Options,
@@ -244,7 +246,7 @@ fn recover(
     }
 }
 
-/// Brings in what a catalogue names: its tables, and the log behind them, up to its damage if there is any.
+/// Loads what a catalogue names: its tables, and the log behind them, up to the log's damage if there is any.
 pub(super) fn bring_in(
     path: &Path,
     options: &Options,
@@ -304,7 +306,7 @@ pub(super) fn bring_in(
     Ok((found, damage))
 }
 
-/// Above every table in the folder: those that a manifest with a torn tail does not name stay for one opening more.
+/// An id above every table in the folder: after a torn manifest, tables that it does not name stay for one more open.
 pub(super) fn free_table(fs: &dyn Fs, tables_dir: &Path) -> Result<u64> {
     let names = fs.list(tables_dir)?;
     let tables = names.iter().filter_map(|name| file_name::parse_table(name));
@@ -338,17 +340,17 @@ fn open_containers(
     Ok(states)
 }
 
-/// What becomes of an open that finds no room.
+/// What happens to an open that finds no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FullDisk {
-    /// It goes on with the manifest that is there, without a log.
+    /// It continues with the current manifest, without a log.
     WillDo,
-    /// It fails, and has removed nothing.
+    /// It fails and removes nothing.
     Fails,
 }
 
-/// Writes what was recovered into a new chain of segments, durably, then names it in a new manifest, then removes what
-/// is not named. On a full disk that will do: the error in place of the chain, and the old manifest.
+/// Writes the recovered records into a new chain of segments, durably, names it in a new manifest, then removes what this
+/// does not name. On a full disk, if that `WillDo`: returns the error in place of the chain, and the old manifest.
 pub(super) fn write_anew(
     path: &Path,
     options: &Options,
@@ -379,26 +381,26 @@ pub(super) fn write_anew(
     match begun {
         Ok((log, appender, manifest)) => {
             clean(fs.as_ref(), path, number, found);
-            // What it misses goes with a later release.
+            // What stays here goes with a later release.
             let _ = log.release_older();
             Ok((Ok((log, appender)), manifest))
         }
-        // With its name the manifest counts, durably or not, and so does the chain; without, neither is needed, and on a
-        // full disk each try would leave another one.
+        // Once it has its name the manifest counts, durably or not, and so does the chain. Without it neither is
+        // needed, and on a full disk each retry would leave another chain.
         Err(error) if !matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) => {
             Err(error)
         }
         Err(error) => {
             let will_do = full_disk == FullDisk::WillDo && error.is_full();
-            // What was reserved behind the old chain's end is worth room.
+            // Frees the room that is reserved behind the old chain's end.
             let end = found.segments.last().map_or(first, |last| last.number + 1);
             let stays = if will_do && !found.torn { end } else { first };
             remove_chain(fs.as_ref(), &wal_dir, stays);
-            // There is nothing to go on with where there is no manifest yet.
+            // Without a manifest there is nothing to continue with.
             if !will_do || found.manifest_number == 0 {
                 return Err(error);
             }
-            // What was recovered may be in the system's memory alone, and edits to come rely on it.
+            // The recovered log may be in the page cache alone, and later edits rely on it.
             sync_chain(fs.as_ref(), &wal_dir)?;
             found.catalogue = before;
             clean(fs.as_ref(), path, found.manifest_number, found);
@@ -408,7 +410,7 @@ pub(super) fn write_anew(
     }
 }
 
-/// A new chain of log segments that holds what the memtables hold, durably.
+/// A new chain of log segments with what the memtables hold, durable.
 fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<Chain> {
     let header = FrameHeader {
         kind: FrameKind::Relog,
@@ -431,9 +433,9 @@ fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<C
     )
 }
 
-/// Removes what this manifest does not name, as far as that is possible: what stays goes with the next open. After a
-/// manifest with a torn tail nothing goes but what never had its name: the next open, which reads a whole one, removes the
-/// rest.
+/// Removes the files that this manifest does not name; those it cannot remove go with the next open. After a manifest
+/// with a torn tail, removes only files that never had their final name: the next open, which reads a whole manifest,
+/// removes the rest.
 fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
     let is_old = |number: Option<u64>| !found.torn && number.is_some_and(|old| old != manifest);
     for name in fs.list(path).unwrap_or_default() {

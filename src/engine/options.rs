@@ -19,14 +19,14 @@ pub enum Durability {
     Sync,
 }
 
-/// What a writer meets when flushing cannot follow and memory is full.
+/// What a write does when memory is full because flushing falls behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stall {
-    /// It waits until there is room; when the flush that it waits for fails, it gets that error.
+    /// It waits until there is room; if the flush it waits for fails, it returns that error.
     #[default]
     Wait,
-    /// It gets [`Error::Stalled`], and nothing is written.
+    /// It returns [`Error::Stalled`], and nothing is written.
     Fail,
 }
 
@@ -79,11 +79,11 @@ pub struct Options {
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
     pub(crate) table_bytes: u64,
-    /// `None`: as [`Options::segment_len`] has it.
+    /// `None`: the length that [`Options::segment_len`] computes.
     pub(crate) segment_bytes: Option<u64>,
 }
 
-/// But for the clock, which need not show itself.
+/// Leaves out the clock, which need not implement Debug.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -154,9 +154,9 @@ impl Options {
         self
     }
 
-    /// Bytes of memory for writes of all containers together before they are flushed to a run. Default 64 MiB, at least
-    /// 4 KiB. Up to three times as much is used while flushing catches up; then writers meet [`Options::on_stall`]. What is
-    /// not used for some seconds goes back to the system.
+    /// Bytes of memory for the writes of all containers together before they are flushed to tables. Default 64 MiB, at
+    /// least 4 KiB. Up to three times as much is used while flushing catches up; then writes stall as
+    /// [`Options::on_stall`] says. Memory unused for some seconds is returned to the system.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
@@ -175,39 +175,40 @@ impl Options {
         self
     }
 
-    /// The cap for merging and reclaiming, in bytes a second that they write or that the device reads for them. What the
-    /// log and flushes write and what the device reads for others goes first: they are never held back, and only what
-    /// they leave of this rate is used; all of it is used when a deadline is near, the disk is nearly full (less than
-    /// 5 % or 2 GiB, whichever is less) or runs have piled up to twice [`Options::max_runs`]. Default 256 MiB, at least 1.
-    /// May be changed later: `Database::set_background_rate`.
+    /// The cap on merging and reclaiming, in bytes a second, counting what they write and what the device reads for
+    /// them. The log, flushes and the device's reads for others are never held back, and merging and reclaiming use
+    /// only what these leave of the rate. They use all of it when a deadline is near, the disk is nearly full (less
+    /// than 5 % or 2 GiB free, whichever is less) or runs have piled up to twice [`Options::max_runs`]. Default 256
+    /// MiB, at least 1. May be changed later: `Database::set_background_rate`.
     pub fn background_rate(mut self, bytes_per_second: u64) -> Self {
         self.background_rate = bytes_per_second;
         self
     }
 
-    /// What merging and reclaiming may do at the least, in bytes a second, however much goes first. Default 16 MiB; 0
-    /// counts as 1, and more than [`Options::background_rate`] as that. May be changed later:
+    /// The rate that merging and reclaiming always have, in bytes a second, however much the log, flushes and reads
+    /// take. Default 16 MiB; 0 counts as 1, and more than [`Options::background_rate`] as that. May be changed later:
     /// `Database::set_background_floor`.
     pub fn background_floor(mut self, bytes_per_second: u64) -> Self {
         self.background_floor = bytes_per_second;
         self
     }
 
-    /// The bytes of an item that expired longer ago than this, or than an eighth of the longest lifetime stored beside
-    /// it if that is more, are in no live file any more. Default 1 h, at least 1 ms.
+    /// No live file holds the bytes of an item that expired longer ago than this, or, if that is more, than an eighth
+    /// of the longest lifetime stored beside it. Default 1 h, at least 1 ms.
     pub fn reclaim_within(mut self, time: Duration) -> Self {
         self.reclaim_within = time;
         self
     }
 
-    /// Whether [`Options::reclaim_within`] holds without its second half, at a cost in rewriting. Default false.
+    /// Whether [`Options::reclaim_within`] holds even where an eighth of the longest lifetime is more, at the cost of
+    /// more rewriting. Default false.
     pub fn reclaim_strict(mut self, strict: bool) -> Self {
         self.reclaim_strict = strict;
         self
     }
 
-    /// How far the wall clock may lead the time that has passed before it is doubted, and how far it may be behind the
-    /// last recorded time on open. Default 1 h.
+    /// How far the wall clock may be ahead of the time that has passed before it is doubted, and how far it may be
+    /// behind the last recorded time on open. Default 1 h.
     pub fn max_clock_skew(mut self, skew: Duration) -> Self {
         self.max_clock_skew = skew;
         self
@@ -220,26 +221,26 @@ impl Options {
         self
     }
 
-    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Scans that walk several have them
-    /// merged before, when they have had about as much work with them as merging them is. Default 20, from 2 to 1 000.
+    /// How many runs a container settles at: fewer cost more rewriting, more cost reads. Scans that read many runs have
+    /// them merged earlier, once reading them has cost about as much as merging them. Default 20, from 2 to 1 000.
     pub fn max_runs(mut self, runs: usize) -> Self {
         self.max_runs = runs;
         self
     }
 
-    /// What a writer meets when flushing cannot follow. Default: [`Stall::Wait`].
+    /// What a write does when flushing falls behind. Default: [`Stall::Wait`].
     pub fn on_stall(mut self, stall: Stall) -> Self {
         self.on_stall = stall;
         self
     }
 
-    /// Where the time comes from. Default: the system's clock.
+    /// The source of time. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Whether to open without writing anything, not even a repair, beside other read-only opens. Default false.
+    /// Whether to open without writing anything, not even a repair, together with other read-only opens. Default false.
     ///
     /// ```
     /// use ebbtide::{Database, Error, Options};
@@ -256,35 +257,35 @@ impl Options {
         self
     }
 
-    /// How the bytes of tables come into memory. Default: [`Reads::Map`].
+    /// How tables are read into memory. Default: [`Reads::Map`].
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = reads;
         self
     }
 
-    /// Within what time every table is read and checked once, in the background, with what [`Options::background_rate`]
-    /// leaves. Damage stands in `Stats::damage`, and is the error of the next merge that needs the table. Default `None`:
-    /// never; a month is usual.
+    /// The time within which a background scrub reads and checks every table once, using what
+    /// [`Options::background_rate`] leaves. Damage is listed in `Stats::damage`, and is the error of the next merge
+    /// that needs the table. Default `None`: never; a month is usual.
     pub fn scrub_within(mut self, time: Option<Duration>) -> Self {
         self.scrub_within = time;
         self
     }
 
-    /// The size of a log segment: an eighth of a memtable, so that the log takes little more than what it has to hold, but
-    /// at least what makes a file worth its while.
+    /// The size of a log segment: an eighth of a memtable, so that the log takes little more than its records, but not
+    /// too small to be worth a file.
     pub(crate) fn segment_len(&self) -> u64 {
         let memtable = self.memtable_bytes as u64;
         let usual = (memtable / 8).clamp(memtable.min(256 << 10), 16 << 20);
         self.segment_bytes.unwrap_or(usual)
     }
 
-    /// The size of the ring in front of the log: a segment's, so that one is full when the other is, up to what covers the
-    /// time in which the thread that drains it gets to run.
+    /// The size of the ring in front of the log: a segment's, so that both fill at the same time, up to what covers the
+    /// time until the log thread gets to drain it.
     pub(crate) fn ring_len(&self) -> usize {
         self.segment_len().clamp(4 << 10, 4 << 20) as usize
     }
 
-    /// Every setting lies in its range.
+    /// Checks that every setting is in its range.
     pub(crate) fn check(&self) -> Result<()> {
         let at_least = |what, given: u128, least: u128, allowed| {
             if given < least {
@@ -337,7 +338,7 @@ impl Options {
         self
     }
 
-    /// Background work is done by `Database::step` alone.
+    /// Background work is done only by `Database::step`.
     pub fn stepped(mut self) -> Self {
         self.background = Background::Stepped;
         self
@@ -350,7 +351,7 @@ impl Options {
     }
 }
 
-/// How to create a container; what counts of it once the container exists is only what was chosen then.
+/// How to create a container. An existing container keeps the settings it was created with.
 #[derive(Clone, Debug)]
 #[must_use = "they count for what is created with them"]
 pub struct ContainerOptions {
@@ -365,7 +366,7 @@ impl Default for ContainerOptions {
 }
 
 impl ContainerOptions {
-    /// On without default, the database's compression.
+    /// Without a default ttl, with the database's compression.
     pub fn new() -> Self {
         ContainerOptions {
             default_ttl: DefaultTtl::NoDefault,
@@ -380,7 +381,7 @@ impl ContainerOptions {
         self
     }
 
-    /// How its blocks are compressed. Default: [`Options::compression`].
+    /// How the container's blocks are compressed. Default: [`Options::compression`].
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self

@@ -1,4 +1,4 @@
-//! Background work gives way: the budget's readings and waits, and tables that go a few at a time.
+//! Pacing: reads and waits for the budget of background work, and removes obsolete tables a few at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,13 @@ use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
 use crate::env::{DeviceReads, give_way, sleep};
 
-/// A budget's wait is slept in pieces of this length, so that neither closing nor another rate need wait for it.
+/// A wait for the budget is slept in pieces of this length, so that closing and a change of the rate take effect soon.
 const NAP: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// To be called by merging and reclaiming, after every 64 KiB that they wrote and every few thousand records that
-    /// they read: waits as long as the budget says. `pressure`, from 0 to 1, says how near the deadline is for which
-    /// the work is done. Ends the job with [`Error::Closed`] when the database closes, or when another thread waits to do
-    /// what is due.
+    /// Called by merging and reclaiming after every 64 KiB they write and every few thousand records they read: waits
+    /// as long as the budget says. `pressure`, from 0 to 1, says how near the deadline of the work is. Ends the job
+    /// with [`Error::Closed`] when the database closes, or when the hurry thread waits to take its place.
     pub(super) fn pace(&self, mut bytes: u64, pressure: f64) -> Result<()> {
         if self.options.background == Background::Stepped {
             return Ok(());
@@ -32,7 +31,7 @@ impl Engine {
             self.remove_some();
             if next.readings {
                 self.note_moved();
-                // What has fallen due meanwhile may be more urgent.
+                // More urgent work may have become due.
                 self.scheduler.wake(Thread::Merge);
             }
             if next.disk {
@@ -45,8 +44,8 @@ impl Engine {
         }
     }
 
-    /// To be called by flushes now and then: as long as the next memtable is less than half full, nobody waits for them,
-    /// and threads of the user go first.
+    /// Called by flushes now and then: while the next memtable is less than half full, nobody waits for the flush, so
+    /// it lets the user's threads run first.
     pub(super) fn flush_calmly(&self) {
         let ahead = self.throttle.unflushed() < self.options.memtable_bytes / 2 * 3;
         if ahead {
@@ -78,7 +77,7 @@ impl Engine {
 
     /// From 0 to 1, how full the disk is; see [`crate::compact::pace::disk_pressure`].
     pub(super) fn disk_pressure(&self) -> f64 {
-        // A file system that does not say how full it is presses nobody.
+        // A file system that does not report how full it is causes no pressure.
         let room = self.fs.room(&self.path);
         room.map_or(0.0, |room| disk_pressure(room.free, room.total))
     }
@@ -88,12 +87,13 @@ impl Engine {
         self.throttle.set_rate(bytes_per_second);
     }
 
-    /// Changes what background work may do at the least.
+    /// Changes the least rate of background work.
     pub fn set_background_floor(&self, bytes_per_second: u64) {
         self.throttle.set_floor(bytes_per_second);
     }
 
-    /// The catalogue no longer names these runs: their files go, soon, but those that `kept` holds too.
+    /// Hands over the tables of runs that the catalogue no longer names to be removed, except for those that `kept`
+    /// holds too.
     pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
         self.obsolete.push_runs_but(runs, kept);
         if self.options.background == Background::Stepped {
@@ -103,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// Removes some of the tables that no version names, once a window; says when the next ones are to go.
+    /// Removes some of the tables that no version names, once a window; returns when the next ones are due.
     pub(super) fn remove_some(&self) -> Option<Duration> {
         self.obsolete.remove_some(|| self.disk_pressure() > 0.0)
     }

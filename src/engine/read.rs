@@ -1,25 +1,24 @@
 //! Reads. Every one takes, in this order: read state, published sequence number, clock, settings (see this folder's head).
 //!
-//! An answer is of one moment between call and return, its newest write and its time included. Let V be the version that a
-//! read finds, the newest of its key in the read state up to the sequence number.
+//! An answer is correct for one moment between call and return, as to the newest write and as to time. Let V be the
+//! version that a read finds: the newest of its key in the read state up to the sequence number.
 //!
-//! 1. At some moment between the loads of read state and sequence number V was the newest version that was published:
-//!    the read state lacks nothing that was published before it, and what came to later memtables came after all that
-//!    it holds.
-//! 2. Nothing found, or a tombstone: nothing was there at that moment, whatever the time.
-//! 3. V is live by the clock that is read next: then it was live at that moment, for what is gone stays gone. This is the
+//! 1. At some moment between the loads of read state and sequence number V was the newest published version: the read
+//!    state holds everything that was published before it, and records in later memtables are newer than all it holds.
+//! 2. Nothing found, or a tombstone: there was no item at that moment, whatever the time.
+//! 3. V is live by the clock that is read next: then it was live at that moment, because expiry is final. This is the
 //!    usual read, and it ends here. If the clock ever went back ([`SettledClock::leads`]), go on with 5.
-//! 4. V is dead by the clock: that says nothing about the moment of 1. A refresh and the end of V may both have come in
-//!    between, and the key was live throughout.
-//! 5. So V is judged by the exact clock, and the read looks again whether V is the newest version still. If it is, V was
-//!    the newest when it was judged, and the judgement is the answer. If not, the read begins anew; each time somebody has
-//!    written the key, or memtables or runs were exchanged. In the same read state every later write is in the memtables.
-//! 6. A conditional write judges V at its stamp and is published later. One that is under the commit lock ([`Relied`]),
-//!    or under [`Durability::Sync`] in a memtable and not synced yet, may have found V live before it died: the look
-//!    waits for it. Any other write takes effect when it is published, and nobody waits for it.
+//! 4. V is dead by the clock: that does not mean that it was dead at the moment of 1. The key may have been refreshed
+//!    and V may have ended in between, and then the key was live throughout.
+//! 5. So V is judged by the exact clock, and the read checks again whether V is the newest version. If it is, V was the
+//!    newest when it was judged, and the judgement is the answer. If not, the read starts over; each time a write to
+//!    the key, a flush or a merge came in between. In the same read state every later write is in the memtables.
+//! 6. A conditional write judges V at its stamp and is published later. One that holds the commit lock ([`Relied`]), or
+//!    one under [`Durability::Sync`] that is in a memtable and not synced yet, may have found V live before it died:
+//!    the check waits for it. Any other write takes effect when it is published, and no read waits for it.
 //! 7. A snapshot's sequence number is fixed: V stays the newest version, and is judged once.
 //!
-//! A job does not install what it judged before the writes that were stamped earlier are visible (install.rs), so that 2
+//! Before a job installs its result, the writes that were stamped before it judged are visible (install.rs), so 2 also
 //! holds where V was purged.
 //!
 //! [`SettledClock::leads`]: crate::env::SettledClock::leads
@@ -47,11 +46,11 @@ use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 use crate::mem::MemCursor;
 use crate::table::{self, RunCursor};
 
-/// Through what a container is read.
+/// What a read reads from.
 pub struct Reader<'a> {
-    /// Which.
+    /// The container.
     pub state: &'a Arc<ContainerState>,
-    /// As it was written then; `None` for now.
+    /// The snapshot to read; `None`: the newest state.
     pub snapshot: Option<&'a Arc<SnapshotPin>>,
 }
 
@@ -85,7 +84,7 @@ fn newest<'a>(read_state: &'a ReadState, key: &[u8], max: Seq) -> Result<Option<
     Ok(found.filter(|hit| !read_state.covers(key, hit.header().seq, max)))
 }
 
-/// Memtables follow each other in time: the first that has a version has the newest.
+/// Asks the memtables newest first: the first version found is the newest.
 #[inline(always)]
 pub(super) fn in_memory<'a>(
     read_state: &'a ReadState,
@@ -93,7 +92,7 @@ pub(super) fn in_memory<'a>(
     key: &[u8],
     max: Seq,
 ) -> Option<Hit<'a>> {
-    // Apart, for most often there is one: a chain of both is a call that asks again and again which of them it is at.
+    // Apart, because mostly there is only this one; an iterator over both kinds would branch on each step.
     let active = read_state.active.memtable.get(hash, key, max);
     let found = active.or_else(|| {
         let mut sealed = read_state.sealed.iter();
@@ -102,7 +101,7 @@ pub(super) fn in_memory<'a>(
     found.map(Hit::Memory)
 }
 
-/// Runs are asked in the order of their highest sequence numbers, until what was found is newer than all that remain.
+/// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.
 fn on_disk<'a>(
     read_state: &'a ReadState,
     hash: u64,
@@ -173,8 +172,8 @@ impl Engine {
         }
     }
 
-    /// The view for a version that was found in `read_state` up to `max`. None: it may not have been the newest one of its
-    /// key when it was judged.
+    /// The view by which to judge a version that was found in `read_state` up to `max`. None: it may no longer have
+    /// been the newest of its key when it was judged.
     #[cold]
     fn recheck_newest(
         &self,
@@ -193,7 +192,7 @@ impl Engine {
             return None;
         }
         match read_state.written_since(key, max) {
-            // A write that failed after it was stamped is never seen.
+            // A write that failed after its stamp is never visible.
             Some(seq) if self.make_visible(seq).is_ok() && self.commit_log.published() >= seq => {
                 None
             }
@@ -201,7 +200,8 @@ impl Engine {
         }
     }
 
-    /// After the clock was read: whether a write relies on this version, which has released the lock then.
+    /// Whether a write relies on this version; waits until that write has released the lock. Call it after reading the
+    /// clock.
     pub(super) fn wait_if_relied_on(&self, seq: Seq) -> bool {
         let is_relied_on = self.commit_log.is_relied_on(seq);
         if is_relied_on {
@@ -227,8 +227,7 @@ impl Engine {
         })
     }
 
-    /// The newest version of a key, visible already or not, and the item that it is when it is live; for a write that
-    /// depends on it.
+    /// The newest version of a key, published or not, and its item if it is live; for a conditional write.
     pub(super) fn newest_checked(
         &self,
         read_state: &ReadState,
@@ -280,7 +279,7 @@ fn item(hit: Hit<'_>, key: &[u8], view: &ExpiryView, now: Timestamp) -> Result<I
     Ok(Item::new(pair, &header, life, now))
 }
 
-/// A memtable or a run, walked. A scan has a handful: the smaller kind's unused bytes cost less than a box's detour.
+/// A cursor on a memtable or a run. A scan has few: the unused bytes of the smaller kind cost less than a box.
 #[allow(clippy::large_enum_variant)]
 pub enum Source {
     /// In memory.
@@ -344,7 +343,7 @@ impl Cursor for Source {
     }
 }
 
-/// What a scan sees.
+/// What a scan may see.
 struct Sight {
     read_state: Arc<ReadState>,
     horizon: Horizon,
@@ -366,7 +365,7 @@ impl Sight {
         Walk::seek(self.sources(range), self.horizon.clone(), to, view)
     }
 
-    /// The runs that may hold something of a range.
+    /// The runs that may overlap a range.
     fn runs(&self, range: &KeyRange) -> impl Iterator<Item = &Arc<Run>> {
         self.read_state.version.runs.iter().filter(|run| {
             run.census.seq_min <= self.horizon.max
@@ -374,7 +373,7 @@ impl Sight {
         })
     }
 
-    /// Cursors over all that may hold something of a range.
+    /// Cursors over all memtables and runs that may overlap a range.
     fn sources(&self, range: &KeyRange) -> Vec<Source> {
         let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
         let memory = self.read_state.flushables().filter(filled);
@@ -391,45 +390,45 @@ impl Sight {
     }
 }
 
-/// The two ends of a scan, and the read state on which they stand. The engine takes them away when a file in the read
-/// state is to go, so that a scan that rests keeps nothing on disk; it then goes on where it was, on the read state of
-/// that moment.
+/// The two ends of a scan, and the read state they are on. When a file in the read state is obsolete, the engine takes
+/// them from a scan at rest, so that the scan keeps no file on disk; the next step seeks again, in the current read
+/// state.
 pub struct Walks {
     sight: Sight,
     front: Option<Walk<Source>>,
     back: Option<Walk<Source>>,
 }
 
-/// What is left of a scan's range.
+/// The part of a scan's range that is left.
 struct Left {
     range: KeyRange,
-    /// The last key about which the front decided; empty before the first.
+    /// The last key that the front has passed; empty before the first.
     front: Vec<u8>,
-    /// The same at the back.
+    /// The last key that the back has passed.
     back: Vec<u8>,
 }
 
-/// Live items in the order of keys, from both ends. Each is judged when it is reached.
+/// Live items in the order of keys, from both ends. Each is judged when the scan reaches it.
 pub struct Scan {
     state: Arc<ContainerState>,
-    /// Keeps the versions that it sees, whatever read state they are in.
+    /// Keeps the versions visible to it, in whichever read state.
     pin: Arc<SnapshotPin>,
     left: Left,
     walks: Arc<Mutex<Option<Walks>>>,
-    /// Of settled time when the clock was last read.
+    /// In settled time as of the last reading of the clock.
     settled: ExpiryView,
-    /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can say when
-    /// they were read without a look at the clock for each.
+    /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can carry
+    /// the time of their reading without reading the clock for each.
     lead: u64,
-    /// How many items it has shown.
+    /// How many items it has returned.
     items: u64,
     engine: Handle,
 }
 
-/// What one run less would have been worth to a scan, in bytes rewritten: to seek in it ...
+/// What a merge that saves one run is worth to a scan, in bytes rewritten: for one seek ...
 const SEEK_WORTH: u64 = 1024;
-/// ... and to have it beside the others at each item. In a scan of 100 over 8 runs each one more takes 2.2 us, in which
-/// a merge writes some 600 bytes: work in the background is taken to cost half.
+/// ... and for each item. In a scan of 100 items over 8 runs each further run costs 2.2 us, in which a merge writes
+/// some 600 bytes; background work is assumed to cost half.
 const STEP_WORTH: u64 = 6;
 
 impl Drop for Scan {
@@ -507,7 +506,7 @@ impl Scan {
                 },
             };
             let Left { range, front, back } = left;
-            // No bytes are not compared: with glibc on AVX-512 that costs 40 ns where they are nowhere.
+            // Empty slices are not compared: with glibc on AVX-512 that costs 40 ns if their pointer is dangling.
             walk.next(check, back, |key| {
                 (range.from.is_empty() || key >= &range.from[..])
                     && (front.is_empty() || key > &front[..])

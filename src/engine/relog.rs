@@ -1,4 +1,4 @@
-//! What memory holds is logged again: a memtable then needs no earlier segment of the log.
+//! Relogging: appends a memtable's records to the log again, so that it needs no earlier segment.
 
 use crate::base::record::Header;
 use crate::base::{Error, Result, Seq};
@@ -7,10 +7,10 @@ use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::state::ContainerState;
 use crate::wal::{Appender, FrameHeader, PayloadCrc, Position as LogPosition};
 
-/// Room in a payload for one more write of this weight.
+/// Makes room in a payload for one more write of this weight.
 #[inline]
 pub(super) fn make_room(payload: &mut Vec<u8>, weight: u64) -> Result<()> {
-    /// What is said of a write besides its key and its value takes less.
+    /// The header of a write takes fewer bytes.
     const HEAD_MOST: usize = 64;
     let bytes = weight as usize + HEAD_MOST;
     payload
@@ -21,7 +21,7 @@ pub(super) fn make_room(payload: &mut Vec<u8>, weight: u64) -> Result<()> {
 /// A relog frame is cut at this size.
 const RELOG_FRAME_BYTES: usize = 256 << 10;
 
-/// Logs again what a container's active memtable holds; from then on it needs no earlier segment.
+/// Relogs a container's active memtable; from then on it needs no earlier segment.
 pub(super) fn relog(
     state: &ContainerState,
     header: &FrameHeader,
@@ -38,11 +38,11 @@ pub(super) fn relog(
     })
 }
 
-/// Is shown records: header, key, value.
+/// Called with records: header, key, value.
 pub(super) type Show<'a> = dyn FnMut(Header, &[u8], &[u8]) -> Result<()> + 'a;
 
-/// The same, of its records those that `show` shows to what it is given, and that its range deletes do not cover: whoever
-/// replays them knows of these first, and has no snapshot.
+/// Relogs the records for which `show` calls its argument, without those that the memtable's range deletes cover:
+/// replay applies these first, and has no snapshot.
 pub(super) fn relog_with(
     state: &ContainerState,
     header: &FrameHeader,

@@ -1,28 +1,28 @@
-//! Repair: a catalogue that names only what is sound, and hides what may have been deleted.
+//! Repair: writes a catalogue that names only sound tables, and hides what lost records may have hidden.
 //!
-//! What is live is known to the manifest and to its copy. From tables it cannot be told: a table that was replaced or
-//! dropped may still be there, and deletes of ranges, drops of containers and floors are in no table. So a repair goes by
-//! that of the two which counts (src/catalog/current.rs), and refuses when there is none, or when the log has seen more.
+//! Only the manifest and its copy know which tables are live. The tables cannot tell: a replaced or dropped table may
+//! still be there, and range deletes, drops of containers and floors are in no table. So a repair uses the manifest or
+//! copy that counts (src/catalog/current.rs), and refuses when there is none, or when the log carries a later edit.
 //!
-//! Of a damaged table what is sound stays: it is written to a new table, which takes its place in the run
-//! (table/salvage.rs says what is sound). What is not may have hidden older versions of its keys: by a delete, or by a
-//! newer value. So for each gap there is a range delete over its keys, with a sequence number no lower than that of any
-//! record that was there: the highest of the damaged blocks where the index says it, else of the table, else the
-//! highest that was flushed. Whatever a lost record hid has a lower sequence number and its key, and goes with it;
-//! newer records stay. Where a gap's ends cannot be told, it goes from the neighbours in the run, or from the first key
-//! to the last. Nothing that is sound in the same table is hidden, since all versions of a key lie in one block. A lost
-//! large value is a gap of one key.
+//! The sound records of a damaged table are written to a new table, which takes its place in the run (table/salvage.rs
+//! says which are sound). The lost ones may have hidden older versions of their keys, as tombstones or as newer values.
+//! So the repair adds a range delete over the keys of each gap, with a sequence number no lower than that of any record
+//! that was there: the highest of the damaged blocks if the index says it, else of the table, else the highest that was
+//! flushed. Whatever a lost record hid has its key and a lower sequence number, so the range delete hides it; newer
+//! records stay. Where the ends of a gap are unknown, it reaches to the neighbours in the run, or from the first key to
+//! the last. It hides no sound record of the same table, since all versions of a key lie in one block. A lost large
+//! value is a gap of one key.
 //!
-//! A run of which a part is missing is still what its record says: that bounds when the last of its records becomes
-//! obsolete. Only which range deletes were applied to it starts anew.
+//! The record of a run that lost a part stays true: it bounds when the last of its records becomes obsolete. Only the
+//! note of the range deletes applied to it is reset.
 //!
-//! A damaged log counts up to the damage. What follows is lost, deletes too; the database is as it was at that moment,
-//! but for what had reached tables.
+//! A damaged log counts up to the damage. What follows it is lost, tombstones too: the database is as it was at that
+//! moment, except for what had reached tables.
 //!
-//! The result takes effect as an opening does, by one new manifest; new tables are durable before it, and go again if it
-//! does not come. A repair that only looks does the same but for writing, so it says the same. Before the manifest, every
-//! file that is damaged or named no more is linked into the folder `lost`, where nothing is ever removed: it may hold
-//! expired and deleted bytes.
+//! The result takes effect as an open does, by one new manifest. New tables are durable before it, and removed if it
+//! fails. A repair that only reports does the same without writing, so its report is the same. Before the manifest is
+//! written, every file that is damaged or no longer named is linked into the folder `lost`, which is never cleaned: it
+//! may hold expired and deleted bytes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -51,29 +51,29 @@ use crate::table::{
 #[non_exhaustive]
 #[must_use = "what is lost is in the report, and no error of the call"]
 pub struct RepairReport {
-    /// The manifest, or the copy of it, that says what is live.
+    /// The manifest, or its copy, that the repair relied on.
     pub manifest: PathBuf,
-    /// What is damaged and what is lost by it; empty when there is nothing to repair.
+    /// What is damaged and which data is lost; empty when there is nothing to repair.
     pub losses: Vec<Loss>,
-    /// Files that are kept in the folder `lost`, by their names before.
+    /// Files kept in the folder `lost`, by their former names.
     pub set_aside: Vec<PathBuf>,
 }
 
-/// A damaged file, and what is lost by it.
+/// A damaged file, and the data lost with it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Loss {
     /// The damage, with file and offset.
     pub fault: Error,
-    /// Whose items are lost; `None` when it is the manifest's damage, which loses nothing, or the log's, which loses every
-    /// write behind it that is in no table yet, of any container.
+    /// The container that lost items; `None` for the manifest, whose damage loses nothing, and for the log, whose
+    /// damage loses every later write of any container that is in no table yet.
     pub container: Option<String>,
-    /// The first key that may be lost; empty: from the first one on.
+    /// The first key that may be lost; empty: from the first key on.
     pub from: Vec<u8>,
-    /// The first key behind these; `None`: to the last one.
+    /// The first key after the lost ones; `None`: to the last key.
     pub to: Option<Vec<u8>>,
-    /// Records that are lost at most, those included that the damaged ones may have hidden; `None`: it cannot be told. 0:
-    /// all can be made anew, and the range is empty.
+    /// The most records that may be lost, including those that the lost ones may have hidden; `None`: unknown. 0: the
+    /// damaged part can be rebuilt, nothing is lost, and the range is empty.
     pub records: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     expect_own(fs, path)?;
     let current = find_current(fs, path)?.ok_or_else(|| Error::NotFound { path: path.into() })?;
     let mut loaded = current.loaded.clone();
-    // What would otherwise stay for a while is linked into the folder `lost`.
+    // Ensures that files which would otherwise stay for one more open are linked into the folder `lost`.
     loaded.torn = false;
     let space = TableSpace {
         fs,
@@ -169,7 +169,7 @@ pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairRepor
     Ok(report)
 }
 
-/// Keeps what is set aside, and names what was found and rescued in a new manifest.
+/// Keeps the files set aside, and names the sound and rescued tables in a new manifest.
 fn take_effect(
     path: &Path,
     options: &Options,
@@ -190,7 +190,7 @@ fn take_effect(
     written?.0.map(drop)
 }
 
-/// A table that was read from end to end.
+/// The result of reading a table from end to end.
 struct Checked {
     record: TableRecord,
     state: State,
@@ -198,9 +198,9 @@ struct Checked {
 
 enum State {
     Sound(Arc<Table>),
-    /// By this, but something of it is sound.
+    /// Damaged, but partly sound.
     Damaged(Error, Box<Salvage>),
-    /// With what it said of itself, where that can be read.
+    /// Lost; with its statistics, if they can be read.
     Lost(Error, Option<Arc<Statistics>>),
 }
 
@@ -224,7 +224,7 @@ impl Checked {
         Ok(Checked { record, state })
     }
 
-    /// Its first and its last key, or keys in it; `None` when it cannot be told.
+    /// Its first and last key, or keys within it; `None` when unknown.
     fn keys(&self) -> Option<(&[u8], &[u8])> {
         match &self.state {
             State::Sound(table) => Some((table.first_key(), table.last_key())),
@@ -233,7 +233,7 @@ impl Checked {
         }
     }
 
-    /// What is lost; nothing of a sound one.
+    /// The gaps in it; none in a sound table.
     fn gaps(&self) -> Vec<Gap> {
         match &self.state {
             State::Sound(_) => vec![],
@@ -248,7 +248,7 @@ impl Checked {
         }
     }
 
-    /// Damage by which nothing is lost.
+    /// Damage that loses nothing.
     fn harmless(&self) -> Vec<Error> {
         let State::Damaged(fault, salvage) = &self.state else {
             return vec![];
@@ -264,7 +264,7 @@ impl Checked {
         faults.into_iter().filter(|fault| !said(fault)).collect()
     }
 
-    /// At most so many records stay that lie in a range and have a sequence number below this.
+    /// An upper bound on the remaining records in a range with a sequence number below this.
     fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
         match &self.state {
             State::Sound(table) => table.records_in(range, below),
@@ -293,13 +293,13 @@ fn sound_parts(
     Salvage::of(source, path, expected)
 }
 
-/// Writes what is sound of damaged tables to new ones.
+/// Writes the sound records of damaged tables to new tables.
 struct Rescue<'a> {
     space: &'a TableSpace<'a>,
     options: &'a Options,
-    /// Above every table in the folder.
+    /// Higher than the id of any table in the folder.
     next: u64,
-    /// These go again, until a manifest has its name that names them.
+    /// Removed again, unless a manifest that names them gets its name.
     written: Vec<PathBuf>,
 }
 
@@ -317,7 +317,7 @@ impl<'a> Rescue<'a> {
         })
     }
 
-    /// The new table, durable but for its name.
+    /// Writes the new table; it is durable, but its name is not.
     fn write(&mut self, container: &ContainerRecord, salvage: &Salvage) -> Result<TableRecord> {
         let id = TableId(self.next);
         self.next += 1;
@@ -353,8 +353,8 @@ impl Drop for Rescue<'_> {
     }
 }
 
-/// Takes the damaged tables out of a container, puts what is sound of them in their place if there is a `rescue`, and hides
-/// what they may have hidden.
+/// Removes the damaged tables from a container, puts their sound records in their place if there is a `rescue`, and
+/// adds range deletes for what the lost records may have hidden.
 fn drop_damaged_tables(
     container: &mut ContainerRecord,
     space: &TableSpace<'_>,
@@ -382,7 +382,7 @@ fn drop_damaged_tables(
     }
     lost.count_hidden(&tables)?;
     if !lost.hidden.is_empty() {
-        // None of the new range deletes has been applied to what is left, whatever their sequence numbers.
+        // No new range delete has been applied to the remaining runs, whatever its sequence number.
         runs.iter_mut().for_each(|run| run.applied = Seq(0));
     }
     for (_, range, seq) in lost.hidden {
@@ -393,16 +393,16 @@ fn drop_damaged_tables(
     Ok(lost.losses)
 }
 
-/// What is lost of a container's tables.
+/// The losses in a container's tables.
 #[derive(Default)]
 struct Lost {
     losses: Vec<Loss>,
-    /// By which loss, and which keys up to which number it may have hidden.
+    /// The index of the loss, and the keys and sequence numbers that it may have hidden.
     hidden: Vec<(usize, KeyRange, Seq)>,
 }
 
 impl Lost {
-    /// Adds what is lost of table `at` of a run.
+    /// Adds the losses of table `at` of a run.
     fn note(&mut self, container: &ContainerRecord, run: &[Checked], at: usize) {
         let table = &run[at];
         let harmless = table.harmless().into_iter();
@@ -432,7 +432,7 @@ impl Lost {
         }
     }
 
-    /// Counts in what the losses hide of what is left.
+    /// Counts the remaining records that the losses hide.
     fn count_hidden(&mut self, tables: &[Checked]) -> Result<()> {
         for (loss, range, seq) in &self.hidden {
             for table in tables {
@@ -445,8 +445,8 @@ impl Lost {
     }
 }
 
-/// Adds a range delete. Those of one sequence number stay apart: two that overlap become one, which reaches no further
-/// than they.
+/// Adds a range delete. The ranges of one sequence number must be disjoint: two that overlap are joined, which covers
+/// no further key.
 fn leave_out(ranges: &mut Vec<RangeDelete>, RangeDelete { mut range, seq }: RangeDelete) {
     let ends_behind =
         |to: &Option<Vec<u8>>, key: &[u8]| to.as_ref().is_none_or(|to| key < to.as_slice());
@@ -505,7 +505,7 @@ fn set_aside(
     Ok(there)
 }
 
-/// Quarantines the files: gives them a second name in the folder `lost`, durably.
+/// Links the files into the folder `lost`, durably.
 fn quarantine(fs: &dyn Fs, path: &Path, files: &[PathBuf]) -> Result<()> {
     let lost = path.join(file_name::LOST_DIR);
     make_dir(fs, &lost)?;

@@ -1,9 +1,9 @@
-//! Bringing into memtables what the log holds and runs do not.
+//! Replay: inserts the records of the log that are in no run into memtables.
 //!
-//! In which order makes no difference to what is seen: a memtable orders records by key and sequence number, and a
-//! range delete covers by sequence number. So records wait until there are some thousand, and go in by key; range
-//! deletes wait until the end and go in by sequence number, for what was logged again comes out of its order. No record
-//! goes in that a range delete covers which came before it in the log: no snapshot is open that could see it.
+//! The order of insertion does not change what readers see: a memtable orders records by key and sequence number, and a
+//! range delete covers by sequence number. So records are gathered by the thousand and inserted in key order. Range
+//! deletes are inserted at the end, by sequence number, because relogged ones come out of order. A record is left out
+//! if a later range delete, earlier in the log, covers it: no open snapshot could see it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,21 +21,21 @@ use crate::env::{Fs, prefetch};
 use crate::mem::Memtable;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
-/// What to say of a sequence number above [`HIGHEST_NUMBER`].
+/// The message for a sequence number above [`HIGHEST_NUMBER`].
 pub(super) const MADE_UP: &str = "no database counts that many writes";
 
 type States = BTreeMap<ContainerId, Arc<ContainerState>>;
 
-/// What a log held.
+/// The result of a replay.
 pub(super) struct FromLog {
     pub replayed: Replayed,
-    /// Where it is damaged, if it is; what is behind it is not brought in.
+    /// The damage in the log, if there is any; what follows it is not replayed.
     pub damage: Option<Error>,
-    /// The settings that were changed since the catalogue said them.
+    /// Settings changed in the log that the catalogue does not have.
     pub settings: Vec<LoggedSettings>,
 }
 
-/// Brings it in, up to the log's damage if there is any.
+/// Replays the log, up to its damage if there is any.
 pub(super) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
@@ -64,13 +64,13 @@ pub(super) fn replay_into(
     })
 }
 
-/// So many bytes of keys and values are gathered, about, and then inserted in the order of their keys: each record finds
-/// in the caches what the one before it looked at, and neighbours in the tree are neighbours in memory.
+/// About this many bytes of keys and values are gathered and then inserted in key order: each record finds in the
+/// caches what the one before it looked at, and neighbours in the tree become neighbours in memory.
 const GATHERED_BYTES: usize = 2 << 20;
-/// How many records ahead are fetched into the caches.
+/// How many records ahead are prefetched into the caches.
 const FETCHED_AHEAD: usize = 8;
 
-/// Records that were read and are in no memtable yet.
+/// Records that were read but not yet inserted.
 struct Gathered<'a> {
     states: &'a States,
     records: Vec<Record>,
@@ -81,11 +81,11 @@ struct Gathered<'a> {
     settings: BTreeMap<ContainerId, LoggedSettings>,
 }
 
-/// The range deletes of a container that were read.
+/// The range deletes that were read for a container.
 #[derive(Default)]
 struct Ranges {
     by_number: BTreeMap<Seq, KeyRange>,
-    /// What those cover that came in order.
+    /// What the range deletes that came in order cover.
     fragments: Fragments,
 }
 
@@ -112,7 +112,7 @@ impl Gathered<'_> {
         if first.0 > HIGHEST_NUMBER {
             return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
         }
-        // Two buffers that double in turns would be copied each time.
+        // Two growing buffers would be copied at each doubling.
         if self.bytes.capacity() == 0 {
             self.records.reserve(GATHERED_BYTES / 64);
             self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 4);
@@ -170,7 +170,7 @@ impl Gathered<'_> {
                 from,
                 to,
             } if seq > state.flushed() => {
-                // Estimates tell apart what came before and what comes after.
+                // Estimates depend on which records are older than the range delete, so these go in first.
                 self.insert()?;
                 state.read_state().active.memtable.note_range_delete();
                 let ranges = self.ranges.entry(container).or_default();
@@ -181,7 +181,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// A change of a default, unless the catalogue has it, or a later one.
+    /// Takes a change of a default, unless the catalogue has it or a later one.
     fn take_default(&mut self, op: &Op<'_>, seq: Seq, settled: Timestamp) -> Result<()> {
         let &Op::SetDefault { container, default } = op else {
             return Ok(());
@@ -211,7 +211,7 @@ impl Gathered<'_> {
         ranges.is_some_and(|ranges| seq < ranges.fragments.max_covering_seq(key))
     }
 
-    /// Brings in the range deletes.
+    /// Inserts the range deletes.
     fn insert_ranges(&mut self) {
         for (container, ranges) in std::mem::take(&mut self.ranges) {
             let read_state = self.states[&container].read_state();
@@ -221,9 +221,9 @@ impl Gathered<'_> {
         }
     }
 
-    /// Brings in what was gathered.
+    /// Inserts the gathered records.
     fn insert(&mut self) -> Result<()> {
-        // Stable, and mostly all are of one container.
+        // A stable sort; mostly all are of one container.
         self.records.sort_by_key(|record| record.container);
         let same = |a: &Record, b: &Record| a.container == b.container;
         for records in self.records.chunk_by(same) {
@@ -236,7 +236,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Inserts records of one container, at least one, in the order of their keys, as far as eight bytes of these tell.
+/// Inserts records of one container, at least one, sorted by the first eight bytes in which their keys differ.
 fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) -> Result<()> {
     let key = |record: &Record| &bytes[record.key.clone()];
     let with_first = |record| shared_len(key(&records[0]), key(record));

@@ -1,4 +1,4 @@
-//! The database in numbers and in words.
+//! Statistics, and the description of a database in words.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::{Census, ExpiryView};
 
 impl Engine {
-    /// A container in numbers; all zero when it was dropped.
+    /// The statistics of a container; all zero when it was dropped.
     pub fn container_stats(&self, state: &ContainerState) -> ContainerStats {
         let read_state = state.pin();
         let expiry_views = self.expiry_views(state);
         let view = expiry_views.now;
         let estimate = estimate(&read_state, &view);
         let version = &read_state.version;
-        // A leap of the wall that is not settled holds up purges, and is no fault of the budget.
+        // A leap of the wall clock that is not settled delays purges; that is not the budget's fault.
         let (goals, settled) = (self.goals(), expiry_views.settled.now.min(view.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, floor_seen: Seq| {
@@ -70,12 +70,12 @@ impl Engine {
         explain(&facts, &choice, view, &self.goals())
     }
 
-    /// About how many items of a container can be read.
+    /// An estimate of how many items of a container are readable.
     pub fn len_estimate(&self, state: &ContainerState) -> u64 {
         estimate(&state.pin(), &self.expiry_view(state)).live.count
     }
 
-    /// The database in numbers.
+    /// The statistics of the database.
     pub fn stats(&self) -> Stats {
         let states = self.containers.all();
         let containers: Vec<ContainerStats> = states
@@ -128,18 +128,18 @@ impl Engine {
         }
     }
 
-    /// What the log's folder takes: segments, those kept for use again, and the ring.
+    /// Bytes in the log's folder: segments, those kept for reuse, and the ring.
     fn log_bytes(&self) -> u64 {
         let dir = self.wal_dir();
         let names = self.fs.list(&dir).unwrap_or_default();
-        // A file may go between the two calls; then it takes nothing.
+        // A file may be removed between the two calls; then it counts as 0.
         names
             .iter()
             .filter_map(|name| self.fs.allocated(&dir.join(name)).ok())
             .sum()
     }
 
-    /// Every container's memtables, runs and tables, a line each; times count from now.
+    /// The memtables, runs and tables of every container, a line each; times are relative to now.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for state in self.containers.all() {
@@ -174,7 +174,7 @@ impl Engine {
     }
 }
 
-/// Stored bytes by what they are good for: nothing is read or walked, all parts speak for themselves.
+/// Splits stored bytes into live and reclaimable, from the statistics of tables and memtables alone.
 fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
     let ranges: Vec<_> = read_state.range_deletes().cloned().collect();
     let mut estimator = Estimator::new(view, &ranges);

@@ -1,4 +1,4 @@
-//! Who works in the background, who may work now, and what failed.
+//! Scheduling of background work: the threads, which of them may run, and what failed.
 //!
 //! ```text
 //! thread          wakes it                       does                         at once
@@ -11,10 +11,10 @@
 //!
 //! Invariants:
 //!
-//! 1. After [`Scheduler::close`] no thread begins a round, and everybody who asks is told that the database is
-//!    closed.
-//! 2. A table is read by one rewrite at a time: [`Busy`] holds its number as long as that lasts.
-//! 3. A failure stands in the list until the same work is done; who waits for a flush hears of each that failed since.
+//! 1. After [`Scheduler::close`] no thread begins a round, and every caller is told that the database is closed.
+//! 2. One rewrite at a time reads a table: [`Busy`] holds its id meanwhile.
+//! 3. A failure stays in the list until the same work succeeds; a caller who waits for a flush receives the error of
+//!    every flush that failed since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub enum Thread {
     Flush,
     /// Merges and reclaims.
     Merge,
-    /// Keeps the log.
+    /// Maintains the log.
     Log,
-    /// Looks for deadlines.
+    /// Checks deadlines.
     Hurry,
-    /// Tells who waits that the log is synced.
+    /// Calls those who wait for a sync of the log.
     Tell,
 }
 
@@ -49,7 +49,7 @@ impl Thread {
         Thread::Tell,
     ];
 
-    /// As the system shows it.
+    /// The thread's name in the system.
     pub fn name(self) -> &'static str {
         match self {
             Thread::Flush => "ebbtide-flush",
@@ -60,7 +60,7 @@ impl Thread {
         }
     }
 
-    /// What it gives way to.
+    /// Its priority.
     pub fn priority(self) -> Priority {
         match self {
             Thread::Log | Thread::Tell => Priority::Usual,
@@ -70,14 +70,14 @@ impl Thread {
     }
 }
 
-/// What failed in the background.
+/// Failures in the background.
 #[derive(Default)]
 struct Failures {
-    /// By which work, mostly a thread's: with what it failed last, if it did.
+    /// The last error of each kind of work that failed and has not succeeded since.
     by_work: BTreeMap<&'static str, Error>,
     /// How many rounds of the flush thread have failed.
     flushes: u64,
-    /// With what the last of these did.
+    /// The error of the last of these rounds.
     last_flush: Option<Error>,
 }
 
@@ -88,21 +88,21 @@ pub struct Scheduler {
     signals: [Arc<Signal>; Thread::ALL.len()],
     flushing: Mutex<()>,
     merging: Mutex<()>,
-    /// A deadline is too near for the merge thread: what it is at, it gives up.
+    /// A deadline is too near for the merge thread, which gives up its current work.
     hurrying: AtomicBool,
     /// Tables that a rewrite is reading or will read.
     busy: Mutex<BTreeSet<TableId>>,
-    /// Which container is looked at first, modulo their number.
+    /// The container that a search for work begins with, modulo their count.
     next_container: AtomicUsize,
-    /// The last sequence number when somebody last looked, and when that was first so.
+    /// The last sequence number at the last check, and since when it has been the same.
     quiet: Mutex<(Seq, Duration)>,
     failures: Mutex<Failures>,
-    /// When the log is to be synced next.
+    /// When the next sync of the log is due.
     sync_due: Mutex<Duration>,
 }
 
 impl Scheduler {
-    /// Nothing runs yet. `sync_due` is when the log is to be synced first.
+    /// Without threads. `sync_due`: when the first sync of the log is due.
     pub fn new(last_seq: Seq, sync_due: Duration) -> Scheduler {
         Scheduler {
             closing: AtomicBool::new(false),
@@ -119,13 +119,13 @@ impl Scheduler {
         }
     }
 
-    /// The database is closed, or is being closed.
+    /// Whether the database is closed or closing.
     #[inline]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// The same as an error.
+    /// An error if the database is closed or closing.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         match self.is_closing() {
@@ -134,7 +134,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends every thread; false when somebody has done so before.
+    /// Tells every thread to end; false when an earlier call did.
     pub fn close(&self) -> bool {
         if self.closing.swap(true, Ordering::AcqRel) {
             return false;
@@ -147,12 +147,12 @@ impl Scheduler {
         true
     }
 
-    /// These run now.
+    /// Takes over these running threads.
     pub fn keep(&self, threads: Vec<JoinHandle<()>>) {
         *self.threads.lock() = threads;
     }
 
-    /// Has `start` begun one more thread, unless that is done or the database closes.
+    /// Keeps the tell thread, which `start` begins, unless it runs already or the database is closing.
     pub fn keep_telling(&self, start: impl FnOnce() -> Result<JoinHandle<()>>) -> Result<()> {
         let mut threads = self.threads.lock();
         let is_there =
@@ -163,38 +163,38 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a thread waits for.
+    /// The signal that wakes a thread.
     pub fn signal(&self, thread: Thread) -> &Arc<Signal> {
         &self.signals[thread as usize]
     }
 
-    /// There is work for this thread.
+    /// Wakes this thread.
     #[inline]
     pub fn wake(&self, thread: Thread) {
         self.signal(thread).notify();
     }
 
-    /// Whoever holds it is the only one who flushes.
+    /// Taken by every flush, so that there is one at a time.
     pub fn lock_flushing(&self) -> MutexGuard<'_, ()> {
         self.flushing.lock()
     }
 
-    /// Whoever holds it is the only one who merges or reclaims.
+    /// Taken by every merge and reclaim, so that there is one at a time.
     pub fn lock_merging(&self) -> MutexGuard<'_, ()> {
         self.merging.lock()
     }
 
-    /// A deadline presses: the merge thread gives up what it is at.
+    /// Makes the merge thread give up its current work, for a deadline.
     pub fn hurry(&self) {
         self.hurrying.store(true, Ordering::Release);
     }
 
-    /// Nothing presses any more; false when nothing did.
+    /// Ends that; false when it was not so.
     pub fn end_hurry(&self) -> bool {
         self.hurrying.swap(false, Ordering::AcqRel)
     }
 
-    /// The calling thread is too slow for what is due, and another waits to take its place.
+    /// Whether the calling thread must give up its work, because the hurry thread waits to take its place.
     pub fn gives_up(&self) -> bool {
         self.hurrying.load(Ordering::Acquire) && priority() == Priority::Lowest
     }
@@ -204,7 +204,7 @@ impl Scheduler {
         self.busy.lock().clone()
     }
 
-    /// A rewrite will read these tables: no other job takes them as long as the answer is held.
+    /// Reserves these tables for a rewrite: no other job takes them while the result is held.
     pub fn take_tables(&self, tables: BTreeSet<TableId>) -> Busy<'_> {
         self.busy.lock().extend(&tables);
         Busy {
@@ -213,12 +213,12 @@ impl Scheduler {
         }
     }
 
-    /// Which container is looked at first; the next one to ask begins so many further on.
+    /// The container with which a search for work begins; the next search begins this many further.
     pub fn next_container(&self, len: usize) -> usize {
         self.next_container.fetch_add(len, Ordering::Relaxed)
     }
 
-    /// For how long nobody has written, as far as the threads have noticed; `latest` is the last sequence number.
+    /// How long nobody has written, as far as the threads have noticed. `latest`: the last sequence number.
     pub fn quiet_for(&self, latest: Seq) -> Duration {
         let now = monotonic();
         let mut quiet = self.quiet.lock();
@@ -228,8 +228,8 @@ impl Scheduler {
         now.saturating_sub(quiet.1)
     }
 
-    /// What became of something in the background: its failure stands in the statistics until it is done, and whoever
-    /// waits for a flush hears of the flush thread's.
+    /// Notes the outcome of background work. A failure stays in the statistics until the same work succeeds; callers
+    /// who wait for a flush receive the flush thread's failures.
     pub fn note_outcome<T>(&self, work: &'static str, outcome: &Result<T>) {
         match outcome {
             Ok(_) => drop(self.failures.lock().by_work.remove(work)),
@@ -245,36 +245,36 @@ impl Scheduler {
         }
     }
 
-    /// What has failed, and is not done since; the first by the name of the work.
+    /// The failure of work that has not succeeded since; of several, the first by the name of the work.
     pub fn failure(&self) -> Option<String> {
         let failures = self.failures.lock();
         failures.by_work.values().next().map(Error::to_string)
     }
 
-    /// How many rounds of the flush thread have failed.
+    /// The number of failed rounds of the flush thread.
     pub fn failed_flushes(&self) -> u64 {
         self.failures.lock().flushes
     }
 
-    /// With what a round of the flush thread failed that was none of the first `failed`.
+    /// The error of a flush round that failed after the first `failed` failures.
     pub fn flush_failure_after(&self, failed: u64) -> Option<Error> {
         let failures = self.failures.lock();
         let is_new = failures.flushes > failed;
         failures.last_flush.clone().filter(|_| is_new)
     }
 
-    /// When the log is to be synced next.
+    /// When the next sync of the log is due.
     pub fn sync_due(&self) -> Duration {
         *self.sync_due.lock()
     }
 
-    /// The log was synced, or had nothing to sync; `due` is when it is to be looked at again.
+    /// Sets the next sync of the log, after a sync or when there was nothing to sync.
     pub fn set_sync_due(&self, due: Duration) {
         *self.sync_due.lock() = due;
     }
 }
 
-/// Tables that a rewrite will read: no other job takes them.
+/// The tables reserved for a rewrite: no other job takes them.
 pub struct Busy<'a> {
     scheduler: &'a Scheduler,
     tables: BTreeSet<TableId>,

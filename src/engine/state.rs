@@ -1,4 +1,4 @@
-//! What the engine holds of a container, and what readers pin.
+//! The state of a container, and what readers pin of it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use crate::expiry::{DefaultMillis, Settings};
 use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::wal::Position as LogPosition;
 
-/// A memtable, to be flushed, and where the log holds it.
+/// A memtable, and the log segments that hold its records.
 pub struct Flushable {
     /// Its records.
     pub memtable: Memtable,
@@ -23,14 +23,14 @@ pub struct Flushable {
     segment: AtomicU64,
     /// The last one; 0 while there is none.
     last_segment: AtomicU64,
-    /// It was logged again: until the log is synced up to this position, it is needed from this segment on.
+    /// It was relogged: until the log is synced up to this position, it needs this segment.
     moving: Mutex<Option<(u64, LogPosition)>>,
-    /// Bytes of the memtable that the engine's sums hold.
+    /// Bytes of the memtable that the engine's totals include.
     counted: AtomicUsize,
 }
 
 impl Flushable {
-    /// An empty one, which takes its memory from `pool`.
+    /// An empty memtable, which takes its memory from `pool`.
     pub fn new(pool: &Arc<Pool>) -> Arc<Flushable> {
         Arc::new(Flushable {
             memtable: Memtable::with_pool(pool.clone()),
@@ -41,61 +41,62 @@ impl Flushable {
         })
     }
 
-    /// What it has grown by since the last call; the caller, who holds the commit lock, adds that to the engine's sums.
+    /// The bytes it has grown by since the last call. The caller holds the commit lock and adds them to the engine's
+    /// totals.
     pub fn count_growth(&self) -> usize {
         let bytes = self.memtable.bytes();
         bytes - self.counted.swap(bytes, Ordering::Relaxed)
     }
 
-    /// What the engine's sums hold of it.
+    /// Its bytes in the engine's totals.
     pub fn counted(&self) -> usize {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// The first log segment that is needed for it if the log is durable up to `synced`.
+    /// The first log segment it needs if the log is durable up to `synced`.
     pub fn needed_from(&self, synced: LogPosition) -> Option<u64> {
         let mut moving = self.moving.lock();
         *moving = moving.filter(|(_, end)| *end > synced);
         moving.map_or_else(|| self.segment(), |(before, _)| Some(before))
     }
 
-    /// The first log segment that will be needed for it once all is synced.
+    /// The first log segment it will need once everything is synced.
     pub fn segment(&self) -> Option<u64> {
         Some(self.segment.load(Ordering::Acquire)).filter(|segment| *segment != u64::MAX)
     }
 
-    /// The log segments that hold something of it, and perhaps some between them; empty while there is none.
+    /// The range of log segments that its records are in; empty if there are none.
     pub fn segments(&self) -> RangeInclusive<u64> {
         self.segment.load(Ordering::Acquire)..=self.last_segment.load(Ordering::Acquire)
     }
 
-    /// It is a part of a memtable that was logged in these.
+    /// Notes that it is a part of a memtable that was logged in these segments.
     pub fn stays_in(&self, segments: RangeInclusive<u64>) {
         self.segment.store(*segments.start(), Ordering::Release);
         self.last_segment.store(*segments.end(), Ordering::Release);
     }
 
-    /// Something of it was logged in `segment`. The caller holds the commit lock, so that segment numbers only rise.
+    /// Notes a record in `segment`. The caller holds the commit lock, so segment numbers only rise.
     pub fn logged_in(&self, segment: u64) {
         self.segment.fetch_min(segment, Ordering::AcqRel);
         self.last_segment.store(segment, Ordering::Release);
     }
 
-    /// All of it was logged again, from `segment` on and up to `end`.
+    /// Notes that all of it was relogged, from `segment` on and up to `end`.
     pub fn relogged_in(&self, segment: u64, end: LogPosition) {
         let mut moving = self.moving.lock();
-        // What it was logged again from may not be durable either.
+        // The frames it was relogged from may not be durable either.
         let before = moving.map(|(before, _)| before).or_else(|| self.segment());
         *moving = Some((before.unwrap_or(segment), end));
         self.segment.store(segment, Ordering::Release);
     }
 }
 
-/// Everything of a container at one moment: newer before older.
+/// A container's memtables and version at one moment, newest first.
 pub struct ReadState {
     /// Takes writes.
     pub active: Arc<Flushable>,
-    /// Full, waiting to be flushed; newest first.
+    /// Waiting to be flushed; newest first.
     pub sealed: Vec<Arc<Flushable>>,
     /// On disk.
     pub version: Arc<Version>,
@@ -107,7 +108,7 @@ impl ReadState {
         std::iter::once(&self.active).chain(&self.sealed)
     }
 
-    /// The range deletes, in memory and in the catalogue: newer before older, each place that has some.
+    /// The range deletes of the memtables and of the version, newest first.
     pub fn range_deletes(&self) -> impl Iterator<Item = &Arc<RangeDeletes>> {
         let in_memory = self
             .flushables()
@@ -116,7 +117,7 @@ impl ReadState {
         all.filter(|ranges| !ranges.is_empty())
     }
 
-    /// A range delete with a sequence number above `seq`, and up to `max`, covers the key.
+    /// Whether a range delete with a sequence number above `seq`, and up to `max`, covers the key.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
         self.flushables()
@@ -124,7 +125,7 @@ impl ReadState {
             || self.version.range_deletes.covers(key, seq, max)
     }
 
-    /// The sequence number of the last write to the key, if it came after `seq`, as far as the memtables know.
+    /// The sequence number of the last write to the key after `seq`, if the memtables have one.
     pub fn written_since(&self, key: &[u8], seq: Seq) -> Option<Seq> {
         let hash = hash_key(key);
         let later = self
@@ -157,14 +158,14 @@ pub struct ContainerState {
     installing: Mutex<()>,
     /// Everything up to this sequence number is in runs.
     flushed: AtomicU64,
-    /// What scans hold of a read state, to be taken away from those that rest.
+    /// Scans that hold a read state; the engine takes it from those at rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
-    /// What one run less has become worth to scans since runs were merged last, in bytes rewritten.
+    /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
     paid_by_scans: AtomicU64,
     rest: Mutex<Option<Rest>>,
 }
 
-/// There was nothing to merge in a container and nothing to reclaim, as it was then.
+/// A state in which the container had nothing to merge or reclaim.
 struct Rest {
     version: Weak<Version>,
     settings: Settings,
@@ -172,9 +173,9 @@ struct Rest {
     until: Timestamp,
 }
 
-/// Something that holds a read state and can do without it.
+/// Something that holds a read state and can give it up.
 pub trait Held: Send + Sync {
-    /// Lets go, unless it is in use at this moment.
+    /// Gives up the read state, unless it is in use at this moment.
     fn release(&self);
 }
 
@@ -214,12 +215,10 @@ impl ContainerState {
         }
     }
 
-    /// Its number.
     pub fn id(&self) -> ContainerId {
         self.id
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -239,7 +238,7 @@ impl ContainerState {
         Flushable::new(&self.pool)
     }
 
-    /// It is dropped: no handle reads or writes it any more.
+    /// Marks it as dropped: its handles can no longer read or write.
     pub(super) fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
     }
@@ -249,31 +248,31 @@ impl ContainerState {
         self.paid_by_scans.load(Ordering::Relaxed)
     }
 
-    /// One run less would have been worth so much more.
+    /// Adds to what one run less is worth to scans.
     pub(super) fn pay_for_scan(&self, worth: u64) {
         self.paid_by_scans.fetch_add(worth, Ordering::Relaxed);
     }
 
-    /// Runs are merged: what scans paid is spent.
+    /// Resets that: runs were merged.
     pub(super) fn spend_scans(&self) {
         self.paid_by_scans.store(0, Ordering::Relaxed);
     }
 
-    /// Settings and floors, as one value.
+    /// Settings and floors, read as one value.
     #[inline]
     pub fn settings(&self) -> Settings {
         self.settings.load()
     }
 
-    /// After the settings were read: they may be those of a batch that a reader at this number does not see.
+    /// After the settings were read: whether they are of a batch that a reader at this sequence number does not see.
     #[inline]
     pub(super) fn may_be_newer_than(&self, seq: Seq) -> bool {
         self.settings.batch.load(Ordering::Acquire) > seq.0
     }
 
-    /// Replaces the settings; the caller holds the commit lock. From before `change` reads the clock until it has made its
-    /// answer durable, whoever asks for the settings waits: so nobody judges by the old ones at a moment after the
-    /// change. After an error or a panic the old ones stay.
+    /// Replaces the settings; the caller holds the commit lock. Whoever asks for the settings waits from before
+    /// `change` reads the clock until its result is durable, so nobody judges by the old settings at a moment after the
+    /// change. After an error or a panic the old settings stay.
     pub(super) fn change_settings(
         &self,
         change: impl FnOnce(Settings) -> Result<Settings>,
@@ -283,12 +282,12 @@ impl ContainerState {
         Ok(())
     }
 
-    /// The same in two steps: whoever asks for the settings waits until what this returns is dropped.
+    /// Begins a change: whoever asks for the settings waits until the result is dropped.
     pub(super) fn begin_change(&self) -> Changing<'_> {
         self.settings.begin(self.settings.load())
     }
 
-    /// Everything of it, for as long as the guard is held.
+    /// The read state, for as long as the guard is held.
     #[inline]
     pub(super) fn read_state(&self) -> Guard<Arc<ReadState>> {
         self.read_state.load()
@@ -298,14 +297,14 @@ impl ContainerState {
         self.read_state.load_full()
     }
 
-    /// Replaces the read state by what `change` makes of it.
+    /// Replaces the read state by the result of `change`.
     pub(super) fn install(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let _installing = self.installing.lock();
         let next = change(&self.read_state.load());
         self.read_state.store(Arc::new(next));
     }
 
-    /// Remembers something that holds read states of this container.
+    /// Registers a holder of read states of this container.
     pub(super) fn watch<T: Send + 'static>(&self, holder: &Arc<Mutex<Option<T>>>) {
         let holder: Arc<dyn Held> = holder.clone();
         let mut held = self.held.lock();
@@ -315,7 +314,7 @@ impl ContainerState {
         held.push(Arc::downgrade(&holder));
     }
 
-    /// Files of earlier read states are to go: takes those read states from scans that rest.
+    /// Takes earlier read states from scans at rest, because their files are obsolete.
     pub(super) fn release_read_states(&self) {
         let mut held = self.held.lock();
         held.retain(|holder| {
@@ -326,8 +325,7 @@ impl ContainerState {
         });
     }
 
-    /// Remembers that there was nothing to do with this version under these settings, as far as could be told before a
-    /// moment; `None`: for good.
+    /// Notes that there is nothing to do with this version under these settings until a moment; `None`: ever.
     pub(super) fn note_rest(
         &self,
         version: &Arc<Version>,
@@ -342,7 +340,7 @@ impl ContainerState {
         });
     }
 
-    /// Until when there was nothing to do when it was looked at last, if it is as it was then.
+    /// Until when there is nothing to do, if version and settings have not changed since the last check.
     pub(super) fn rests_until(&self) -> Option<Timestamp> {
         let rest = self.rest.lock();
         let rest = rest.as_ref()?;
@@ -372,28 +370,28 @@ impl ContainerState {
     }
 }
 
-/// Settings that are read as one value without a lock: a sequence lock, whose only writer holds the commit lock.
+/// Settings that readers load as one value without a lock: a sequence lock, whose only writer holds the commit lock.
 struct SettingsCell {
     /// Odd while the words are being replaced.
     version: AtomicU64,
     words: [AtomicU64; 4],
-    /// The last sequence number of the batch that changed them, if one did. It is published before they are.
+    /// The last sequence number of the batch that changed them, if one did. Stored before they are.
     batch: AtomicU64,
 }
 
-/// A cell whose readers wait until this is dropped, and then see what it is changed to.
+/// A change under way: readers of the cell wait until this is dropped, and then see the new settings.
 pub(super) struct Changing<'a> {
     cell: &'a SettingsCell,
     to: Settings,
 }
 
 impl Changing<'_> {
-    /// What it is changed to, and as long as nothing is said what it was.
+    /// The settings that will be stored: the old ones until `change_to` is called.
     pub(super) fn settings(&self) -> Settings {
         self.to
     }
 
-    /// It is changed to this by a batch that ends with this number, which is published.
+    /// Changes them, for a batch whose last sequence number is this, and which is published.
     pub(super) fn change_to(&mut self, to: Settings, last: Seq) {
         self.to = to;
         self.cell.batch.store(last.0, Ordering::Release);
@@ -432,7 +430,7 @@ impl SettingsCell {
         cell
     }
 
-    /// Begins a change, which leaves `to` unless it is told otherwise.
+    /// Begins a change, which stores `to` unless told otherwise.
     fn begin(&self, to: Settings) -> Changing<'_> {
         let before = self.version.fetch_add(1, Ordering::Relaxed);
         assert!(before.is_multiple_of(2), "one change at a time");
@@ -451,7 +449,7 @@ impl SettingsCell {
             if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
                 return SettingsCell::decode(words);
             }
-            // A change waits for the disk: some milliseconds.
+            // The writer of a change waits for the disk, some milliseconds.
             tries += 1;
             if tries > 100 {
                 sleep(Duration::from_micros(50));
@@ -474,15 +472,16 @@ impl SettingsCell {
     }
 }
 
-/// The sequence numbers of the open snapshots, each as often as it is held.
+/// The sequence numbers of the open snapshots, each counted as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
     open: Mutex<BTreeMap<Seq, usize>>,
 }
 
 impl Snapshots {
-    /// Registers a snapshot of what `published` says under the lock: jobs that read the list later know of it, and
-    /// those that read it before hold only records up to an earlier published sequence number.
+    /// Registers a snapshot at the sequence number that `published` returns under the lock: a job that lists the
+    /// snapshots later knows of it, and one that listed them before read only records up to an earlier published
+    /// sequence number.
     pub(super) fn register(self: &Arc<Self>, published: impl FnOnce() -> Seq) -> SnapshotPin {
         let mut open = self.open.lock();
         let seq = published();
@@ -493,7 +492,7 @@ impl Snapshots {
         }
     }
 
-    /// Ascending.
+    /// The sequence numbers, ascending.
     pub(super) fn list(&self) -> Vec<Seq> {
         self.open.lock().keys().copied().collect()
     }

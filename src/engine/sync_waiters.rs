@@ -1,16 +1,16 @@
-//! Who is to be told when what is written survives a power cut.
+//! Callers who wait for a sync of the log.
 //!
 //! ```text
 //! add -> waiting -> take_all -> the log is synced -> each is called with what came of that
 //!                   close    -> each is called with what came of the log's end; who is added later, at once
 //! ```
 //!
-//! Invariant: each is called once. No lock is held while one is called, and what it panics with ends there.
+//! Invariant: each is called once. No lock is held during a call, and a panic in it is caught.
 
 use crate::base::Result;
 use crate::base::sync::Mutex;
 
-/// What is to be done then.
+/// The function to call with the outcome.
 pub type Then = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// See the file's head.
@@ -20,14 +20,14 @@ pub struct SyncWaiters {
 }
 
 impl SyncWaiters {
-    /// Nobody waits.
+    /// Without waiters.
     pub fn new() -> SyncWaiters {
         SyncWaiters {
             waiting: Mutex::new(Some(vec![])),
         }
     }
 
-    /// One more waits; it comes back when the database is closed.
+    /// Adds a waiter; returns it if the database is closed.
     pub fn add(&self, then: Then) -> std::result::Result<(), Then> {
         match &mut *self.waiting.lock() {
             Some(waiting) => waiting.push(then),
@@ -36,7 +36,7 @@ impl SyncWaiters {
         Ok(())
     }
 
-    /// All who wait; they are the caller's to call.
+    /// Takes all waiters; the caller must call them.
     pub fn take_all(&self) -> Vec<Then> {
         self.waiting
             .lock()
@@ -45,7 +45,7 @@ impl SyncWaiters {
             .unwrap_or_default()
     }
 
-    /// The same, and nobody waits any more.
+    /// Takes all waiters, and accepts none from now on.
     pub fn close(&self) -> Vec<Then> {
         self.waiting.lock().take().unwrap_or_default()
     }

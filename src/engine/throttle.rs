@@ -1,7 +1,7 @@
-//! What slows writers and background work down: the budget of bytes, the writers' debt of time, and what is not flushed.
+//! Throttling of writers and of background work: the byte budget, the writers' debt of time, and the unflushed bytes.
 //!
-//! Invariants: `unflushed` is the sum of what all memtables were counted with, active and sealed; `debt` is time that
-//! writers were told to rest and have not rested yet, in nanoseconds.
+//! Invariants: `unflushed` is the sum of the counted bytes of all memtables, active and sealed; `debt` is the time in
+//! nanoseconds that writers were told to sleep and have not slept yet.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::compact::pace::{Budget, Moved, Next};
 use crate::env::monotonic;
 
-/// A sleep takes some 60 us longer than it is asked to; shorter ones than this would be mostly that.
+/// A sleep takes some 60 us longer than asked; a shorter one than this would be mostly overhead.
 const LEAST_REST: Duration = Duration::from_micros(100);
 
-/// However much one write brings, it is not slowed for longer.
+/// The longest sleep for one write, however large it is.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// See the file's head.
@@ -24,7 +24,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Of a database with so much in memory; rates in bytes a second.
+    /// For a database with this many bytes in memtables; rates in bytes a second.
     pub fn new(rate: u64, floor: u64, unflushed: usize) -> Throttle {
         Throttle {
             budget: Mutex::new(Budget::new(rate, floor, monotonic())),
@@ -39,20 +39,20 @@ impl Throttle {
         self.unflushed.load(Ordering::Relaxed)
     }
 
-    /// A memtable has grown.
+    /// Adds the growth of a memtable.
     #[inline]
     pub fn add_unflushed(&self, bytes: usize) {
         self.unflushed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A memtable was flushed, or its container dropped.
+    /// Subtracts a memtable that was flushed, or whose container was dropped.
     pub fn remove_unflushed(&self, bytes: usize) {
         self.unflushed.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A writer is to rest: says for how long, if at all. Short rests, which no sleep is short enough for, are added up
-    /// until one of the writers takes them all: so the rate of writing falls by as much as it should, and not by as much
-    /// as a sleep must last.
+    /// Adds time that a writer must sleep; returns how long to sleep now, if at all. Times too short for a sleep add up
+    /// until one writer sleeps for all: so the rate of writing falls by as much as it should, not by as much as a
+    /// shortest sleep takes.
     pub fn add_throttle_debt(&self, time: Duration) -> Option<Duration> {
         let time = u64::try_from(time.min(LONGEST_REST).as_nanos()).unwrap_or(u64::MAX);
         let debt = self.debt.fetch_add(time, Ordering::Relaxed) + time;
@@ -63,7 +63,7 @@ impl Throttle {
         Some(Duration::from_nanos(debt).min(LONGEST_REST))
     }
 
-    /// Background work has moved so many bytes; see [`Budget::take`].
+    /// Takes bytes of background work from the budget; see [`Budget::take`].
     pub fn take(&self, bytes: u64, pressure: f64) -> Next {
         self.budget.lock().take(bytes, pressure, monotonic())
     }
@@ -78,12 +78,12 @@ impl Throttle {
         self.budget.lock().note_disk(pressure, monotonic());
     }
 
-    /// The most that background work does, in bytes a second.
+    /// Sets the cap on background work, in bytes a second.
     pub fn set_rate(&self, bytes_per_second: u64) {
         self.budget.lock().set_cap(bytes_per_second, monotonic());
     }
 
-    /// The least.
+    /// Sets the least rate of background work, in bytes a second.
     pub fn set_floor(&self, bytes_per_second: u64) {
         self.budget.lock().set_floor(bytes_per_second, monotonic());
     }

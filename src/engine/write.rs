@@ -1,7 +1,7 @@
-//! Writes: slow down? -> commit lock: stamp -> frame in the log -> memtable -> publish; a full memtable is sealed.
+//! Writes: throttle -> commit lock: stamp -> frame in the log -> memtable -> publish; a full memtable is sealed.
 //!
-//! Everything that can be done outside the commit lock is: encoding, checksums, reading for conditional writes, user code,
-//! waiting for a sync. Inside it nothing reads a file.
+//! Everything that can be done outside the commit lock is done there: encoding, checksums, reading for conditional
+//! writes, user code, waiting for a sync. Under the lock nothing reads a file.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, room_for};
 use crate::wal::{FrameHeader, FrameKind, PayloadCrc, Position};
 
-/// What becomes of an item that was read for it.
+/// What an update does with the item it read.
 pub enum UpdateAction {
     /// Nothing.
     Keep,
@@ -36,38 +36,38 @@ pub enum UpdateAction {
     Delete,
 }
 
-/// What a conditional write has seen of a key.
+/// What a conditional write has read of a key.
 struct Seen {
     /// No later write was seen.
     latest: Seq,
     /// The newest version, live or dead; none where there is none, or a range delete covers it.
     version: Option<Header>,
-    /// By what it was judged.
+    /// The view it was judged by.
     view: ExpiryView,
 }
 
 impl Seen {
-    /// What was seen to live waits for its sync, and may be dead when that is over: readers would never see it live.
+    /// Whether the version waits for its sync and may be dead when that is over: readers would never see it live.
     fn ends_soon_after(&self, published: Seq) -> bool {
         let version = self.version.as_ref();
         version.is_some_and(|header| ends_unseen(&self.view, header, published))
     }
 
-    /// It is seen the same by `view`: live or dead as it was, and with the same end.
+    /// Whether `view` judges it the same: live or dead as before, and with the same end.
     fn is_same_by(&self, view: &ExpiryView) -> bool {
         let dead = |view: &ExpiryView| self.version.is_some_and(|header| view.dead(&header));
         view.settings == self.view.settings && dead(view) == dead(&self.view)
     }
 }
 
-/// What is live by `view` waits for its sync, and may be dead when that is over.
+/// Whether a version that is live by `view` waits for its sync, and may be dead when that is over.
 pub(super) fn ends_unseen(view: &ExpiryView, header: &Header, published: Seq) -> bool {
     const LONGEST_SYNC_MILLIS: u64 = 1_000;
     let end = view.settings.expires_at(header);
     header.seq > published && end > view.now && end.since(view.now) < LONGEST_SYNC_MILLIS
 }
 
-/// Whether a key is no longer as it was seen: by the clock, or because it was written since.
+/// Whether a key is no longer as it was read: it lives or died since by the clock, or was written.
 fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, view: &ExpiryView) -> bool {
     let read_state = state.read_state();
     !seen.is_same_by(view)
@@ -75,10 +75,10 @@ fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, view: &ExpiryVie
         || read_state.written_since(key, seen.latest).is_some()
 }
 
-/// A write that has the commit lock and its moment.
+/// A write that holds the commit lock and has its time.
 pub(super) struct Stamped<'a> {
     pub reading: Reading,
-    /// Goes before the lock does, in which the next write will rely on something else.
+    /// Dropped before the lock is, because the next write under the lock will rely on another version.
     _relying: Option<Relying<'a>>,
     pub commit: MutexGuard<'a, CommitState>,
 }
@@ -94,14 +94,14 @@ pub(super) struct Prepared<'a> {
     pub durability: Durability,
 }
 
-/// Writes that are in the log and in memory.
+/// Writes that are in the log and in memtables.
 pub(super) struct Logged {
-    /// The number of the first.
+    /// The sequence number of the first.
     first: Seq,
-    /// The number of the last.
+    /// The sequence number of the last.
     pub last: Seq,
     written_at: Timestamp,
-    /// Where the log has them.
+    /// Their end in the log.
     pub position: Position,
 }
 
@@ -158,15 +158,16 @@ impl Engine {
         self.commit(self.stamp(None), &prepared)
     }
 
-    /// What is told of a batch that writes nothing.
+    /// The result of a batch that writes nothing.
     pub(super) fn write_nothing(&self) -> Result<Written> {
         self.check_writable()?;
         let (last, now) = (self.commit_log.published(), self.clock.now());
         Ok(Written::new(last, now))
     }
 
-    /// Reads a key, lets `decide` say what becomes of it, and writes that, unless the key changed meanwhile, or died or
-    /// came back by the clock: then again. Where nothing becomes of it, it is looked at again as well. None: it was not changed.
+    /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
+    /// died or came back by the clock: then it starts over. Also when there is nothing to do, it checks that the key is
+    /// unchanged. None: the item was not changed.
     pub fn update(
         &self,
         state: &Arc<ContainerState>,
@@ -174,7 +175,7 @@ impl Engine {
         decide: &mut dyn FnMut(Option<Item>) -> UpdateAction,
     ) -> Result<Option<Written>> {
         loop {
-            // What it will write is not known yet; most write little.
+            // The size of the write is not known yet; most are small.
             self.admit(state, 1)?;
             let (seen, item) = self.look(state, key)?;
             if seen.ends_soon_after(self.commit_log.published()) {
@@ -211,10 +212,10 @@ impl Engine {
         }
     }
 
-    /// What a conditional write goes by.
+    /// Reads what a conditional write decides on.
     fn look(&self, state: &Arc<ContainerState>, key: &[u8]) -> Result<(Seen, Option<Item>)> {
-        // The sequence number before the read state: then the read state lacks no write up to it, and `has_changed`
-        // sees the others.
+        // The sequence number comes before the read state: then the read state holds every write up to it, and
+        // `has_changed` finds the later ones.
         let latest = self.commit_log.latest();
         let read_state = state.pin();
         let view = self.expiry_view(state);
@@ -227,7 +228,7 @@ impl Engine {
         Ok((seen, item))
     }
 
-    /// Whether the key is as it was seen, after that is visible: so that nothing need become of it.
+    /// Whether the key is as it was read, once that is visible: then there is nothing to do.
     fn is_still(&self, state: &ContainerState, key: &[u8], seen: &Seen) -> Result<bool> {
         self.make_visible(seen.latest)?;
         let view = self.expiry_view(state);
@@ -237,7 +238,7 @@ impl Engine {
         Ok(!in_use && !has_changed(state, key, seen, &view))
     }
 
-    /// Writes, if under the commit lock the key is as it was seen.
+    /// Writes, if under the commit lock the key is as it was read.
     fn write_if_still(
         &self,
         state: &Arc<ContainerState>,
@@ -272,7 +273,7 @@ impl Engine {
         self.stamp_after(relies_on, || ()).0
     }
 
-    /// The same; under the commit lock, before the clock is read, `first` is done.
+    /// Like `stamp`; calls `first` under the commit lock, before the clock is read.
     #[inline(always)]
     pub(super) fn stamp_after<T>(
         &self,
@@ -292,7 +293,8 @@ impl Engine {
         (stamped, done)
     }
 
-    /// Under the commit lock: logs, inserts, publishes. Under [`Durability::Sync`] it ends before the wait for the sync.
+    /// Under the commit lock: logs, inserts, publishes. Under [`Durability::Sync`] releases the lock, then waits for
+    /// the sync.
     pub(super) fn commit(
         &self,
         mut stamped: Stamped<'_>,
@@ -305,8 +307,8 @@ impl Engine {
         self.end_turn(stamped, writes, &logged)
     }
 
-    /// It is seen before it is synced. What is seen makes visible all that came before it, so where others wait for their
-    /// sync, a write that need not be synced itself waits for theirs.
+    /// Whether the write is visible before it is synced. Publishing it publishes every earlier write, so where others
+    /// wait for their sync, a write that need not be synced waits with them.
     #[inline]
     fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
         self.options.durability == Durability::Buffered
@@ -337,7 +339,7 @@ impl Engine {
             edit: self.catalog.durable_edit(),
         };
         let appender = commit.appender()?;
-        // What is in the log has to get into memory.
+        // What is in the log must get into the memtable, so memory is reserved first.
         let room = room_for(writes.len as usize, writes.weight as usize);
         self.pool.prepare(room)?;
         let position = appender.append(&header, writes.payload, writes.crc)?;
@@ -356,7 +358,7 @@ impl Engine {
         })
     }
 
-    /// What comes after: the turn ends, and then the wait for the sync, if there is one.
+    /// Finishes a commit: releases the lock, then waits for the sync if there is one.
     #[inline(always)]
     pub(super) fn end_turn(
         &self,
@@ -413,7 +415,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Seals the largest memtables until the active ones fit their budget again.
+    /// Seals the largest memtables until the active ones fit their budget.
     #[inline]
     pub(super) fn seal_when_full(&self, commit: &mut CommitState) {
         if commit.active_bytes() >= self.options.memtable_bytes {
@@ -433,14 +435,14 @@ impl Engine {
         self.scheduler.wake(Thread::Flush);
     }
 
-    /// Under the commit lock: closes the active memtable, unless it is empty, and opens a new one, which is logged from
-    /// a segment of its own on: the sealed one then keeps no other's frames in the log, nor another one its.
+    /// Under the commit lock: seals the active memtable, unless it is empty, and opens a new one. The new one is logged
+    /// in a segment of its own, so that neither memtable keeps frames of the other in the log.
     pub(super) fn seal(&self, commit: &mut CommitState, state: &ContainerState) {
-        // Without a log nothing is flushed; what was recovered stays together until there is one.
+        // Without a log nothing is flushed; recovered records stay in the active memtable until there is one.
         if state.read_state().active.memtable.is_empty() || !commit.has_log() {
             return;
         }
-        // Without room for that they share a segment, until `trim_log` parts them.
+        // If there is no room for a segment, they share one until `trim_log` separates them.
         let _ = self.rotate_log(commit);
         state.install(|read_state| {
             let (mut sealed, mut active) = (read_state.sealed.clone(), read_state.active.clone());
@@ -454,20 +456,21 @@ impl Engine {
         });
     }
 
-    /// What was read to be relied on becomes visible and durable, as far as the durability asks.
+    /// Makes a version that was read visible and durable, as far as the durability demands, before a write relies on
+    /// it.
     pub(super) fn make_visible(&self, seq: Seq) -> Result<()> {
         if self.commit_log.published() >= seq {
             return Ok(());
         }
         match self.options.durability {
-            // It becomes visible before the lock is released.
+            // The write becomes visible before it releases the lock.
             Durability::Buffered => self.commit_log.pass(),
             Durability::Sync => self.sync()?,
         }
         Ok(())
     }
 
-    /// The moment at which a ttl ends, when it is one that can be stored.
+    /// The moment at which a ttl ends, if it is one that can be stored.
     pub fn until(&self, moment: Timestamp) -> Result<WriteTtl> {
         if moment.since(self.clock.now()) > MAX_TTL_MILLIS {
             let given = format!("until {moment}");
@@ -477,7 +480,7 @@ impl Engine {
         Ok(WriteTtl::Until(moment))
     }
 
-    /// May so much be written to this container, now? Slows the writer down, or stops it, when flushing cannot follow.
+    /// Throttles or stalls a writer of this many bytes when flushing falls behind.
     fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
         self.check_writable()?;
         self.begin_log()?;
@@ -505,7 +508,7 @@ impl Engine {
         }
     }
 
-    /// A writer is to rest for so long, or to leave that to a later one.
+    /// Makes a writer sleep for so long, or leaves the time to a later writer.
     fn rest(&self, time: Duration) {
         let Some(rest) = self.throttle.add_throttle_debt(time) else {
             return;
@@ -517,8 +520,8 @@ impl Engine {
         }
     }
 
-    /// A writer waits for a flush; one that fails, other than the first `failed`, is its failure too: who waits for room
-    /// on a full disk, waits for ever.
+    /// Waits for a flush. If a flush fails, other than the first `failed`, the writer gets its error, because on a full
+    /// disk it would wait for ever.
     fn wait_for_room(&self, failed: u64) -> Result<()> {
         if self.options.background == Background::Stepped {
             self.flush()?;
@@ -561,9 +564,9 @@ fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
     }
 }
 
-/// Encodes one write into a buffer that the thread keeps.
+/// Encodes one write into a buffer that the thread keeps for reuse.
 fn with_payload<T>(op: &Op<'_>, weight: u64, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-    /// A buffer that grew beyond this is not kept.
+    /// A buffer that grew beyond this is freed.
     const KEPT_BYTES: usize = 64 << 10;
     thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });
     let mut payload = PAYLOAD.take();

@@ -1,13 +1,13 @@
-//! What a batch holds: writes, as the bytes that the log will hold, and what is asked of keys before some of them.
+//! The contents of a batch: writes, encoded as the log will hold them, and conditions on keys.
 //!
 //! ```text
 //! bytes       op 0        op 1        op 2        op 3
 //! conditions        ^ 1: absent k           ^ 3: touch k, ^ 3: ...
 //! ```
 //!
-//! A condition has the place of the write that follows it, so that it sees the writes before it in the batch. A write that
-//! takes over the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the item that is there is encoded as a put
-//! that inherits, for a touch without a value. The walk replaces it once the key has been read.
+//! A condition has the index of the write that follows it, so that it sees the writes before it in the batch. A write
+//! that keeps the lifetime ([`Demand::Keep`]) or the value ([`Demand::Touch`]) of the current item is encoded as a put
+//! with an inherited ttl, for a touch without a value. The walk replaces it once the key has been read.
 
 use std::sync::Arc;
 
@@ -19,34 +19,34 @@ use crate::engine::options::Durability;
 use crate::engine::relog::make_room;
 use crate::engine::state::ContainerState;
 
-/// The most that one batch holds, in bytes.
+/// The most bytes in one batch.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
-/// What is asked of a key.
+/// A demand on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// That this holds.
+    /// This condition holds.
     Expect(Expect),
-    /// What the put that follows takes over.
+    /// The put that follows keeps the lifetime of the live item.
     Keep,
-    /// A live item, which is what the put that follows stores.
+    /// There is a live item; the put that follows keeps its value.
     Touch,
 }
 
-/// What is asked of a key before one of the writes.
+/// A demand on a key, and its place among the writes.
 #[derive(Clone)]
 pub struct Condition {
-    /// So many writes come before.
+    /// The number of writes before it.
     pub before: usize,
-    /// The container's place among those of the batch.
+    /// The index of the container in the batch.
     pub container: usize,
     /// 1 to 65 535 bytes.
     pub key: Box<[u8]>,
-    /// What.
+    /// What is demanded.
     pub demand: Demand,
 }
 
-/// The writes of a batch, the containers they go to, and what is asked first.
+/// The writes of a batch, their containers, and the demands on keys.
 #[derive(Clone, Default)]
 pub struct Writes {
     bytes: Vec<u8>,
@@ -54,13 +54,13 @@ pub struct Writes {
     engine: Option<Arc<Engine>>,
     states: Vec<Arc<ContainerState>>,
     conditions: Vec<Condition>,
-    /// Some of the writes change a default.
+    /// Whether one of the writes changes a default.
     sets_defaults: bool,
     durability: Option<Durability>,
 }
 
 impl Writes {
-    /// Adds one; all must go to the same database.
+    /// Adds a write; all must be to the same database.
     pub fn push(
         &mut self,
         engine: &Arc<Engine>,
@@ -68,7 +68,7 @@ impl Writes {
         op: Op<'_>,
     ) -> Result<()> {
         self.check_engine(engine)?;
-        /// A batch of one small write needs no more; one that grows from here is copied seldom.
+        /// A batch of one small write needs no more; a larger batch reallocates rarely.
         const LEAST_BYTES: u64 = 4 << 10;
         let before = self.bytes.len();
         let least = if before == 0 { LEAST_BYTES } else { 0 };
@@ -81,7 +81,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Adds what is asked of a key before the next write.
+    /// Adds a demand on a key before the next write.
     pub fn demand(
         &mut self,
         engine: &Arc<Engine>,
@@ -122,52 +122,52 @@ impl Writes {
         })
     }
 
-    /// How long it may take until they survive a power cut; `None`: as the database has it.
+    /// Sets the durability of the batch; `None`: the database's.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = Some(durability);
     }
 
-    /// How many writes there are.
+    /// The number of writes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The writes, as the log will hold them but for what is not known yet.
+    /// The writes as the log will hold them, except for what the walk fills in.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The database they are for, when there are some.
+    /// The batch's database, once it has a container.
     pub(super) fn engine(&self) -> Option<&Arc<Engine>> {
         self.engine.as_ref()
     }
 
-    /// The containers they go to.
+    /// The batch's containers.
     pub(super) fn states(&self) -> &[Arc<ContainerState>] {
         &self.states
     }
 
-    /// In the order of the writes that they stand before.
+    /// The conditions, in the order of the writes that follow them.
     pub(super) fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
 
-    /// Nothing is asked, and nothing but items is written.
+    /// Whether the batch only writes items, without demands.
     pub(super) fn are_plain(&self) -> bool {
         self.conditions.is_empty() && !self.sets_defaults
     }
 
-    /// Some of the writes change a default.
+    /// Whether one of the writes changes a default.
     pub(super) fn set_defaults(&self) -> bool {
         self.sets_defaults
     }
 
-    /// How long it may take until they survive a power cut, if the batch says so.
+    /// The batch's durability, if it has its own.
     pub(super) fn durability(&self) -> Option<Durability> {
         self.durability
     }
 
-    /// Forgets them.
+    /// Removes all writes and demands.
     pub fn clear(&mut self) {
         *self = Writes {
             bytes: std::mem::take(&mut self.bytes),
@@ -177,7 +177,7 @@ impl Writes {
     }
 }
 
-/// A batch is no longer than it may be.
+/// Fails if the batch is too large.
 pub(super) fn check_size(bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_BATCH_BYTES {
         let allowed = "up to 1 GiB of keys and values";
@@ -186,7 +186,7 @@ pub(super) fn check_size(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of its keys and values.
+/// Bytes of a write's key and value.
 pub(super) fn weight(op: &Op<'_>) -> u64 {
     match op {
         Op::Put { key, value, .. } => (key.len() + value.len()) as u64,

@@ -1,5 +1,5 @@
-//! Life statistics of many records, kept so that they stay right under every change of the default: inheriting records
-//! are counted by `written_at` and overriding ones by expiry, and only the question brings in the settings of *today*.
+//! The census: life statistics of many records that stay right under every change of the default. Inheriting records
+//! are counted by `written_at` and overriding ones by expiry; a question brings in the settings of *today*.
 //!
 //! ```text
 //! Census   seq_min varint | seq_max - seq_min varint | tombstones | never | inheriting | overriding | longest varint
@@ -7,14 +7,14 @@
 //! Lane     tally | [min varint | max - min varint, when count > 0]
 //! ```
 //!
-//! A block, a table and a memtable have a census; how the records of a lane lie in time says a histogram
-//! (histogram.rs), and what a census answers under the settings of today stands in lanes.rs.
+//! A block, a table and a memtable have a census. An expiry histogram says how the records of a lane are distributed in
+//! time (histogram.rs); lanes.rs answers questions about a census under the settings of today.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::RecordRef;
 use crate::base::{ItemTtl, Seq, Timestamp};
 
-/// How many records, and how many bytes by [`RecordRef::weight`].
+/// A number of records, and of bytes by [`RecordRef::weight`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Records.
@@ -24,13 +24,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts these too.
+    /// Adds another tally.
     pub fn add(&mut self, other: Tally) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    /// What is left without these.
+    /// Subtracts another tally.
     pub fn less(self, other: Tally) -> Tally {
         Tally {
             count: self.count.saturating_sub(other.count),
@@ -51,16 +51,16 @@ impl Tally {
     }
 }
 
-/// No record of this weight or less is oversized, in bytes.
+/// The weight up to which no record is oversized, in bytes.
 pub const OVERSIZED_LEAST: u64 = 16 << 10;
 
-/// A record of this weight holds so much of a memtable or table of so many bytes that it is sampled for its own sake: a
-/// few such may hold most bytes. There are at most a thousand, and none among many equals.
+/// Whether a record of this weight holds so much of a memtable or table of this many bytes that it is always sampled: a
+/// few such records may hold most bytes. There are at most a thousand, and none among many of equal weight.
 pub fn is_oversized(weight: u64, bytes: u64) -> bool {
     weight > OVERSIZED_LEAST && weight.saturating_mul(1024) > bytes
 }
 
-/// Records that lie on a line of time.
+/// Records by a moment each has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// How many there are.
@@ -126,11 +126,11 @@ pub struct Census {
     pub seq_min: Seq,
     /// The highest sequence number.
     pub seq_max: Seq,
-    /// Records that only hide.
+    /// Tombstones.
     pub tombstones: Tally,
     /// Items that never expire by their own ttl.
     pub never: Tally,
-    /// Items for which the default counts, by `written_at`.
+    /// Items with the default ttl, by `written_at`.
     pub inheriting: Lane,
     /// Items with their own ttl, by expiry.
     pub overriding: Lane,
@@ -153,7 +153,7 @@ impl Default for Census {
 }
 
 impl Census {
-    /// Counts one record.
+    /// Adds one record.
     pub fn add(&mut self, record: &RecordRef<'_>) {
         let (header, bytes) = (&record.header, record.weight());
         self.seq_min = self.seq_min.min(header.seq);
@@ -169,7 +169,7 @@ impl Census {
         }
     }
 
-    /// Counts all that `other` counted.
+    /// Adds another census.
     pub fn merge(&mut self, other: &Census) {
         self.seq_min = self.seq_min.min(other.seq_min);
         self.seq_max = self.seq_max.max(other.seq_max);
@@ -189,7 +189,7 @@ impl Census {
         total
     }
 
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let seq_min = self.seq_min.min(self.seq_max);
         put_varint(out, seq_min.0);

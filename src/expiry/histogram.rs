@@ -1,22 +1,24 @@
-//! How records lie in time, in some hundred numbers: which of them are expired now, under the settings of now.
+//! The expiry histogram: how records are distributed in time, in some hundred buckets. It tells how many are expired
+//! now, under the settings of now.
 //!
 //! ```text
 //! ExpiryHistogram   buckets varint | (from, as difference to the end before, varint | to - from varint | tally)*
 //! ```
 //!
-//! A bucket holds what lies from its earliest record to its latest one. Buckets are fine where the records are, however
-//! wide they lie: when there are too many, neighbours that together hold little become one, little being a share of the
-//! records and of their bytes. So lifetimes over five orders of magnitude and values of which one in a hundred holds
-//! nearly all bytes are told as well as even ones: what a question may be wrong by is part of one bucket.
+//! A bucket reaches from its earliest record to its latest. Buckets are narrow where the records are: when there are
+//! too many, neighbours that together hold a small share of the records and of their bytes are joined. So lifetimes
+//! over five orders of magnitude, and values of which one in a hundred holds nearly all bytes, are represented as well
+//! as even ones: the error of an answer is part of one bucket.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
 use crate::base::{ItemTtl, Timestamp};
 use crate::expiry::census::Tally;
 
-/// Above so many buckets, neighbours are joined.
+/// With more buckets than this, neighbours are joined.
 const MOST: usize = 256;
-/// About so many are left then. One holds at most 4 in 128 of the records or of the bytes, unless it is of one moment.
+/// About this many are left then. Each holds at most 4 in 128 of the records or of the bytes, unless it is of one
+/// moment.
 const FEW: u64 = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// About how much of it lies at or before `moment`: something lies at both ends, the rest evenly between them.
+    /// An estimate of its records at or before `moment`: there are some at both ends, and the rest is assumed even.
     fn up_to(&self, moment: Timestamp) -> Tally {
         let Tally { count, bytes } = self.tally;
         if moment >= self.to {
@@ -44,7 +46,7 @@ impl Bucket {
     }
 }
 
-/// How the records of one lane lie in time.
+/// The distribution in time of the records of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryHistogram {
     /// Ascending, without overlap.
@@ -52,9 +54,9 @@ pub struct ExpiryHistogram {
 }
 
 impl ExpiryHistogram {
-    /// Counts `tally` at a moment.
+    /// Adds `tally` at a moment.
     pub fn add(&mut self, at: Timestamp, tally: Tally) {
-        // Often everything comes in the order of time.
+        // Records often come in the order of time.
         let place = match self.buckets.last() {
             Some(last) if last.to < at => self.buckets.len(),
             _ => self.buckets.partition_point(|bucket| bucket.to < at),
@@ -75,8 +77,8 @@ impl ExpiryHistogram {
         }
     }
 
-    /// Joins neighbours that together hold at most 4 in [`FEW`] of the records and bytes, the sum of the two shares being
-    /// 2. Of any two neighbours that are left one holds more than half of that, so at most `FEW` and one are left.
+    /// Joins neighbours that together hold at most 4 in [`FEW`] of the records and bytes, where the sum of the two
+    /// shares is 2. Of any two neighbours left, one holds more than half of that, so at most `FEW` + 1 are left.
     pub fn thin(&mut self) {
         let mut total = Tally::default();
         self.buckets
@@ -99,12 +101,12 @@ impl ExpiryHistogram {
         });
     }
 
-    /// The buckets, each as its latest moment and what it holds.
+    /// The buckets: the latest moment and the tally of each.
     pub fn iter(&self) -> impl Iterator<Item = (Timestamp, Tally)> + '_ {
         self.buckets.iter().map(|bucket| (bucket.to, bucket.tally))
     }
 
-    /// About how much lies at or before `moment`: exact but for the one bucket that it falls in.
+    /// An estimate of the records at or before `moment`: exact except for the one bucket around it.
     pub fn up_to(&self, moment: Timestamp) -> Tally {
         let mut sum = Tally::default();
         self.buckets
@@ -114,7 +116,7 @@ impl ExpiryHistogram {
         sum
     }
 
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.buckets.len() as u64);
         let mut before = Timestamp(0);
@@ -153,7 +155,7 @@ impl ExpiryHistogram {
     }
 }
 
-/// The puts that have an end, in their two lanes.
+/// The histograms of the puts that expire at some time, one for each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryHistograms {
     /// The inheriting ones, by `written_at`.
@@ -163,7 +165,7 @@ pub struct ExpiryHistograms {
 }
 
 impl ExpiryHistograms {
-    /// Counts a record, if it is a put that may end.
+    /// Adds a record, if it is a put that may expire.
     #[inline]
     pub fn add(&mut self, header: &Header, bytes: u64) {
         let tally = Tally { count: 1, bytes };
@@ -175,7 +177,7 @@ impl ExpiryHistograms {
         }
     }
 
-    /// Counts these too, each bucket as if it all lay at its end.
+    /// Adds other histograms, each bucket as if all of it were at its end.
     pub fn merge(&mut self, other: &ExpiryHistograms) {
         let add_all = |lane: &mut ExpiryHistogram, other: &ExpiryHistogram| {
             other.iter().for_each(|(at, tally)| lane.add(at, tally));
@@ -184,7 +186,7 @@ impl ExpiryHistograms {
         add_all(&mut self.overriding, &other.overriding);
     }
 
-    /// Few enough buckets to be stored.
+    /// Joins buckets until they are few enough to be stored.
     pub fn thin(&mut self) {
         self.inheriting.thin();
         self.overriding.thin();
@@ -207,7 +209,7 @@ mod tests {
         histogram
     }
 
-    /// SplitMix64: numbers without a pattern.
+    /// SplitMix64: pseudo-random numbers.
     fn mixed(n: u64) -> u64 {
         let z = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -215,7 +217,7 @@ mod tests {
         z ^ (z >> 31)
     }
 
-    /// Goal: few buckets, and near the truth, whatever lies in them. Method: records in order of time and in none; even,
+    /// Goal: few buckets, and a small error, whatever they hold. Method: records in order of time and in none; even,
     /// over five orders of magnitude, and with one value in a hundred a thousand times as large.
     #[test]
     fn a_spread_stays_small_and_near_the_truth() {
@@ -270,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Goal: what is gone follows every change of the default. Method: against the rule, record by record.
+    /// Goal: the expired records follow every change of the default. Method: compared with the rule, record by record.
     #[test]
     fn gone_is_what_the_rule_says() {
         let header = |n: u64| Header {

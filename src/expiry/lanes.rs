@@ -1,8 +1,9 @@
-//! What the two lanes answer under the settings of today: which records are dead, since when, and until when others live.
+//! Answers from the two lanes of a census under the settings of today: which records are dead, since when, and until
+//! when others live.
 //!
-//! The inheriting lane is counted by `written_at`, so its expiries are that lane moved by the default; the overriding lane is
-//! counted by expiry. Floors hold for records below `floor_seq` alone, and a census does not tell which these are: an answer
-//! is certain in the direction that its name says, and may lack detail in the other.
+//! The inheriting lane is counted by `written_at`, so its expiries are these moments plus the default; the overriding
+//! lane is counted by expiry. Floors apply only to records below `floor_seq`, and a census does not tell which these
+//! are: an answer is certain in the direction that its name says, and may be conservative in the other.
 //!
 //! Example: items written at 100 and 200 without a ttl of their own, and one that expires at 600 by its own. Under a default
 //! of 50 ms they expire at 150, 250 and 600: from 150 on some are dead, from 600 on all are. Under `Off` none ever is.
@@ -13,8 +14,8 @@ use crate::expiry::histogram::ExpiryHistograms;
 use crate::expiry::rule::{DefaultMillis, ExpiryView, Settings};
 
 impl Census {
-    /// The settings with the floors left out unless they stand above every record here: what can be said of all records
-    /// at once.
+    /// The settings without the floors, unless the floors apply to every record here: then they hold for all records
+    /// alike.
     fn settings_for_all(&self, settings: &Settings) -> Settings {
         if self.seq_max < settings.floor_seq {
             *settings
@@ -23,7 +24,8 @@ impl Census {
         }
     }
 
-    /// Certainly every record is a tombstone or gone. False may be a lack of detail: records on both sides of a floor.
+    /// Whether certainly every record is a tombstone or gone. False may be conservative, if there are records on both
+    /// sides of a floor.
     pub fn all_dead(&self, view: &ExpiryView) -> bool {
         if self.never.count > 0 {
             return false;
@@ -38,11 +40,11 @@ impl Census {
         inheriting_gone && overriding_gone
     }
 
-    /// Possibly some record is a tombstone or gone. False is certain.
+    /// Whether possibly some record is a tombstone or gone. False is certain.
     pub fn any_dead(&self, view: &ExpiryView) -> bool {
         let settings = &view.settings;
         let floors = self.seq_min < settings.floor_seq;
-        // The earliest moment of an empty lane never comes.
+        // An empty lane's earliest moment is the maximum, which never comes.
         self.tombstones.count > 0
             || (floors && self.inheriting.min < settings.inherit_floor)
             || matches!(settings.default, DefaultMillis::Millis(n) if self.inheriting.min.after(n) <= view.now)
@@ -50,8 +52,8 @@ impl Census {
             || (settings.default.is_on() && self.overriding.min <= view.now)
     }
 
-    /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] when one never does. Floors are left
-    /// out, so it may be later than the truth.
+    /// When the last of the records expires if the settings stay: [`Timestamp::MAX`] if one never does. Ignores floors,
+    /// so the answer may be later than the truth.
     pub fn last_expiry(&self, settings: &Settings) -> Timestamp {
         if self.never.count > 0 {
             return Timestamp::MAX;
@@ -95,16 +97,16 @@ impl Census {
         }
     }
 
-    /// When the oldest dead item of these expired; `None` when none is dead. Items that a floor holds down count from the
-    /// change that set it; `floor_seen` is the sequence number of the last such change that these were already cleared
-    /// of. A memtable was cleared of none: then, with writes on both sides of the change in it, this may speak of one
+    /// When the oldest dead item expired; `None` if none is dead. Items below a floor count from the change that set
+    /// it; `floor_seen` is the sequence number of the last such change after which dead records were already removed.
+    /// In a memtable that is no change: if it has writes on both sides of a change, the answer may be about an item
     /// that is not dead.
     pub fn oldest_dead(&self, floor_seen: Seq, view: &ExpiryView) -> Option<Timestamp> {
         let settings = &view.settings;
         let by_clock = self
             .first_expiry(settings)
             .filter(|expiry| *expiry <= view.now);
-        // The earliest moment of an empty lane never comes.
+        // An empty lane's earliest moment is the maximum, which never comes.
         let by_floor = floor_seen < settings.floor_seq
             && self.seq_min < settings.floor_seq
             && (self.inheriting.min < settings.inherit_floor
@@ -117,8 +119,8 @@ impl Census {
 }
 
 impl ExpiryHistograms {
-    /// About how much is gone. `from_before` says that records from before the last change of the default are among them;
-    /// then the floors count, for all: what was written after the change ends after them.
+    /// An estimate of the gone records. `from_before`: there are records from before the last change of the default;
+    /// then the floors are applied to all, because records written after the change end after them.
     pub fn gone(&self, view: &ExpiryView, from_before: bool) -> Tally {
         let settings = &view.settings;
         let below = |floor: Timestamp| {
@@ -137,7 +139,7 @@ impl ExpiryHistograms {
         gone
     }
 
-    /// When how many bytes expire under these settings, in no order: what never does is left out.
+    /// How many bytes expire when under these settings, in no order; leaves out those that never do.
     pub fn forecast(
         &self,
         settings: &Settings,
@@ -215,8 +217,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
-        /// Goal: what a census says of its records is so. Method: each of them is asked; where floors concern some and not
-        /// others, the census may say less.
+        /// Goal: a census's answers are true of its records. Method: each record is asked; where floors apply only to
+        /// some, the census may be conservative.
         #[test]
         fn a_census_says_what_its_records_say(
             records in prop::collection::vec(any_record(), 0..5),

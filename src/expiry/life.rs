@@ -1,15 +1,15 @@
-//! What an item keeps of the rule's answer: how long it lives, and by what.
+//! The result of the rule for a live item: how long it lives, and by which ttl.
 
 use crate::base::{ItemTtl, Timestamp};
 
-/// How long an item lives, and by what, under the settings of one moment; in milliseconds.
+/// How long an item lives, and by which ttl, under the settings of one moment; in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// Without a ttl of its own: as long as the default says; `u64::MAX` where there is none.
+    /// It has no ttl of its own: it lives as long as the default says; `u64::MAX` if there is no default.
     Inherited(u64),
     /// By its own ttl.
     Own(u64),
-    /// It has this ttl, which does not count while ttl is off.
+    /// It has this ttl, which is not applied while ttl is off.
     Suspended(u64),
     /// For ever, by its own ttl.
     Endless,

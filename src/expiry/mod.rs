@@ -1,4 +1,4 @@
-//! Expiry: the rule by which items are gone, and what is known of many items at once.
+//! Expiry: the rule by which items expire, and statistics of many items at once.
 
 mod life;
 mod rule;

@@ -1,8 +1,9 @@
-//! THE rule: which items are gone, under which settings, at which moment. Reads and compaction ask these functions and
-//! no others.
+//! The rule: which items are gone, under which settings, at which moment. Reads and compaction use only these
+//! functions.
 //!
-//! Example, in seconds. The default is 60. Item 1 is written at 0 and has no ttl of its own, item 2 at 50 with a ttl of 30,
-//! item 3 at 70 and has none. At 100 the default goes off, by the change of number 4, and nothing expires any more:
+//! Example, in seconds. The default is 60. Item 1 is written at 0 and has no ttl of its own, item 2 at 50 with a ttl of
+//! 30, item 3 at 70 and has none. At 100 the default goes off, by a change with sequence number 4, and nothing expires
+//! any more:
 //!
 //! ```text
 //!          written   ttl   by 100        after the change                              at 200
@@ -12,24 +13,25 @@
 //!                                        floors: inherit 40.001, override 100.001, number 4
 //! ```
 //!
-//! An item expires when `written_at + ttl <= now`. Which ttl counts is the item's own, or else the container's default.
-//! Expiry is final: a change of the default must not bring back what was gone before it. Three numbers carry that (see
-//! [`Settings::change`]), so that the check stays O(1) however often the default changes:
+//! An item expires when `written_at + ttl <= now`. The ttl is the item's own, or else the container's default. Expiry
+//! is final: a change of the default must not bring back what was gone before it. Three values ensure that (see
+//! [`Settings::change`]), so that the check is O(1) however often the default changes:
 //!
 //! * `inherit_floor`: an inheriting item written before this moment, and before `floor_seq`, is gone;
 //! * `override_floor`: an item with its own ttl that ended before this moment, and was written before `floor_seq`, is
 //!   gone;
-//! * `floor_seq`: the sequence number of the last change; writes after it are judged by the clock alone.
+//! * `floor_seq`: the sequence number of the last change; only the clock decides about later writes.
 //!
-//! A write that keeps the life of the item that it replaces has a number above floors that the item had to pass: it passes
-//! them too, for it was kept because it was not gone. So `written_at` need not grow with the number.
+//! A write that keeps the lifetime of the item it replaces may have an old `written_at` and a sequence number above the
+//! floors. The floors do not apply to it, and need not: the replaced item was not gone. So `written_at` need not ascend
+//! with the sequence number.
 //!
-//! Invariant: for a fixed item, once `gone` has answered true for (settings, now), it answers true for every later
-//! `now' >= now` and every settings reached by changes at moments `T >= now`. Brute force over random histories holds
-//! it to the definition (tests).
+//! Invariant: for a fixed item, once `gone` has returned true for (settings, now), it returns true for every later
+//! `now' >= now` and all settings reached by changes at moments `T >= now`. Tests compare it with the definition, by
+//! brute force over random histories.
 //!
-//! A reader asks lazily ([`ExpiryCheck`]): an exact reading of the clock has its price, and a moment that is the same
-//! or some seconds later is to be had for less. What lives then lives now. Example: it is 10.001, and the later moment
+//! A reader evaluates it lazily ([`ExpiryCheck`]): reading the exact clock is expensive, and a moment that is the same
+//! or some seconds later is cheap. An item that is live then is live now. Example: it is 10.001, and the later moment
 //! is 13.
 //!
 //! ```text
@@ -45,7 +47,7 @@ use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Times
 use crate::expiry::life::Life;
 use std::time::Duration;
 
-/// A lifetime as a caller gives it, in milliseconds, when it is more than 0 and at most 2 147 483 647 seconds.
+/// A lifetime given by a caller, in milliseconds; it must be more than 0 and at most 2 147 483 647 seconds.
 pub fn ttl_millis(duration: Duration) -> Result<u64> {
     lifetime(
         duration,
@@ -90,7 +92,7 @@ impl DefaultMillis {
         })
     }
 
-    /// As the public interface shows it.
+    /// The same value as the public type.
     pub fn to_public(self) -> DefaultTtl {
         match self {
             DefaultMillis::Off => DefaultTtl::Off,
@@ -99,7 +101,7 @@ impl DefaultMillis {
         }
     }
 
-    /// Appends it, as the picture of [`Settings`] has it.
+    /// Appends its bytes, as [`Settings`] shows them.
     pub fn encode(self, out: &mut Vec<u8>) {
         let number = match self {
             DefaultMillis::Off => 0,
@@ -118,12 +120,12 @@ impl DefaultMillis {
         })
     }
 
-    /// Items with their own ttl expire.
+    /// Whether items with their own ttl expire.
     pub fn is_on(self) -> bool {
         self != DefaultMillis::Off
     }
 
-    /// The longest life of an inheriting item: off and -1 are infinite.
+    /// The longest life of an inheriting item: infinite under off and without a default.
     fn inherited_millis(self) -> u64 {
         match self {
             DefaultMillis::Millis(millis) => millis,
@@ -131,7 +133,8 @@ impl DefaultMillis {
         }
     }
 
-    /// Nothing lives longer under `self` than it did under `then`: an end that was found under `then` can be trusted.
+    /// Whether nothing lives longer under `self` than under `then`: then an end that was computed under `then` can be
+    /// trusted.
     pub fn is_as_strict_as(self, then: DefaultMillis) -> bool {
         self.inherited_millis() <= then.inherited_millis() && (!then.is_on() || self.is_on())
     }
@@ -154,18 +157,18 @@ impl DefaultMillis {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
-    /// What becomes of items without a ttl of their own.
+    /// The default ttl.
     pub default: DefaultMillis,
-    /// Inheriting items from before `floor_seq` that were written before this moment are gone.
+    /// Inheriting items with a sequence number below `floor_seq` that were written before this moment are gone.
     pub inherit_floor: Timestamp,
-    /// Overriding items from before `floor_seq` that ended before this moment are gone.
+    /// Overriding items with a sequence number below `floor_seq` that ended before this moment are gone.
     pub override_floor: Timestamp,
     /// The sequence number of the change that set the floors.
     pub floor_seq: Seq,
 }
 
 impl Settings {
-    /// Settings of a new container.
+    /// The settings of a new container.
     pub fn new(default: DefaultMillis) -> Settings {
         Settings {
             default,
@@ -173,7 +176,7 @@ impl Settings {
         }
     }
 
-    /// Appends the picture above.
+    /// Appends the bytes shown above.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.default.encode(out);
         for number in [
@@ -195,8 +198,8 @@ impl Settings {
         })
     }
 
-    /// The settings after the default becomes `to` by the write `seq` at the moment `at`. What was gone at `at` under
-    /// the old default stays gone: the bounds are exclusive of `at + 1`.
+    /// The settings after the write `seq` changed the default to `to` at the moment `at`. What was gone at `at` under
+    /// the old default stays gone: the floors are `at + 1`, exclusive.
     pub fn change(&self, to: DefaultMillis, at: Timestamp, seq: Seq) -> Settings {
         let mut next = Settings {
             default: to,
@@ -212,7 +215,8 @@ impl Settings {
         next
     }
 
-    /// Whether an item is expired, or was at any earlier moment under the settings of then. `header` is that of a put.
+    /// Whether an item is expired, or was at any earlier moment under the settings of that moment. `header` is that of
+    /// a put.
     #[inline(always)]
     pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
@@ -229,8 +233,8 @@ impl Settings {
         }
     }
 
-    /// The moment from which the removal of something that is gone is measured: `expiry`, but for what was written before
-    /// the last change of the default (`is_older`) at the earliest that change, which may have been what ended it.
+    /// The moment from which the delay of the removal of a gone item is measured: `expiry`, but for an item written
+    /// before the last change of the default (`is_older`) at the earliest that change, which may have expired it.
     pub fn overdue_since(&self, expiry: Timestamp, is_older: bool) -> Timestamp {
         if is_older {
             expiry.max(self.override_floor.before(1))
@@ -239,7 +243,7 @@ impl Settings {
         }
     }
 
-    /// How long an item lives that is not gone, and by what, if these settings stay.
+    /// How long an item that is not gone lives, and by which ttl, if these settings stay.
     #[inline]
     pub fn life(&self, header: &Header) -> Life {
         match (header.ttl, self.default) {
@@ -250,32 +254,33 @@ impl Settings {
         }
     }
 
-    /// When an item that is not gone will be, if these settings stay: [`Timestamp::MAX`] for never.
+    /// When an item that is not gone expires, if these settings stay: [`Timestamp::MAX`] for never.
     #[inline]
     pub fn expires_at(&self, header: &Header) -> Timestamp {
         self.life(header).end(header.written_at)
     }
 }
 
-/// One reading of the clock and the settings that go with it: a job, or one step of an iterator, judges by one such pair.
+/// One reading of the clock and the settings that go with it: a job, or one step of an iterator, judges by one such
+/// pair.
 ///
-/// The clock is read first, so that a pair never holds settings that were changed before its moment: nothing was ever
-/// judged by such a pair, and what it calls dead may live. What a pair calls dead is dead when its settings are read, and
-/// what it calls live was live when the clock was, if that did not go back in between.
+/// The clock is read first, so a pair never holds settings older than its moment. The settings may be newer than the
+/// moment, and no reader was ever in that state; so: what a pair calls dead is dead when its settings are read, and
+/// what it calls live was live when the clock was read, if the clock did not go back in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// The fields are read everywhere, also in this crate; but only `at` makes one.
+// The fields are read everywhere; only `at` constructs one.
 #[allow(clippy::manual_non_exhaustive)]
 pub struct ExpiryView {
     /// Settings and floors, read as one value.
     pub settings: Settings,
     /// The moment.
     pub now: Timestamp,
-    /// Nobody else makes one.
+    /// Keeps others from constructing one.
     in_order: (),
 }
 
 impl ExpiryView {
-    /// `settings` reads the settings, now that the clock has been read.
+    /// `settings` reads the settings; it is called after the clock was read.
     #[inline(always)]
     pub fn at(now: Timestamp, settings: impl FnOnce() -> Settings) -> ExpiryView {
         ExpiryView {
@@ -285,24 +290,24 @@ impl ExpiryView {
         }
     }
 
-    /// The record shows nothing: a tombstone, or a put that is gone.
+    /// Whether the record shows nothing: a tombstone, or a put that is gone.
     #[inline(always)]
     pub fn dead(&self, header: &Header) -> bool {
         header.is_tombstone() || self.settings.gone(header, self.now)
     }
 }
 
-/// The views of now and of settled time, by the same settings.
+/// The views of now and of settled time, under the same settings.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpiryViews {
-    /// What is shown.
+    /// Decides what is shown.
     pub now: ExpiryView,
-    /// What is dead for good.
+    /// Decides what is dead for good.
     pub settled: ExpiryView,
 }
 
 impl ExpiryViews {
-    /// `settings` reads the settings, now that both times have been read.
+    /// `settings` reads the settings; it is called after both times were read.
     pub fn at(
         now: Timestamp,
         settled: Timestamp,
@@ -317,20 +322,20 @@ impl ExpiryViews {
     }
 }
 
-/// Who is dead at one step of a reader. What lives at a `later` moment, which costs little to know, lives now; only for
-/// the rest is the exact clock read, once.
+/// Decides which records are dead at one step of a reader. A record that is live at a `later` moment, which is cheap to
+/// know, is live now; for the others the exact clock is read, once.
 pub struct ExpiryCheck<'a, F> {
     later: ExpiryView,
     settled: &'a mut ExpiryView,
     now: Option<ExpiryView>,
     read: F,
-    /// Now, to within some milliseconds: what items tell of it, not what they are judged by.
+    /// Now, to within some milliseconds: the moment that items report, not the one they are judged by.
     pub moment: Timestamp,
 }
 
 impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
-    /// `settled` is of settled time at an earlier moment, and becomes that of this one when `read` is called. `later` is of
-    /// the settings of now, and of no earlier moment.
+    /// `settled` is in settled time at an earlier moment, and is set to now's when `read` is called. `later` has
+    /// settings of now, not of an earlier moment.
     pub fn new(later: ExpiryView, settled: &'a mut ExpiryView, moment: Timestamp, read: F) -> Self {
         ExpiryCheck {
             later,
@@ -341,7 +346,7 @@ impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
         }
     }
 
-    /// The record shows nothing now.
+    /// Whether the record shows nothing now.
     #[inline]
     pub fn dead(&mut self, header: &Header) -> bool {
         self.later.dead(header) && self.dead_by_the_clock(*header)
@@ -357,14 +362,14 @@ impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
         now.dead(&header)
     }
 
-    /// As [`Settings::life`] tells.
+    /// The life of a live item; see [`Settings::life`].
     #[inline]
     pub fn life(&self, header: &Header) -> Life {
         self.later.settings.life(header)
     }
 
-    /// What it calls dead is dead for good, so that it may be passed over before it is asked for: `now` may go back, when
-    /// a wrong clock is put right, and settled time does not.
+    /// Whether a record is dead for good, so that it may be skipped before it is asked for: `now` may go back when a
+    /// wrong clock is corrected, and settled time does not.
     #[inline]
     pub fn for_good(&self) -> &ExpiryView {
         self.settled

@@ -1,12 +1,12 @@
-//! A chain that is only read does without its ring: what the ring alone holds is brought into the segments.
+//! Drains the ring of a chain that is only read: copies frames that only the ring holds into the segments.
 //!
 //! ```text
 //! before     segment 8 |frames ......|000000|      ring |.... frames of segment 8 ....|
 //! after      segment 8 |frames ......frames|       ring: to be removed, once the manifest names none
 //! ```
 //!
-//! That takes no room: a segment's blocks are reserved before its first frame. A frame is the same bytes in both places.
-//! It may be done again, after a crash say: what is in the segments already is left as it is.
+//! That needs no room: a segment's blocks are reserved before its first frame, and a frame has the same bytes in both
+//! places. It can be repeated, for instance after a crash: frames that are in the segments already are left alone.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::wal::frame::FrameKind;
 use crate::wal::replay::frame_at;
 use crate::wal::segments::{LogStart, parse_ring};
 
-/// Brings what only the ring of a chain holds into its segments, durably. Nobody appends to the chain.
+/// Copies the frames that only the ring of a chain holds into its segments, durably. Nobody may append to the chain.
 pub fn drain_ring(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<()> {
     let folder = Folder::new(fs, dir);
     let ring = Ring::of_chain(fs, dir, log)?;
@@ -32,7 +32,7 @@ pub fn drain_ring(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<()> {
     }
 }
 
-/// The same for one segment: the position at which its frames end, unless the log was closed there.
+/// Does it for one segment; returns the position at which its frames end, unless the log was closed there.
 fn drain_into(fs: &dyn Fs, segment: &Loaded, ring: &Ring) -> Result<Option<u64>> {
     let (mut position, mut file) = (segment.header().start, None);
     let mut closed = false;
@@ -56,7 +56,7 @@ fn drain_into(fs: &dyn Fs, segment: &Loaded, ring: &Ring) -> Result<Option<u64>>
     Ok((!closed).then_some(position))
 }
 
-/// Removes the rings in the folder, as far as that is possible: how many. No manifest names one, and no log is written.
+/// Removes the rings in the folder that it can remove, and returns how many. No manifest names one, and no log is open.
 pub fn remove_rings(fs: &dyn Fs, dir: &Path) -> usize {
     let names = fs.list(dir).unwrap_or_default().into_iter();
     let rings = names.filter(|name| parse_ring(name).is_some());

@@ -1,6 +1,6 @@
-//! The files of a log, as recovery reads them. A file whose header, identity or number is not the expected one is damaged.
+//! The files of a log, as recovery reads them. A file whose header, identity or number is not as expected is damaged.
 //!
-//! A file that is longer than the log makes any is refused before memory is asked for.
+//! A file longer than any that the log writes is refused before memory for it is allocated.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::wal::frame::{
 use crate::wal::segments::{LogStart, ring_name};
 use crate::wal::writer::RING_LEN_MAX;
 
-/// A segment's file.
+/// A segment's file, read into memory.
 pub struct Loaded {
     pub frames: Decoder,
     pub path: PathBuf,
@@ -34,22 +34,22 @@ impl Loaded {
         HEADER_LEN as u64 + (position - self.header().start)
     }
 
-    /// The bytes from a position on; none when that is behind the file's end.
+    /// The bytes from a position on; empty if that is behind the file's end.
     pub fn from(&self, position: u64) -> &[u8] {
         let offset = usize::try_from(self.offset_of(position)).unwrap_or(usize::MAX);
         self.bytes.get(offset..).unwrap_or(&[])
     }
 }
 
-/// Where the files of a log are.
+/// The folder with the files of a log.
 pub struct Folder<'a> {
     fs: &'a dyn Fs,
     dir: &'a Path,
-    /// Of a segment that was read, for one that will be.
+    /// The buffer of a segment that was read, for the next one.
     pub spare: Cell<Vec<u8>>,
 }
 
-/// No segment's file is longer, in bytes: a batch has at most half of it.
+/// The longest file of a segment, in bytes: a batch has at most half of it.
 const SEGMENT_LEN_MAX: u64 = 2 << 30;
 
 impl<'a> Folder<'a> {
@@ -66,7 +66,7 @@ impl<'a> Folder<'a> {
         self.dir.join(file_name::segment(number))
     }
 
-    /// The bytes of a segment's file, when there is one.
+    /// The bytes of a segment's file, if it exists.
     pub fn bytes(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let path = self.path(number);
         match self.fs.len(&path)? {
@@ -74,7 +74,7 @@ impl<'a> Folder<'a> {
                 let what = format!("no log segment is {len} bytes long");
                 Err(Error::corruption(path, SEGMENT_LEN_MAX, what))
             }
-            // Not by a map: a device that fails while a database is opened is an error.
+            // Read, not mapped: an I/O error of the device must be an error of the open.
             Some(_) => Ok(Some(self.fs.read_into(&path, self.spare.take())?)),
             None => Ok(None),
         }
@@ -91,7 +91,7 @@ impl<'a> Folder<'a> {
         Ok(found)
     }
 
-    /// A segment that was durable, so that nothing excuses its absence.
+    /// A segment that was durable, so it is an error if it is missing.
     pub fn segment(&self, number: u64) -> Result<Loaded> {
         let path = self.path(number);
         let Some(bytes) = self.bytes(number)? else {
@@ -112,7 +112,7 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// The segment after this one, when it was begun and its header is whole.
+    /// The segment after this one, if it was begun and its header is complete.
     pub fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
         self.of_chain(header.identity, header.number + 1)
     }
@@ -144,13 +144,13 @@ fn unsupported(path: PathBuf, found: u32) -> Error {
     }
 }
 
-/// The ring's bytes, twice over, so that every stretch of a lap lies in one piece.
+/// The ring's bytes, twice over, so that every lap is one contiguous slice.
 pub struct Ring {
     pub len: usize,
     twice: Vec<u8>,
-    /// What stands behind it.
+    /// The note behind the ring.
     pub note: Option<SyncedNote>,
-    /// The chain has one, and it is not there.
+    /// The error, if the chain has a ring whose file is missing.
     pub missing: Option<Error>,
 }
 
@@ -167,7 +167,7 @@ impl Ring {
         };
         let path = dir.join(ring_name(number));
         let found = fs.len(&path)?;
-        // Twice as much is not asked for before it is known that this is a ring.
+        // Memory for two copies is not allocated before the length shows that this is a ring.
         if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
             let mut bytes = fs.read_into(&path, vec![])?;
             let tail = bytes.split_off(bytes.len() - RING_TAIL_LEN);
@@ -187,7 +187,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The chain's ring is here, if it has one.
+    /// Fails if the chain has a ring whose file is missing.
     pub fn check(&self) -> Result<()> {
         self.missing.clone().map_or(Ok(()), Err)
     }

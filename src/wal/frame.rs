@@ -1,4 +1,4 @@
-//! How segments and frames are written.
+//! The format of segments and frames.
 //!
 //! ```text
 //! segment  0  magic "ebbtwal\0"
@@ -38,8 +38,8 @@
 //!          0 u32
 //! ```
 //!
-//! Little-endian. The payload's checksum is made by the caller, outside the commit lock; that of the header covers it, and
-//! so binds the payload to its place.
+//! Little-endian. The caller computes the payload's checksum outside the commit lock; the header's checksum covers it,
+//! and so ties the payload to its position.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,22 +55,22 @@ const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;
 const _: () = assert!(IDENTITY_AT + 6 * size_of::<u64>() == HEADER_LEN);
 
-/// A place in the log: how many bytes of frames come before it.
+/// A position in the log: the bytes of all frames before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position(pub u64);
 
-/// No log becomes as long, so that a position and a file's length can be added.
+/// No log gets this long, so a position and a file's length can be added.
 const POSITION_MAX: u64 = u64::MAX / 2;
 
-/// What a frame holds; nothing is 0, as the bytes of a file are where there is no frame yet.
+/// What a frame holds. No kind is 0, because files are zero where there is no frame yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Writes that hold the commit lock once, as `batch.rs` spells them.
+    /// Writes that were committed together, encoded by `batch.rs`.
     Batch = 1,
-    /// Records that keep their sequence numbers, as `batch.rs` spells them.
+    /// Relogged records, which keep their sequence numbers, encoded by `batch.rs`.
     Relog = 2,
-    /// Nothing: the log was closed here. Replay does not show it.
+    /// Empty: the log was closed here. Replay does not show it.
     End = 3,
 }
 
@@ -82,7 +82,7 @@ impl FrameKind {
     }
 }
 
-/// Everything about a frame but its payload.
+/// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// What it holds.
@@ -93,9 +93,9 @@ pub struct FrameHeader {
     pub last_seq: Seq,
     /// The time of the write.
     pub written_at: Timestamp,
-    /// Settled time at the write; the highest of all frames is the log's part of the mark.
+    /// Settled time at the write; the highest of all frames is the mark as far as the log knows it.
     pub settled: Timestamp,
-    /// The last edit of the manifest that was durable then.
+    /// The last edit of the manifest that was durable when the frame was written.
     pub edit: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct FrameHeader {
 pub struct PayloadCrc(u32);
 
 impl PayloadCrc {
-    /// To be called outside the commit lock.
+    /// Computes it; call this outside the commit lock.
     pub fn of(payload: &[u8]) -> PayloadCrc {
         PayloadCrc(crc32fast::hash(payload))
     }
@@ -113,26 +113,26 @@ impl PayloadCrc {
 /// The start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The chain's.
+    /// The chain's identity.
     pub identity: u64,
-    /// The file's.
+    /// The file's number.
     pub number: u64,
     /// The position of the first frame.
     pub start: u64,
-    /// What sequence numbers are counted from.
+    /// The base of the sequence numbers in its frames.
     pub base_seq: Seq,
-    /// What times are counted from.
+    /// The base of the times in its frames.
     pub base_written_at: Timestamp,
-    /// What edits are counted from.
+    /// The base of the edit numbers in its frames.
     pub edit: u64,
 }
 
 /// Why a file does not start with a segment's header.
 #[derive(Debug)]
 pub enum HeaderFault {
-    /// Not what a header looks like.
+    /// There is no header.
     Malformed(Malformed),
-    /// A whole header of another version.
+    /// The header is complete, but of another version.
     Version(u32),
 }
 
@@ -150,7 +150,7 @@ fn header_crc(bytes: &[u8]) -> u32 {
 }
 
 impl SegmentHeader {
-    /// The picture in this file's head.
+    /// The bytes shown in this file's head.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..8].copy_from_slice(&MAGIC);
@@ -205,17 +205,17 @@ impl SegmentHeader {
 /// Bytes of a [`SyncedNote`].
 pub const SYNCED_NOTE_LEN: usize = 16;
 
-/// How far a chain was synced, as it stands behind its ring.
+/// How far a chain was synced, as noted behind its ring.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncedNote {
-    /// The chain's.
+    /// The chain's identity.
     pub identity: u64,
     /// The log is durable up to here.
     pub position: u64,
 }
 
 impl SyncedNote {
-    /// The picture in this file's head.
+    /// The bytes shown in this file's head.
     pub fn encode(&self) -> [u8; SYNCED_NOTE_LEN] {
         let mut out = [0; SYNCED_NOTE_LEN];
         out[..8].copy_from_slice(&self.position.to_le_bytes());
@@ -242,14 +242,14 @@ const RING_MARK_LEN: usize = 16;
 /// Bytes behind a ring: a [`SyncedNote`] and a [`RingMark`].
 pub const RING_TAIL_LEN: usize = SYNCED_NOTE_LEN + RING_MARK_LEN;
 
-/// Whose ring it is, as it stands at the end of the file.
+/// The identity of a ring's chain, at the end of the ring's file.
 pub struct RingMark {
-    /// The chain's.
+    /// The chain's identity.
     pub identity: u64,
 }
 
 impl RingMark {
-    /// The picture in this file's head.
+    /// The bytes shown in this file's head.
     pub fn encode(&self) -> [u8; RING_MARK_LEN] {
         let mut out = [0; RING_MARK_LEN];
         let identity = self.identity.to_le_bytes();
@@ -274,10 +274,10 @@ fn unzigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
 }
 
-/// The lower bits of the first byte are the kind.
+/// The number of lower bits of the first byte that are the kind.
 const KIND_BITS: u32 = 2;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
-/// The numbers that have a bit above it, since they are seldom there.
+/// The number of optional fields, each with a bit above the kind.
 const SELDOM: u32 = 3;
 
 /// The fewest bytes of a frame: its kind, four varints of one byte, two checksums.
@@ -285,7 +285,7 @@ pub const FRAME_LEN_MIN: usize = 1 + 4 + 8;
 /// The most bytes before a payload: seven varints of ten.
 const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
 
-/// The checksum of a header begins with the place of its frame: what identity and number make of it, ...
+/// A header's checksum begins with identity and number ...
 fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&segment.identity.to_le_bytes());
@@ -293,13 +293,13 @@ fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
     crc
 }
 
-/// ... then the position, which stands here before the header, so that the rest is one stretch.
+/// ... then has the position, stored here before the header so that both are one slice.
 const POSITION_LEN: usize = 8;
 
-/// Up to this size a payload is copied behind its header, so that a frame is one piece: a write costs more than the copy.
+/// Payloads up to this size are copied behind their header, so that a frame is one slice: a second write costs more.
 const COPY_MAX: usize = 64 << 10;
 
-/// Makes the frames of a segment, in a buffer that it keeps.
+/// Encodes the frames of a segment, into a buffer that it reuses.
 pub struct Encoder {
     segment: SegmentHeader,
     segment_crc: crc32fast::Hasher,
@@ -316,7 +316,7 @@ impl Encoder {
         }
     }
 
-    /// A frame in two pieces that belong together; the second may be empty.
+    /// A frame in two slices, header first; the second may be empty.
     #[inline]
     pub fn frame<'a>(
         &'a mut self,
@@ -378,11 +378,11 @@ impl Encoder {
 /// A frame as it lies in a segment or in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// Everything but the payload.
+    /// The frame without its payload.
     pub header: FrameHeader,
     /// Up to where the log was known to be synced.
     pub watermark: u64,
-    /// What the caller put in.
+    /// The payload as the caller passed it.
     pub payload: &'a [u8],
     /// Bytes of the whole frame.
     pub len: usize,
@@ -391,16 +391,16 @@ pub struct Decoded<'a> {
 /// Why there is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoFrame {
-    /// No frame was begun here, or no more of it than a part of its header is there.
+    /// No frame was begun here, or only part of its header is there.
     Nothing,
-    /// A frame was begun here: its header is whole, its payload is not.
+    /// A frame was begun here: its header is complete, its payload is not.
     Unfinished,
 }
 
-/// Finds the frames of a segment.
+/// Decodes the frames of a segment.
 #[derive(Clone)]
 pub struct Decoder {
-    /// Of which identity and number are all that a checksum needs.
+    /// The checksums need only its identity and number.
     pub segment: SegmentHeader,
     segment_crc: crc32fast::Hasher,
 }
@@ -428,7 +428,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// What `reader` begins with: a header with an empty payload, and length and checksum of the payload to come.
+    /// Decodes the front of `reader`: a header with an empty payload, and the payload's length and checksum.
     fn header<'a>(
         &self,
         position: u64,
@@ -449,7 +449,7 @@ impl Decoder {
         let mut seldom = [0; SELDOM as usize];
         for (bit, value) in (KIND_BITS..).zip(&mut seldom) {
             if first & 1 << bit != 0 {
-                // A zero would be a second spelling.
+                // A zero would be a second encoding of the same header.
                 *value = number().filter(|value| *value != 0)?;
             }
         }

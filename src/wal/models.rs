@@ -1,4 +1,4 @@
-//! The log: frames taken into the ring while others are drained and zeroed, and one sync for many.
+//! Models of the log: frames are appended to the ring while others are drained and zeroed, and one sync serves many.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn disk() -> (Sim, PathBuf) {
     (sim, dir.to_owned())
 }
 
-/// A ring as the machine's is, but for the map.
+/// A ring like the system's, without the mapped file.
 #[derive(Clone)]
 struct Words(Arc<[AtomicU64]>);
 
@@ -55,8 +55,8 @@ impl Ring for Words {
     }
 }
 
-/// An acknowledged frame lies whole in the ring or whole in the segment, at every moment; at last all are in the segment,
-/// and nothing is left in the ring.
+/// At every moment an acknowledged frame is whole in the ring or whole in the segment; at the end all frames are in the
+/// segment, and the ring is empty.
 #[test]
 fn a_frame_is_whole_in_one_place() {
     let frames = [[[1; 3], [2; 3]], [[3; 3], [4; 3]], [[5; 3], [6; 3]]];
@@ -86,7 +86,7 @@ fn a_frame_is_whole_in_one_place() {
             log.1
                 .append(&log.0, &segment, position as u64, [front, back])
                 .unwrap();
-            // The ring first: what leaves it is in the segment by then.
+            // The ring first: a frame that has left it is in the segment by then.
             let is_whole = ring.at(position, bytes.len()) == bytes
                 || in_segment(position, bytes.len()) == bytes;
             assert!(is_whole, "the frame at {position} is torn");
@@ -118,7 +118,7 @@ fn append(appender: &mut Appender, seq: u64) -> Position {
         .unwrap()
 }
 
-/// Who has waited for a sync finds what he waited for after a power cut, though others append and sync meanwhile.
+/// After a power cut a frame is there whose sync was waited for, while others append and sync.
 #[test]
 fn one_sync_serves_many_and_covers_each() {
     check("syncs beside each other and an append", 2, || {

@@ -1,13 +1,13 @@
-//! Reading a chain back. Nothing is written, appended or repaired.
+//! Replay: reads a chain back. Writes and repairs nothing.
 //!
-//! The frames are walked from the first segment on. At every position the next frame is looked for in the segment's
-//! file, then in the ring. Where neither has one, the segment is over; if the next one of the chain starts here, the walk
-//! goes on in it. Else the log ends here, and all that lies behind, in segments and in the ring, is searched for a
-//! *evidence*: a whole frame whose watermark is beyond the end. The note behind the ring, of how far the log was synced, is
-//! one too, and so is what the manifest says of that.
+//! Replay decodes the frames from the first segment on. At every position it looks for the next frame in the segment's
+//! file, then in the ring. Where neither has one, the segment ends; if the next segment of the chain starts at this
+//! position, replay goes on there. Otherwise the log ends here, and everything behind the end, in segments and in the
+//! ring, is searched for *evidence* that more was synced: a complete frame whose watermark is beyond the end. The note
+//! behind the ring of how far the log was synced is evidence too, and so is the manifest's record of that.
 //!
-//! Behind a header that is damaged the frames of a segment are found as well, where it starts at the end of the one before
-//! it. But nobody knows what their numbers are counted from: they are evidence, and their numbers count for nothing.
+//! Frames behind a damaged segment header are found too, if the segment starts at the end of the one before it. But the
+//! base of their numbers is unknown: they are evidence, and their numbers are ignored.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,31 +22,31 @@ use crate::wal::frame::{
 };
 use crate::wal::segments::{LogStart, parse_ring};
 
-/// A frame, as replay shows it.
+/// A frame passed to the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Everything but the payload.
+    /// The frame without its payload.
     pub header: FrameHeader,
-    /// What was appended.
+    /// The payload.
     pub payload: &'a [u8],
-    /// The segment to which it belongs.
+    /// The file of its segment.
     pub path: &'a Path,
-    /// Where it starts there.
+    /// Its offset in that file.
     pub offset: u64,
 }
 
 impl Frame<'_> {
-    /// What to say of a payload that is whole and makes no sense.
+    /// The error for a payload whose checksum is right and whose contents are invalid.
     pub fn corruption(&self, malformed: &Malformed) -> Error {
         let what = format!("in the log frame that starts here, {malformed}");
         Error::corruption(self.path, self.offset, what)
     }
 }
 
-/// What a segment held.
+/// Summary of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentSummary {
-    /// In the file's name.
+    /// The number in the file's name.
     pub number: u64,
     /// The highest sequence number in it; 0 when it has no frame.
     pub last_seq: Seq,
@@ -54,29 +54,29 @@ pub struct SegmentSummary {
     pub bytes: u64,
 }
 
-/// What replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// The highest sequence number; 0 when there was no frame.
     pub last_seq: Seq,
     /// The highest settled time.
     pub time_high_water: Timestamp,
-    /// The highest edit number: a manifest that ends before it is damaged.
+    /// The highest number of an edit in a frame: a manifest that ends before it is damaged.
     pub edit: u64,
-    /// The log was closed, and is whole.
+    /// Whether the log was closed and is complete.
     pub clean: bool,
-    /// Where more was begun than is there: the tail of a power cut.
+    /// Where a frame was begun but not completed: the torn tail of a power cut.
     pub torn: Option<(PathBuf, u64)>,
-    /// Above every number in the folder, and that of the first segment: where the next chain may start.
+    /// A number above every file in the folder, and above the first segment's: the next chain may start with it.
     pub next_segment: u64,
-    /// Where its frames end.
+    /// The end of its frames.
     pub end: Position,
     /// The segments of the chain up to its end.
     pub segments: Vec<SegmentSummary>,
 }
 
-/// Shows every frame of a chain of which no manifest says anything, from segment `first_segment` to the chain's end, in
-/// order. The frames shown before an error count for nothing.
+/// Replays a chain that no manifest describes, from segment `first_segment` to the chain's end, in order. After an
+/// error, frames already shown do not count.
 pub fn replay(
     fs: &dyn Fs,
     dir: &Path,
@@ -97,9 +97,9 @@ pub fn replay(
     }
 }
 
-/// As [`replay`], but damage of the log is not the end: it is returned beside what was found, which is all before it.
-/// Numbers and marks are those of whole frames behind it too, where they are higher. A log that ends before `synced`, up
-/// to where its manifest knows that it was synced, is damaged. Where there is no log, nothing is found.
+/// Like [`replay`], but returns damage of the log beside what was found before it. The numbers and marks of complete
+/// frames behind the damage raise the results too. A log that ends before `synced`, up to where its manifest knows it
+/// to be synced, is damaged. If there is no log, nothing is found.
 pub fn salvage(
     fs: &dyn Fs,
     dir: &Path,
@@ -107,7 +107,7 @@ pub fn salvage(
     synced: Position,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
-    // Without the folder the first segment is missing.
+    // Without the folder, the first segment counts as missing.
     let names = match fs.is_dir(dir) {
         true => fs.list(dir)?,
         false => vec![],
@@ -144,13 +144,13 @@ const LAPS_MAX: usize = 5;
 struct Walk<'a> {
     folder: Folder<'a>,
     ring: Ring,
-    /// The positions of the last frames that were found in the ring alone, one behind the other.
+    /// The positions of the last frames found only in the ring, which are contiguous.
     of_ring: Range<u64>,
     synced: Position,
     out: Replayed,
 }
 
-/// The frame at a position, and that it is in the ring alone.
+/// The frame at a position; notes whether it is only in the ring.
 pub fn frame_at<'a>(
     segment: &'a Loaded,
     ring: &'a Ring,
@@ -165,7 +165,7 @@ pub fn frame_at<'a>(
 }
 
 impl Walk<'_> {
-    /// Shows the frames of the chain up to its end; says what is damaged there. `numbers` are those of all segments.
+    /// Shows the frames of the chain up to its end; returns the damage there. `numbers` are those of all segments.
     fn chain(
         &mut self,
         log: &LogStart,
@@ -242,8 +242,8 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    /// Takes the numbers and marks of the chain's segments, of which the first one is lost, and nothing else; says what
-    /// lies in them.
+    /// Takes only the numbers and marks of the chain's segments, because its first segment is lost; returns a
+    /// description of what is in them.
     fn look_behind(&mut self, identity: u64, numbers: &[u64]) -> Result<String> {
         let (mut bytes, mut reach) = (0, Seq(0));
         for &number in numbers {
@@ -264,8 +264,8 @@ impl Walk<'_> {
         })
     }
 
-    /// The log ends at position `end` of `segment`: a torn tail, if neither evidence nor the
-    /// manifest says otherwise, else damage.
+    /// The log ends at position `end` of `segment`: a torn tail, unless the evidence or the manifest shows that it is
+    /// damage.
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
         let mut search = Search {
             end,
@@ -275,7 +275,7 @@ impl Walk<'_> {
             without_header: false,
             begun: segment.frames.frame(end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
-        // A file that was cut off does not say how long it was.
+        // A truncated file does not tell how long it was.
         let full_at = |header: &SegmentHeader, len: usize| {
             header.start + len.max(LAPS_MAX * self.ring.len) as u64
         };
@@ -320,7 +320,7 @@ impl Walk<'_> {
         self.conclude(segment, end, &search, later)
     }
 
-    /// What to say of damage at the end, and why that is known.
+    /// The error for damage at the end, with the reason why it is damage.
     fn damage_at(
         &self,
         segment: &Loaded,
@@ -339,7 +339,7 @@ impl Walk<'_> {
         ))
     }
 
-    /// What the search behind an end says of it.
+    /// What the search behind an end implies.
     fn conclude(
         &mut self,
         segment: &Loaded,
@@ -374,8 +374,8 @@ impl Walk<'_> {
         Ok(Some(damage))
     }
 
-    /// If the log is damaged where it ends: the file that is to blame, where in it, and what to say. It is the next one,
-    /// where that is missing or does not say what it is, and nothing was begun behind the end in this one.
+    /// If the log is damaged at its end: the file at fault, the offset in it, and the message. The next segment is at
+    /// fault if it is missing or has no valid header, and no frame was begun behind the end in this one.
     fn culprit(
         &self,
         segment: &Loaded,
@@ -400,11 +400,11 @@ impl Walk<'_> {
             let goes_on = after.try_fold(false, |found, &number| -> Result<bool> {
                 Ok(found || self.folder.of_chain(identity, number)?.is_some())
             })?;
-            // Where its ring does not say so either, the log may be an earlier one that was put back.
+            // If its ring has no note of that either, the folder may hold an earlier log that was put back.
             let is_noted = self.ring.note.is_some_and(|note| note.position > end);
             return Ok(match (goes_on, rest.is_empty() || !is_noted) {
                 (true, _) => (next, 0, "the log segment is missing"),
-                // A file that was cut off ends here.
+                // A truncated file ends here.
                 (false, true) => here,
                 (false, false) => {
                     let what = "the log segment is missing, or the one before it has lost its end";
@@ -427,32 +427,32 @@ impl Walk<'_> {
     }
 }
 
-/// Where frames of a segment may lie behind the end of the log.
+/// A range of positions behind the end of the log in which frames of one segment may lie.
 struct Stretch {
     frames: Decoder,
     positions: Range<u64>,
-    /// The segment's header is whole, so that the numbers of its frames are known.
+    /// Whether the segment's header is valid, so that the numbers of its frames are known.
     counts: bool,
 }
 
-/// What lies behind the end of the log.
+/// The result of a search behind the end of the log.
 struct Search {
     end: u64,
-    /// A frame was found that knows the log synced beyond its end.
+    /// Whether a frame was found that knows the log to be synced beyond its end.
     has_evidence: bool,
     /// The last one of these whose numbers are known.
     last: Option<FrameHeader>,
-    /// Where the last frame that was found ends.
+    /// The end of the last frame that was found.
     reach: u64,
-    /// A frame was found in a segment of which the header is damaged.
+    /// Whether a frame was found in a segment whose header is damaged.
     without_header: bool,
-    /// Something was begun behind the end.
+    /// Whether a frame was begun behind the end.
     begun: bool,
 }
 
 impl Search {
-    /// How much of the log is lost from its end on, at least up to where it was synced, and which writes of it; `last_seq` is
-    /// the last one that is left.
+    /// How many bytes of the log are lost from its end on, at least up to where it was synced, and which writes.
+    /// `last_seq` is the last one left.
     fn lost(&self, synced: u64, last_seq: Seq) -> String {
         let bytes = self.reach.max(synced) - self.end;
         let writes = match self.last {
@@ -482,7 +482,7 @@ impl Search {
         }
     }
 
-    /// Looks for frames at every byte: `bytes` start where the stretch does.
+    /// Looks for frames at every byte of `bytes`, which start where the stretch does.
     fn scan(&mut self, stretch: &Stretch, bytes: &[u8]) {
         let mut at = zeros(bytes);
         while at + FRAME_LEN_MIN <= bytes.len() {
@@ -498,14 +498,14 @@ impl Search {
         }
     }
 
-    /// Looks for frames that were not brought into the segments yet, each with the positions that it may hold. What was
-    /// is zeroed, so that nothing leads to them: every byte of the ring may be the start of one, of any lap. But for
-    /// those of the frames at `known` positions, which are whole, so that nothing later was stored over them.
+    /// Looks for frames that were not drained into the segments, at each position that a byte of the ring may have.
+    /// Drained frames are zeroed, so no frame leads to the others: every byte of the ring may start a frame of any lap.
+    /// Skips the bytes of the frames at `known` positions, which are complete, so no later frame was written over them.
     fn scan_ring(&mut self, chain: &[Stretch], ring: &Ring, known: &Range<u64>) {
         let lap = ring.len as u64;
         let mut slot = zeros(ring.from(0)) as u64;
         while slot < lap {
-            // The first position from `start` on that has this slot.
+            // The first position at or after `start` that is stored in this slot.
             let first_from = |start: u64| start + (slot + lap - start % lap) % lap;
             let at = first_from(known.start);
             if at < known.end {
@@ -530,7 +530,7 @@ impl Search {
     }
 }
 
-/// How many zeros stand in front: no frame begins with one, and most of what is searched is zero, because files are
+/// The number of leading zeros: no frame begins with one, and most of the searched bytes are zero, because files are
 /// allocated ahead.
 fn zeros(bytes: &[u8]) -> usize {
     let (chunks, _) = bytes.as_chunks::<16>();

@@ -1,4 +1,4 @@
-//! The files of one chain: prepared ahead, begun, written, synced, removed.
+//! The segment files of one chain: prepared ahead, begun, written, synced, removed.
 //!
 //! ```text
 //! live                                  prepared
@@ -6,13 +6,14 @@
 //!            stale      grows           blocks reserved, not begun: not yet of the chain
 //! ```
 //!
-//! A file's name is made durable by the first sync that concerns it, and not before: until then nothing in it was
-//! promised. A segment is released only when all of it is synced, and a released file is removed, never used again: so
-//! behind the frames of a segment there are only zeros, and what nobody needs is in no file. A segment is *stale* from
-//! the moment at which the first of its frames is needed no more, while others still are.
+//! A file's name is made durable by the first sync of the file, not before: until then nothing in it was promised. A
+//! segment is released only when all of it is synced, and a released file is removed, never reused. So only zeros
+//! follow the frames of a segment, and records of released segments are in no file. A segment is *stale* from the
+//! moment at which one of its frames is no longer needed, while others are.
 //!
-//! Locks: `older` is held to remove files, `pool` to reserve blocks, `live` only to look and to change the list, and
-//! last, as is `pinned`. An append that begins a segment waits for `pool`, never for `older`: removing takes its time.
+//! Locks: `older` is held to remove files, `pool` to reserve blocks, `live` only to read and change the list. `live`
+//! and `pinned` are taken last. An append that begins a segment may wait for `pool`, never for `older`, because
+//! removing is slow.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -28,10 +29,11 @@ use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::{Dir, File, Fs};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
 
-/// The log that belongs to a manifest.
+/// The log that a manifest names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogStart {
-    /// The identity of the chain: segments and a ring of another one are not of this database, or of another time of it.
+    /// The identity of the chain: segments and rings of another identity belong to another database, or to another open
+    /// of this one.
     pub chain: u64,
     /// The first segment that is needed.
     pub first: u64,
@@ -40,7 +42,7 @@ pub struct LogStart {
     pub ring: Option<u64>,
 }
 
-/// The ring of the chain that begins with this segment.
+/// The ring's name for the chain that begins with this segment.
 pub fn ring_name(first_segment: u64) -> String {
     format!("{first_segment:06}.ring")
 }
@@ -50,7 +52,7 @@ pub fn parse_ring(name: &str) -> Option<u64> {
     file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
 }
 
-/// The names of the files that a manifest names with a log.
+/// The names of the files that a manifest with this log names.
 pub fn log_files(log: &LogStart) -> Vec<String> {
     let ring = log.ring.map(ring_name);
     [file_name::segment(log.first)]
@@ -59,7 +61,7 @@ pub fn log_files(log: &LogStart) -> Vec<String> {
         .collect()
 }
 
-/// Whether a segment of this chain is in the folder; nothing where no segment says of which chain it is.
+/// Whether a segment of this chain is in the folder; `None` if no segment there tells its chain.
 pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<bool>> {
     let mut found = None;
     if !fs.is_dir(dir) {
@@ -69,7 +71,7 @@ pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<boo
         if file_name::parse_segment(&name).is_none() {
             continue;
         }
-        // One that is too short, or cannot be read, says nothing.
+        // A file that is too short or unreadable does not tell its chain.
         let file = fs.reader(&dir.join(&name));
         if let Ok(bytes) = file.and_then(|file| file.read_at(0, HEADER_LEN))
             && let Ok(header) = SegmentHeader::decode(&bytes)
@@ -81,7 +83,7 @@ pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<boo
     Ok(found)
 }
 
-/// Removes what there is of a chain that no manifest names, as far as that is possible.
+/// Removes the files of a chain that no manifest names, where that is possible.
 pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
     let number = |name: &str| file_name::parse_segment(name).or_else(|| parse_ring(name));
     for name in fs.list(dir).unwrap_or_default() {
@@ -91,7 +93,7 @@ pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
     }
 }
 
-/// Removes the segments below a number, and the rings if they are to go, as far as that is possible: how many files. No
+/// Removes the segments below a number, and the rings if `rings`, where that is possible; returns how many files. No
 /// manifest names them any more.
 pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize {
     let goes = |name: &str| {
@@ -104,7 +106,7 @@ pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize
     gone.count()
 }
 
-/// Makes every chain in the folder durable, as far as it is there.
+/// Syncs every chain in the folder, where its files exist.
 pub fn sync_chain(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in fs.list(dir)? {
         if file_name::parse_segment(&name).is_some() || parse_ring(&name).is_some() {
@@ -121,9 +123,9 @@ pub struct Segment {
     file_len: u64,
     file: Box<dyn File>,
     path: PathBuf,
-    /// A [`Timestamp`]; its maximum while every frame is needed.
+    /// A [`Timestamp`]; the maximum while every frame is needed.
     stale_since: AtomicU64,
-    /// Header and name are.
+    /// Whether header and name are durable.
     durable: AtomicBool,
 }
 
@@ -140,20 +142,20 @@ impl Segment {
     }
 }
 
-/// What a live segment holds.
+/// Summary of a live segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// In the file's name.
+    /// The number in the file's name.
     pub number: u64,
     /// The size of the file.
     pub bytes: u64,
-    /// Its header and its name are durable, so that a manifest may name it as the first one.
+    /// Whether its header and name are durable, so that a manifest may name it as the first one.
     pub durable: bool,
     /// The position of its first frame.
     pub start: Position,
-    /// All that was written before it has lower sequence numbers.
+    /// All earlier writes have lower sequence numbers.
     pub base_seq: Seq,
-    /// Since when it has held a frame that is needed no more; [`Timestamp::MAX`] while it holds none.
+    /// When the first of its frames became stale; [`Timestamp::MAX`] if none is.
     pub stale_since: Timestamp,
 }
 
@@ -164,20 +166,21 @@ struct Prepared {
 }
 
 struct Pool {
-    /// The number of the segment that is begun next.
+    /// The number of the next segment to be begun.
     next: u64,
-    /// Its file and those behind it, as far as they are made.
+    /// Its file and those after it, as far as they are prepared.
     prepared: VecDeque<Prepared>,
-    /// So many are to be.
+    /// How many files are to be prepared.
     wanted: usize,
-    /// Their room is lent.
+    /// Whether their room is lent.
     lent: bool,
 }
 
-/// Where no more segments than this find room, one is kept that is not begun: what gives back room may need some first.
+/// If there is room for no more than this many segments, one is kept that no write begins: whatever frees room may need
+/// some first.
 const SHORT_OF_ROOM: u64 = 16;
 
-/// Room of segments that were prepared, lent until this is dropped.
+/// Lends the room of prepared segments until it is dropped.
 pub struct LentSegments<'a>(&'a Segments);
 
 impl Drop for LentSegments<'_> {
@@ -186,12 +189,12 @@ impl Drop for LentSegments<'_> {
     }
 }
 
-/// What keeps segments that nobody needs.
+/// Pins, which keep segments that are no longer needed.
 #[derive(Default)]
 struct Pinned {
-    /// Those from these numbers on stay.
+    /// Segments from each of these numbers on stay.
     from: Vec<u64>,
-    /// Those below this number are to be given up.
+    /// Segments below this number are to be released.
     given_up: u64,
 }
 
@@ -199,15 +202,15 @@ struct Pinned {
 pub struct Segments {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The same, held open.
+    /// The folder, held open.
     names: Box<dyn Dir>,
     segment_bytes: u64,
     first: u64,
-    /// The size of the next one.
+    /// The size of the next file.
     next_bytes: AtomicU64,
-    /// The last segment that was to be begun found no room.
+    /// Whether there was no room for the last segment that was to be begun.
     is_refused: AtomicBool,
-    /// As many are prepared as are wanted, to look at without waiting.
+    /// Whether as many are prepared as are wanted; readable without waiting for the lock.
     is_prepared: AtomicBool,
     /// Names of files from before this chain.
     older: Mutex<Vec<String>>,
@@ -217,7 +220,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// The chain that begins with file `first`, which is not there yet.
+    /// The chain that begins with file `first`, which does not exist yet.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path, segment_bytes: u64, first: u64) -> Result<Segments> {
         let older = |name: &String| {
             let number = file_name::parse_segment(name).or_else(|| parse_ring(name));
@@ -252,7 +255,7 @@ impl Segments {
         self.segment_bytes
     }
 
-    /// Reserves the file of the next segment, so that beginning it need not wait for that.
+    /// Reserves the file of the next segment, so that beginning it need not wait.
     pub fn prepare(&self) -> Result<()> {
         let free = self.fs.room(&self.dir)?.free;
         let mut pool = self.pool.lock();
@@ -266,7 +269,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes files until there are so many; the first one with blocks for `len` bytes.
+    /// Creates files until `wanted` are prepared; the first one with blocks for `len` bytes.
     fn fill(&self, pool: &mut Pool, wanted: usize, len: u64) -> Result<()> {
         while pool.prepared.len() < wanted {
             let number = pool.next + pool.prepared.len() as u64;
@@ -281,7 +284,7 @@ impl Segments {
         Ok(())
     }
 
-    /// How much room [`Segments::lend_next`] gives back, in bytes.
+    /// How much room [`Segments::lend_next`] frees, in bytes.
     pub fn lendable(&self) -> u64 {
         self.pool
             .lock()
@@ -291,8 +294,8 @@ impl Segments {
             .sum()
     }
 
-    /// Gives back the room of the segments that are prepared, for what will free more than that; until it is done none is
-    /// begun, which would take it.
+    /// Lends the room of the prepared segments to work that will free more. No segment, which would take the room, is
+    /// begun until that is done.
     pub fn lend_next(&self) -> LentSegments<'_> {
         let mut pool = self.pool.lock();
         pool.lent = true;
@@ -305,13 +308,13 @@ impl Segments {
         LentSegments(self)
     }
 
-    /// Nothing is left for [`Segments::prepare`] to do.
+    /// Whether [`Segments::prepare`] has nothing to do.
     pub fn is_prepared(&self) -> bool {
         self.is_prepared.load(Ordering::Relaxed)
     }
 
-    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed. Where there is none
-    /// ahead, it is a small one.
+    /// Allows the last prepared segment to be begun, because nothing of the log is needed. If none is prepared, the
+    /// next one is a small one.
     pub fn spend_next(&self) -> Result<()> {
         let free = self.fs.room(&self.dir)?.free;
         let mut pool = self.pool.lock();
@@ -323,29 +326,29 @@ impl Segments {
         Ok(())
     }
 
-    /// The last segment that was to be begun found no room.
+    /// Whether there was no room for the last segment that was to be begun.
     pub fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// A file of this number, with blocks for `len` bytes.
+    /// Creates a file of this number, with blocks for `len` bytes.
     fn make(&self, number: u64, len: u64) -> Result<Prepared> {
         let path = self.dir.join(file_name::segment(number));
-        // What an attempt before this one left is taken up.
+        // Continues with a file that an earlier attempt left.
         let file = if self.fs.len(&path)?.is_some() {
             self.fs.open(&path)?
         } else {
             self.fs.create(&path)?
         };
         if let Err(error) = file.allocate(len) {
-            // Gives back what was reserved before the room ran out. If that fails too, the next attempt finds the file.
+            // Frees what was reserved before the room ran out. If that fails too, the next attempt finds the file.
             let _ = self.fs.remove(&path);
             return Err(error);
         }
         Ok(Prepared { path, file, len })
     }
 
-    /// Begins the next segment: for a first frame of `frame_len` bytes. Its number is put into `header`.
+    /// Begins the next segment for a first frame of `frame_len` bytes. Sets its number in `header`.
     pub fn begin(&self, header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
         let needed = HEADER_LEN as u64 + frame_len;
         let usual = self.next_bytes.load(Ordering::Relaxed);
@@ -354,7 +357,7 @@ impl Segments {
         Ok(begun)
     }
 
-    /// The same, in a file of at least `len` bytes.
+    /// Begins the next segment in a file of at least `len` bytes.
     pub fn begin_file(&self, mut header: SegmentHeader, len: u64) -> Result<Arc<Segment>> {
         let mut pool = self.pool.lock();
         if pool.lent {
@@ -392,7 +395,7 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Writes bytes of the log from `position` on, over as many segments as they belong to.
+    /// Writes bytes of the log from `position` on, into the segments that they belong to.
     pub fn write(&self, mut position: u64, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let (segment, end) = self.holding(position);
@@ -417,7 +420,7 @@ impl Segments {
         )
     }
 
-    /// Makes the log durable from `from`, up to where it is already, to `to`.
+    /// Makes the log durable from `from`, up to which it is durable already, to `to`.
     pub fn sync(&self, from: u64, to: u64) -> Result<()> {
         let live: Vec<Arc<Segment>> = self.live.lock().iter().cloned().collect();
         let is_durable = |segment: &Segment| segment.durable.load(Ordering::Acquire);
@@ -427,7 +430,7 @@ impl Segments {
         });
         let concerned: Vec<&Arc<Segment>> = concerned.map(|(_, segment)| segment).collect();
         if concerned.len() > 1 {
-            // The device writes them side by side then, not one after the other.
+            // The device then writes them in parallel, not one after the other.
             for segment in &concerned {
                 segment.file.start_writing(0, segment.file_len);
             }
@@ -440,7 +443,7 @@ impl Segments {
         self.sync_names(&new)
     }
 
-    /// The files of these segments are synced: now their names.
+    /// Syncs the names of these segments, whose files are synced.
     fn sync_names(&self, segments: &[&Arc<Segment>]) -> Result<()> {
         if !segments.is_empty() {
             self.names.sync()?;
@@ -451,7 +454,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes the newest segment durable though it may have no frame yet.
+    /// Makes the newest segment durable, even if it has no frame yet.
     pub fn sync_newest(&self) -> Result<()> {
         let newest = self.live.lock().back().cloned().expect("one was begun");
         if newest.durable.load(Ordering::Acquire) {
@@ -461,7 +464,7 @@ impl Segments {
         self.sync_names(&[&newest])
     }
 
-    /// From `now` on, frames in these segments are needed no more.
+    /// Marks these segments as holding stale frames from `now` on.
     pub fn mark_stale(&self, numbers: RangeInclusive<u64>, now: Timestamp) {
         let live = self.live.lock();
         let stale = live
@@ -486,12 +489,12 @@ impl Segments {
         live.iter().map(info).collect()
     }
 
-    /// Segments from this number on stay, until as many calls of [`Segments::unpin_from`] say otherwise.
+    /// Keeps the segments from this number on, until a matching call of [`Segments::unpin_from`].
     pub fn pin_from(&self, first: u64) {
         self.pinned.lock().from.push(first);
     }
 
-    /// Says below which number segments are to be given up meanwhile.
+    /// Ends a pin; returns the number below which segments were released meanwhile.
     pub fn unpin_from(&self, first: u64) -> u64 {
         let mut pinned = self.pinned.lock();
         let at = pinned.from.iter().position(|from| *from == first);
@@ -499,14 +502,14 @@ impl Segments {
         pinned.given_up
     }
 
-    /// Gives up all files from before this chain, which the manifest durably names.
+    /// Removes all files from before this chain, which the manifest durably names.
     pub fn release_older(&self) -> Result<()> {
         self.release_before(self.first, 0)
     }
 
-    /// Gives up the segments below `number`, of this chain those that end at or below `synced`, and, when `number` is of
-    /// this chain, all files from before it; but none that is pinned. Stops at the first failure; what it missed goes with
-    /// the next call.
+    /// Removes the segments below `number`: those of this chain that end at or below `synced`, and, if `number` is of
+    /// this chain, all files from before it; but none that is pinned. Stops at the first failure; the next call removes
+    /// the rest.
     pub fn release_before(&self, number: u64, synced: u64) -> Result<()> {
         let number = {
             let mut pinned = self.pinned.lock();

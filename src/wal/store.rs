@@ -1,7 +1,7 @@
-//! Where a frame goes when it is appended.
+//! Where an appended frame is stored.
 //!
-//! A [`Store`] takes frames in the order of their positions; what it has taken survives a killed process. It may keep
-//! them beside the segments until it is told to bring them in. Only what lies in the segments can be synced.
+//! A [`Store`] takes frames in the order of their positions; a frame it has taken survives a killed process. It may
+//! hold frames outside the segments until it is drained. Only frames in the segments can be synced.
 
 use crate::base::Result;
 use crate::base::sync::Mutex;
@@ -12,16 +12,16 @@ use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.
 pub enum Store {
-    /// Writes every frame into its segment at once. No database has such a log. Its files are those of any log, but for the
-    /// ring, and a manifest may name it: tests and models use it where the ring is not what they look at.
+    /// Writes every frame into its segment at once. No database uses it. Its files are those of any log without a ring,
+    /// and a manifest may name it: tests and models use it where the ring is not their subject.
     Direct,
     /// Takes frames into a ring first.
     Ring(Buffered),
 }
 
 impl Store {
-    /// Takes the frame, of two pieces, that starts at `position` and belongs to `segment`, the newest of `segments`. After
-    /// an error nothing was taken, and the next frame may start at the same position.
+    /// Stores a frame, in two slices, that starts at `position` and belongs to `segment`, the newest of `segments`.
+    /// After an error nothing is stored, and the next frame may start at the same position.
     pub fn append(
         &self,
         segments: &Segments,
@@ -35,7 +35,7 @@ impl Store {
         }
     }
 
-    /// Brings all that was taken before the call into the segments' files.
+    /// Copies all frames taken before the call into the segments' files.
     pub fn drain(&self, segments: &Segments) -> Result<()> {
         match self {
             Store::Direct => Ok(()),
@@ -43,14 +43,14 @@ impl Store {
         }
     }
 
-    /// Notes how far the log is durable, where recovery finds it if it can. One thread at a time.
+    /// Notes how far the log is durable, where recovery finds it if it can. Called by one thread at a time.
     pub fn note_synced(&self, note: SyncedNote) {
         if let Store::Ring(ring) = self {
             ring.note_synced(note);
         }
     }
 
-    /// It would be well to drain soon.
+    /// Whether a drain is due.
     pub fn wants_drain(&self) -> bool {
         match self {
             Store::Direct => false,
@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// Bytes of a frame's two pieces.
+/// The length of a frame in two slices.
 pub fn frame_len(frame: [&[u8]; 2]) -> u64 {
     (frame[0].len() + frame[1].len()) as u64
 }
@@ -75,7 +75,7 @@ fn write_frame(segment: &Segment, position: u64, [front, back]: [&[u8]; 2]) -> R
 /// The largest write into a segment.
 const DRAIN_BYTES: usize = 256 << 10;
 
-/// Takes frames into a ring file, from which they are brought into the segments by large writes.
+/// Takes frames into a ring file, from which a drain copies them into the segments by large writes.
 ///
 /// ```text
 /// position     drained              taken           drained + ring
@@ -83,14 +83,14 @@ const DRAIN_BYTES: usize = 256 << 10;
 ///    in segments  only in the ring     free
 /// ```
 ///
-/// Behind the ring stands how far the log is synced. It is stored when that is so, and not synced itself: a killed
-/// process leaves it, and what a power cut leaves of it is true.
+/// Behind the ring is a note of how far the log is synced. It is stored once that is so, but not synced itself: it
+/// survives a killed process, and whatever a power cut leaves of it is true.
 ///
-/// The byte of position p stands at p modulo the ring's length. Both marks stand between frames, and `drained` moves
-/// only when all up to it lies in the segments: so a frame lies whole in the segments or whole in the ring, at every
-/// moment. Then its bytes in the ring are zeroed, before `drained` moves: what the segments have given up is in no file.
-/// One thread appends, any thread drains; a drain touches what lies from `drained` to `taken`, and an append what is
-/// free, so they never meet.
+/// The byte of position p is stored at p modulo the ring's length. `drained` and `taken` stand between frames, and
+/// `drained` moves only when all bytes up to it are in the segments: so at every moment a frame is whole in the
+/// segments or whole in the ring. Before `drained` moves, the bytes in the ring are zeroed, so records of released
+/// segments are in no file. One thread appends, and any thread drains; a drain touches the bytes from `drained` to
+/// `taken` and an append the free bytes, so they never meet.
 pub struct Buffered {
     ring: Box<dyn Ring>,
     ring_len: u64,
@@ -101,7 +101,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Over an empty log. Behind `ring_len` bytes there is room for a note.
+    /// A ring for an empty log. There is room for a note behind its `ring_len` bytes.
     pub fn new(ring: Box<dyn Ring>, ring_len: usize) -> Buffered {
         assert!(ring_len > 0, "a ring has room");
         Buffered {
@@ -113,7 +113,7 @@ impl Buffered {
         }
     }
 
-    /// Where a position lies in the ring, and how much of `len` bytes fits before the ring's end.
+    /// The offset of a position in the ring, and how many of `len` bytes fit before the ring's end.
     fn place(&self, position: u64, len: usize) -> (usize, usize) {
         let at = (position % self.ring_len) as usize;
         (at, len.min(self.ring_len as usize - at))
@@ -145,8 +145,8 @@ impl Buffered {
         Ok(())
     }
 
-    /// Zeroes the ring from `drained` to `taken`. Nothing before all of it is in the segments: a stretch that was written
-    /// may end within a frame, which then is whole in the ring alone.
+    /// Zeroes the ring from `drained` to `taken`, after all of it is in the segments: a written stretch may end within
+    /// a frame, which is then whole only in the ring.
     fn clear(&self, taken: u64) {
         static ZEROS: [u8; 16 << 10] = [0; 16 << 10];
         let mut position = self.drained.load(Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Buffered {
         }
     }
 
-    /// Into the segment at once: what would fill the ring.
+    /// Writes a frame that would fill the ring into its segment at once.
     fn append_past_the_ring(
         &self,
         segments: &Segments,

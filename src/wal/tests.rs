@@ -1,5 +1,5 @@
-//! Goal: what is appended comes back, in order and once, whatever is given up, refused or synced by others.
-//! Method: small segments and rings in the simulated file system, both stores alike. Damage and crashes have files of
+//! Goal: every appended frame is replayed, in order and once, whatever is released, refused or synced by others.
+//! Method: small segments and rings in the simulated file system, and both stores. Damage and crashes have files of
 //! their own.
 
 mod crash;
@@ -75,7 +75,7 @@ fn append(appender: &mut Appender, index: u64) -> Result<Position> {
     appender.append(&header(index), &payload, PayloadCrc::of(&payload))
 }
 
-/// The indexes of the frames that replay shows; each is what was appended.
+/// The indexes of the replayed frames, each checked against what was appended.
 fn replayed(fs: &dyn Fs, first: u64) -> Result<(Vec<u64>, Replayed)> {
     replayed_with(payload, fs, first)
 }
@@ -382,8 +382,8 @@ fn a_full_disk_refuses_one_append_and_takes_it_later() {
     }
 }
 
-/// Goal: what is not drained yet is not written over. Method: a frame that would take the ring's room to one byte less than
-/// there is, to the last byte, and by one byte more.
+/// Goal: an append never overwrites bytes that are not drained. Method: frames that would use the ring's free room up
+/// to one byte less than all, all of it, and one byte more.
 #[test]
 fn a_ring_is_filled_to_its_last_byte_and_not_beyond() {
     for total in [1_007, 1_008, 1_009] {

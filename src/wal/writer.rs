@@ -1,14 +1,14 @@
-//! Appending, and syncing for many at once.
+//! Appending frames, and group commit: one sync for many waiters.
 //!
-//! One [`Appender`] lies under the commit lock. The [`Log`] beside it is shared: any thread asks it to sync, and one of
-//! those that wait does it for all (the *leader*), up to the end that it finds when it begins.
+//! The [`Appender`] is guarded by the commit lock. The [`Log`] beside it is shared: any thread may ask it to sync. One
+//! of the waiting threads, the *leader*, syncs for all, up to the log's end when it begins.
 //!
-//! A sync that fails is final, for the system may have thrown away what it could not write: the failure is kept, and
-//! every later append and sync answers [`Error::Poisoned`]. So is a failed write of a frame, unless the system was short of
-//! something. A segment that cannot be begun refuses one append. The folder is held open, so that a sync of its names
-//! needs nothing that may be short.
+//! A failed sync is final, because the system may have thrown away what it could not write: the failure is latched, and
+//! every later append and sync returns [`Error::Poisoned`]. A failed write of a frame is final too, unless the system
+//! was out of some resource. A segment that cannot be begun fails only its append. The folder is held open, so that
+//! syncing its names needs no resource that may be exhausted.
 //!
-//! Locks: `syncing` is let go before files are touched. A drain holds the ring's buffer, and takes the locks of
+//! Locks: `syncing` is released before files are touched. A drain holds the ring's buffer, and takes the locks of
 //! `Segments` after it.
 
 use std::hash::{BuildHasher, RandomState};
@@ -27,23 +27,23 @@ use crate::wal::frame::{
 use crate::wal::segments::{LentSegments, LogStart, Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Store, frame_len};
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// The folder of the segments, which exists.
+    /// The folder of the segments; it exists.
     pub dir: PathBuf,
-    /// The size of a segment's file, in bytes; a frame that is larger gets a file of its own size.
+    /// The size of a segment's file, in bytes; a larger frame gets a file of its own size.
     pub segment_bytes: u64,
-    /// The size of the first one, if it is another.
+    /// The size of the first file, if it differs.
     pub first_segment_bytes: Option<u64>,
-    /// The size of the file of the ring that takes frames, in bytes; `None` writes each frame to its segment, for tests.
+    /// The size of the ring's file, in bytes; `None` writes each frame to its segment, for tests.
     pub ring_bytes: Option<usize>,
-    /// The chain's identity: another one at every opening.
+    /// The chain's identity: a new one at every open.
     pub identity: u64,
 }
 
 impl LogOptions {
-    /// The defaults, and an identity by chance.
+    /// The defaults, and a random identity.
     pub fn new(dir: &Path) -> LogOptions {
         LogOptions {
             dir: dir.to_owned(),
@@ -55,23 +55,25 @@ impl LogOptions {
     }
 }
 
-/// No ring's file is longer, in bytes, so that recovery knows what it may read into memory.
+/// The longest file of a ring, in bytes, so that recovery knows how much it may read into memory.
 pub const RING_LEN_MAX: usize = 16 << 20;
 
-/// The next segment is prepared when this share of a segment is full: early, since it may be left at any moment, but not
-/// before it is used, since a log at rest is to take little. After a try that failed, when as much more is.
+/// The next segment is prepared when an eighth of a segment is full: early, because the segment may be left at any
+/// moment, but not before it is used, so that an idle log takes little room. After a failed try, when another eighth is
+/// full.
 const PREPARE_SHARE: u64 = 8;
 
-/// Where the next segment is prepared.
+/// The position at which the next segment is prepared.
 fn prepare_from(segment: &Segment) -> u64 {
     let start = segment.header.start;
     start + (segment.full_at() - start) / PREPARE_SHARE
 }
 
-/// A new ring. Its mark is synced here, and its name with that of the first segment: before a manifest names the chain.
+/// Creates a ring. Its mark is synced here, and its name with that of the first segment, before a manifest names the
+/// chain.
 fn begin_ring(fs: &dyn Fs, path: &Path, len: usize, identity: u64) -> Result<Box<dyn Ring>> {
     assert!(len <= RING_LEN_MAX, "recovery would refuse it");
-    // What an attempt before this one left is taken up.
+    // Continues with a file that an earlier attempt left.
     let file = match fs.len(path)? {
         Some(_) => fs.open(path)?,
         None => fs.create(path)?,
@@ -85,23 +87,24 @@ fn begin_ring(fs: &dyn Fs, path: &Path, len: usize, identity: u64) -> Result<Box
 /// The shared side of the log.
 pub struct Log {
     identity: u64,
-    /// The number of its ring.
+    /// The number in its ring's name.
     ring: Option<u64>,
     segments: Segments,
     store: Store,
     end: AtomicU64,
     synced: AtomicU64,
-    /// From this position on, in the newest segment, the next one should be prepared.
+    /// Once the newest segment reaches this position, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
-    /// Somebody syncs. `synced` is moved by that one alone.
+    /// Whether a thread syncs. Only that thread moves `synced`.
     syncing: Mutex<bool>,
     sync_done: Condvar,
 }
 
 impl Log {
     /// Starts a new chain with segment `first_segment`, above every number in the folder. When it returns, that segment
-    /// is durable; a manifest may name it. Sequence numbers and times close to `base_seq` and `written_at` are short.
+    /// is durable, and a manifest may name it. Sequence numbers and times near `base_seq` and `written_at` are encoded
+    /// in fewer bytes.
     pub fn create(
         fs: Arc<dyn Fs>,
         options: &LogOptions,
@@ -156,7 +159,7 @@ impl Log {
         Ok((log, appender))
     }
 
-    /// As a manifest names it, when `first` is the first segment that is needed.
+    /// The log as a manifest names it, if `first` is the first segment that is needed.
     pub fn start(&self, first: u64) -> LogStart {
         LogStart {
             chain: self.identity,
@@ -170,12 +173,12 @@ impl Log {
         Position(self.end.load(Ordering::Acquire))
     }
 
-    /// Up to here the log survives a power cut.
+    /// The position up to which the log survives a power cut.
     pub fn synced(&self) -> Position {
         Position(self.synced.load(Ordering::Acquire))
     }
 
-    /// The same, with whose log that is.
+    /// That position, and the chain's identity.
     pub fn synced_note(&self) -> SyncedNote {
         self.note(self.synced().0)
     }
@@ -200,20 +203,21 @@ impl Log {
         }
     }
 
-    /// Keeps a failure for good.
+    /// Latches a failure.
     fn latch(&self, error: Error) -> Error {
         let _ = self.failure.set(Arc::new(error.clone()));
         error
     }
 
-    /// A write is in the log that memory did not take: no other one follows it before the log was read again. Returns what
-    /// every later one is answered.
+    /// Ends the log, because it holds a write that the memtable did not take: no other write may follow before the log
+    /// was replayed. Returns the error that every later write gets.
     pub fn end_with(&self, error: Error) -> Error {
         let first = self.latch(error);
         self.failure().unwrap_or(first)
     }
 
-    /// What was short may be there later, and a frame that met want of it was not written whole; all else is final.
+    /// Latches a failure, unless a resource was exhausted: it may be there later, and the frame that failed is not
+    /// complete.
     fn latch_unless_short(&self, error: Error) -> Error {
         if error.is_shortage() {
             return error;
@@ -221,7 +225,7 @@ impl Log {
         self.latch(error)
     }
 
-    /// The next segment, begun at `position` for a frame with this header.
+    /// Begins the next segment at `position`, for a frame with this header.
     fn roll(
         &self,
         before: &SegmentHeader,
@@ -242,7 +246,7 @@ impl Log {
         Ok(segment)
     }
 
-    /// Makes the log durable up to `position`, or further. Waits for a sync that another thread has begun.
+    /// Makes the log durable up to `position` or further. Waits if another thread is syncing.
     pub fn sync_to(&self, position: Position) -> Result<()> {
         assert!(position <= self.end(), "only what was appended is synced");
         let mut syncing = self.syncing.lock();
@@ -278,8 +282,7 @@ impl Log {
         Ok(())
     }
 
-    /// Brings what was appended into the segments' files. For a thread in the background, when
-    /// [`Log::wants_upkeep`] says so.
+    /// Copies appended frames into the segments' files. Called in the background when [`Log::wants_upkeep`].
     pub fn drain(&self) -> Result<()> {
         self.check()?;
         self.store
@@ -287,15 +290,15 @@ impl Log {
             .map_err(|error| self.latch_unless_short(error))
     }
 
-    /// Reserves the file of the next segment. For a thread in the background, when [`Log::wants_next`] says so. When it
-    /// fails, that is not before this segment is some fuller, for each try costs the disk; and the append that needs the
-    /// file tries, too.
+    /// Reserves the file of the next segment. Called in the background when [`Log::wants_next`]. After a failure it is
+    /// retried only when this segment is fuller, because each try costs the disk; an append that needs the file tries
+    /// as well.
     pub fn prepare_next(&self) -> Result<()> {
         self.check()?;
         let (from, end) = (self.prepare_from.load(Ordering::Relaxed), self.end().0);
         self.segments.prepare().inspect_err(|_| {
             let later = end + self.segments.segment_bytes() / PREPARE_SHARE;
-            // A segment that was begun meanwhile has said where its next one is prepared.
+            // If a segment was begun meanwhile, it has set the position for its successor.
             let _ = self.prepare_from.compare_exchange(
                 from,
                 later,
@@ -305,68 +308,68 @@ impl Log {
         })
     }
 
-    /// A write found no room for the next segment, and none did since.
+    /// Whether a write found no room for the next segment, and no later one did.
     pub fn is_refused(&self) -> bool {
         self.segments.is_refused()
     }
 
-    /// The next segment may be begun though it is the last one ahead: nothing of the log is needed. Where there is none
-    /// ahead, it is a small one.
+    /// Allows the last prepared segment to be begun, because nothing of the log is needed. If none is prepared, the
+    /// next one is a small one.
     pub fn spend_next(&self) -> Result<()> {
         self.segments.spend_next()
     }
 
-    /// How much room [`Log::lend_next`] gives back, in bytes.
+    /// How much room [`Log::lend_next`] frees, in bytes.
     pub fn lendable(&self) -> u64 {
         self.segments.lendable()
     }
 
-    /// Lends the room of the segments that are prepared, where there is one; no segment is begun meanwhile.
+    /// Lends the room of the prepared segments, if there are any; no segment is begun meanwhile.
     pub fn lend_next(&self) -> LentSegments<'_> {
         self.segments.lend_next()
     }
 
-    /// It is time for [`Log::prepare_next`].
+    /// Whether [`Log::prepare_next`] is due.
     pub fn wants_next(&self) -> bool {
         let in_use = self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
         in_use && !self.segments.is_prepared()
     }
 
-    /// [`Log::drain`] and [`Log::prepare_next`] would spare an append some waiting.
+    /// Whether [`Log::drain`] or [`Log::prepare_next`] would save an append some waiting.
     pub fn wants_upkeep(&self) -> bool {
         self.wants_next() || self.store.wants_drain()
     }
 
-    /// The live segments of this chain, oldest first; the last one is being written.
+    /// The live segments of this chain, oldest first; the last one is the current one.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.segments.info()
     }
 
-    /// The number of the segment that is being written.
+    /// The number of the current segment.
     pub fn current_segment(&self) -> u64 {
         let segments = self.segments.info();
         segments.last().expect("a log has a segment").number
     }
 
-    /// Gives up every older file than segment `number`, which the manifest durably names as the first one. Segments that
+    /// Removes every file older than segment `number`, which the manifest durably names as the first one. Segments that
     /// are not synced to their end stay.
     pub fn release_before(&self, number: u64) -> Result<()> {
         self.segments.release_before(number, self.synced().0)
     }
 
-    /// Keeps the segments from number `first` on, which the manifest durably names as the first one.
+    /// Pins the segments from number `first` on, which the manifest durably names as the first one.
     pub fn pin_from(self: &Arc<Self>, first: u64) -> SegmentPin {
         self.segments.pin_from(first);
         let log = Arc::clone(self);
         SegmentPin { log, first }
     }
 
-    /// Gives up all files from before this log, which the manifest durably names.
+    /// Removes all files from before this log, which the manifest durably names.
     pub fn release_older(&self) -> Result<()> {
         self.segments.release_older()
     }
 
-    /// Makes the newest segment durable, though it may have no frame yet, so that a manifest may name it.
+    /// Makes the newest segment durable, even if it has no frame yet, so that a manifest may name it.
     pub fn sync_newest(&self) -> Result<()> {
         self.check()?;
         self.segments
@@ -374,13 +377,13 @@ impl Log {
             .map_err(|error| self.latch(error))
     }
 
-    /// From `now` on, frames in these segments are needed no more.
+    /// Marks these segments as holding stale frames from `now` on.
     pub fn mark_stale(&self, numbers: RangeInclusive<u64>, now: Timestamp) {
         self.segments.mark_stale(numbers, now);
     }
 }
 
-/// Segments of a log that stay, as long as it lives.
+/// Pins segments of a log until it is dropped.
 pub struct SegmentPin {
     log: Arc<Log>,
     first: u64,
@@ -389,12 +392,12 @@ pub struct SegmentPin {
 impl Drop for SegmentPin {
     fn drop(&mut self) {
         let given_up = self.log.segments.unpin_from(self.first);
-        // What it misses goes with a later release.
+        // What it fails to remove goes with a later release.
         let _ = self.log.release_before(given_up);
     }
 }
 
-/// The side of the log under the commit lock.
+/// The exclusive side of the log, guarded by the commit lock.
 pub struct Appender {
     log: Arc<Log>,
     segment: Arc<Segment>,
@@ -408,7 +411,7 @@ impl Appender {
         self.segment.header.number
     }
 
-    /// Lets the next frame begin a new segment, with a header close to this one; nothing happens when the newest has no
+    /// Makes the next frame begin a new segment, with a header close to this one; does nothing if the newest has no
     /// frame yet.
     pub fn rotate(&mut self, header: &FrameHeader) -> Result<()> {
         if self.end > self.segment.header.start {
@@ -425,9 +428,9 @@ impl Appender {
         Ok(())
     }
 
-    /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, to be given to
-    /// [`Log::sync_to`]. After an error the frame is not in the log, but for one case: when a write has failed, recovery
-    /// may find it, and the log takes no other.
+    /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, which is the
+    /// argument for [`Log::sync_to`]. After an error the frame is not in the log, with one exception: after a failed
+    /// write, recovery may find it, and the log accepts no other frame.
     pub fn append(
         &mut self,
         header: &FrameHeader,
@@ -440,7 +443,7 @@ impl Appender {
             .encoder
             .frame(position, watermark, header, payload, payload_crc);
         if position + frame_len(frame) > self.segment.full_at() {
-            // Counted from the new segment's header, the frame's is no longer than it was.
+            // Relative to the new segment's header, the frame is no longer than before.
             let room = frame_len(frame);
             self.roll(header, room)?;
             frame = self
@@ -456,7 +459,7 @@ impl Appender {
         Ok(Position(self.end))
     }
 
-    /// Syncs all, then writes an end mark and syncs it. `header` tells the last sequence number and the times.
+    /// Syncs everything, then writes and syncs an end mark. `header` has the last sequence number and the times.
     pub fn close(mut self, header: &FrameHeader) -> Result<()> {
         let log = Arc::clone(&self.log);
         log.sync_to(log.end())?;

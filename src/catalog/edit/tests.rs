@@ -97,8 +97,8 @@ fn edits_that_do_not_fit_are_refused() {
     }
 }
 
-/// Goal: a step leads to what applying leads to, though it looks at a part alone. Method: containers come, change,
-/// lose their names to others and go, some of it in one edit.
+/// Goal: a step has the same result as applying the edit, although it uses only a part. Method: containers are created,
+/// changed, renamed by reuse of names and dropped, several of these in one edit.
 #[test]
 fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
     let create = |id, name| Change::CreateContainer(container(id, name));
@@ -167,7 +167,7 @@ fn how_far_a_log_was_synced_is_known_of_the_one_that_is_named() {
     assert_eq!(catalogue.news_of(synced(7, 900)), Some(known.clone()));
     assert_eq!(apply(&mut catalogue, vec![known.clone()]), 900);
     assert_eq!(catalogue.news_of(synced(7, 900)), None, "it is known");
-    // The first segment that is needed is a later one.
+    // A later segment becomes the first that is needed.
     assert_eq!(apply(&mut catalogue, vec![log(7, 5)]), 900);
     let less = Change::LogSynced(Position(800));
     assert_eq!(apply(&mut catalogue, vec![less]), 900);

@@ -1,14 +1,14 @@
-//! *On time*: an item's bytes are gone from the disk `reclaim_within` after it expired, or an eighth of the longest
+//! *On time*: an item's bytes are removed from the disk `reclaim_within` after it expired, or an eighth of the longest
 //! lifetime beside it, whichever is later.
 //!
-//! The tables whose oldest unreclaimed expiry nears its deadline are rewritten together with those that are soon to
-//! follow, so that there is enough to be cut into slots which end in time by themselves. A run that ends before its
-//! deadline is left alone: it is dropped for nothing then.
+//! Tables whose oldest unreclaimed expiry nears its deadline are rewritten, with those that are due soon after, so that
+//! the output is large enough to be cut into slots that end in time. A run that ends before its deadline is left alone:
+//! it is dropped then without I/O.
 //!
-//! Example: items live 8 hours, so a deadline lies 1 hour behind an expiry. A table's oldest dead item expired at 12:00:
-//! the table is rewritten from 12:45 on, and with it every free table whose deadline lies no later than 13:30. The
-//! [`pressure`] is three quarters then, and 1 at 13:00. Had the item still been in a memtable, this would have been flushed
-//! at 12:30.
+//! Example: items live 8 hours, so a deadline is 1 hour after an expiry. A table's oldest dead item expired at 12:00:
+//! the table is rewritten from 12:45 on, and with it every free table whose deadline is no later than 13:30. The
+//! [`pressure`] is three quarters then, and 1 at 13:00. Had the item still been in a memtable, that would have been
+//! flushed at 12:30.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::compact::choice::{Goals, Rewrite, Urgency, Why};
 use crate::compact::pick::runs::FAN;
 use crate::expiry::{Census, ExpiryView};
 
-/// When the bytes of an item that expired at `expiry` beside these are to be gone.
+/// When the bytes of an item that expired at `expiry` must be gone, given the census of the records beside it.
 pub fn deadline(expiry: Timestamp, census: &Census, view: &ExpiryView, goals: &Goals) -> Timestamp {
     let eighth = if goals.reclaim_strict {
         0
@@ -28,19 +28,19 @@ pub fn deadline(expiry: Timestamp, census: &Census, view: &ExpiryView, goals: &G
     expiry.after(goals.reclaim_within.max(eighth))
 }
 
-/// When the memtable that holds it is flushed for an item that expired at `expiry`: when half of the time to its deadline
-/// is over.
+/// When the memtable of an item that expired at `expiry` is flushed: after half of the time to its deadline.
 pub fn start_by(expiry: Timestamp, census: &Census, view: &ExpiryView, goals: &Goals) -> Timestamp {
     expiry.after(deadline(expiry, census, view, goals).since(expiry) / 2)
 }
 
-/// When tables are rewritten for their deadline: in the last quarter of the time to it, so that it can take as long, and
-/// most runs have ended by themselves.
+/// When a table is rewritten for its deadline: in the last quarter of the time to it, which is long enough for the
+/// rewrite, and most runs have ended by themselves by then.
 fn begin_by(expired: Timestamp, deadline: Timestamp) -> Timestamp {
     deadline.before(deadline.since(expired) / 4)
 }
 
-/// Everything that is due, and what is nearly due with it: alone, each would be too small to be cut, and be due again.
+/// Picks the tables that are due and those that nearly are: alone, each would be too small to be cut, and would be due
+/// again.
 pub fn on_time(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
@@ -76,7 +76,7 @@ pub fn on_time(
     })
 }
 
-/// The tables that must be rewritten for what has expired in them: by when, and when the oldest of it expired.
+/// The tables that must be rewritten for their expired records: with the deadline, and the oldest expiry.
 fn with_deadlines<'a>(
     runs: impl Iterator<Item = &'a RunFacts>,
     view: &ExpiryView,
@@ -86,14 +86,14 @@ fn with_deadlines<'a>(
     tables.filter_map(|(run, table)| {
         let expired = table.statistics.oldest_dead(view)?;
         let deadline = deadline(expired, &table.statistics.census, view, goals);
-        // A run that ends before its deadline is dropped for nothing then.
+        // A run that ends before its deadline is dropped then without I/O.
         let waits = run.end_is_trusted(&view.settings) && run.end <= deadline;
         (!waits).then_some((deadline, expired, table))
     })
 }
 
-/// How near the nearest deadline is: 0 before it is time to begin, and then, up to 1, how much of the time to it is over.
-/// Tables that a job has taken count like the others: what holds them presses as their deadline does.
+/// How near the nearest deadline is: 0 before work for it begins, then the share of the time that is over, up to 1.
+/// Tables in a running job count too, because they hold the expired bytes until it is done.
 pub fn pressure(facts: &Facts, view: &ExpiryView, goals: &Goals) -> f64 {
     let runs = facts.runs.iter().map(|run| run.as_ref());
     let tables = with_deadlines(runs, view, goals);
@@ -107,7 +107,7 @@ pub fn pressure(facts: &Facts, view: &ExpiryView, goals: &Goals) -> f64 {
     (view.now.since(expired) as f64 / span as f64).min(1.0)
 }
 
-/// When the first run ends or falls due, if nobody writes and the settings stay.
+/// When the first run ends or is due, if nobody writes and the settings stay.
 pub fn next_due(facts: &Facts, view: &ExpiryView, goals: &Goals) -> Option<Timestamp> {
     let settings = &view.settings;
     let moments = facts.runs.iter().flat_map(|run| {

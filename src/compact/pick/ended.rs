@@ -1,12 +1,13 @@
-//! What has *ended* is dropped, table by table: an edit of the catalogue, and nothing is read or written.
+//! *Ended* tables are dropped: by an edit of the catalogue, without I/O on tables.
 //!
-//! A table matters no more when its run's end has passed and can be trusted; or when all that it holds is dead, and so is
-//! every older table that overlaps it, so that it hides nothing; or when range deletes cover it whole, and no snapshot is
-//! older than these. That no reader can tell is shown by clause (t) of the proof in verdict.rs.
+//! A table is obsolete if its run's end has passed and can be trusted; or if all its records are dead, and so are those
+//! of every older table that overlaps it, so that it hides nothing; or if range deletes cover it whole, and no snapshot
+//! is older than these. Clause (t) of the proof in verdict.rs shows that no reader can tell.
 //!
-//! Example, at `now` = 100. Run A was written in a slot that ends at 90: it goes. Run B ends at 200, but each item of
-//! its table 7 expired by 80. Table 3 of the older run C overlaps it and has an item that expires at 500: table 7 may
-//! hide an older version of that key, and stays. When C is rewritten without the overlap, or has expired too, 7 goes.
+//! Example, at `now` = 100. Run A was written in a slot that ends at 90: it is dropped. Run B ends at 200, but each
+//! item of its table 7 expired by 80. Table 3 of the older run C overlaps it and has an item that expires at 500: table
+//! 7 may hide an older version of that key, and stays. When C was rewritten without the overlap, or has expired too,
+//! table 7 is dropped.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use crate::catalog::{Facts, TableFacts};
 use crate::data::visibility::first_reader;
 use crate::expiry::ExpiryView;
 
-/// The tables that matter no more.
+/// The obsolete tables.
 pub fn ended(
     facts: &Facts,
     snapshots: &[Seq],

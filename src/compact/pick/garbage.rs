@@ -1,11 +1,12 @@
-//! *Little garbage*: above a twelfth of the container, what is expired or superseded is rewritten away, cut into slots.
+//! *Little garbage*: above a twelfth of the container, expired and superseded records are rewritten away, with output
+//! cut into slots.
 //!
-//! Two candidates are weighed by bytes freed per byte rewritten, and the better one is done: the run with the most expired
-//! bytes per live byte, each weighed by how long the run would still hold it, but for those of its tables in which next to
-//! nothing is dead; and the k youngest runs with the most superseded bytes per surviving byte.
+//! There are two candidates, and the one with more bytes freed per byte rewritten is done: the run with the most
+//! expired bytes per live byte, each weighed by how long the run would still hold it, without those of its tables in
+//! which next to nothing is dead; and the k youngest runs with the most superseded bytes per surviving byte.
 //!
-//! Example: of a container of 100 MB, 10 MB are expired, all in one run of 15 MB that ends in a day: 10 bytes are freed for
-//! 5 that are rewritten, which is worth it. If it ended in a minute it would be left to end by itself.
+//! Example: of a container of 100 MB, 10 MB are expired, all in one run of 15 MB that ends in a day: 10 bytes are freed
+//! for 5 that are rewritten, which is worth it. If it ended in a minute it would be left to end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -19,16 +20,16 @@ use crate::data::visibility::is_superseded;
 use crate::expiry::ExpiryView;
 use crate::table::Sampled;
 
-/// Garbage below this share of a container is let be.
+/// Garbage below this share of a container is left.
 const GARBAGE_SHARE: f64 = 0.08;
-/// Expired bytes fewer than this share of a memtable are let be, too, until their deadline nears: where little is alive,
+/// Expired bytes below this share of a memtable are left, too, until their deadline is near: where little is live,
 /// memory and log hold more than that anyway.
 const GARBAGE_OF_MEMTABLE: f64 = 0.375;
 /// The least expired bytes per live byte for which a table is rewritten, while its garbage is young.
 const EXPIRED_WORTH: f64 = 0.55;
-/// The same when the garbage is as old as its deadline, or there is nothing else to do.
+/// The same when the garbage is at its deadline, or there is nothing else to do.
 const LEAST_WORTH: f64 = 0.1;
-/// Space that is had for less than this share of the longest lifetime counts that much less.
+/// Space that is freed for less than this share of the longest lifetime counts proportionally less.
 const WAIT_SHARE: f64 = 0.25;
 /// The least superseded bytes per surviving byte for which runs are merged.
 const SUPERSEDED_WORTH: f64 = 0.85;
@@ -51,8 +52,8 @@ pub fn little_garbage(
         .map(|(_, rewrite)| rewrite)
 }
 
-/// The run with the most expired bytes per live byte, each for as long as it would stay, but for those of its tables in
-/// which next to nothing is dead.
+/// The run with the most expired bytes per live byte, each weighed by how long it would stay, without those of its
+/// tables in which next to nothing is dead.
 fn most_expired(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
@@ -97,8 +98,8 @@ fn most_expired(
     best
 }
 
-/// For how long what a rewrite of this run frees is had, as a share of what counts in full: shortly before the run ends by
-/// itself, for that time alone.
+/// For how long a rewrite of this run frees space, as a share of the time that counts in full: shortly before the run
+/// ends, only until its end.
 fn had_for(run: &RunFacts, view: &ExpiryView) -> f64 {
     let waits = match run.end_is_trusted(&view.settings) {
         true => run.end.since(view.now) as f64,
@@ -108,7 +109,7 @@ fn had_for(run: &RunFacts, view: &ExpiryView) -> f64 {
     (waits / (WAIT_SHARE * longest)).min(1.0)
 }
 
-/// The expired bytes per live byte from which on a run is rewritten: fewer when its garbage is old, and when there is
+/// The expired bytes per live byte from which a run is rewritten: fewer when its garbage is old, and when there is
 /// nothing else to do.
 fn worth_of_garbage(run: &RunFacts, view: &ExpiryView, goals: &Goals) -> f64 {
     let age = run.oldest_dead(view).map_or(0.0, |expired| {
@@ -118,8 +119,8 @@ fn worth_of_garbage(run: &RunFacts, view: &ExpiryView, goals: &Goals) -> f64 {
     EXPIRED_WORTH - (EXPIRED_WORTH - LEAST_WORTH) * age.max(goals.eager)
 }
 
-/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Only what a merge of
-/// them would really free is counted: no open snapshot needs it, and what is dead has nothing left to hide elsewhere.
+/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Counts only bytes
+/// that a merge of them would free: no open snapshot needs them, and the dead ones have nothing left to hide elsewhere.
 fn most_superseded(
     facts: &Facts,
     snapshots: &[Seq],
@@ -127,7 +128,7 @@ fn most_superseded(
     view: &ExpiryView,
     enough: f64,
 ) -> Option<(f64, Rewrite)> {
-    // What is older than a busy run is left to the next time.
+    // Runs older than a busy one wait for the next time.
     let runs: Vec<&RunFacts> = facts
         .runs
         .iter()
@@ -158,16 +159,16 @@ fn most_superseded(
     Some((worth, rewrite))
 }
 
-/// Of one run, in bytes.
+/// Bytes of one run.
 #[derive(Clone, Copy, Default)]
 struct Part {
-    /// What is in it.
+    /// All bytes.
     bytes: f64,
-    /// What a merge frees that takes it in beside all younger ones, and would not without it.
+    /// The bytes that a merge frees if it includes this run with all younger ones, and not without it.
     freed: f64,
 }
 
-/// The same of each of these runs, youngest first, by the sample.
+/// The bytes of each of these runs, youngest first, by the sample.
 fn freed_with(
     runs: &[&RunFacts],
     sample: &Sample,
@@ -185,7 +186,7 @@ fn freed_with(
         for (nth, &(at, record)) in versions.iter().enumerate() {
             let (seq, weight) = (record.header.seq, record.weight as f64 * sample.scale);
             parts[at].bytes += weight;
-            // A merge frees it when it takes in the newer version, or all that the dead one hides.
+            // A merge frees it if it includes the newer version, or everything that the dead one hides.
             let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
                 Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
                 _ if view.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {

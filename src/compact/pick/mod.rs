@@ -1,13 +1,14 @@
-//! Which job comes next: pure, from what the runs say of themselves without being read.
+//! The compaction picker: chooses the next job from the statistics of runs alone. Pure.
 //!
-//! Six goals, in this order; each has a file that says what it picks, and why:
+//! Six goals, in this order; each file says what it picks, and why:
 //!
-//! 1. what has ended is dropped (ended.rs);
+//! 1. ended tables are dropped (ended.rs);
 //! 2. runs that do not overlap are joined, when there are many (runs.rs);
-//! 3. many range deletes are brought down (range_deletes.rs), then what expired is gone before its deadline (deadline.rs);
+//! 3. many range deletes are reduced (range_deletes.rs), then expired bytes are removed before their deadline
+//!    (deadline.rs);
 //! 4. above `max_runs`, runs are merged, where that costs least (runs.rs);
 //! 5. above a twelfth of the container, garbage is rewritten away (garbage.rs);
-//! 6. what scans have paid for is merged (scans.rs).
+//! 6. runs are merged when scans have paid for it (scans.rs).
 //!
 //! `examples/policy.rs` simulates all of this; its results are in docs/measurements/policy.md.
 
@@ -34,8 +35,8 @@ use scans::paid_by_scans;
 pub use deadline::{deadline, pressure, start_by};
 pub use ended::ended;
 
-/// The next job for one container. `snapshots` are the sequence numbers of the open ones, ascending; `busy` tables are
-/// in a job.
+/// The next job for one container. `snapshots`: the sequence numbers of the open snapshots, ascending; `busy`: tables in
+/// a running job.
 pub fn pick(
     facts: &Facts,
     snapshots: &[Seq],
@@ -63,7 +64,7 @@ pub fn pick(
         )
 }
 
-/// Everything that reclaiming and merging could gain: one job over all runs, or nothing.
+/// The job that gains everything that reclaiming and merging can: one over all runs, or none.
 pub fn pick_all(facts: &Facts, snapshots: &[Seq], view: &ExpiryView, goals: &Goals) -> Choice {
     let ended = ended(facts, snapshots, &BTreeSet::new(), view);
     if !ended.is_empty() {
@@ -96,7 +97,7 @@ pub fn pick_all(facts: &Facts, snapshots: &[Seq], view: &ExpiryView, goals: &Goa
     })
 }
 
-/// Two runs may hold versions of the same key: judged by their samples, exact where these are complete.
+/// Whether two runs may hold versions of the same key, by their samples; exact where these are complete.
 fn interleave(a: &RunFacts, b: &RunFacts) -> bool {
     let sampled = |run: &'_ RunFacts| -> std::collections::HashSet<u64> {
         let records = run

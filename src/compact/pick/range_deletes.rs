@@ -1,7 +1,7 @@
-//! *Few range deletes*: they are kept in memory and in the head of each manifest, until no run is left that they cover.
+//! *Few range deletes*: each is kept in memory and at the head of each manifest until it covers no run any more.
 //!
-//! Above `MAX_RANGE_DELETES` of them, or so many bytes, the runs that the oldest one covers in part are rewritten: it is
-//! applied to what is written, and is forgotten when no older run overlaps it.
+//! Above `MAX_RANGE_DELETES` of them, or a limit in bytes, the runs that the oldest one covers in part are rewritten:
+//! the output has it applied, and it is removed when no older run overlaps it.
 //!
 //! Example: of 1,001 range deletes the oldest, at 40, covers `a..c`. Of the runs with a sequence number below 40 that
 //! overlap `a..c`, one has had it applied; the two others are rewritten.
@@ -12,8 +12,8 @@ use crate::base::{Seq, TableId};
 use crate::catalog::{Facts, RunFacts};
 use crate::compact::choice::{Rewrite, Urgency, Why};
 
-/// Above so many range deletes, or so many bytes of them in memory, what they cover is rewritten: they are kept in memory
-/// and in the head of each manifest.
+/// Above this many range deletes, or this many bytes of them in memory, the runs that they cover are rewritten: all are
+/// kept in memory and at the head of each manifest.
 const MAX_RANGE_DELETES: usize = 1_000;
 const MAX_RANGE_DELETE_BYTES: usize = 4 << 20;
 

@@ -1,11 +1,11 @@
 //! *Few runs*: a read asks every run that may hold its keys, so a container settles at `max_runs`.
 //!
-//! Runs whose tables do not overlap are *joined* when there are more than half as many: an edit, and nothing is read or
-//! written. Above `max_runs`, 2 to 12 runs that are neighbours in `end` become one, where (runs saved) / (bytes
+//! Runs whose tables do not overlap are *joined* when there are more than half as many: by an edit, without I/O on
+//! tables. Above `max_runs`, 2 to 12 runs that are neighbours in `end` are merged, where (runs saved) / (bytes
 //! rewritten, and held past their own end) is highest. Dated runs and never-ending ones are not merged with each other.
 //!
-//! Prices: rewriting a byte costs one; holding it past its own end costs the share of the wait, `HOLD` times, more where
-//! the end would come at once for all of a run, as under one lifetime for all.
+//! Prices: rewriting a byte costs one. Holding it past its own end costs the share of the wait, times `HOLD`, or times
+//! `HOLD_SUDDEN` where all of a run would end at once, as with one lifetime for all.
 //!
 //! Example: runs of 10 MB each end in 1, 2 and 10 hours. To merge the first two costs 20 MB, and 10 MB that are held for
 //! one hour of two, twice: 30 MB. To merge all three costs 30 MB, and 10 MB held for 9 hours of 10 and 10 MB for 8 of 10,
@@ -21,19 +21,19 @@ use crate::expiry::ExpiryView;
 
 /// The price of holding a byte for the whole wait past its own end, in bytes rewritten.
 const HOLD: f64 = 2.0;
-/// The same where nearly all of a run ends at once, and would go for nothing then: within a sixteenth of the longest
-/// lifetime.
+/// The same where nearly all of a run ends at once, within a sixteenth of the longest lifetime, and would be dropped
+/// without I/O.
 const HOLD_SUDDEN: f64 = 16.0;
 const SUDDEN_SHARE: u64 = 16;
-/// The most runs that one merge takes for the sake of fewer runs.
+/// The most runs in one merge for fewer runs.
 pub const FAN: usize = 12;
-/// A merge of at most so many memtables is young: it goes before others, which would otherwise let runs pile up.
+/// A merge of at most this many memtables is young: it goes first, so that runs do not pile up behind other work.
 const YOUNG: u64 = 16;
-/// What a merge costs besides its bytes: the container by this.
+/// A merge costs, besides its bytes, the container's bytes divided by this.
 const JOB_SHARE: f64 = 10.0;
 
-/// Two runs that become one for nothing: their tables do not overlap, and neither waits much longer for its end than
-/// alone. The fewest tables first, so that a long run is not written to the catalogue again for each short one.
+/// Two runs to be joined: their tables do not overlap, and neither ends much later than it would alone. Prefers the
+/// fewest tables, so that a long run is not written to the catalogue again for each short one.
 pub fn apart(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
@@ -61,7 +61,7 @@ pub fn apart(
     Some(vec![earlier.id, later.id])
 }
 
-/// No table of one overlaps a table of the other.
+/// Whether no table of one overlaps a table of the other.
 pub fn are_apart(a: &RunFacts, b: &RunFacts) -> bool {
     let (mut left, mut right) = (a.tables.iter().peekable(), b.tables.iter().peekable());
     while let (Some(x), Some(y)) = (left.peek(), right.peek()) {
@@ -92,7 +92,7 @@ pub fn few_runs(
     Some(merge(&group, goals, Why::FewRuns { of, price }))
 }
 
-/// The neighbours in `end` that cost least for each run less, and what that is.
+/// The neighbours in `end` that cost least for each run less, and that cost.
 pub fn cheapest<'a>(
     facts: &'a Facts,
     busy: &'a BTreeSet<TableId>,
@@ -105,7 +105,7 @@ pub fn cheapest<'a>(
     for start in 0..by_end.len() {
         for len in 2..=FAN.min(by_end.len() - start) {
             let group = &by_end[start..start + len];
-            // What never ends is not rewritten for the sake of what does.
+            // Records that never end are not rewritten for dated ones.
             if (group[0].end == Timestamp::MAX) != (group[len - 1].end == Timestamp::MAX) {
                 continue;
             }
@@ -118,7 +118,7 @@ pub fn cheapest<'a>(
     best.map(|(each, group)| (each, group.to_vec()))
 }
 
-/// A merge for the sake of fewer runs.
+/// A merge for fewer runs.
 pub fn merge(group: &[&RunFacts], goals: &Goals, why: Why) -> Rewrite {
     let bytes: u64 = group.iter().map(|run| run.bytes).sum();
     let young = bytes <= YOUNG * goals.memtable_bytes;
@@ -130,7 +130,7 @@ pub fn merge(group: &[&RunFacts], goals: &Goals, why: Why) -> Rewrite {
     }
 }
 
-/// What merging these costs, in bytes rewritten.
+/// The cost of merging these, in bytes rewritten.
 fn price(group: &[&RunFacts], view: &ExpiryView) -> f64 {
     let end = group.last().expect("a group has runs").end;
     let wait = end.since(view.now).max(1) as f64;

@@ -1,12 +1,12 @@
-//! *Scans*: with no more than `max_runs`, what scans have paid for is merged.
+//! *Scans*: with at most `max_runs` runs, a merge is done when scans have paid for it.
 //!
-//! Each scan adds to what one run less is worth about the work that one run more was to it; when that reaches the price of
-//! runs.rs, plus a mebibyte, it is spent. So at any time merging has cost about as much as it would have spared: the rent
-//! paid, the skis are bought.
+//! Each scan adds what one further run cost it to what one run less is worth. When the sum reaches the price of
+//! runs.rs, plus a mebibyte, the merge is done and the sum is reset. So merging has cost at any time about as much as
+//! it saves (the ski rental problem).
 //!
-//! Example: the cheapest merge of four runs costs 30 MB for each run less. Scans that stepped over four runs have read
-//! 31 MB of blocks and heads more than they would have with one run less: the merge is done. Where the runs hold ranges of
-//! keys of their own, as when keys ascend with time, a scan is in one of them at a time, and nothing is merged for it.
+//! Example: the cheapest merge of four runs costs 30 MB for each run less. Scans over these four runs have cost 31 MB
+//! more than they would have with one run less: the merge is done. Where runs hold disjoint key ranges, as when keys
+//! ascend with time, a scan is in one run at a time, and nothing is merged for it.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::compact::choice::{Goals, Rewrite, Why};
 use crate::compact::pick::runs::{are_apart, cheapest, merge};
 use crate::expiry::ExpiryView;
 
-/// What scans pay at the least for one run less, in bytes: a job syncs some files, however little it merges.
+/// The least that scans must pay for one run less, in bytes: a job syncs some files, however little it merges.
 const LEAST_PRICE: u64 = 1 << 20;
 
-/// The same with fewer runs, if scans have paid for it.
+/// The cheapest merge, if scans have paid for it.
 pub fn paid_by_scans(
     facts: &Facts,
     busy: &BTreeSet<TableId>,
@@ -31,7 +31,7 @@ pub fn paid_by_scans(
     }
     let (of, (each, group)) = (facts.runs.len(), cheapest(facts, busy, view)?);
     let price = LEAST_PRICE + each as u64;
-    // Keys that ascend with time would be rewritten for a seek.
+    // Keys that ascend with time would be rewritten only to save seeks.
     let overlaps = |run: &RunFacts| {
         let mut others = group.iter().filter(|other| other.id != run.id);
         others.any(|other| !are_apart(run, other))

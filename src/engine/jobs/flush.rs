@@ -1,4 +1,4 @@
-//! Flushes: which memtables go together, and how what is left of them becomes tables.
+//! Flushes: which memtables are flushed together, and how they become tables.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::expiry::ExpiryView;
 
-/// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush is
-/// small, and its syncs are what it takes.
+/// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush
+/// is small, and its syncs are most of its cost.
 const GROUP_SHARE: usize = 8;
-/// ... and up to so many, for an edit of some hundred KiB.
+/// ... and up to this many, which makes an edit of some hundred KiB.
 const GROUP_MOST: usize = 256;
 
 impl Engine {
@@ -28,7 +28,7 @@ impl Engine {
         self.flush_group(std::slice::from_ref(state))
     }
 
-    /// The containers with a sealed memtable, in groups that are flushed together.
+    /// The containers with a sealed memtable, grouped for flushing together.
     pub(in crate::engine) fn flush_groups(
         &self,
         states: &[Arc<ContainerState>],
@@ -58,10 +58,10 @@ impl Engine {
         groups
     }
 
-    /// Flushes the oldest sealed memtable of each of these containers, and installs them by one edit; false when there is
-    /// none. Those of a container are flushed and installed in the order in which they were sealed, so that no older
-    /// version can appear after a newer one was judged. One that fails does not keep the others: it fails alone when it is
-    /// tried again.
+    /// Flushes the oldest sealed memtable of each of these containers, and installs them by one edit; false when there
+    /// is none. A container's memtables are flushed and installed in the order in which they were sealed, so that no
+    /// older version appears after a newer one was judged. A failed one does not hold up the others: it is left out and
+    /// retried.
     pub(in crate::engine) fn flush_group(&self, states: &[Arc<ContainerState>]) -> Result<bool> {
         let has_sealed = |state: &Arc<ContainerState>| !state.read_state().sealed.is_empty();
         if !states.iter().any(has_sealed) {
@@ -76,8 +76,8 @@ impl Engine {
         if sealed.is_empty() {
             return Ok(false);
         }
-        // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
-        // judged is published, so no snapshot can come that is older than it.
+        // The log is durable before a table is, so that a power cut cannot halve a batch over two containers. And
+        // everything judged is published, so no later snapshot is older than it.
         let basis = self.commit_log.all_so_far()?;
         let (mut flushed, mut lags, mut failure) = (vec![], vec![], None);
         for (state, flushable) in sealed {
@@ -100,7 +100,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes what is left of a memtable; the tables' names are not durable yet.
+    /// Writes the records of a memtable that are still needed; does not make the tables' names durable.
     pub(in crate::engine) fn write_flush<'a>(
         &self,
         state: &'a Arc<ContainerState>,
@@ -140,7 +140,7 @@ impl Engine {
         Ok((flush, lag))
     }
 
-    /// Makes the names of what flushes wrote durable, or removes it.
+    /// Makes the names of the flushed tables durable, or removes the tables.
     pub(in crate::engine) fn sync_tables<'a>(
         &self,
         flushed: impl Iterator<Item = &'a Flushed<'a>>,
@@ -155,7 +155,7 @@ impl Engine {
         synced.inspect_err(|_| self.catalog.remove_tables(&tables))
     }
 
-    /// The active memtable holds something that has been dead for so long that it is time to let it go.
+    /// Whether the active memtable holds a record that has been dead for so long that it must be flushed out.
     pub(in crate::engine) fn memory_is_due(&self, state: &ContainerState) -> bool {
         let read_state = state.read_state();
         if read_state.active.memtable.is_empty() {
@@ -164,7 +164,7 @@ impl Engine {
         self.is_due(&read_state.active, &self.settled_view(state))
     }
 
-    /// The same of any memtable.
+    /// Whether any memtable does.
     pub(in crate::engine) fn is_due(&self, flushable: &Flushable, view: &ExpiryView) -> bool {
         let census = flushable.memtable.census();
         census
@@ -177,7 +177,7 @@ impl Engine {
         self.seal(&mut commit, state);
     }
 
-    /// Writes what is in memory to tables.
+    /// Flushes all memtables.
     pub fn flush(&self) -> Result<()> {
         self.check_writable()?;
         self.revive_log()?;

@@ -1,7 +1,8 @@
-//! Flushing the front of the log alone, where there is no room for what is needed of a whole memtable.
+//! Flushing only the front of the log, when there is no room for a whole memtable's table.
 //!
-//! Example: a disk is full, and of a memtable of 64 MiB a tenth is alive. Its table would take 6 MiB, which nobody has. What
-//! is alive in the log's first segment takes 0.8 MiB, and once that is in a table, the segment gives back 8 MiB.
+//! Example: the disk is full, and a tenth of a memtable of 64 MiB is live. Its table would take 6 MiB, which is not
+//! there. The live records of the log's first segment take 0.8 MiB, and once they are in a table, the segment frees 8
+//! MiB.
 //!
 //! ```text
 //! segment     5            6            7
@@ -11,16 +12,16 @@
 //! memtable                     L        L     L           a new one, which is needed from segment 6 on
 //! ```
 //!
-//! The last cut is behind the last record. Once nothing of the log is needed it goes on in a new segment, and all others
-//! are removed.
+//! The last cut is behind the last record. Once the log is needed no more, it continues in a new segment, and all
+//! others are removed.
 //!
-//! Where room is short the log keeps one segment ahead that no write may begin, and lends its room to such a flush. The
-//! manifest lends the room that is reserved behind the last edit of its copy.
+//! Where room is short, the log keeps one segment ahead that no write may begin, and lends its room to such a flush.
+//! The manifest lends the room that is reserved behind the last edit of its copy.
 //!
-//! **Why a part of a memtable may be flushed.** The table holds sequence numbers up to the cut, the new memtable and the
-//! log hold higher ones. So no run of a container is newer than a memtable of it. A record up to the cut may be left out
-//! because a newer record hides it. That one is in the table, or it stays in the log, and is dropped from there by the same
-//! rule. All that is judged is published before, as in any flush.
+//! **Why part of a memtable may be flushed.** The table holds sequence numbers up to the cut; the new memtable and the
+//! log hold higher ones. So no run of a container is newer than a memtable of it. A record up to the cut may be dropped
+//! because a newer one hides it. The newer one is in the table, or it stays in the log, where the same rule decides
+//! about it. Everything judged is published before, as in any flush.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,43 +39,43 @@ use crate::engine::relog::Show;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::expiry::ExpiryView;
 
-/// What a record takes in a table beside key and value, in bytes, about: 9 to 12 of 108, and some to spare.
+/// Estimated bytes that a record takes in a table besides key and value: 9 to 12 of 108, rounded up.
 const RECORD_OVERHEAD: u64 = 24;
-/// What a table takes beside its records, in bytes, about.
+/// Estimated bytes that a table takes besides its records.
 const TABLE_OVERHEAD: u64 = 4 << 10;
 
-/// Lent room is used for tables of at most this share of the segments that go, in parts of the second.
+/// Lent room is used only for tables of at most 3/4 of the segments that they free.
 const GAIN: (u64, u64) = (3, 4);
 
-/// A memtable of a container.
+/// A container and one of its memtables.
 pub(in crate::engine) type Memory = (Arc<ContainerState>, Arc<Flushable>);
 
-/// A cut, by its place in a list of them, and the bytes that a flush up to it writes, about.
+/// A cut, by its index in a list of cuts, and the estimated bytes that a flush up to it writes.
 pub(in crate::engine) type Front = (usize, u64);
 
-/// The cuts for which there is room.
+/// The cuts up to which there is room to flush.
 pub(in crate::engine) struct Cuts {
-    /// Their places, ascending.
+    /// Their indices, ascending.
     places: Vec<usize>,
-    /// They may need room that is lent.
+    /// Whether they may need lent room.
     pub is_short: bool,
 }
 
 impl Cuts {
-    /// Only these.
+    /// Keeps only the cuts that `is_one` accepts.
     pub fn retain(&mut self, is_one: impl Fn(usize) -> bool) {
         self.places.retain(|place| is_one(*place));
     }
 
-    /// There is no room for any.
+    /// Whether there is room for none.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 }
 
 impl Engine {
-    /// Flushes what is needed of the log's first segments, as many as there is room for; false when there is no room for
-    /// the first, or nothing in the way of it.
+    /// Flushes the records that are needed of the log's first segments, as many segments as there is room for; false
+    /// when there is no room for the first, or nothing to free.
     pub(in crate::engine) fn flush_front(&self) -> Result<bool> {
         let _flushing = self.scheduler.lock_flushing();
         let log = self.commit_log.log()?;
@@ -87,7 +88,7 @@ impl Engine {
         let mut cuts = self.cuts(fronts.clone(), log.lendable())?;
         let is_short = cuts.is_short;
         if is_short {
-            // While its room is lent, others may take it: only for what is sure to give back more.
+            // Others may take the room while it is lent, so it is lent only to a flush that is sure to free more.
             let sizes = segments.iter().scan(0, |sum, segment| {
                 *sum += segment.bytes;
                 Some(*sum)
@@ -102,14 +103,14 @@ impl Engine {
         let flushed = self.try_cuts(cuts, |cut| self.flush_segments(numbers[cut], ends[cut]));
         drop(lent);
         if is_short {
-            // Before anybody else takes what was given back.
+            // Before another process takes the freed room.
             let _ = log.prepare_next();
         }
         flushed
     }
 
-    /// Gives back the log, if a write found no room for its next segment: flushes what is in it, then goes on in the segment
-    /// that is kept ahead, since nothing needs its room any more. False when nothing is to be done.
+    /// Frees the log, if a write found no room for its next segment: flushes its records, then continues in the segment
+    /// that is kept ahead, since no flush needs to borrow its room any more. False when there is nothing to do.
     pub(in crate::engine) fn free_log(&self) -> Result<bool> {
         let Some(log) = self.commit_log.begun().filter(|log| log.is_refused()) else {
             return Ok(false);
@@ -129,7 +130,7 @@ impl Engine {
             log.spend_next()?;
             self.rotate_log(&mut commit)?;
             if log.current_segment() == before {
-                // It holds nothing: what was refused is larger than all there is.
+                // The log holds nothing: the refused write is larger than all the room there is.
                 return Ok(false);
             }
         }
@@ -138,7 +139,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// The oldest memtable of each container that has one in a segment up to this number.
+    /// The oldest memtable of each container that has records in a segment up to this number.
     fn oldest_up_to(&self, segment: u64) -> Vec<Memory> {
         let oldest = |state: Arc<ContainerState>| {
             let oldest = state.read_state().flushables().last()?.clone();
@@ -152,7 +153,7 @@ impl Engine {
             .collect()
     }
 
-    /// What a flush up to each of these cuts writes, about; they ascend.
+    /// The estimated bytes that a flush up to each of these cuts writes. Cuts ascend.
     pub(in crate::engine) fn fronts(&self, ends: &[Seq], memory: &[Memory]) -> Result<Vec<Front>> {
         let mut bytes = vec![0; ends.len()];
         for (state, flushable) in memory {
@@ -167,7 +168,7 @@ impl Engine {
             };
             for RangeDelete { range, seq } in flushable.memtable.range_deletes().iter() {
                 let to = range.to.as_ref().map_or(0, |to| to.len());
-                // Two digits a byte, in the edit.
+                // An edit stores two digits a byte.
                 add(*seq, 2 * (range.from.len() + to));
             }
             self.needed(state, flushable, view, &mut |header, key, value| {
@@ -185,10 +186,11 @@ impl Engine {
         Ok(sums.enumerate().collect())
     }
 
-    /// Those for which there is room, `lendable` bytes and what the manifest lends among it where it is short.
+    /// The cuts for which there is room, counting, where room is short, `lendable` bytes and what the manifest can
+    /// lend.
     pub(in crate::engine) fn cuts(&self, fronts: Vec<Front>, lendable: u64) -> Result<Cuts> {
         let free = self.fs.room(&self.path)?.free;
-        // The first may take twice what it is estimated at.
+        // The first may take twice its estimate.
         let is_short = fronts.first().is_some_and(|(_, bytes)| *bytes > free / 2);
         let lent = match is_short {
             true => self.catalog.edit().lendable() + lendable,
@@ -200,7 +202,7 @@ impl Engine {
         Ok(Cuts { places, is_short })
     }
 
-    /// Flushes up to the last of these cuts that turns out to find room.
+    /// Flushes up to the last of these cuts for which there turns out to be room.
     pub(in crate::engine) fn try_cuts(
         &self,
         cuts: Cuts,
@@ -211,7 +213,7 @@ impl Engine {
             self.catalog.edit().lend_room();
         }
         let mut flushed = Ok(false);
-        // The estimate may be wrong: then half as much.
+        // The estimate may be wrong; then try half as much.
         while let Some(cut) = cuts.pop() {
             flushed = flush(cut);
             if !flushed.as_ref().is_err_and(|error| error.is_full()) {
@@ -225,7 +227,7 @@ impl Engine {
         flushed
     }
 
-    /// Flushes up to a cut the memtables that are needed from this segment or an earlier one on.
+    /// Flushes, up to a cut, the memtables that have records in this segment or an earlier one.
     fn flush_segments(&self, segment: u64, up_to: Seq) -> Result<bool> {
         for (state, flushable) in self.oldest_up_to(segment) {
             if Arc::ptr_eq(&state.read_state().active, &flushable) {
@@ -239,10 +241,11 @@ impl Engine {
         let written = memory.iter().try_for_each(|(state, flushable)| {
             let read_state = state.pin();
             if Arc::ptr_eq(&read_state.active, flushable) {
-                // Written to since, and the only one.
+                // It is the container's only memtable, and was written to since the seal.
                 return Ok(());
             }
-            // What is logged again later than this one was sealed may have lower numbers than the cut.
+            // Records of a newer memtable may have sequence numbers below the cut, if they were relogged after this
+            // seal.
             let newer = read_state
                 .flushables()
                 .rev()
@@ -277,7 +280,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Two memtables: what is needed of a container's oldest one up to a cut, and behind it, each with its range deletes.
+    /// Divides a container's oldest memtable in two, up to a cut and behind it, each with its range deletes and the
+    /// records that are needed.
     pub(in crate::engine) fn divide(
         &self,
         state: &Arc<ContainerState>,
@@ -287,7 +291,7 @@ impl Engine {
     ) -> Result<(Arc<Flushable>, Arc<Flushable>)> {
         let (front, rest) = (state.new_flushable(), state.new_flushable());
         let side = |seq: Seq| &if seq > up_to { &rest } else { &front }.memtable;
-        // First: what is needed beside them is what they leave, for estimates too.
+        // Before the records: whether a record is needed depends on the range deletes, also in an estimate.
         for delete in flushable.memtable.range_deletes().iter() {
             side(delete.seq).delete_range(delete.range.clone(), delete.seq);
         }
@@ -297,7 +301,8 @@ impl Engine {
         Ok((front, rest))
     }
 
-    /// Shows what is needed of the records of a container's oldest memtable: what a flush would write, as it would write it.
+    /// Calls `show` with each record of a container's oldest memtable that a flush would write, in the form in which it
+    /// would write it.
     pub(in crate::engine) fn needed(
         &self,
         state: &Arc<ContainerState>,

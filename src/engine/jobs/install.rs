@@ -1,4 +1,4 @@
-//! A job's result becomes what the container is: one edit of the catalogue, then the read state, then the files that went.
+//! Installs a job's result: one edit of the catalogue, then the read state, then the removal of obsolete files.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
 impl Engine {
-    /// Tables that matter no more go, by an edit alone: of the version of which that was found.
+    /// Drops obsolete tables by an edit alone. They were found obsolete in this version.
     pub(in crate::engine) fn drop_tables(
         &self,
         state: &Arc<ContainerState>,
@@ -51,7 +51,7 @@ impl Engine {
         Ok(())
     }
 
-    /// These runs of a version become one: the catalogue lists their tables together.
+    /// Joins runs of a version into one, by an edit: the catalogue lists their tables together.
     pub(in crate::engine) fn join_runs(
         &self,
         state: &Arc<ContainerState>,
@@ -66,8 +66,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Installs what flushes wrote, by one edit. One whose tables do not open is left out, unless it is alone; it is tried
-    /// again.
+    /// Installs what flushes wrote, by one edit. A flush whose tables do not open is left out and retried, unless it is
+    /// the only one.
     pub(in crate::engine) fn install_flushes(
         &self,
         flushes: &[Flushed<'_>],
@@ -98,8 +98,8 @@ impl Engine {
         done.map(drop)
     }
 
-    /// Installs what a part of a rewrite wrote: its inputs leave their runs, and its outputs join what the rewrite wrote
-    /// to the same slots before. False: the container was dropped meanwhile.
+    /// Installs one part of a rewrite: its inputs leave their runs, and its outputs join the runs of the same slots
+    /// that earlier parts wrote. False: the container was dropped meanwhile.
     pub(in crate::engine) fn install_rewrite(
         &self,
         state: &Arc<ContainerState>,
@@ -136,7 +136,7 @@ impl Engine {
         done
     }
 
-    /// What was not installed goes again: at once, or when it is certain that no edit has named it.
+    /// Removes outputs that were not installed: at once, or as soon as it is certain that no edit names them.
     pub(in crate::engine) fn clear_away(&self, installed: bool, outputs: &[Output]) {
         if installed {
             return;
@@ -164,8 +164,8 @@ impl Engine {
         Ok(!installed.is_empty())
     }
 
-    /// Makes the results of jobs, each in another container, what these are: one edit, then the read states, then the files
-    /// that went. Says which of the containers are still there; the others were dropped meanwhile.
+    /// Installs the results of jobs, each for another container: one edit, then the read states, then the removal of
+    /// obsolete files. Returns which containers still exist; the others were dropped meanwhile.
     fn install(
         &self,
         mut installations: Vec<Installation<'_>>,
@@ -191,13 +191,13 @@ impl Engine {
             self.let_go(one);
         }
         if let Some(first) = plan.first_segment {
-            // Installed it is in any case; what stays of the log goes with the next release.
+            // The result is installed in any case; log segments that stay go with the next release.
             let _ = self.commit_log.log()?.release_before(first);
         }
         Ok(installations.iter().map(|one| one.state.id()).collect())
     }
 
-    /// What becomes of the containers, and how the manifest says it; changes nothing.
+    /// The new versions of the containers and the changes that lead there; changes nothing.
     fn plan(&self, installations: &[Installation<'_>], basis: Basis<'_>) -> Result<Plan> {
         let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
         for one in installations {
@@ -244,17 +244,18 @@ impl Engine {
         })
     }
 
-    /// Readers see what was installed, from here on.
+    /// Makes the installed version visible to readers.
     fn replace_picture(&self, one: &Installation<'_>, version: &Arc<Version>) {
         if let Some(flush) = one.flushed {
-            // Before the read state: whoever sees the memtable gone sees that its sequence numbers are flushed.
+            // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
+            // flushed.
             one.state.set_flushed(flush.up_to);
         }
         one.state.install(|read_state| {
             let mut sealed = read_state.sealed.clone();
             if let Some(flush) = one.flushed {
                 sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
-                // It was the oldest.
+                // `rest` takes the place of the oldest.
                 sealed.extend(flush.rest.clone());
             }
             ReadState {
@@ -270,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// What was replaced goes as soon as no reader holds it.
+    /// Removes what was replaced, as soon as no reader holds it.
     fn let_go(&self, one: &Installation<'_>) {
         if !one.removed.is_empty() {
             one.state.release_read_states();
@@ -282,8 +283,8 @@ impl Engine {
         }
     }
 
-    /// A write that was stamped before the job read the clock may rely on what the job found dead: it becomes visible
-    /// before that is gone, so that no reader misses both. One that fails never counted.
+    /// Waits until every write that was stamped before the job read the clock is visible: it may rely on a version that
+    /// the job found dead, and a reader must not miss both. A write that fails here never counted.
     fn let_writes_pass(&self) {
         let latest = {
             let _turn = self.commit_log.lock();
@@ -345,8 +346,8 @@ pub(in crate::engine) fn next_version(
     }
 }
 
-/// The range deletes of a version, and those of a memtable that was flushed to it, which still hide something from
-/// somebody; `snapshots` are the sequence numbers of those who read less than there is, ascending.
+/// The range deletes of a version, and those of a memtable flushed to it, that still hide a record from some reader.
+/// `snapshots`: the sequence numbers of the open snapshots, ascending.
 fn needed_ranges(
     version: &Version,
     flushed: Option<(&Arc<RangeDeletes>, &[Seq])>,
@@ -355,7 +356,7 @@ fn needed_ranges(
     let mut all: Vec<&RangeDelete> = version.range_deletes.iter().collect();
     let before = all.len();
     if let Some((own, _)) = own {
-        // After a flush that was cut off some are in the catalogue already.
+        // After an interrupted flush the catalogue already has some of them.
         all.extend(own.iter());
         all.sort_by_key(|delete| delete.seq);
         all.dedup();
@@ -374,12 +375,12 @@ fn needed_ranges(
     Arc::new(needed.into_iter().cloned().collect())
 }
 
-/// An edit is about this long at most, in bytes, but for one range delete.
+/// The approximate maximum length of an edit in bytes, not counting one range delete.
 const EDIT_BYTES: usize = 1 << 20;
 
-/// The changes that lead from one version's range deletes to the next one's: one part for each edit that they take. A
-/// number goes with all that it has; of those that a repair has made, several may have one sequence number, and what
-/// stays of them comes again.
+/// The changes from one version's range deletes to the next version's, in one part for each edit that they take. A
+/// removal names a sequence number and removes all range deletes that have it. A repair may give one sequence number to
+/// several; those that stay are added again.
 pub(in crate::engine) fn range_changes(
     id: ContainerId,
     current: &Version,
@@ -398,7 +399,7 @@ pub(in crate::engine) fn range_changes(
     let come = next.range_deletes.iter();
     for delete in come.filter(|delete| !old.contains(delete)) {
         let to = delete.range.to.as_ref().map_or(0, |to| to.len());
-        // Two digits a byte, and some more around it.
+        // An edit stores two digits a byte, and some bytes around them.
         let len = 2 * (delete.range.from.len() + to) + 64;
         if bytes > 0 && bytes + len > EDIT_BYTES {
             bytes = 0;
@@ -418,48 +419,49 @@ pub(in crate::engine) fn range_changes(
     parts
 }
 
-/// How far a rewrite has come.
+/// The progress of a rewrite.
 pub(in crate::engine) struct Progress {
-    /// Where dated output is cut: the same in every part, so that what belongs together ends together.
+    /// Where dated output is cut: the same times in every part, so that records that end together lie together.
     pub cuts: Vec<Timestamp>,
-    /// For each slot the run that holds what was written to it.
+    /// For each slot the run that its output goes to.
     pub written: BTreeMap<usize, RunId>,
 }
 
-/// A job's result on its way to become what the container is.
+/// A job's result that is being installed.
 struct Installation<'a> {
     state: &'a Arc<ContainerState>,
-    /// What was dropped was dead at this moment.
+    /// The moment at which the dropped records were dead.
     judged_at: Timestamp,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
     flushed: Option<&'a Flushed<'a>>,
 }
 
-/// What an installation will do, decided before anything is done.
+/// What an installation will change, decided before anything is changed.
 struct Plan {
-    /// Edits before the one that counts: so many range deletes that one edit would be long come in several. They are in
-    /// the log, too, until the last of these: whoever reads both has them twice.
+    /// Edits before the one that counts: many range deletes come in several edits, so that none is long. They stay in
+    /// the log until the last of these edits, so recovery may see them twice.
     early: Vec<Vec<Change>>,
     /// The edit that counts.
     changes: Vec<Change>,
-    /// Of each container, what it is then.
+    /// The new version of each container.
     versions: Vec<Arc<Version>>,
-    /// The first segment of the log that is needed then, if that has changed.
+    /// The first log segment still needed then, if it changed.
     first_segment: Option<u64>,
 }
 
-/// What a flush wrote.
+/// The result of a flush.
 pub(in crate::engine) struct Flushed<'a> {
     pub state: &'a Arc<ContainerState>,
-    /// What was judged and written, with its range deletes.
+    /// The memtable that was judged and written, with its range deletes.
     pub flushable: Arc<Flushable>,
     pub job: Job,
     pub outputs: Vec<Output>,
-    /// The memtable that goes by it, the container's oldest: the same, but where only a part of it was written.
+    /// The memtable that leaves the read state, the container's oldest: the same one, unless only part of it was
+    /// written.
     pub leaves: Arc<Flushable>,
-    /// What takes its place, if only a part was written.
+    /// The memtable that takes its place, if only part was written.
     pub rest: Option<Arc<Flushable>>,
-    /// The container's numbers up to this one are in tables then.
+    /// After it, the container's records up to this sequence number are in tables.
     pub up_to: Seq,
 }

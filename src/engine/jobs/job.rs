@@ -1,7 +1,7 @@
-//! One job: by what it judges, how it is done, by what it is paced.
+//! One job: what it judges by, how it runs, how it is paced.
 //!
-//! A job pins a read state, then reads the clock, then the settings, then the open snapshots; every record is judged by
-//! these. Its result is installed by one edit of the catalogue, which carries the mark.
+//! A job pins a read state, then reads the clock, then the settings, then the list of open snapshots, and judges every
+//! record by these. One edit of the catalogue, which carries the mark, installs its result.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -20,7 +20,7 @@ use crate::mem::RangeDeletes;
 use crate::table::TableOptions;
 
 impl Engine {
-    /// What a job left out has gone now that its result is installed, however long that took.
+    /// Records how long the records that a job dropped had been expired, now that its result is installed.
     pub(in crate::engine) fn note_lag(&self, lag: &ReclaimLag, view: &ExpiryView) {
         let since_then = match self.clock.purge_time() {
             Some(now) if view.now > Timestamp(0) => now.since(view.now),
@@ -68,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// The outputs, and how long what is not in them had been expired when it was judged.
+    /// Returns the outputs, and how long the dropped records had been expired when they were judged.
     pub(in crate::engine) fn run_job(
         &self,
         job: &Job,
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// What a job is told besides its sources.
+/// The parameters of a job besides its sources.
 pub(in crate::engine) struct JobSpec {
     pub view: ExpiryView,
     pub range_deletes: Vec<Arc<RangeDeletes>>,
@@ -103,27 +103,27 @@ pub(in crate::engine) struct JobSpec {
     pub purpose: Purpose,
 }
 
-/// Tables are not cut at a guard before they have this share of a memtable.
+/// Tables are cut at a guard only once they have this fraction (1/32) of a memtable.
 const LEAST_TABLE: u64 = 32;
 
-/// What a job is done for.
+/// The purpose of a job.
 #[derive(Clone, Copy, PartialEq)]
 pub(in crate::engine) enum Purpose {
-    /// Room in memory.
+    /// Freeing memory.
     Flush {
-        /// A deadline waits for it.
+        /// Whether it is due for a deadline.
         is_due: bool,
     },
-    /// Few runs, little garbage, on time.
+    /// Merging runs, reclaiming garbage, or meeting a deadline.
     Rewrite {
-        /// What it gives way to.
+        /// How urgent it is.
         urgency: Urgency,
         /// From 0 to 1, how near its deadline is.
         pressure: f64,
     },
 }
 
-/// Gives a job its files and its budget.
+/// The job's access to files and to the budget.
 struct Writer<'a> {
     engine: &'a Engine,
     purpose: Purpose,
@@ -165,7 +165,7 @@ impl Host for Writer<'_> {
     }
 }
 
-/// A number that no other file has.
+/// A number that identifies one file.
 pub(in crate::engine) fn identity() -> u64 {
     RandomState::new().hash_one(monotonic())
 }

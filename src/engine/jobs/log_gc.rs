@@ -1,4 +1,4 @@
-//! The log lets go of what is in tables.
+//! Log garbage collection: removes segments whose records are in tables.
 //!
 //! ```text
 //! segment     5           6           7           8
@@ -6,14 +6,15 @@
 //!             stale       stale       stale       fresh
 //! ```
 //!
-//! Replay starts at the oldest segment that a memtable needs: here 5, for the sake of two small frames. A sealed memtable
-//! is the last that writes into its segment, so one container alone leaves nothing behind; of several, one that is written
-//! seldom keeps the frames of the others. When these are more than a memtable's worth, or have been needless for a quarter
-//! of `reclaim_within`, whoever stands in the way is moved: what is small is logged again, what is large is flushed.
+//! Replay starts at the oldest segment that a memtable needs: here 5, because of two small frames. A sealed memtable is
+//! the last that writes into its segment, so a single container leaves no stale frames behind; with several, a seldom
+//! written one keeps the frames of the others. When these are more than a memtable's worth, or have been stale for a
+//! quarter of `reclaim_within`, the memtables that need the old segments are moved: small ones are relogged, large ones
+//! flushed.
 //!
-//! **In time.** An item that expires in memory is flushed when half of its deadline is over, so that its frames are
-//! needless from then on at the latest, and gone when three quarters are over. One that expires later than its flush has
-//! no frame left by then, or one that goes a quarter later. Each leaves time for what fails once.
+//! **In time.** An item that expires in memory is flushed when half of its deadline is over, so its frames are stale by
+//! then at the latest, and removed when three quarters are over. One that expires after its flush has no frame left by
+//! then, or one that is removed a quarter later. Each leaves time for one failed try.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,14 +27,16 @@ use crate::engine::relog::relog;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::wal::{FrameKind, SegmentInfo};
 
-/// The most that is logged again: the commit lock is held meanwhile.
+/// The most that is relogged at once, because the commit lock is held meanwhile.
 const RELOG_BYTES: usize = 512 << 10;
 
-/// Needless frames go after this share of the time in which expired bytes are to go.
+/// Stale frames are removed after this fraction (1/4) of `reclaim_within`.
 const STALE_SHARE: u64 = 4;
 
 impl Engine {
-    /// The first log segment that is needed once `flushed` are in tables but for `rests` of them. The segment that is being written is read
+    /// The first log segment that is still needed once `flushed` are in tables except for their `rests`. The current
+    /// segment is read first: a memtable that is seen empty after that can only get writes in this segment or in later
+    /// ones.
     /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
     pub(in crate::engine) fn first_needed_segment(
         &self,
@@ -43,7 +46,7 @@ impl Engine {
         let flushed: HashSet<*const Flushable> =
             flushed.iter().map(|gone| Arc::as_ptr(gone)).collect();
         let log = self.commit_log.log()?;
-        // In this order: what is synced later only makes less needed.
+        // In this order: a sync in between only makes fewer segments needed.
         let (synced, segments) = (log.synced(), log.segments());
         let current = segments.last().expect("a log has a segment").number;
         let states = self.containers.all();
@@ -59,7 +62,7 @@ impl Engine {
         let rests = rests.iter().filter_map(|rest| rest.needed_from(synced));
         let needed = needed.chain(rests);
         let needed = needed.min().map_or(current, |oldest| oldest.min(current));
-        // Only a segment whose name is durable may be named by the manifest; an earlier one does no harm.
+        // The manifest may name only a segment whose name is durable; naming an earlier one is safe.
         let durable = segments
             .iter()
             .filter(|segment| segment.durable && segment.number <= needed);
@@ -69,21 +72,22 @@ impl Engine {
             .unwrap_or(segments[0].number))
     }
 
-    /// What this memtable logged is needed no more.
+    /// Notes that the frames of this memtable are stale.
     pub(in crate::engine) fn mark_stale(&self, flushable: &Flushable) {
         if let Some(log) = self.commit_log.begun() {
             log.mark_stale(flushable.segments(), self.clock.read().settled);
         }
     }
 
-    /// Under the commit lock: what is logged from now on is in another segment than all before.
+    /// Under the commit lock: begins a new segment for everything logged from now on.
     pub(in crate::engine) fn rotate_log(&self, commit: &mut CommitState) -> Result<()> {
         let next = commit.next_seq();
         let appender = commit.appender()?;
         appender.rotate(&self.frame_header(FrameKind::Batch, next, next))
     }
 
-    /// Moves one memtable that keeps needless frames in the log, or lets these go; false when there is nothing to do.
+    /// Moves one memtable that keeps stale frames in the log, or releases these frames; false when there is nothing to
+    /// do.
     pub(in crate::engine) fn trim_log(&self) -> Result<bool> {
         let segments = self.commit_log.log()?.segments();
         let Some(last) = self.segment_to_leave(&segments) else {
@@ -102,25 +106,25 @@ impl Engine {
         if let Some(state) = self.containers.all().into_iter().find(holds) {
             return self.move_on(&state);
         }
-        // Nobody does any more, or since a container was dropped.
+        // No memtable needs it, perhaps since a container was dropped.
         self.advance_log(segments[0].number)
     }
 
-    /// The newest segment that is to go, with all before it.
+    /// The newest segment that is to be removed, with all before it.
     fn segment_to_leave(&self, segments: &[SegmentInfo]) -> Option<u64> {
         let now = self.clock.read().settled;
         let patience = self.goals().reclaim_within / STALE_SHARE;
         let stale = segments
             .iter()
             .rfind(|segment| segment.stale_since.after(patience) <= now);
-        // What is active is at most one memtable's worth; so the half of this is needless.
+        // Active memtables hold at most one memtable's worth, so half of this is stale.
         let limit = (2 * self.options.memtable_bytes as u64).max(3 * self.options.segment_len());
         let too_long = segments.iter().map(|segment| segment.bytes).sum::<u64>() > limit;
         let segment = stale.or_else(|| too_long.then(|| &segments[0]))?;
         Some(segment.number)
     }
 
-    /// The active memtable of this container is needed in the log from a later segment on, or no more.
+    /// Makes the container's active memtable need only a later segment of the log, or none.
     fn move_on(&self, state: &Arc<ContainerState>) -> Result<bool> {
         let most = RELOG_BYTES.min(self.options.memtable_bytes / 16);
         if state.read_state().active.memtable.bytes() > most {
@@ -140,7 +144,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Names the first segment that is needed, and gives up those before it; false when that is still `oldest`.
+    /// Names the first segment that is needed, and removes those before it; false when that is still `oldest`.
     pub(in crate::engine) fn advance_log(&self, oldest: u64) -> Result<bool> {
         let basis = self.commit_log.all_so_far()?;
         let mut manifest = self.catalog.edit();

@@ -1,5 +1,5 @@
-//! What is done to containers in the background, each one piece of work on the calling thread: flushes, merges and
-//! rewrites, the log's segments that nobody needs, scrubbing.
+//! Background jobs on containers, each one piece of work on the calling thread: flushes, merges and rewrites, log
+//! garbage collection, scrubbing.
 
 pub mod job;
 pub mod log_gc;

@@ -1,13 +1,16 @@
-//! Merging and reclaiming: which container comes next, and how a rewrite is gone through.
+//! Merging and reclaiming: chooses the next container, and runs a rewrite part by part.
 //!
-//! One rewrite is under way at a time, part by part of the key range. Each part is a job of its own, with its own read
-//! state and judgement, and is installed when it is done: the tables that it read leave the disk then, and stay done if
-//! the rewrite ends there. Before a rewrite goes on, it gives way to what is more urgent, which is done in between on
-//! the same thread. The merge thread's priority is the lowest, and a thread cannot take back what it gave up: when a
-//! deadline comes so near that it may be missed, the merge thread gives up the part that it is at, and another thread,
-//! which has kept its priority, does what comes next until nothing presses. Two jobs at once are safe because they
-//! share no table: each asks the other's inputs about older versions as they were when it was pinned, and since then
-//! these can only have lost what is gone, or hidden by what stays.
+//! One rewrite runs at a time, in parts of the key range. Each part is a job of its own, with its own read state and
+//! views, and is installed when it is done: the tables it read leave the disk then, and its result stays even if the
+//! rewrite ends there. Between parts, more urgent work goes first, on the same thread.
+//!
+//! The merge thread's priority is the lowest, and a thread cannot raise it again. When a deadline comes so near that it
+//! may be missed, the merge thread gives up its current part, and the hurry thread, which has a normal priority, does
+//! the most urgent work until no deadline is near.
+//!
+//! Two jobs at once are safe because they share no table: each asks the other's inputs about older versions as they
+//! were when it pinned them, and since then these can have lost only records that are gone or that are hidden by
+//! records that stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,20 +33,21 @@ use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
-/// The most that a rewrite holds on disk beside what it replaces, in bytes, however large the container is.
+/// The most that a rewrite holds on disk besides what it replaces, in bytes, however large the container is.
 const MAX_TRANSIENT_BYTES: u64 = 1 << 30;
 
-/// The slots into which dated records can be cut are at least so small a share of the container.
+/// Each slot for dated records has at least this fraction (1/24) of the container.
 const SLOTS: u64 = 24;
 
-/// When so much of the time to a deadline is over, the merge thread is too slow for it: a quarter of the time that it has
+/// When this share of the time to a deadline is over, the merge thread is too slow for it: that was a quarter of its
+/// time for a rewrite, and enough time is left.
 /// for a rewrite, and enough of it is left.
 const HURRY: f64 = 0.8125;
-/// Of so many containers each is looked at whenever somebody looks for work; of more than that, those that have changed or
-/// are due, and so many of the others in turn.
+/// Up to this many containers, each is looked at in every search for work. Above, those that changed or are due, and
+/// this many of the others in turn.
 const LOOKED_AT: usize = 512;
 
-/// Without a write for so long, there is nothing better to do than to reclaim.
+/// After this long without a write, reclaiming has no other work to compete with.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Engine {
@@ -59,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// The same for one container.
+    /// The goals for one container.
     pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
         Goals {
             paid_by_scans: state.paid_by_scans(),
@@ -67,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// How much more garbage is worth reclaiming than it would be while others write, from 0 to 1: some when nobody does,
-    /// all when the disk is full.
+    /// From 0 to 1, how much more garbage is worth reclaiming than while others write: some when nobody writes, all
+    /// when the disk is full.
     fn eagerness(&self) -> f64 {
         let stepped = self.options.background == Background::Stepped;
         let idle = if !stepped && self.scheduler.quiet_for(self.commit_log.latest()) >= IDLE {
@@ -79,15 +83,15 @@ impl Engine {
         self.disk_pressure().max(idle)
     }
 
-    /// The most that a rewrite of a container should hold on disk beside what it replaces: a tenth of the container, or
-    /// a gibibyte if that is less, but a memtable's size at least.
+    /// The most that a rewrite of a container should hold on disk besides what it replaces: a tenth of the container,
+    /// at most a gibibyte, but at least a memtable's size.
     pub(in crate::engine) fn max_transient_bytes(&self, bytes: u64) -> u64 {
         (bytes / 10)
             .min(MAX_TRANSIENT_BYTES)
             .max(self.options.memtable_bytes as u64)
     }
 
-    /// The next job of a container, as things are.
+    /// The next job of a container.
     pub(in crate::engine) fn choose(
         &self,
         state: &ContainerState,
@@ -98,8 +102,7 @@ impl Engine {
         pick(facts, &snapshots, &busy, view, &self.goals_of(state))
     }
 
-    /// One piece of merging or reclaiming; false when there is nothing to do in any container, or when it is left to the
-    /// thread that hurries.
+    /// One piece of merging or reclaiming; false when no container has work, or when the hurry thread does it.
     pub(in crate::engine) fn merge_step(&self) -> Result<bool> {
         let _merging = self.scheduler.lock_merging();
         if self.scheduler.gives_up() {
@@ -111,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// As long as a deadline is so near that it may be missed at the merge thread's priority, takes its place; what it is
-    /// at, it gives up at the next wait for the budget.
+    /// While a deadline is so near that it may be missed at the merge thread's priority, takes that thread's place; the
+    /// merge thread gives up its work at its next wait for the budget.
     pub(in crate::engine) fn hurry(&self) -> Result<()> {
         let _hurry = Hurry { engine: self };
         while self.deadline_pressure() >= HURRY {
@@ -139,7 +142,7 @@ impl Engine {
         pressures.fold(0.0, f64::max)
     }
 
-    /// Lets what is more urgent than `than` go first, if there is anything of that kind.
+    /// Does one piece of work that is more urgent than `than`, if there is one.
     pub(in crate::engine) fn give_way(&self, than: Urgency) -> Result<()> {
         while self.scheduler.signal(Thread::Merge).take() {
             match self.most_urgent(Some(than)) {
@@ -156,9 +159,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The most urgent piece of work of all containers, if it is more urgent than `than`. What is dropped or joined costs
-    /// nothing and may make room, so that is done at once. The containers take turns, and one in which something fails
-    /// does not keep the others waiting.
+    /// Does the most urgent piece of work of all containers, if it is more urgent than `than`. Drops and joins cost
+    /// nothing and may free room, so they are done at once. The containers take turns, and a failure in one does not
+    /// hold up the others.
     fn most_urgent(&self, than: Option<Urgency>) -> Result<bool> {
         let mut states = self.containers.all();
         let len = states.len().max(1);
@@ -174,7 +177,7 @@ impl Engine {
             }
             let read_state = state.pin();
             let view = self.settled_view(&state);
-            // What is chosen is done to this version, whatever becomes of the container meanwhile.
+            // The choice is applied to this version, whatever happens to the container meanwhile.
             let version = &read_state.version;
             let free = match self.choose(&state, &version.facts(), &view) {
                 Choice::Rest { until } => {
@@ -198,7 +201,7 @@ impl Engine {
         if self.disk_pressure() < 1.0 {
             rewrites.sort_by_key(|(_, rewrite)| rewrite.urgency);
         } else {
-            // What needs the least room has the best chance to find it.
+            // The rewrite that needs the least room is the likeliest to find it.
             rewrites.sort_by_cached_key(|(state, rewrite)| {
                 let version = &state.pin().version;
                 let files = version.runs.iter().flat_map(|run| &run.files);
@@ -215,10 +218,10 @@ impl Engine {
         done
     }
 
-    /// Everything that can be gained is gained.
+    /// Flushes, then merges and reclaims until nothing more can be gained.
     pub fn compact(&self) -> Result<()> {
         self.clock.release_hold();
-        // What is in tables is worth the work in any case.
+        // What is in tables is worth compacting even if the flush fails.
         let flushed = self.flush();
         if matches!(&flushed, Err(error) if error.is_closed() || matches!(error, Error::ReadOnly)) {
             return flushed;
@@ -234,7 +237,8 @@ impl Engine {
                     Choice::Drop(tables) => {
                         self.drop_tables(&state, &version, &tables, view.now)?;
                     }
-                    // Twice would gain nothing that is not a drop: what is left overlaps for the sake of a snapshot.
+                    // A second rewrite would gain nothing that a drop does not: what still overlaps does so for a
+                    // snapshot.
                     Choice::Merge(rewrite) if !rewritten => {
                         self.rewrite(&state, &rewrite)?;
                         rewritten = true;
@@ -247,7 +251,7 @@ impl Engine {
         flushed
     }
 
-    /// Reads what was chosen and writes it anew, part by part.
+    /// Rewrites the chosen tables, part by part.
     fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
         if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
             state.spend_scans();
@@ -282,7 +286,7 @@ impl Engine {
         Ok(())
     }
 
-    /// False when the rewrite has become moot.
+    /// False when the rewrite is no longer needed.
     fn rewrite_part(
         &self,
         state: &Arc<ContainerState>,
@@ -294,7 +298,7 @@ impl Engine {
         let view = self.settled_view(state);
         let version = state.pin().version.clone();
         let facts = version.facts();
-        // Since the choice was made, some may have come to matter no more.
+        // Some tables may have become obsolete since the choice was made.
         let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &view);
         gone.retain(|table| part.remove(table));
         if !gone.is_empty() {
@@ -325,8 +329,8 @@ impl Engine {
         self.rewrite_tables(state, &read_state, &part, spec, progress)
     }
 
-    /// Writes some tables of a read state anew, and installs the result beside what the rewrite has written so far. False:
-    /// the container was dropped meanwhile.
+    /// Rewrites some tables of a read state, and installs the result with what the rewrite wrote before. False: the
+    /// container was dropped meanwhile.
     pub(in crate::engine) fn rewrite_tables(
         &self,
         state: &Arc<ContainerState>,
@@ -357,7 +361,7 @@ impl Engine {
         Ok(installed)
     }
 
-    /// When a container has something to do if nobody writes.
+    /// When a container will have work, if nobody writes.
     pub(in crate::engine) fn next_due(&self, state: &ContainerState) -> Option<Timestamp> {
         if let Some(until) = state.rests_until() {
             return Some(until);
@@ -374,7 +378,7 @@ impl Engine {
     }
 }
 
-/// While it lasts, the merge thread may have to give up its work; then it goes on.
+/// While it exists, the merge thread may have to give up its work; dropping it lets that thread continue.
 struct Hurry<'a> {
     engine: &'a Engine,
 }

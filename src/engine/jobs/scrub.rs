@@ -1,7 +1,7 @@
-//! Scrubbing: tables are read and checked anew, one after the other, so that damage is found while there is still a copy.
+//! Scrubbing: reads and checks tables one after the other, so that damage is found while there is still a good copy.
 //!
-//! What the system holds in memory is checked there, and not on the medium: it is no loss before it is evicted. A damaged
-//! table is reported, and no job reads it any more; readers meet the damage where it is.
+//! A page that the system caches is checked in memory, not on the medium; damage there costs nothing before the page is
+//! evicted. A damaged table is reported, and no job reads it any more; readers still read its sound blocks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::engine::scheduler::Thread;
 use crate::env::monotonic;
 use crate::table::Table;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 #[must_use = "damage is in the report, and no error of the call"]
 pub struct VerifyReport {
-    /// Files that were read.
+    /// Files read.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub bytes: u64,
     /// Records in tables and in the log.
     pub records: u64,
-    /// What is damaged, each with file and offset; empty when all is well.
+    /// The damage found, each with file and offset; empty when there is none.
     pub faults: Vec<Error>,
 }
 
@@ -47,7 +47,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Checks the next table if its time has come; says how long it is until the next one's.
+    /// Checks the next table if its check is due; returns the time until the next one's.
     pub(in crate::engine) fn scrub_some(&self) -> Result<Option<Duration>> {
         let Some(within) = self.options.scrub_within else {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Engine {
         let after = match last {
             Some((_, due)) if now < due => return Ok(Some(due - now)),
             Some((table, _)) => table,
-            // Not always with the first one: a database that is opened often would never come to the others.
+            // Starts at a random table: a database that is opened often would never reach the others otherwise.
             None => {
                 tables[RandomState::new().hash_one(now) as usize % tables.len()]
                     .record
@@ -85,9 +85,9 @@ impl Engine {
             Ok(())
         });
         match checked {
-            // The table's turn comes again.
+            // The table is checked again later.
             Err(error) if error.is_closed() && self.scheduler.gives_up() => Ok(Some(pause)),
-            // It stands in the stats.
+            // Known damage is already in the stats.
             Err(error) if !self.damaged.knows(next.record.id) => Err(error),
             _ => Ok(Some(pause)),
         }
@@ -98,7 +98,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads a table from end to end and notes damage; how many records it has. `spend` is told of the bytes.
+    /// Reads a table from end to end and notes damage; returns the number of its records. `spend` is told of the bytes.
     fn check_table(&self, table: &Table, spend: &mut dyn FnMut(u64) -> Result<()>) -> Result<u64> {
         match table.verify_paced(spend) {
             Ok(report) => {
@@ -106,7 +106,7 @@ impl Engine {
                 Ok(report.records)
             }
             Err(error) => {
-                // Not what ended it for another reason.
+                // Only damage is noted, not other reasons to stop.
                 if error.is_corruption()
                     || matches!(
                         error,
@@ -123,13 +123,13 @@ impl Engine {
         }
     }
 
-    /// What is damaged of the tables there are.
+    /// The known damage of the current tables.
     pub(in crate::engine) fn damage(&self) -> Vec<Damage> {
         let tables = self.all_tables();
         self.damaged.of(tables.iter().map(|file| file.record.id))
     }
 
-    /// In the order of their numbers.
+    /// All tables, in the order of their ids.
     fn all_tables(&self) -> Vec<TableFile> {
         let mut tables = vec![];
         for state in self.containers.all() {
@@ -147,5 +147,5 @@ impl Engine {
     }
 }
 
-/// So many bytes are read between two looks at what else there is to do.
+/// Bytes read between two checks for more urgent work.
 const SCRUB_STEP: u64 = 256 << 10;

@@ -186,8 +186,8 @@ fn removal_is_measured_from_expiry_or_from_the_change_that_ended_it() {
     assert_eq!((since(140, true), since(140, false)), (140, 140));
 }
 
-/// Every step of a history: time passes, the default changes, an item is written, or over one that lives another one
-/// that takes over its life.
+/// Every step of a history: time passes, the default changes, an item is written, or a live item is replaced by one
+/// that keeps its lifetime.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
@@ -220,8 +220,9 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Goal: expiry is final, and nothing else is gone. Method: the definition, millisecond by millisecond, under
-    /// the plain rule without floors, remembered for ever; `gone` must answer the same at every moment.
+    /// Goal: expiry is final, and nothing else is gone. Method: compared with the definition, millisecond by
+    /// millisecond: the plain rule without floors, whose results are remembered for ever; `gone` must agree at every
+    /// moment.
     #[test]
     fn floors_are_the_definition(start in any_default(), steps in prop::collection::vec(any_step(), 1..40)) {
         let plain = |default: DefaultMillis, item: &Header, now: u64| Settings::new(default).gone(item, Timestamp(now));
@@ -256,9 +257,9 @@ proptest! {
         }
     }
 
-    /// Goal: opening at the mark, which counts as a change of every default to itself, need not make it, for time
-    /// does not go back behind the mark. Method: settings with that change and settings without it are asked about
-    /// every item ever after. Items that were written under a wrong clock lie ahead.
+    /// Goal: opening at the mark counts as a change of every default to itself, and need not make that change, because
+    /// time does not go back behind the mark. Method: settings with that change and without it are asked about every
+    /// item ever after. Items that were written under a wrong clock have later times.
     #[test]
     fn a_default_may_be_changed_to_itself_at_any_moment(
         start in any_default(),

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A history of appends and all else that a log is asked, up to the first failure.
+/// A history of appends and of every other call of a log, up to the first failure.
 #[derive(Default)]
 struct History {
     /// The segment of each frame that was acknowledged.
@@ -52,7 +52,8 @@ impl History {
             .count() as u64
     }
 
-    /// What replay shows begins right and holds at least `least` of the frames, and at most one that was refused.
+    /// Checks that replay shows at least `least` of the frames, in order from the first, and at most one that was
+    /// refused.
     fn check(&self, sim: &Sim, least: usize, what: &str) {
         if self.first == 0 {
             return;
@@ -87,7 +88,7 @@ fn every_failure_at_every_operation_leaves_what_was_promised() {
                         let mut history = History::default();
                         let failed = history.run(&sim, &options(ring), frames).is_err();
                         let what = format!("ring {ring:?}, {at}, {kind:?}, {then:?}, {failed}");
-                        // What a failed sync has lost, the system may not know for long.
+                        // The page cache may for some time still hold what a failed sync lost.
                         let kept = match then {
                             FailedSync::Kept => history.segments.len(),
                             _ => history.synced,

@@ -1,6 +1,6 @@
-//! Goal: damage to what was synced is an error that says where, and all else a shorter log. Method: every byte of a chain
-//! is flipped and every file cut off at every length; the places and watermarks of the frames that are whole say what
-//! must come of it.
+//! Goal: damage to synced bytes is an error that says where, and damage to others only shortens the log. Method: every
+//! byte of a chain is flipped and every file truncated at every length; positions and watermarks of the frames left
+//! whole tell the right result.
 
 use super::*;
 use crate::wal::frame::{RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN};
@@ -17,7 +17,7 @@ fn rewrite(sim: &Sim, path: &Path, bytes: &[u8]) {
     file.write_at(0, bytes).unwrap();
 }
 
-/// A place of a frame, and what it says of those before it.
+/// A frame's position, and what it says of the frames before it.
 struct LoggedFrame {
     segment: u64,
     offset: u64,
@@ -26,8 +26,8 @@ struct LoggedFrame {
     watermark: u64,
 }
 
-/// A chain of some segments, synced here and there, and where its frames lie. Its last frames are not synced, so that
-/// the watermark of one proves all that is synced.
+/// A chain of some segments, synced now and then, and the positions of its frames. Its last frames are not synced, so
+/// one's watermark is evidence of everything that is synced.
 fn chain(sim: &Sim) -> Vec<LoggedFrame> {
     let (log, mut appender) = create(sim, &options(None), 1).unwrap();
     let (mut frames, mut segment, mut start) = (vec![], 1, 0);
@@ -51,8 +51,8 @@ fn chain(sim: &Sim) -> Vec<LoggedFrame> {
     frames
 }
 
-/// Replays after damage, and compares with what the frames that are whole allow. `harmed` says which bytes, by segment
-/// and from where to where, are not what was written.
+/// Replays after damage, and compares with what the frames left whole allow. `harmed` lists the changed bytes, by
+/// segment and range.
 fn check_damage(sim: &Sim, frames: &[LoggedFrame], segment: u64, from: u64, to: u64, gone: bool) {
     let what = format!("segment {segment}, bytes {from} to {to}");
     let header_harmed = from < HEADER_LEN as u64;
@@ -83,14 +83,14 @@ fn check_damage(sim: &Sim, frames: &[LoggedFrame], segment: u64, from: u64, to: 
             assert!(evidence, "{what}: a torn tail was taken for damage");
             let at = &frames[shown];
             let there = (dir().join(file_name::segment(at.segment)), at.offset);
-            // Where a segment does not begin, it is the one before it that ends too early.
+            // If a segment does not begin, the one before it ends too early.
             let behind = shown.checked_sub(1).map(|before| {
                 let before = &frames[before];
                 let path = dir().join(file_name::segment(before.segment));
                 (path, before.offset + before.len)
             });
             let found = Some((path, offset));
-            // A segment that does not say what it is is named itself.
+            // A segment with an invalid header is itself at fault.
             let header = (dir().join(file_name::segment(at.segment)), 0);
             let header = (header_harmed && at.segment == segment).then_some(header);
             assert!([Some(there), behind, header].contains(&found), "{what}");
@@ -162,7 +162,7 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
             Err(error) => assert!(at >= mark_at && error.is_corruption(), "{error}"),
         }
     }
-    // The frame in the ring is evidence of what lies in the segment: what came there is not in the ring any more.
+    // The frame in the ring is evidence of those in the segment, which the ring no longer holds.
     rewrite(&sim, &ring, &bytes);
     let segment = dir().join("000001.wal");
     sim.open(&segment)
@@ -170,7 +170,7 @@ fn a_damaged_ring_costs_only_what_was_not_synced() {
         .write_at(HEADER_LEN as u64 + 3, &[0xff; 4])
         .unwrap();
     assert!(replayed(&sim, 1).unwrap_err().is_corruption());
-    // Also when nothing else is left, and in whatever lap of the ring it is.
+    // Also when nothing else is left, and in any lap of the ring.
     let len = sim.len(&segment).unwrap().unwrap() as usize;
     let wiped = vec![0; len - HEADER_LEN];
     let file = sim.open(&segment).unwrap();
@@ -212,7 +212,7 @@ fn damage_to_what_was_synced_last_is_noticed_when_nothing_was_written_after_it()
         assert_eq!(replayed(&sim, 1).is_err(), was_synced, "{at} bytes");
     }
     rewrite(&sim, &segment, &bytes);
-    // The note alone is nobody's loss, and another chain's says nothing.
+    // Losing the note alone loses nothing, and a note of another chain is ignored.
     let ring = dir().join("000001.ring");
     let bytes = sim.read(&ring).unwrap();
     for at in bytes.len() - RING_TAIL_LEN..bytes.len() - RING_TAIL_LEN + SYNCED_NOTE_LEN {
@@ -255,7 +255,7 @@ fn what_only_the_ring_holds_is_evidence_in_any_lap() {
             .append(&header(index), &[7; 60], PayloadCrc::of(&[7; 60]))
             .unwrap();
         assert_eq!(log.current_segment(), segments);
-        // All that was synced is lost, and the note of it, so that nothing but a frame in the ring knows of it.
+        // Everything synced is lost, and the note of it, so that only a frame in the ring has evidence.
         let ring = dir().join("000001.ring");
         let mut bytes = sim.read(&ring).unwrap();
         forget_note(&mut bytes);
@@ -268,7 +268,7 @@ fn what_only_the_ring_holds_is_evidence_in_any_lap() {
         }
         let is_damaged = || replayed(&sim, 1).is_err_and(|error| error.is_corruption());
         assert!(is_damaged(), "lap {lap} over {segments}");
-        // A file that was cut off does not say how long it was; so far it may have been.
+        // A truncated file does not tell how long it was: it may have been this long.
         for file in &files {
             file.truncate(HEADER_LEN as u64).unwrap();
         }
@@ -293,7 +293,7 @@ fn whole_frames_in_the_ring_hide_no_evidence_behind_them() {
     let before = sim.read(&ring).unwrap();
     log.sync_to(log.end()).unwrap();
     append(&mut appender, 4).unwrap();
-    // What was brought into the segment has left neither the ring nor, it turns out, arrived.
+    // As if the drain of these frames had not reached the disk: they are in the ring, and not in the segment.
     let mut bytes = sim.read(&ring).unwrap();
     bytes
         .iter_mut()
@@ -315,7 +315,7 @@ fn whole_frames_in_the_ring_hide_no_evidence_behind_them() {
     }
 }
 
-/// A chain that was synced after each of six frames, with what came after that in the ring alone, as a kill leaves it.
+/// A chain that was synced after each of six frames; the later frames are only in the ring, as a kill leaves it.
 fn killed() -> (Sim, LogStart) {
     let sim = world(31);
     let (log, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
@@ -327,7 +327,7 @@ fn killed() -> (Sim, LogStart) {
     (sim.kill(), log.start(1))
 }
 
-/// The damage of a log that was synced up to this position, as its manifest knows.
+/// The damage of a log that was synced up to this position, according to its manifest.
 fn salvaged(sim: &Sim, log: LogStart, synced: u64) -> Option<Error> {
     let (_, damage) = salvage(sim, dir(), Some(log), Position(synced), &mut |_| Ok(())).unwrap();
     assert!(damage.iter().all(Error::is_corruption));
@@ -350,12 +350,12 @@ fn a_log_without_its_ring_is_damaged() {
     sim.remove(&ring).unwrap();
     let damage = salvaged(&sim, log, 0).unwrap().to_string();
     assert!(damage.contains("000001.ring"), "{damage}");
-    // One that never had a ring lacks none.
+    // A chain that never had a ring is not missing one.
     let log = LogStart { ring: None, ..log };
     assert!(salvaged(&sim, log, 0).is_none());
 }
 
-// What was closed lies in segments.
+// A closed log is all in segments.
 #[test]
 fn a_log_that_was_closed_needs_no_ring() {
     let sim = world(32);
@@ -366,7 +366,7 @@ fn a_log_that_was_closed_needs_no_ring() {
     assert!(salvaged(&sim, log.start(1), log.synced().0).is_none());
 }
 
-// Where nothing else of the log knows of it.
+// When nothing else in the log is evidence of it.
 #[test]
 fn a_log_that_ends_before_its_manifest_says_is_damaged() {
     let sim = world(34);
@@ -403,8 +403,8 @@ fn segments_of_another_chain_are_refused() {
     assert!(damage.to_string().contains("another database"), "{damage}");
 }
 
-// Numbers behind a damaged header are counted from it: taken for others, they would put a sound manifest in the wrong.
-/// What is said of a chain after `harm` to it, which was synced up to its last frame but two.
+// The base of the numbers behind a damaged header is in it: with another base, a sound manifest would look damaged.
+/// The error of a chain, synced up to its last frame but two, after `harm` was done to it.
 fn blamed(harm: impl FnOnce(&Sim, &[LoggedFrame])) -> (PathBuf, u64, String) {
     let sim = world(3);
     let frames = chain(&sim);
@@ -452,14 +452,14 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
             "{what}, not {lost}"
         );
     }
-    // The end of a segment is its own.
+    // The end of a segment is in the segment itself.
     let (path, _, what) = blamed(|sim, frames| {
         let last = frames.iter().rfind(|frame| frame.segment == 1).unwrap();
         let file = sim.open(&of(1)).unwrap();
         file.write_at(last.offset, &[0xaa; 4]).unwrap();
     });
     assert_eq!(path, of(1), "{what}");
-    // Of the first segment nothing says where it starts.
+    // Nothing tells where a damaged first segment starts.
     let sim = world(3);
     chain(&sim);
     sim.remove(&of(1)).unwrap();

@@ -1,5 +1,5 @@
-//! Goal: each file is made, grown, synced and removed when it has to be, and no sooner. Method: the list of segments beside
-//! what the disk holds and was asked for.
+//! Goal: each file is created, grown, synced and removed when it must be, not before. Method: the list of segments is
+//! compared with the disk and with the calls it received.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ fn append_bytes(appender: &mut Appender, len: usize) -> Position {
         .unwrap()
 }
 
-/// The segments that are synced meanwhile.
+/// The segments that `work` syncs.
 fn synced_by(sim: &Sim, work: impl FnOnce()) -> Vec<u64> {
     let synced = Arc::new(Mutex::new(vec![]));
     sim.watch({
@@ -38,7 +38,7 @@ fn synced_by(sim: &Sim, work: impl FnOnce()) -> Vec<u64> {
     synced.clone()
 }
 
-// Else what was acknowledged into the ring may find no room when it is brought into its segment.
+// Otherwise a frame acknowledged in the ring might find no room when it is drained into its segment.
 #[test]
 fn no_frame_makes_a_file_longer_than_was_reserved() {
     for prepared in [false, true] {
@@ -70,7 +70,7 @@ fn no_frame_makes_a_file_longer_than_was_reserved() {
     }
 }
 
-/// Of the shortest frames, with numbers like those that are appended here.
+/// The length of a shortest frame with numbers like those appended here.
 fn shortest() -> u64 {
     let (_, mut appender) = create(&world(28), &options(None), 1).unwrap();
     append_bytes(&mut appender, 0).0

@@ -1,5 +1,5 @@
-//! Goal: a log goes all its ways within a few hundred bytes, so that it can be interpreted (.ci/miri). Method: frames of
-//! some bytes, segments of some frames, and a ring that goes round more than once.
+//! Goal: the log takes every code path within a few hundred bytes, so that an interpreter can run it (.ci/miri).
+//! Method: frames of some bytes, segments of some frames, and a ring that wraps more than once.
 
 use super::*;
 
