@@ -1,4 +1,4 @@
-//! What a caller gives, checked: keys, values, ranges.
+//! Checks of arguments: keys, values, ranges.
 
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
@@ -8,8 +8,8 @@ use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{Error, Result};
 use crate::data::batch::KeyRange;
 
-/// A range of keys: `..`, `"a".."b"`, `..=key`, or a pair of [`Bound`]s. Its ends are anything that is bytes: `&str`, `&[u8]`,
-/// `Vec<u8>`, `[u8; 8]` and others.
+/// A range of keys: `..`, `"a".."b"`, `..=key`, or a pair of [`Bound`]s. Its ends may be anything that is bytes:
+/// `&str`, `&[u8]`, `Vec<u8>`, `[u8; 8]` and others.
 ///
 /// ```
 /// use std::ops::Bound;
@@ -25,7 +25,7 @@ use crate::data::batch::KeyRange;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait KeyBounds {
-    /// Where it begins; no bytes lie before all keys.
+    /// Where it begins; an empty bound is before all keys.
     fn start(&self) -> Bound<&[u8]>;
     /// Where it ends.
     fn end(&self) -> Bound<&[u8]>;
@@ -41,7 +41,7 @@ impl KeyBounds for RangeFull {
     }
 }
 
-/// What the standard library says of its ranges.
+/// For the standard library's ranges.
 macro_rules! key_bounds {
     ($range:ty) => {
         impl<K: AsRef<[u8]>> KeyBounds for $range {
@@ -63,7 +63,7 @@ key_bounds!(RangeTo<K>);
 key_bounds!(RangeToInclusive<K>);
 key_bounds!((Bound<K>, Bound<K>));
 
-/// A key has 1 to 65 535 bytes.
+/// Checks that a key has 1 to 65 535 bytes.
 pub fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY_LEN {
         return Err(Error::invalid(
@@ -75,12 +75,12 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A value has up to 64 MiB.
+/// Checks that a value has up to 64 MiB.
 pub fn check_value(value: &[u8]) -> Result<()> {
     check_value_len(value.len())
 }
 
-/// The same by its length.
+/// Checks a value's length.
 pub fn check_value_len(len: usize) -> Result<()> {
     if len > MAX_VALUE_LEN {
         return Err(Error::invalid(
@@ -92,7 +92,7 @@ pub fn check_value_len(len: usize) -> Result<()> {
     Ok(())
 }
 
-/// Key and value are allowed.
+/// Checks key and value.
 pub fn check_item(key: &[u8], value: &[u8]) -> Result<()> {
     check_key(key)?;
     check_value(value)
@@ -106,7 +106,7 @@ pub fn all_keys() -> KeyRange {
     }
 }
 
-/// The half-open range of the keys that `range` admits: the key right behind `k` is `k` and a zero byte.
+/// The half-open range of the keys that `range` admits: the successor of key `k` is `k` and a zero byte.
 pub fn key_range(range: impl KeyBounds) -> KeyRange {
     let behind = |key: &[u8]| [key, &[0]].concat();
     let from = match range.start() {
@@ -122,7 +122,7 @@ pub fn key_range(range: impl KeyBounds) -> KeyRange {
     KeyRange { from, to }
 }
 
-/// The same for a write, which stores its bounds: they are no longer than a key.
+/// The range for a write, which stores its bounds: they may be no longer than a key.
 pub fn checked_range(range: impl KeyBounds) -> Result<KeyRange> {
     check_bound(range.start())?;
     check_bound(range.end())?;
@@ -139,7 +139,7 @@ fn check_bound(bound: Bound<&[u8]>) -> Result<()> {
     }
 }
 
-/// The range of the keys that start with `prefix`: up to the prefix with its last byte below 0xff raised.
+/// The range of the keys that start with `prefix`: up to the prefix with its last byte below 0xff incremented.
 pub fn prefix_range(prefix: &[u8]) -> KeyRange {
     let raised = prefix.iter().rposition(|&byte| byte < 0xff).map(|at| {
         let mut to = prefix[..=at].to_vec();

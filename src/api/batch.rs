@@ -1,4 +1,4 @@
-//! Batches, as users meet them.
+//! Batches.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::engine::options::Durability;
 use crate::engine::{Demand, Writes};
 use crate::expiry::DefaultMillis;
 
-/// Writes that become visible and durable together, over any containers of one database, and conditions for them. It is one
-/// step at one moment: all of it or nothing, after a power cut too. Its writes count in the order in which they were added;
-/// a condition, that of [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], meets what was there
-/// and what was added before it. Where one does not hold, the answer is [`Error::Conflict`], and nothing was written.
+/// Writes that become visible and durable together, in any containers of one database, and conditions for them. A batch
+/// is atomic, after a power cut too. Its writes apply in the order in which they were added. A condition, that of
+/// [`Batch::create`], [`Batch::replace`], [`Batch::touch`] and [`Batch::require`], sees what was there and what was
+/// added before it. If one does not hold, the result is [`Error::Conflict`], and nothing is written.
 ///
 /// ```
 /// use ebbtide::{Batch, Database};
@@ -32,7 +32,7 @@ use crate::expiry::DefaultMillis;
 #[must_use = "nothing is written before the database is given it"]
 pub struct Batch {
     writes: Writes,
-    /// The first write that is not allowed; the batch is refused for it, as a whole.
+    /// The error of the first write that is not allowed; the whole batch is refused for it.
     refused: Option<Error>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    /// Without writes.
+    /// A batch without writes.
     pub fn new() -> Self {
         Batch::default()
     }
@@ -71,7 +71,7 @@ impl Batch {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl.into()));
         if let Ok(WriteTtl::Keep) = ttl {
-            // What stands for it until the key has been read.
+            // A placeholder until the key has been read.
             ttl = Ok(WriteTtl::Absent);
             self.ask(container, key, Demand::Keep);
         }
@@ -162,8 +162,8 @@ impl Batch {
         )
     }
 
-    /// Asks something of a key; if it does not hold when the batch is written, the whole batch is a conflict. It is no
-    /// write, and not counted by [`Batch::len`].
+    /// Adds a condition on a key; if it does not hold when the batch is written, the whole batch is a conflict. It is
+    /// no write, and [`Batch::len`] does not count it.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, Expect};
@@ -193,7 +193,7 @@ impl Batch {
         self
     }
 
-    /// Deletes every item whose key lies in the range, as [`Container::delete_range`] does.
+    /// Deletes every item whose key is in the range, as [`Container::delete_range`] does.
     pub fn delete_range(&mut self, container: &Container, range: impl KeyBounds) -> &mut Self {
         let range = checked_range(range);
         if range.as_ref().is_ok_and(|range| range.is_empty()) {
@@ -209,8 +209,8 @@ impl Batch {
         self.push(container, op.map_err(Clone::clone))
     }
 
-    /// Changes the container's default, as [`Container::set_default_ttl`] does. All of the batch is durable when it is
-    /// written.
+    /// Changes the container's default, as [`Container::set_default_ttl`] does. The whole batch is durable when the
+    /// write returns.
     ///
     /// ```
     /// use std::time::Duration;
@@ -231,9 +231,9 @@ impl Batch {
         self.push(container, op)
     }
 
-    /// For this batch alone what [`Options::durability`](crate::Options::durability) says for all: with
-    /// [`Durability::Sync`] the call returns when the batch survives a power cut, with [`Durability::Buffered`] before. In a
-    /// database of the other kind, a batch is seen by others as soon as what came before it may be seen.
+    /// Sets for this batch what [`Options::durability`](crate::Options::durability) sets for all: with
+    /// [`Durability::Sync`] the write returns when the batch survives a power cut, with [`Durability::Buffered`]
+    /// before. In a database with the other setting, a batch is visible as soon as all earlier writes may be.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, Durability};
@@ -251,7 +251,7 @@ impl Batch {
         self
     }
 
-    /// Deletes an item, blindly.
+    /// Deletes an item, whether it exists or not.
     pub fn delete(&mut self, container: &Container, key: impl AsRef<[u8]>) -> &mut Self {
         let key = key.as_ref();
         self.push(
@@ -288,19 +288,19 @@ impl Batch {
         self
     }
 
-    /// How many writes it holds; a refused one is not among them.
+    /// The number of writes in it, without a refused one.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// It holds no writes.
+    /// Whether it has no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets every write, refused ones too.
+    /// Removes every write, and the error of a refused one.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.refused = None;

@@ -1,4 +1,4 @@
-//! Containers, and the items in them, as users meet them.
+//! Containers.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -18,11 +18,11 @@ use crate::data::write::{Updated, Written};
 use crate::engine::{ContainerState, Handle, Reader, UpdateAction};
 use crate::expiry::{DefaultMillis, ttl_millis};
 
-/// What [`Container::update`] does with the item it was shown.
+/// The decision of [`Container::update`]'s closure about an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
-    /// Leaves it as it is.
+    /// Leaves the item unchanged.
     Keep,
     /// Writes this value with this ttl.
     Put(Vec<u8>, Ttl),
@@ -72,14 +72,14 @@ impl Container {
         self.state.name()
     }
 
-    /// What becomes of items without a ttl of their own.
+    /// The default ttl, for items without a ttl of their own.
     #[must_use]
     pub fn default_ttl(&self) -> DefaultTtl {
         self.state.settings().default.to_public()
     }
 
-    /// Changes the default, at once for every item, whenever it was written; nothing is rewritten, and what is expired
-    /// now stays gone. Durable when it returns.
+    /// Changes the default, at once for every item, whenever it was written; nothing is rewritten, and items that are
+    /// expired now stay gone. The change is durable when this returns.
     ///
     /// ```
     /// use std::time::Duration;
@@ -98,8 +98,8 @@ impl Container {
     /// ```
     ///
     /// # Errors
-    /// A lifetime out of range; [`Error::ClockUnsettled`](crate::Error::ClockUnsettled) while the wall
-    /// clock has leapt ahead and nobody confirmed it.
+    /// A lifetime out of range; [`Error::ClockUnsettled`](crate::Error::ClockUnsettled) while the wall clock has leapt
+    /// ahead and is not confirmed.
     pub fn set_default_ttl(&self, default: DefaultTtl) -> Result<()> {
         self.engine
             .set_default(&self.state, DefaultMillis::from_public(default)?)
@@ -110,8 +110,8 @@ impl Container {
         self.put_with_ttl(key, value, Ttl::Inherit)
     }
 
-    /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before, unless that is to be
-    /// kept ([`Ttl::Keep`]), for which it is read first.
+    /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before, except with
+    /// [`Ttl::Keep`], which reads the item first.
     ///
     /// ```
     /// use std::time::Duration;
@@ -170,7 +170,7 @@ impl Container {
         )
     }
 
-    /// Stores an item if no live one has the key. False: one has, and nothing was written.
+    /// Stores an item if no live one has the key. False: a live one has it, and nothing was written.
     ///
     /// ```
     /// use std::time::Duration;
@@ -200,7 +200,7 @@ impl Container {
         .map(|written| written.is_some())
     }
 
-    /// Stores an item if a live one has the key. False: none has, and nothing was written.
+    /// Stores an item if a live one has the key. False: none has it, and nothing was written.
     ///
     /// ```
     /// use ebbtide::{Database, Ttl};
@@ -254,8 +254,8 @@ impl Container {
         .map(|written| written.is_some())
     }
 
-    /// Gives a live item this ttl; keeps the value, and restarts the countdown. [`Ttl::Never`] makes it stay,
-    /// [`Ttl::Inherit`] leaves it to the container's default. False: there is none.
+    /// Gives a live item this ttl, keeps its value, and restarts the countdown. [`Ttl::Never`] makes it permanent,
+    /// [`Ttl::Inherit`] makes the container's default apply. False: there is no live item.
     ///
     /// ```
     /// use std::time::Duration;
@@ -273,7 +273,7 @@ impl Container {
     /// ```
     ///
     /// # Errors
-    /// A lifetime out of range, and [`Ttl::Keep`], which would change nothing.
+    /// A lifetime out of range, or [`Ttl::Keep`], which would change nothing.
     pub fn expire(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool> {
         let ttl = self.write_ttl(ttl.into())?;
         if ttl == WriteTtl::Keep {
@@ -290,7 +290,7 @@ impl Container {
         .map(|written| written.is_some())
     }
 
-    /// Removes a live item and returns it, as one step: of several callers one gets it. `None`: there is none.
+    /// Removes a live item and returns it, atomically: of several callers one gets it. `None`: there is none.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -315,9 +315,9 @@ impl Container {
         Ok(taken)
     }
 
-    /// Reads an item and decides what becomes of it, as one step: nobody writes the key in between, and the item neither
-    /// expires nor is there again by a clock that was put right. The closure is called again when that happened. True: the
-    /// item was changed; false: it was kept, or there was none to delete, and nothing was written.
+    /// Reads an item and decides what to do with it, atomically: nobody writes the key in between, and the item neither
+    /// expires nor comes back by a corrected clock. If that happens, the closure is called again. True: the item was
+    /// changed; false: it was kept, or there was none to delete, and nothing was written.
     ///
     /// ```
     /// use ebbtide::{Database, Ttl, Update};
@@ -344,7 +344,7 @@ impl Container {
             .map(|written| written.is_some())
     }
 
-    /// As [`Container::update`], and tells the item that was there before and what was written.
+    /// Like [`Container::update`]; returns also the item that was there before and what was written.
     ///
     /// ```
     /// use ebbtide::{Database, Ttl, Update};
@@ -413,7 +413,7 @@ impl Container {
             .update(&self.state, key, &mut |item| decide(item.as_ref()))
     }
 
-    /// Deletes an item, blindly: it is no error when there is none.
+    /// Deletes an item, whether it exists or not.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         check_key(key)?;
@@ -426,8 +426,8 @@ impl Container {
         )
     }
 
-    /// Deletes every item whose key lies in the range, in one step, however many they are. A bound is no longer than a
-    /// key may be, 65 535 bytes; one that is empty lies before all keys.
+    /// Deletes every item whose key is in the range, atomically, however many there are. A bound may be no longer than
+    /// a key, 65 535 bytes; an empty one is before all keys.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -453,8 +453,8 @@ impl Container {
         self.engine.write_one(&self.state, op)
     }
 
-    /// Deletes every item, in one step: a range delete of all keys. The container, its settings and its handles stay; what a
-    /// snapshot sees stays for it.
+    /// Deletes every item, atomically, by a range delete of all keys. The container, its settings and its handles stay;
+    /// snapshots still see their items.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -473,15 +473,15 @@ impl Container {
         self.delete_range(..)
     }
 
-    /// About how many items can be read now: [`ContainerStats::live_items`] without the rest. Exact while no more than a
-    /// thousand are stored, or have been put since a range delete of all others; counting them exactly is
-    /// `iter().count()`. 0 when the container was dropped.
+    /// An estimate of the readable items: [`ContainerStats::live_items`] alone. Exact while no more than a thousand are
+    /// stored, or were put since a range delete of all others; `iter().count()` counts exactly. 0 when the container
+    /// was dropped.
     #[must_use]
     pub fn len_estimate(&self) -> u64 {
         self.engine.len_estimate(&self.state)
     }
 
-    /// The container in numbers.
+    /// The statistics of the container.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -500,7 +500,7 @@ impl Container {
         self.engine.container_stats(&self.state)
     }
 
-    /// As it is now.
+    /// For reading its current state.
     fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,
@@ -511,17 +511,17 @@ impl Container {
         }
     }
 
-    /// Of its database.
+    /// The engine of its database.
     pub(crate) fn engine(&self) -> &Handle {
         &self.engine
     }
 
-    /// What the engine knows it by.
+    /// Its state in the engine.
     pub(crate) fn state(&self) -> &Arc<ContainerState> {
         &self.state
     }
 
-    /// A ttl as a write to it carries it.
+    /// The ttl of a write, checked.
     pub(crate) fn write_ttl(&self, ttl: Ttl) -> Result<WriteTtl> {
         Ok(match ttl {
             Ttl::Inherit => WriteTtl::Absent,

@@ -1,4 +1,4 @@
-//! Cursors: a range in chunks, which are lent and not given, in both directions.
+//! Cursors: read a range in chunks of borrowed items, in both directions.
 //!
 //! ```text
 //! keys of the range      a   b   c   d   e   f
@@ -9,10 +9,10 @@
 //!
 //! Invariants:
 //!
-//! 1. The gap is one key (or the end of all): keys below it lie before the gap, all others behind. It moves only with a
-//!    chunk that was handed out or a seek, so after an error the cursor stands where it stood.
-//! 2. A scan that stands open is of what is left in its direction; a seek or the other direction drops it.
-//! 3. Items are taken from the scan in the call that hands them out, and so judged in it; none is kept for the next call.
+//! 1. The gap is one key (or the end of all keys): smaller keys are before the gap, all others after it. It moves only
+//!    when a chunk is returned or by a seek, so an error leaves the cursor where it was.
+//! 2. An open scan is over the rest of the range in its direction; a seek or a change of direction drops it.
+//! 3. Items are taken from the scan in the call that returns them, and so judged in it; none is kept for the next call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::data::batch::KeyRange;
 use crate::data::item::Item;
 use crate::engine::{ContainerState, Engine, Handle, Reader, Scan, SnapshotPin};
 
-/// The most items in a chunk: what is asked once a chunk then costs little for each of them.
+/// The most items in a chunk: enough to make the cost of each call small per item.
 const MOST_ITEMS: usize = 128;
 
-/// A chunk ends with the item that brings it to so many bytes of keys and values.
+/// A chunk ends with the item that brings its keys and values to this many bytes.
 const FULL_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,10 +34,11 @@ enum Direction {
     Backwards,
 }
 
-/// A place in a range of a container, between two items. It lends what lies behind it or before it, a chunk at a time.
+/// A position in a range of a container, between two items. It lends the items after it or before it, a chunk at a
+/// time.
 ///
-/// What was written before the cursor was made is seen, or before its snapshot was taken, and nothing later. Which of it is
-/// live is judged when its chunk is handed out.
+/// It sees what was written before the cursor was created, or before its snapshot was taken, and nothing later. Which
+/// items are live is judged when their chunk is returned.
 ///
 /// ```
 /// use ebbtide::Database;
@@ -60,10 +61,10 @@ enum Direction {
 #[must_use = "items are read when they are asked for"]
 pub struct Cursor {
     range: KeyRange,
-    /// Where it stands; `None` for the end of all.
+    /// Its position; `None` for the end of all keys.
     gap: Option<Vec<u8>>,
     scan: Option<(Direction, Scan)>,
-    /// What was handed out last.
+    /// The last chunk.
     items: Vec<Item>,
     state: Arc<ContainerState>,
     pin: Arc<SnapshotPin>,
@@ -95,18 +96,19 @@ impl Cursor {
         }
     }
 
-    /// Goes before the first item whose key is this one or above it: [`Cursor::next_chunk`] begins with it, and
-    /// [`Cursor::prev_chunk`] with the one before. A key below the range is its start, one above it its end. Reads nothing.
+    /// Goes before the first item whose key is at or above this one: [`Cursor::next_chunk`] starts with that item, and
+    /// [`Cursor::prev_chunk`] with the one before it. A key below the range means its start, one above it its end.
+    /// Reads nothing.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         self.stand(Some(key.as_ref().to_vec()));
     }
 
-    /// Goes behind the last item of the range.
+    /// Goes after the last item of the range.
     pub fn seek_to_end(&mut self) {
         self.stand(None);
     }
 
-    /// Anywhere in the range.
+    /// Goes anywhere in the range.
     fn stand(&mut self, gap: Option<Vec<u8>>) {
         let gap = match (gap, &self.range.to) {
             (Some(gap), Some(to)) => Some(gap.min(to.clone())),
@@ -116,23 +118,23 @@ impl Cursor {
         self.scan = None;
     }
 
-    /// The items that follow, in the order of keys: some, as many as are handed out at once, or `None` where none is left
-    /// in the range. Each of them was live at a moment of this call.
+    /// The next items, in the order of keys: as many as fit in a chunk, or `None` if none is left in the range. Each of
+    /// them was live at a moment of this call.
     ///
     /// # Errors
-    /// Damage or a failed read of a file, or a handle that is closed. The cursor stands where it stood before.
+    /// Damage or a failed read of a file, or a closed handle. The cursor stays where it was.
     pub fn next_chunk(&mut self) -> Result<Option<Chunk<'_>>> {
         self.chunk(Direction::Forwards)
     }
 
-    /// As [`Cursor::next_chunk`], the items before, the last one first.
+    /// Like [`Cursor::next_chunk`], for the items before, the last one first.
     pub fn prev_chunk(&mut self) -> Result<Option<Chunk<'_>>> {
         self.chunk(Direction::Backwards)
     }
 
     fn chunk(&mut self, direction: Direction) -> Result<Option<Chunk<'_>>> {
         self.items.clear();
-        // Kept only when nothing fails: a failed scan has no end.
+        // Put back only on success: a failed scan cannot continue.
         let mut scan = match self.scan.take() {
             Some((its, scan)) if its == direction => scan,
             _ => self.scan_from_gap(direction)?,
@@ -164,7 +166,7 @@ impl Cursor {
         let (range, gap) = (&self.range, &self.gap);
         let left = match direction {
             Direction::Forwards => KeyRange {
-                // Nothing lies behind the end of all.
+                // Nothing is after the end of all keys.
                 from: gap.clone().unwrap_or_default(),
                 to: gap.as_ref().map_or(Some(vec![]), |_| range.to.clone()),
             },
@@ -181,7 +183,7 @@ impl Cursor {
     }
 }
 
-/// Items that a [`Cursor`] lends until it is asked for others.
+/// Items that a [`Cursor`] lends until its next call.
 #[derive(Clone, Copy)]
 pub struct Chunk<'a> {
     items: &'a [Item],
@@ -194,14 +196,14 @@ impl fmt::Debug for Chunk<'_> {
 }
 
 impl<'a> Chunk<'a> {
-    /// How many there are: at least one.
+    /// The number of items: at least one.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Keys and values, in the order in which they were reached.
+    /// Keys and values, in the order of the cursor's direction.
     pub fn iter(&self) -> ChunkIter<'a> {
         ChunkIter {
             items: self.items.iter(),

@@ -1,4 +1,4 @@
-//! The database, as users meet it.
+//! Databases.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, Handle, VerifyReport};
 
-/// An open database. Cheap to clone. Its clones, and the containers, snapshots and iterators that come from it, keep it open;
-/// it is closed when the last of all these is dropped, or by [`Database::close`].
+/// An open database. Cheap to clone. Its clones, and the containers, snapshots and iterators made from it, keep it
+/// open; it is closed when the last of all these is dropped, or by [`Database::close`].
 ///
 /// ```
 /// use ebbtide::Database;
@@ -42,7 +42,7 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database in a folder with every setting at its default; creates both when they are missing.
+    /// Opens the database in a folder with default settings; creates both if they are missing.
     pub fn open(path: impl AsRef<Path>) -> Result<Database> {
         Options::new().open(path)
     }
@@ -53,12 +53,13 @@ impl Database {
         })
     }
 
-    /// Opens a container, or creates it on without default ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are 1 to 255 bytes of UTF-8 without `/` or NUL.
+    /// Opens a container, or creates it without a default ttl ([`DefaultTtl::NoDefault`](crate::DefaultTtl)). Names are
+    /// 1 to 255 bytes of UTF-8 without `/` or NUL.
     pub fn container(&self, name: impl AsRef<str>) -> Result<Container> {
         self.container_with(name, ContainerOptions::new())
     }
 
-    /// As [`Database::container`]; the options count when the container is created.
+    /// Like [`Database::container`]; the options apply if the container is created.
     ///
     /// ```
     /// use std::time::Duration;
@@ -82,13 +83,13 @@ impl Database {
         Ok(Container::new(self.engine.clone(), state))
     }
 
-    /// The names of all containers, in their order.
+    /// The names of all containers, sorted.
     #[must_use]
     pub fn containers(&self) -> Vec<String> {
         self.engine.containers()
     }
 
-    /// Drops a container and all that is in it. False: there is none of this name.
+    /// Drops a container with everything in it. False: there is no container of this name.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -106,7 +107,7 @@ impl Database {
         self.engine.drop_container(name.as_ref())
     }
 
-    /// Writes a batch: all of it or nothing, visible at once.
+    /// Writes a batch atomically: all of it or nothing, visible at once.
     ///
     /// ```
     /// use ebbtide::{Batch, Database};
@@ -122,13 +123,13 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`](crate::Error::Conflict) when one of its conditions does not hold; nothing was written then, nor
-    /// after any other error.
+    /// [`Error::Conflict`](crate::Error::Conflict) if one of its conditions does not hold. After any error nothing was
+    /// written.
     pub fn write(&self, batch: impl Borrow<Batch>) -> Result<()> {
         self.commit(batch).map(drop)
     }
 
-    /// As [`Database::write`], and tells which versions the items have now, and when they were written.
+    /// Like [`Database::write`]; returns also the versions of the items and the time of the write.
     ///
     /// ```
     /// use ebbtide::{Batch, Database};
@@ -144,12 +145,12 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Of a batch without a write it tells the version of the last write there was, and the time of now.
+    /// For a batch without writes it returns the version of the last write to the database, and the current time.
     pub fn commit(&self, batch: impl Borrow<Batch>) -> Result<Written> {
         self.engine.write(batch.borrow().checked()?)
     }
 
-    /// The writes up to now, to read them as they are.
+    /// A snapshot of the writes so far.
     ///
     /// ```
     /// use std::time::Duration;
@@ -186,12 +187,12 @@ impl Database {
         self.engine.sync()
     }
 
-    /// Calls `then` once all that is written so far survives a power cut, or with the error for which it may not: the sync
-    /// failed, or nothing can be written. It does not wait for that. One sync serves all who wait.
+    /// Calls `then` once everything written so far survives a power cut, or with the error that prevents it: the sync
+    /// failed, or nothing can be written. Returns without waiting. One sync serves all who wait.
     ///
-    /// `then` is called once, by a thread of the database, which calls no other one meanwhile: at the latest when the
-    /// database is closed, by the thread that closes it, and at once where it is closed already. It may use the database.
-    /// What it panics with ends there.
+    /// `then` is called once, by a thread of the database, which calls one at a time: at the latest when the database
+    /// is closed, by the closing thread, and at once if it is closed already. It may use the database. A panic in it is
+    /// caught.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -208,19 +209,20 @@ impl Database {
         Engine::sync_then(&self.engine, Box::new(then));
     }
 
-    /// Writes what is in memory to tables.
+    /// Writes all memtables to tables.
     pub fn flush(&self) -> Result<()> {
         self.engine.flush()
     }
 
-    /// Reclaims and merges until nothing is left that could be gained by it: of what ends at about the same time, one run
-    /// is left. Purging that waits after an open with a clock that leads begins.
+    /// Reclaims and merges until nothing more can be gained: one run is left of items that end at about the same time.
+    /// Also starts purging that an open with a leading clock has delayed.
     pub fn compact(&self) -> Result<()> {
         self.engine.compact()
     }
 
-    /// Makes a consistent copy that can be opened, as of one moment of this call, durably; by hard links where the file
-    /// system can. All else goes on meanwhile; files that the copy needs are given back when it is done.
+    /// Makes a consistent, durable copy of the state at one moment of this call, which can be opened as a database;
+    /// with hard links if the file system has them. Other operations go on meanwhile; files that the copy needs are
+    /// kept until it is done.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -237,29 +239,29 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when the folder has anything in it, or lies in the
-    /// database's own; [`Error::Io`](crate::Error::Io) when it is a link, or where the system fails. After an error nothing
-    /// that the call made is left, and nothing else was touched.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the folder is not empty, or lies in the database's
+    /// own; [`Error::Io`](crate::Error::Io) if it is a link, or the system fails. After an error everything that the
+    /// call created is removed, and nothing else was touched.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         self.engine.checkpoint(path.as_ref())
     }
 
-    /// Reads and checks every byte of every table, as `ebbtide verify` does, while the database is used. The log and the
-    /// manifest are checked when it is opened. Damage is in the report, and stays in `Stats::damage`.
+    /// Reads and checks every byte of every table, as `ebbtide verify` does, while the database is in use. The log and
+    /// the manifest are checked at open. Damage is listed in the report, and in `Stats::damage`.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine.verify()
     }
 
-    /// The database in numbers.
+    /// The statistics of the database.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
-    /// Closes the database for all its clones, containers, snapshots and iterators: syncs the log and joins the threads.
-    /// Later calls of any of them answer [`Error::Closed`](crate::Error::Closed); values and items that were read stay good.
-    /// Closing again is no error. Called by a [`Clock`](crate::Clock) on a thread of the database it does not wait for the
-    /// end, as that thread has to end too.
+    /// Closes the database for all its clones, containers, snapshots and iterators: syncs the log and joins the
+    /// threads. Later calls of any of them return [`Error::Closed`](crate::Error::Closed); values and items that were
+    /// read stay valid. Closing again is no error. If a [`Clock`](crate::Clock) calls it on a thread of the database,
+    /// it does not wait for the end, because that thread has to end too.
     ///
     /// ```
     /// use ebbtide::Database;
@@ -276,13 +278,13 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when the log could not be synced. The database is closed all the same.
+    /// [`Error::Io`](crate::Error::Io) if the log could not be synced. The database is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }
 
-    /// The time by which items are judged now, to the millisecond: that of the clock, and no earlier than the time on which
-    /// this database has relied.
+    /// The time by which items are judged now, to the millisecond: that of the clock, and no earlier than any time on
+    /// which this database relied.
     ///
     /// ```
     /// use std::time::{Duration, UNIX_EPOCH};
@@ -298,33 +300,32 @@ impl Database {
         self.engine.now().to_system_time()
     }
 
-    /// The wall clock is right: a leap settles, and purging that waits for it begins.
+    /// Tells the database that the wall clock is right: a leap settles, and purging that waits for it starts.
     pub fn confirm_clock(&self) {
         self.engine.confirm_clock()
     }
 
-    /// Changes [`Options::background_rate`], the cap for merging and reclaiming in bytes a second, from now on: at least
-    /// 1, and 0 counts as that.
+    /// Changes [`Options::background_rate`], the cap on merging and reclaiming in bytes a second: at least 1, and 0
+    /// counts as that.
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.engine.set_background_rate(bytes_per_second)
     }
 
-    /// Changes [`Options::background_floor`], what merging and reclaiming may do at the least in bytes a second, from
-    /// now on.
+    /// Changes [`Options::background_floor`], the rate that merging and reclaiming always have, in bytes a second.
     pub fn set_background_floor(&self, bytes_per_second: u64) {
         self.engine.set_background_floor(bytes_per_second)
     }
 }
 
 impl Options {
-    /// Opens the database in a folder; creates both when they are missing, unless read-only.
+    /// Opens the database in a folder; creates both if they are missing, unless read-only.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.check()?;
         Database::open_with(path.as_ref(), self)
     }
 }
 
-/// What only tests of the engine need.
+/// For tests of the engine.
 #[cfg(any(test, feature = "unstable-internals"))]
 #[doc(hidden)]
 impl Database {
@@ -333,7 +334,7 @@ impl Database {
         self.engine.step()
     }
 
-    /// Every container's memtables, runs and tables, in words.
+    /// Describes every container's memtables, runs and tables in words.
     pub fn describe(&self) -> String {
         self.engine.describe()
     }

@@ -1,4 +1,4 @@
-//! Looking at a database from outside: every byte that counts, read and checked.
+//! Verification and repair of a closed database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::env::{Disk, Fs, LockKind};
 use crate::table::BlockCache;
 use crate::wal::salvage;
 
-/// Reads and checks every byte of a database that nobody has open for writing: manifest, tables, log. `progress` is told
-/// how many bytes are done, of how many. Writes nothing.
+/// Reads and checks every byte of a database that no process has open for writing: manifest, tables, log. `progress` is
+/// called with the bytes done and their total. Writes nothing.
 ///
 /// ```
 /// use ebbtide::Database;
@@ -28,13 +28,13 @@ use crate::wal::salvage;
 /// ```
 ///
 /// # Errors
-/// When the database cannot be read at all: it is open elsewhere, or there is none, or neither its manifest nor the copy
-/// of it can be relied on, or something that is no file has the name of one. Other damage is in the report.
+/// The database cannot be read at all: it is open elsewhere, or there is none, or neither its manifest nor the copy can
+/// be trusted, or something that is no file has the name of one. Other damage is in the report.
 pub fn verify(path: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
     verify_in(Arc::new(Disk), path.as_ref(), progress)
 }
 
-/// As [`verify`], in any file system.
+/// Like [`verify`], in any file system.
 pub fn verify_in(
     fs: Arc<dyn Fs>,
     path: &Path,
@@ -58,21 +58,21 @@ pub fn verify_in(
     Ok(check.report)
 }
 
-/// Rebuilds what is damaged in a database that nobody has open: from the manifest or the copy of it, from the tables that
-/// are sound, and from the log up to its first damage. Without `apply` nothing is changed, and the report says what would
-/// be done.
+/// Repairs a database that no process has open: from the manifest or its copy, from the sound tables, and from the log
+/// up to its first damage. Without `apply` nothing is changed, and the report says what would be done.
 ///
-/// Nothing that was deleted, expired or replaced comes back: with a damaged table goes all in its range of keys that it
-/// may have hidden, and the report counts that. Only a damaged log takes deletes with it: then the database is as it was
-/// before the first write that is lost, but for what had reached tables, and a batch may be there in part.
+/// Nothing that was deleted, expired or replaced comes back: a damaged table takes with it everything in its key range
+/// that its lost records may have hidden, and the report counts that. Only a damaged log loses deletes: then the
+/// database is as it was before the first lost write, except for what had reached tables, and a batch may be there in
+/// part.
 ///
-/// Damaged files are kept in the folder `lost` of the database, and may hold expired and deleted bytes; remove it when
-/// they are of no more use.
+/// Damaged files are kept in the folder `lost` of the database, and may hold expired and deleted bytes; remove the
+/// folder when it is no longer needed.
 ///
 /// # Errors
-/// The folder holds no database, or somebody has it open; neither the manifest nor its copy can be relied on, also because
-/// the log has seen more than both, or is another's; something that is no file has the name of one; or writing fails, and
-/// then the database is as it was.
+/// The folder holds no database, or a process has it open; neither the manifest nor its copy can be trusted, also
+/// because the log has later edits than both, or is another database's; something that is no file has the name of one;
+/// or writing fails, and then the database is unchanged.
 pub fn repair(path: impl AsRef<Path>, apply: bool) -> Result<RepairReport> {
     engine::repair(path.as_ref(), &Options::new(), apply)
 }

@@ -1,5 +1,5 @@
-//! The front desk: what a user holds, and nothing but. Each type here is a handle on the engine and checks what it is given;
-//! everything else is asked of the engine.
+//! The public API. Each type here is a handle on the engine that checks its arguments; everything else is done by the
+//! engine.
 
 pub mod arguments;
 pub mod cursor;

@@ -1,7 +1,7 @@
 //! Reading: the same methods on a container and on a snapshot's view of one.
 //!
-//! [`reading_methods`] writes them, with their documentation, for a type that has `fn reading(&self) -> Reading<'_>`;
-//! [`Reading`] does what they say.
+//! [`reading_methods`] defines them, with their documentation, for a type that has `fn reading(&self) -> Reading<'_>`;
+//! [`Reading`] implements them.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -16,16 +16,16 @@ use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
 use crate::engine::{Engine, Handle, Reader, Scan};
 
-/// A container, through what it is read.
+/// A container, and how it is read.
 pub struct Reading<'a> {
-    /// Of its database.
+    /// The engine of its database.
     pub engine: &'a Handle,
-    /// Which, and as of when.
+    /// The container, and the snapshot if there is one.
     pub reader: Reader<'a>,
 }
 
 impl Reading<'_> {
-    /// See [`reading_methods`], as of all below.
+    /// See [`reading_methods`], also for the methods below.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         check_key(key)?;
         Ok(self.engine.get(&self.reader, key)?.map(Value::from))
@@ -90,8 +90,8 @@ impl Reading<'_> {
             .sum()
     }
 
-    /// One of all, by drawing for each whether it takes the place of the one before. That one may have died since, or been
-    /// written: it is read again, and where it is gone another one is drawn.
+    /// Selects one of all items, by replacing the selected one at random for each. The selected one may have expired
+    /// since, or been written: it is read again, and if it is gone the selection starts over.
     pub fn random(&self) -> Result<Option<Item>> {
         let mut state = RandomState::new().hash_one(0);
         loop {
@@ -112,7 +112,7 @@ impl Reading<'_> {
     }
 }
 
-/// Numbers that look drawn by chance (splitmix64).
+/// Pseudo-random numbers (splitmix64).
 fn drawn(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut x = *state;
@@ -121,7 +121,7 @@ fn drawn(state: &mut u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The methods by which a container is read.
+/// The methods for reading a container.
 macro_rules! reading_methods {
     ($handle:ident) => {
         impl $handle {
@@ -130,7 +130,7 @@ macro_rules! reading_methods {
                 self.reading().get(key.as_ref())
             }
 
-            /// A live item with all that is known of it.
+            /// A live item: value, version, times.
             pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
                 self.reading().item(key.as_ref())
             }
@@ -140,14 +140,14 @@ macro_rules! reading_methods {
                 self.reading().contains(key.as_ref())
             }
 
-            /// All live items, in the order of keys. What was written before the call is seen, or before the snapshot
-            /// was taken, and nothing later; whether an item is live is judged when it is reached.
+            /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was
+            /// taken, and nothing later; whether an item is live is judged when it is reached.
             pub fn iter(&self) -> Iter {
                 self.reading().range(all_keys())
             }
 
-            /// The values of many keys, in the order asked; `None` where no live item is. Each is as [`Self::get`] would
-            /// find it, at a moment of its own.
+            /// The values of many keys, in the order given; `None` where there is no live item. Each is read as
+            /// [`Self::get`] does, at a moment of its own.
             ///
             /// ```
             /// use ebbtide::Database;
@@ -161,7 +161,7 @@ macro_rules! reading_methods {
             /// ```
             ///
             /// # Errors
-            /// That of the first key that cannot be read.
+            /// The error of the first key that cannot be read.
             pub fn get_many<K: AsRef<[u8]>>(
                 &self,
                 keys: impl IntoIterator<Item = K>,
@@ -169,18 +169,18 @@ macro_rules! reading_methods {
                 self.reading().get_many(keys)
             }
 
-            /// As [`Self::iter`], for the keys in a range.
+            /// Like [`Self::iter`], for the keys in a range.
             pub fn range(&self, range: impl KeyBounds) -> Iter {
                 self.reading().range(key_range(range))
             }
 
-            /// As [`Self::iter`], for the keys that start with these bytes.
+            /// Like [`Self::iter`], for the keys that start with these bytes.
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 self.reading().range(prefix_range(prefix.as_ref()))
             }
 
-            /// Shows each live item of a range to `visit`, key and value, in the order of keys, until that breaks off.
-            /// They are lent: what is to stay is copied. What is seen is as with [`Self::iter`].
+            /// Calls `visit` with key and value of each live item in a range, in the order of keys, until it returns
+            /// `Break`. They are borrowed: copy what you keep. Sees the same items as [`Self::iter`].
             ///
             /// ```
             /// use std::ops::ControlFlow;
@@ -195,7 +195,7 @@ macro_rules! reading_methods {
             /// ```
             ///
             /// # Errors
-            /// Damage or a failed read of a file, or a handle that is closed; what was shown before it was right.
+            /// Damage or a failed read of a file, or a closed handle; items shown before the error were right.
             pub fn for_each<B>(
                 &self,
                 range: impl KeyBounds,
@@ -204,13 +204,13 @@ macro_rules! reading_methods {
                 self.reading().for_each(key_range(range), visit)
             }
 
-            /// A place in a range that can be moved, and lends what lies on either side of it; see [`Cursor`]. It stands
-            /// before the first item.
+            /// A cursor over a range, which can be moved, and lends the items on either side of it; see [`Cursor`]. It
+            /// starts before the first item.
             pub fn cursor(&self, range: impl KeyBounds) -> Cursor {
                 self.reading().cursor(key_range(range))
             }
 
-            /// The keys of a range, from both ends; as [`Self::iter`] without the values. Each is a copy.
+            /// The keys of a range, from both ends; like [`Self::iter`] without the values. Each is a copy.
             ///
             /// ```
             /// use ebbtide::Database;
@@ -237,18 +237,18 @@ macro_rules! reading_methods {
                 self.iter().next_back().transpose()
             }
 
-            /// A live item, each as likely as any other; `None` where there is none. Reads all of them.
+            /// A random live item, each with the same probability; `None` if there is none. Reads all of them.
             pub fn random(&self) -> Result<Option<Item>> {
                 self.reading().random()
             }
 
-            /// There is no live item: [`Self::iter`] has none.
+            /// Whether there is no live item.
             pub fn is_empty(&self) -> Result<bool> {
                 self.first().map(|item| item.is_none())
             }
 
-            /// How many live items a range has, exactly: those of [`Self::range`], each judged when it is reached. Reads
-            /// all of them.
+            /// The exact number of live items in a range: those of [`Self::range`], each judged when it is reached.
+            /// Reads all of them.
             ///
             /// ```
             /// use std::time::Duration;
@@ -268,8 +268,8 @@ macro_rules! reading_methods {
                 self.reading().count(key_range(range))
             }
 
-            /// About how many bytes the keys and values of the live items of a range have. Of what cannot be read nothing
-            /// is counted: 0 where the handle is closed.
+            /// An estimate of the bytes of keys and values of the live items in a range. What cannot be read is not
+            /// counted: 0 if the handle is closed.
             #[must_use]
             pub fn size_estimate(&self, range: impl KeyBounds) -> u64 {
                 self.reading().size_estimate(key_range(range))
@@ -335,7 +335,7 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
-/// Keys in their order, from both ends.
+/// Keys in order, from both ends.
 #[must_use = "items are read when they are asked for"]
 #[derive(Debug)]
 pub struct Keys {

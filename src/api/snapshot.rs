@@ -1,4 +1,4 @@
-//! Snapshots, as users meet them.
+//! Snapshots.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -11,8 +11,8 @@ use crate::base::Result;
 use crate::data::item::{Item, Value};
 use crate::engine::{ContainerState, Handle, Reader, SnapshotPin};
 
-/// The writes up to a moment, over all containers. It freezes which writes are seen, never the clock or the settings:
-/// an item that expires is gone from it too.
+/// The writes up to one moment, in all containers. A snapshot freezes which writes are visible, never the clock or the
+/// settings: items that expire are gone from it too.
 #[derive(Clone)]
 #[must_use = "what was written is kept for it as long as it is held"]
 pub struct Snapshot {
@@ -34,11 +34,11 @@ impl Snapshot {
         }
     }
 
-    /// A container as it was written then.
+    /// A container as of the snapshot.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when there is no container of this name, or only a later
-    /// one.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is no container of this name, or it is newer
+    /// than the snapshot.
     pub fn container(&self, name: impl AsRef<str>) -> Result<View> {
         let state = self.engine.existing_container(name.as_ref(), &self.pin)?;
         Ok(View {
@@ -49,7 +49,7 @@ impl Snapshot {
     }
 }
 
-/// A container through a [`Snapshot`].
+/// A container as of a [`Snapshot`].
 #[derive(Clone)]
 #[must_use = "items are read when they are asked for"]
 pub struct View {

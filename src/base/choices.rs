@@ -1,31 +1,31 @@
-//! How tables are read and stored, as a user chooses it.
+//! Options for how tables are read and stored.
 
-/// How the bytes of tables come into memory. The log and the manifest are always read by calls.
+/// How tables are read into memory. The log and the manifest are always read by calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reads {
-    /// Through memory maps: the fastest, and without a copy. Each part of a table is brought in by a call that reports a
-    /// failing device as an error before it is touched for the first time; but what the system evicts later and cannot
-    /// read again raises SIGBUS, which ends the process.
+    /// Through memory maps: the fastest way, without a copy. Before a part of a table is used for the first time, a
+    /// call reads it in and reports a failing device as an error; but if the system evicts it later and cannot read it
+    /// again, the process gets SIGBUS, which ends it.
     #[default]
     Map,
-    /// By `pread`: a failing device is always an error. Blocks go through the cache of decoded blocks
-    /// (`Options::cache_bytes`); filters and indexes, 2 to 4 % of the tables, stay in memory from their first use on;
-    /// every table holds a file descriptor.
+    /// By `pread`: a failing device is always an error. Blocks go through the block cache (`Options::cache_bytes`);
+    /// filters and indexes, 2 to 4 % of the tables, stay in memory from their first use on; every table holds a file
+    /// descriptor.
     Pread,
 }
 
-/// How the blocks and the large values of a table are stored.
+/// The compression of a table's blocks and large values.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Compression {
-    /// As they are: reads hand out the file's own bytes, without a copy.
+    /// None: reads return the file's own bytes, without a copy.
     #[default]
     None,
-    /// By LZ4, each block and each large value by itself, where that saves at least an eighth; decoded blocks are
-    /// kept in the cache.
+    /// LZ4, for each block and each large value by itself, where it saves at least an eighth; decompressed blocks are
+    /// cached.
     Lz4,
 }

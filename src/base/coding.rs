@@ -1,19 +1,19 @@
-//! Bytes to numbers and back: checked cursors over `&[u8]`, varints, checksummed frames.
+//! Decoding and encoding: checked cursors over `&[u8]`, varints, checksummed frames.
 //!
-//! Varint: seven bits a byte, lowest first, the top bit set on all but the last (LEB128). At most ten bytes; an encoding
-//! that is longer than needed is refused, so that every number has one spelling.
+//! Varint: seven bits a byte, lowest first, the top bit set on all but the last (LEB128). At most ten bytes; an
+//! encoding that is longer than needed is refused, so every number has one encoding.
 //!
 //! Frame: `length u32 | crc32 u32 | payload`, little-endian; the checksum covers length and payload.
 
 use std::fmt;
 
-/// Why bytes could not be read: what is wrong with them and where, from the start of what was decoded. The caller knows
+/// Why bytes could not be decoded: what is wrong, and the offset from the start of what was decoded. The caller knows
 /// the file and turns it into [`Error::Corruption`](crate::Error::Corruption).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Bytes from the start of the decoded slice.
     pub offset: usize,
-    /// What does not fit.
+    /// What is wrong.
     pub what: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Reads from the front of a slice; every step checks that the bytes are there.
+/// Decodes from the front of a slice; every step checks that the bytes are there.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -36,17 +36,17 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
-    /// How many bytes were read so far.
+    /// The number of bytes read so far.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left.
+    /// The number of bytes left.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Nothing is left.
+    /// Whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
                 return Ok(word & 0x7f);
             }
             let ends = !word & 0x8080_8080_8080_8080;
-            // Eight bytes at once, when it ends in these as it should.
+            // If it ends within the next eight bytes, as most do, these are decoded at once.
             if ends != 0 {
                 let bits = ends.trailing_zeros() + 1;
                 let bytes = word & (u64::MAX >> (64 - bits));
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         Err(self.malformed("not a varint"))
     }
 
-    /// A varint that counts bytes which must still be there, and those bytes.
+    /// A varint, and as many bytes as it says.
     #[inline]
     pub fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.varint()?;

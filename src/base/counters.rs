@@ -1,4 +1,4 @@
-//! What happened since the database was opened, counted always and relaxed; and the plain copies that users get.
+//! Counters since the database was opened, always counted, with relaxed atomics; and the plain copies for users.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use crate::base::Error;
 use crate::base::sync::Mutex;
 
-/// A count that many threads raise.
+/// A counter that several threads increment.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Raises it.
+    /// Adds to it.
     #[inline]
     pub fn add(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
@@ -24,7 +24,7 @@ impl Counter {
     }
 }
 
-/// All counts of a database.
+/// All counters of a database.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Bytes of keys and values that were put.
@@ -33,7 +33,7 @@ pub struct Counters {
     pub bytes_flushed: Counter,
     /// Bytes of tables written by merges and rewrites.
     pub bytes_merged: Counter,
-    /// Bytes of tables removed without reading or writing anything.
+    /// Bytes of tables dropped without reading or writing them.
     pub bytes_dropped: Counter,
     /// Bytes of tables that were verified.
     pub bytes_scrubbed: Counter,
@@ -47,7 +47,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Bytes were given up; so many milliseconds went by since `lag` was taken.
+    /// Notes reclaimed bytes, `since_then` milliseconds after `lag` was taken.
     pub fn note_reclaimed(&self, lag: &ReclaimLag, since_then: u64) {
         self.reclaim_lag.lock().merge(lag, since_then);
     }
@@ -58,9 +58,9 @@ impl Counters {
     }
 }
 
-/// How long bytes stayed after the expiry of their item: from that moment until the tables or the memtable that held them
-/// were given up. What was written before the last change of the default counts from that change on, which may have been what
-/// ended it. Kept in steps of less than a quarter of the time.
+/// How long bytes stayed after the expiry of their item, until the tables or the memtable with them were removed. For
+/// an item written before the last change of the default it counts from that change at the earliest, which may have
+/// expired it. Times are kept in steps of less than a quarter of the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimLag {
     /// Bytes by step.
@@ -69,7 +69,7 @@ pub struct ReclaimLag {
 }
 
 impl ReclaimLag {
-    /// Counts bytes that stayed for so many milliseconds.
+    /// Counts bytes that stayed for this many milliseconds.
     pub(crate) fn add(&mut self, millis: u64, bytes: u64) {
         let step = ReclaimLag::step(millis);
         if self.steps.len() <= step {
@@ -79,7 +79,7 @@ impl ReclaimLag {
         self.longest = self.longest.max(millis);
     }
 
-    /// Counts all that `other` counted, which stayed so many milliseconds more.
+    /// Adds the counts of `other`, whose bytes stayed this many milliseconds more.
     pub(crate) fn merge(&mut self, other: &ReclaimLag, more: u64) {
         for (step, bytes) in other.steps.iter().enumerate().filter(|step| *step.1 > 0) {
             let counted = ReclaimLag::last_of(step).min(other.longest);
@@ -87,7 +87,7 @@ impl ReclaimLag {
         }
     }
 
-    /// Milliseconds below 4 have a step each, then there are four to every doubling.
+    /// The index of a step: times below 4 ms have a step each, then there are four to every doubling.
     fn step(millis: u64) -> usize {
         match millis.checked_ilog2() {
             None | Some(0 | 1) => millis as usize,
@@ -101,26 +101,26 @@ impl ReclaimLag {
             0..4 => step as u64,
             _ => {
                 let (log, quarter) = (step / 4 + 1, (step % 4) as u64);
-                // Written so that the last step of all does not overflow.
+                // In this form the last step of all does not overflow.
                 ((4 + quarter) << (log - 2)) + ((1 << (log - 2)) - 1)
             }
         }
     }
 
-    /// All bytes that were given up.
+    /// All reclaimed bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.steps.iter().sum()
     }
 
-    /// The longest time that any stayed.
+    /// The longest time that bytes stayed.
     #[must_use]
     pub fn longest(&self) -> Duration {
         Duration::from_millis(self.longest)
     }
 
-    /// The time within which this share of the bytes, from 0 to 1, was given up, rounded up to the end of its step; zero
-    /// when there were none.
+    /// The time within which this share of the bytes, from 0 to 1, was reclaimed, rounded up to the end of its step;
+    /// zero if there were none.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.bytes() as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
@@ -134,7 +134,7 @@ impl ReclaimLag {
         Duration::ZERO
     }
 
-    /// The steps in which there are bytes: the longest time of each, and how many.
+    /// The steps with bytes: the longest time of each, and the bytes.
     pub fn steps(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let steps = self.steps.iter().enumerate();
         steps
@@ -143,15 +143,15 @@ impl ReclaimLag {
     }
 }
 
-/// Where a file is damaged.
+/// A place where a file is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// Where in it, in bytes from its start; 0 when the device does not say.
+    /// The offset in bytes from its start; 0 when the device does not say.
     pub offset: u64,
-    /// What does not fit.
+    /// What is wrong.
     pub what: String,
 }
 
@@ -170,8 +170,8 @@ impl Damage {
     }
 }
 
-/// A database in numbers, at one moment. Sizes are in bytes. Estimates are made from what memtables and tables say of
-/// themselves, in a few milliseconds; they are within 5 % of the stored bytes, and follow a change of the default at once.
+/// Statistics of a database, at one moment. Sizes are in bytes. Estimates are made from the statistics of memtables and
+/// tables, in some milliseconds; they are within 5 % of the stored bytes, and follow a change of the default at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -184,12 +184,12 @@ pub struct Stats {
     /// Of the stored bytes, those of items that are not expired, but hidden by a newer version, a delete or a range
     /// delete; estimated. An open snapshot may still see them.
     pub superseded_bytes: u64,
-    /// Of the stored bytes, those of tombstones, which only hide; exact.
+    /// Of the stored bytes, those of tombstones; exact.
     pub tombstone_bytes: u64,
-    /// Bytes of all records in memtables and tables: key, value and 16 for each, before they are compressed; exact, and
-    /// the sum of the four before. The log, which holds some of them once more, does not count.
+    /// Bytes of all records in memtables and tables: key, value and 16 for each, before compression; exact, and the sum
+    /// of the four values above. The log, which holds some of them again, is not included.
     pub stored_bytes: u64,
-    /// What the database takes on disk: tables, log, manifest.
+    /// Bytes on disk: tables, log, manifest.
     pub disk_bytes: u64,
     /// Of these, the log.
     pub log_bytes: u64,
@@ -197,15 +197,15 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Removed tables that a value, an iterator or a job still holds, or that wait to be unlinked.
     pub pinned_bytes: u64,
-    /// Memory of writes that are not yet in a table.
+    /// Memory of writes that are not in a table yet.
     pub memtable_bytes: u64,
-    /// Memory of writes that are in a table, or whose container was dropped, and that a value, an iterator or a job still
-    /// holds.
+    /// Memory of writes that are in a table, or whose container was dropped, while a value, an iterator or a job still
+    /// holds it.
     pub pinned_memtable_bytes: u64,
-    /// The expiry of the item that has been expired for longest and is still in a memtable or a live file.
+    /// The earliest expiry of an expired item that is still in a memtable or a live file.
     pub oldest_unreclaimed: Option<SystemTime>,
-    /// By how much the bytes that are furthest behind `Options::reclaim_within`, or behind an eighth of the longest
-    /// lifetime beside them, have missed it; zero while none has. More than a moment means that the budget is too small.
+    /// By how much expired bytes have missed `Options::reclaim_within`, or an eighth of the longest lifetime beside
+    /// them, at most; zero if none has. If it stays above zero, the budget of background work is too small.
     pub overdue: Duration,
     /// Containers.
     pub containers: u64,
@@ -223,27 +223,27 @@ pub struct Stats {
     pub bytes_flushed: u64,
     /// Bytes of tables written by merging and reclaiming since open.
     pub bytes_merged: u64,
-    /// Bytes of tables given back whole since open, without reading or writing anything.
+    /// Bytes of tables dropped since open, without reading or writing them.
     pub bytes_dropped: u64,
     /// Bytes of tables verified since open, by `Database::verify` and by `Options::scrub_within`.
     pub bytes_scrubbed: u64,
-    /// What these found damaged, of the tables that there are.
+    /// The damage that these found in tables that still exist.
     pub damage: Vec<Damage>,
-    /// How long expired bytes stayed that were given up since open.
+    /// How long the expired bytes stayed that were reclaimed since open.
     pub reclaim_lag: ReclaimLag,
     /// Flushes since open.
     pub flushes: u64,
     /// Merges and rewrites since open.
     pub merges: u64,
-    /// Times a writer was slowed or stopped since open.
+    /// Times a writer was throttled or stopped since open.
     pub stalls: u64,
-    /// With what flushing, merging, syncing or making room for the log in the background failed, by an error or a panic,
-    /// when it was last tried, if it did. It is tried again after some seconds, sooner when a writer waits for it; after a
-    /// failed sync of the log the database has to be opened again.
+    /// The error or panic of the last try of flushing, merging, syncing or making room for the log in the background,
+    /// if that failed. It is retried after some seconds, sooner if a writer waits for it; after a failed sync of the
+    /// log the database must be opened again.
     pub background_error: Option<String>,
 }
 
-/// A container in numbers, at one moment. Sizes are in bytes; for estimates, see [`Stats`].
+/// Statistics of a container, at one moment. Sizes are in bytes; for estimates, see [`Stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerStats {
@@ -256,27 +256,27 @@ pub struct ContainerStats {
     /// Of the stored bytes, those of items that are not expired, but hidden by a newer version, a delete or a range
     /// delete; estimated. An open snapshot may still see them.
     pub superseded_bytes: u64,
-    /// Of the stored bytes, those of tombstones, which only hide; exact.
+    /// Of the stored bytes, those of tombstones; exact.
     pub tombstone_bytes: u64,
-    /// Bytes of all records in memtables and tables: key, value and 16 for each, before they are compressed; exact, and
-    /// the sum of the four before. The log, which holds some of them once more, does not count.
+    /// Bytes of all records in memtables and tables: key, value and 16 for each, before compression; exact, and the sum
+    /// of the four values above. The log, which holds some of them again, is not included.
     pub stored_bytes: u64,
-    /// What its tables take on disk.
+    /// Bytes of its tables on disk.
     pub disk_bytes: u64,
-    /// Memory of writes that are not yet in a table.
+    /// Memory of writes that are not in a table yet.
     pub memtable_bytes: u64,
-    /// The expiry of the item that has been expired for longest and is still in a memtable or a live file.
+    /// The earliest expiry of an expired item that is still in a memtable or a live file.
     pub oldest_unreclaimed: Option<SystemTime>,
-    /// By how much the bytes that are furthest behind `Options::reclaim_within`, or behind an eighth of the longest
-    /// lifetime beside them, have missed it; zero while none has. More than a moment means that the budget is too small.
+    /// By how much expired bytes have missed `Options::reclaim_within`, or an eighth of the longest lifetime beside
+    /// them, at most; zero if none has. If it stays above zero, the budget of background work is too small.
     pub overdue: Duration,
     /// Runs.
     pub runs: u64,
     /// Tables of all runs.
     pub tables: u64,
-    /// Range deletes that still have something to hide.
+    /// Range deletes that still hide something.
     pub range_deletes: u64,
-    /// The next piece of merging or reclaiming, and why it is the next; or for how long there is none.
+    /// The next job of merging or reclaiming, and the reason for it; or how long there is none.
     pub explain: String,
 }
 

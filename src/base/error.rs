@@ -1,4 +1,4 @@
-//! The one error of the crate: what was wrong, where, and what to do.
+//! The one error type of the crate: what is wrong, where, and what to do.
 
 use std::fmt;
 use std::io;
@@ -11,11 +11,11 @@ use crate::base::Timestamp;
 /// What every operation returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Ends the description of damage that no repair can mend.
+/// The end of the message about damage that repair cannot fix.
 pub(crate) const BEYOND_REPAIR: &str =
     "what is live cannot be told from the rest, and nothing was changed: restore a checkpoint";
 
-/// Why an operation was not done. `Clone`, so that a failure in the background can be handed to every later writer.
+/// Why an operation failed. `Clone`, so that a failure in the background can be returned to every later writer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,16 +40,16 @@ pub enum Error {
         operation: &'static str,
         /// The file or folder concerned.
         path: PathBuf,
-        /// The system's own words.
+        /// The system's error.
         source: Arc<io::Error>,
     },
     /// Bytes on disk are not what was written there.
     Corruption {
         /// The file concerned.
         path: PathBuf,
-        /// Where in the file, in bytes from its start.
+        /// The offset in the file, in bytes.
         offset: u64,
-        /// What does not fit.
+        /// What is wrong.
         what: String,
     },
     /// The folder was written by a version of the format that this one does not read.
@@ -63,11 +63,11 @@ pub enum Error {
     },
     /// A key, a value, a name, a ttl or an option lies outside its documented range; nothing was stored or changed.
     InvalidArgument {
-        /// What it is: `key`, `ttl`, `container name`, ...
+        /// The argument: `key`, `ttl`, `container name`, ...
         what: &'static str,
         /// The value that was given, in words.
         given: String,
-        /// The range that is allowed.
+        /// The allowed range.
         allowed: &'static str,
     },
     /// Another process (or another handle of this one) has the database open.
@@ -87,47 +87,47 @@ pub enum Error {
         /// The highest settled time on which the database has relied.
         mark: SystemTime,
     },
-    /// The wall clock has leapt ahead, and nobody has confirmed it yet: a change of settings would make it final.
+    /// The wall clock has leapt ahead and is not confirmed yet: a change of settings would make its time final.
     ClockUnsettled {
         /// What the wall clock says.
         wall: SystemTime,
-        /// The time that is relied on until the lead settles.
+        /// The time that is relied on until the lead is settled.
         settled: SystemTime,
     },
-    /// A batch asks of a key what does not hold, or creates an item that is there, or replaces or touches one that is not:
-    /// nothing of the batch was written.
+    /// A condition of a batch does not hold, for example it creates an item that exists, or replaces or touches one
+    /// that does not: nothing of the batch was written.
     Conflict {
         /// The name of the container.
         container: String,
-        /// The key of which it does not hold.
+        /// The key of the condition.
         key: Vec<u8>,
     },
     /// A write to a database that was opened with `read_only(true)`.
     ReadOnly,
     /// The database was closed.
     Closed,
-    /// The container was dropped; its handles answer nothing else from then on.
+    /// The container was dropped; from then on its handles return only this error.
     ContainerDropped {
         /// Its name.
         name: String,
     },
-    /// The system gave no memory; nothing was stored or changed by the call.
+    /// The system refused memory; the call stored or changed nothing.
     OutOfMemory {
-        /// How much was asked for at once.
+        /// The size of the refused allocation.
         bytes: u64,
     },
-    /// Flushing cannot follow, and `on_stall(Stall::Fail)` was chosen.
+    /// Flushing falls behind, and `on_stall(Stall::Fail)` was chosen.
     Stalled,
-    /// A thread of the database panicked in its work, by a fault of this crate or of a [`Clock`](crate::Clock): nothing is
-    /// done by half, and it tries again.
+    /// A thread of the database panicked in its work, by a bug in this crate or in a [`Clock`](crate::Clock): nothing
+    /// is half done, and it is retried.
     Panicked {
-        /// Which.
+        /// The thread.
         thread: &'static str,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
-    /// An earlier sync of the log, or a write to it, failed: what the disk holds is no longer known, so no further write
-    /// is taken. Reads go on. Reopen the database to recover.
+    /// An earlier sync of the log, or a write to it, failed: it is unknown what the disk holds, so no further write is
+    /// accepted. Reads go on. Reopen the database to recover.
     Poisoned {
         /// The failure that came first.
         cause: Arc<Error>,
@@ -177,7 +177,7 @@ impl Error {
         }
     }
 
-    /// Stored bytes are damaged: see what [`repair`](crate::repair) says that it can save, or restore a checkpoint.
+    /// Stored bytes are damaged: [`repair`](crate::repair) reports what it can save; or restore a checkpoint.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         match self {
@@ -187,7 +187,7 @@ impl Error {
         }
     }
 
-    /// The file system has no room: free some, then try again.
+    /// The file system is full: free some room, then try again.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -202,8 +202,8 @@ impl Error {
         }
     }
 
-    /// The system is short of something: of room, descriptors, memory or rights. What was called for has not happened,
-    /// and nothing that happened before is in doubt; only a sync that fails so is as final as any.
+    /// The system is out of a resource: room, descriptors, memory or rights. The call has not happened, and nothing
+    /// that happened before is in doubt; only a failed sync is final even then.
     pub(crate) fn is_shortage(&self) -> bool {
         let Error::Io { source, .. } = self else {
             return matches!(self, Error::OutOfMemory { .. });
@@ -218,7 +218,7 @@ impl Error {
             || is_out_of_files(source)
     }
 
-    /// The same call may succeed later without anything being repaired.
+    /// Whether the same call may succeed later without a repair.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -234,20 +234,20 @@ impl Error {
         }
     }
 
-    /// A condition of a batch does not hold: read anew, then decide again.
+    /// Whether a condition of a batch does not hold: read again, then decide again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Conflict { .. })
     }
 
-    /// The database or the container is closed to this handle for good.
+    /// Whether this handle of the database or the container is closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self, Error::Closed | Error::ContainerDropped { .. })
     }
 }
 
-/// The process, or the system, has as many files open as it may.
+/// Whether the process, or the system, has as many files open as it may.
 fn is_out_of_files(error: &io::Error) -> bool {
     // ENFILE and EMFILE, on every Unix.
     matches!(error.raw_os_error(), Some(23 | 24))

@@ -1,4 +1,4 @@
-//! Names of the files in a database folder; the one place that spells them.
+//! The names of the files in a database folder, defined only here.
 
 use crate::base::{HIGHEST_NUMBER, TableId};
 
@@ -10,9 +10,9 @@ pub const WAL_DIR: &str = "wal";
 pub const TABLES_DIR: &str = "tables";
 /// The folder of the manifest's copy.
 pub const COPY_DIR: &str = "copy";
-/// The folder of what a repair put aside.
+/// The folder for files that a repair set aside.
 pub const LOST_DIR: &str = "lost";
-/// Ends the name of a file that is not whole yet.
+/// The suffix of a file that is not complete yet.
 pub const TEMPORARY: &str = ".tmp";
 
 /// `manifest-000042`
@@ -25,7 +25,7 @@ pub fn copy(number: u64) -> String {
     format!("{number:06}.manifest")
 }
 
-/// `000042.none`, inside [`COPY_DIR`]: this manifest has no copy, and is written nevertheless.
+/// `000042.none`, inside [`COPY_DIR`]: records that this manifest has no copy.
 pub fn no_copy(number: u64) -> String {
     format!("{number:06}.none")
 }
@@ -50,7 +50,7 @@ pub fn parse_copy(name: &str) -> Option<u64> {
     number(name.strip_suffix(".manifest")?)
 }
 
-/// The number in the name of what says that a manifest has no copy.
+/// The number in the name of the file that records that a manifest has no copy.
 pub fn parse_no_copy(name: &str) -> Option<u64> {
     number(name.strip_suffix(".none")?)
 }
@@ -60,23 +60,23 @@ pub fn parse_segment(name: &str) -> Option<u64> {
     number(name.strip_suffix(".wal")?)
 }
 
-/// The identity in a table's name.
+/// The id in a table's name.
 pub fn parse_table(name: &str) -> Option<TableId> {
     number(name.strip_suffix(".table")?).map(TableId)
 }
 
-/// A manifest, whole or not.
+/// Whether it is a manifest, complete or not.
 pub fn is_manifest(name: &str) -> bool {
     parse_manifest(name.strip_suffix(TEMPORARY).unwrap_or(name)).is_some()
 }
 
-/// A file that is named by a number, as all in the folders above are, whole or not.
+/// Whether it is a numbered file, as all in the folders above are, complete or not.
 pub fn is_numbered(name: &str) -> bool {
     let digits = name.split_once('.').map_or("", |(digits, _)| digits);
     digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Only what the functions above print is read back: a file of another spelling is not ours.
+/// Only names that the functions above print are parsed: a file with another spelling is not the database's.
 fn number(digits: &str) -> Option<u64> {
     let value: u64 = digits.parse().ok()?;
     (value <= HIGHEST_NUMBER && digits == format!("{value:06}")).then_some(value)

@@ -1,4 +1,5 @@
-//! The one hash of a key: filters, in-block search, samples and caches all use this number, and files hold parts of it.
+//! The hash of a key: filters, the search in blocks, samples and caches all use this number, and files store parts of
+//! it.
 
 /// XXH3 with 64 bits and seed 0 (Y. Collet, the XXH3 specification): it is part of the file format.
 pub fn hash_key(key: &[u8]) -> u64 {

@@ -1,7 +1,7 @@
-//! Sequence numbers, and what names a table or a container.
+//! Sequence numbers, and the ids of tables and containers.
 
-/// No database counts that far: files, edits, writes. A larger number on disk was made up, and is refused before one that
-/// follows it overflows.
+/// Higher than any count of files, edits or writes in a database. A higher number on disk is wrong, and is refused, so
+/// that counting on from it cannot overflow.
 pub const HIGHEST_NUMBER: u64 = 1 << 56;
 
 /// The place of one record in the total order of all writes of a database. 0 stands before every write.
@@ -29,19 +29,19 @@ impl Seq {
         Seq(self.0 + 1)
     }
 
-    /// The number before this one; of the first, that one.
+    /// The sequence number before this one; of the first, itself.
     pub fn before(self) -> Seq {
         Seq(self.0.saturating_sub(1))
     }
 }
 
-/// Names a table file; never reused within a database.
+/// Identifies a table file; never reused within a database.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct TableId(pub u64);
 
-/// Names a container for good; a container that is dropped and created anew gets another one.
+/// Identifies a container for good; a container that is dropped and created again gets another id.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

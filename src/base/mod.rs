@@ -1,6 +1,6 @@
-//! The words that every layer shares: no I/O, no clock, no threads of their own. Everything may be known here that needs
-//! nothing else: identities, moments, times to live, errors, integers as bytes, the header of a record, and the atomics and
-//! locks that a model checker can take the place of.
+//! Basic types that every layer uses: no I/O, no clock, no threads of its own. This folder has what depends on nothing
+//! else: ids, times, ttls, errors, encodings of integers, the header of a record, and the atomics and locks that a
+//! model checker can replace.
 
 pub mod ids;
 pub mod time;

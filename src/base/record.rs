@@ -1,4 +1,4 @@
-//! One version of a key, and how its header is written.
+//! A record: one version of a key; and the encoding of its header.
 //!
 //! ```text
 //! header   tag u8 | seq varint | written_at varint | [ttl varint, when the tag says so]
@@ -7,8 +7,8 @@
 //!          bits 4-7  zero
 //! ```
 //!
-//! `seq` and `written_at` are written as differences from a base that the surroundings state (a sample's
-//! lowest; 0 in the log).
+//! `seq` and `written_at` are encoded as differences from a base that the context defines (a sample's lowest; 0 in the
+//! log).
 //!
 //! Order of records everywhere: key up, then sequence number down: of one key, the newest version comes first.
 
@@ -17,13 +17,13 @@ use std::cmp::Ordering;
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
-/// The longest key, in bytes; the shortest has one.
+/// The longest key, in bytes; the shortest has one byte.
 pub const MAX_KEY_LEN: usize = 65_535;
 /// The longest value, in bytes.
 pub const MAX_VALUE_LEN: usize = 64 << 20;
 
-/// What a record says of its key. As wide as its neighbours in a header: gaps between fields make copies of it wait for
-/// each other, which took a third of a scan.
+/// The kind of a record. As wide as its neighbours in a header: gaps between fields stall copies of it, which took a
+/// third of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum Kind {
@@ -33,7 +33,7 @@ pub enum Kind {
     Tombstone = 2,
 }
 
-/// Everything about a record but its key and value.
+/// A record without its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// Put or tombstone.
@@ -46,17 +46,17 @@ pub struct Header {
     pub ttl: ItemTtl,
 }
 
-/// What `seq` and `written_at` are counted from.
+/// The base from which `seq` and `written_at` are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
-    /// The lowest sequence number of the surroundings.
+    /// The lowest sequence number in the context.
     pub seq: Seq,
-    /// The earliest `written_at` of the surroundings.
+    /// The earliest `written_at` in the context.
     pub written_at: Timestamp,
 }
 
 impl Header {
-    /// A tombstone, which is also what burying makes of a dead put.
+    /// A tombstone; burying replaces a dead put by one.
     pub fn tombstone(seq: Seq, written_at: Timestamp) -> Header {
         Header {
             kind: Kind::Tombstone,
@@ -66,12 +66,12 @@ impl Header {
         }
     }
 
-    /// The key has no value.
+    /// Whether it is a tombstone.
     pub fn is_tombstone(&self) -> bool {
         self.kind == Kind::Tombstone
     }
 
-    /// Appends the header, counted from `base`, which must not lie above it.
+    /// Appends the header, relative to `base`, which must not be above it.
     #[inline]
     pub fn encode(&self, base: Base, out: &mut Vec<u8>) {
         debug_assert!(base.seq <= self.seq && base.written_at <= self.written_at);
@@ -121,7 +121,7 @@ impl Header {
     }
 }
 
-/// A record where it lies, without its value, which may not have been read yet.
+/// A record without its value, which may not have been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// Kind, sequence number, time, ttl.
@@ -133,13 +133,13 @@ pub struct RecordRef<'a> {
 }
 
 impl RecordRef<'_> {
-    /// What the record counts for in a census: key, value and sixteen bytes of header.
+    /// The bytes that a census counts for the record: key, value and sixteen for the header.
     pub fn weight(&self) -> u64 {
         (self.key.len() + self.value_len + 16) as u64
     }
 }
 
-/// Eight bytes of a key, so that numbers order as keys do but where they are equal; a short key is filled with zeros.
+/// Eight bytes of a key as a number: numbers that differ order as the keys do. A shorter key is filled with zeros.
 #[inline]
 pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk() {
@@ -151,12 +151,12 @@ pub fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// How many bytes two keys share at their front.
+/// The length of the common prefix of two keys.
 pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Key up, sequence number down.
+/// The order of records: key up, sequence number down.
 #[inline]
 pub fn order(a_key: &[u8], a_seq: Seq, b_key: &[u8], b_seq: Seq) -> Ordering {
     a_key.cmp(b_key).then(b_seq.cmp(&a_seq))

@@ -23,29 +23,30 @@ impl Timestamp {
     /// Later than every moment: "never".
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
-    /// This moment and `millis` more; stands still at [`Timestamp::MAX`].
+    /// This moment plus `millis`; at most [`Timestamp::MAX`].
     pub fn after(self, millis: u64) -> Timestamp {
         Timestamp(self.0.saturating_add(millis))
     }
 
-    /// This moment less `millis`; stands still at the epoch.
+    /// This moment minus `millis`; at least the epoch.
     pub fn before(self, millis: u64) -> Timestamp {
         Timestamp(self.0.saturating_sub(millis))
     }
 
-    /// Milliseconds from `earlier` to this moment, 0 when it is not earlier.
+    /// Milliseconds from `earlier` to this moment, 0 if that is later.
     pub fn since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment as the standard library writes it.
+    /// The moment as the standard library's type.
     pub fn to_system_time(self) -> SystemTime {
         UNIX_EPOCH
             .checked_add(Duration::from_millis(self.0))
             .unwrap_or(UNIX_EPOCH)
     }
 
-    /// A moment of the standard library, rounded up to a whole millisecond; before the epoch is the epoch.
+    /// From the standard library's type, rounded up to a whole millisecond; a moment before the epoch becomes the
+    /// epoch.
     pub fn from_system_time_up(time: SystemTime) -> Timestamp {
         match time.duration_since(UNIX_EPOCH) {
             Ok(since) => Timestamp(millis_up(since)),

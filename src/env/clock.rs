@@ -1,13 +1,13 @@
 //! Time: what a clock reads, and what the engine relies on.
 //!
-//! A [`Clock`] has two readings, *wall* and *uptime*. [`SettledClock`] makes of them *settled* time, which follows the
-//! wall and never runs backwards, and *now*, which reads and stamps use. The two differ only while the wall leads
-//! settled time plus the uptime elapsed since by more than the allowed skew: such a lead is *unsettled*. `now` follows
-//! it, and nothing is made final: no purge, no change of settings. It settles by [`SettledClock::confirm`] or after as
-//! much uptime as the skew; if the wall comes back first, it is forgotten.
+//! A [`Clock`] has two readings, *wall* and *uptime*. [`SettledClock`] computes from them *settled* time, which follows
+//! the wall and never runs backwards, and *now*, which reads and stamps use. The two differ only while the wall is
+//! ahead of settled time plus the uptime since by more than the allowed skew: such a lead is *unsettled*. `now` follows
+//! it, and nothing is made final: no purge, no change of settings. The lead settles by [`SettledClock::confirm`], or
+//! after as much uptime as the skew; if the wall comes back first, it is forgotten.
 //!
-//! Invariants: settled time never decreases; outside an unsettled lead, now == settled time. `now` goes back only where a
-//! lead ends or shrinks, and [`SettledClock::leads`] has changed before anybody is told the earlier time.
+//! Invariants: settled time never decreases; outside an unsettled lead, now == settled time. `now` goes back only where
+//! a lead ends or shrinks, and [`SettledClock::leads`] changes before any caller gets the earlier time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,14 @@ use std::time::Duration;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Timestamp};
 
-/// Where the engine gets the time from. It is asked in the midst of operations, and must not call the database that it is
-/// the clock of.
+/// The source of time. The engine reads it during operations, so it must not call the database that uses it.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since the Unix epoch; may be set forwards and backwards by others.
+    /// Milliseconds since the Unix epoch; may be set forwards and backwards.
     fn wall(&self) -> u64;
     /// Milliseconds since some moment in the past; never runs backwards, and counts the time a machine is suspended.
     fn uptime(&self) -> u64;
-    /// As [`Clock::wall`] would read, or later by some seconds, never earlier; for clocks that know this for less. What
-    /// lives longer than that is read without asking for more.
+    /// The result of [`Clock::wall`] now, or one that is later by some seconds, never earlier; for clocks for which
+    /// this is cheaper. An item that lives longer than that is read without reading the exact time.
     fn wall_at_most(&self) -> Option<u64> {
         None
     }
@@ -55,13 +54,13 @@ impl Clock for SystemClock {
     }
 }
 
-/// The coarse clock costs a fifth of the exact one, and was right at the last tick: milliseconds ago, unless the processor
-/// that counts ticks is kept from it, say by the host of a virtual machine. After a longer pause of that machine it
-/// shows too early a time until its next tick.
+/// The coarse clock costs a fifth of the exact one. It is as of the last tick, which is milliseconds ago, unless the
+/// processor that counts ticks is delayed, say by the host of a virtual machine. After a longer pause of that machine
+/// it is too early until the next tick.
 #[cfg(target_os = "linux")]
 const COARSE_LAG: u64 = 10_000;
 
-/// Monotonic time, counting suspend where the system can: for measuring waits, never for expiry.
+/// Monotonic time, including suspend where the system can: for measuring waits, never for expiry.
 pub fn monotonic() -> Duration {
     #[cfg(target_os = "linux")]
     {
@@ -78,7 +77,7 @@ pub fn monotonic() -> Duration {
     }
 }
 
-/// A clock that stands until it is moved: for tests and simulations. Clones share one time.
+/// A clock that moves only when told to: for tests and simulations. Clones share one time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -115,7 +114,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves the wall to `millis`, and uptime by as much as that is ahead. Backwards, only the wall moves.
+    /// Moves the wall to `millis`, and uptime by the same amount if that is forwards. Backwards, only the wall moves.
     pub fn set(&self, millis: u64) {
         let before = self.time.wall.swap(millis, Ordering::SeqCst);
         self.time
@@ -152,13 +151,13 @@ pub enum ClockBehind {
     /// Opening fails with an error that states both times.
     #[default]
     Refuse,
-    /// Time starts at the last recorded time and stands there until the wall has caught up. All that was expired then
-    /// stays gone, as it would by a change of every container's default to itself.
+    /// Time starts at the last recorded time and stays there until the wall has caught up. Everything that was expired
+    /// then stays gone, as by a change of every container's default to itself.
     StartAtMark,
 }
 
-/// After an open that leads the mark, the first purge waits this long, in milliseconds of uptime: time for a wrong
-/// clock to be noticed and put right.
+/// After an open at which the wall is ahead of the mark, the first purge waits this long, in milliseconds of uptime, so
+/// that a wrong clock can be noticed and corrected.
 const HOLD_AFTER_LEADING_OPEN: u64 = 5 * 60 * 1_000;
 
 /// One reading.
@@ -166,9 +165,9 @@ const HOLD_AFTER_LEADING_OPEN: u64 = 5 * 60 * 1_000;
 pub struct Reading {
     /// What reads and stamps use.
     pub now: Timestamp,
-    /// What purges, placements, floors and the mark use.
+    /// What purges, slots, floors and the mark use.
     pub settled: Timestamp,
-    /// `now` leads `settled`, and nobody has confirmed it.
+    /// Whether `now` is ahead of `settled`, and not confirmed.
     pub unsettled: bool,
 }
 
@@ -179,9 +178,9 @@ struct State {
     settled_uptime: u64,
     /// Uptime when an unsettled lead was first seen.
     lead_since: Option<u64>,
-    /// What the wall read when the lead was last looked at.
+    /// The wall's reading when the lead was last checked.
     lead_wall: u64,
-    /// Uptime until which nothing is purged.
+    /// Uptime until which purging waits.
     hold_until: Option<u64>,
 }
 
@@ -189,7 +188,7 @@ struct State {
 pub struct SettledClock {
     clock: Arc<dyn Clock>,
     max_skew: u64,
-    /// A copy of `state.settled` for the fast path: within one millisecond nothing needs to be decided twice.
+    /// A copy of `state.settled` for the fast path: within one millisecond nothing is decided twice.
     settled: AtomicU64,
     /// How often an unsettled lead has begun, shrunk (which counts twice) or ended; odd while there is one.
     leads: AtomicU64,
@@ -197,7 +196,7 @@ pub struct SettledClock {
 }
 
 impl SettledClock {
-    /// Starts no lower than `time_high_water`, the highest time on which the database has relied; 0 for a new database.
+    /// Starts no lower than `time_high_water`, the highest time on which the database relied; 0 for a new database.
     pub fn start(
         clock: Arc<dyn Clock>,
         max_skew: Duration,
@@ -237,7 +236,7 @@ impl SettledClock {
         self.read().now
     }
 
-    /// No earlier than [`SettledClock::now`] would be, for less.
+    /// A time no earlier than [`SettledClock::now`] would return; cheaper.
     #[inline]
     pub fn at_most(&self) -> Timestamp {
         match self.clock.wall_at_most() {
@@ -251,11 +250,11 @@ impl SettledClock {
         Duration::from_millis(self.clock.uptime())
     }
 
-    /// Both times at once.
+    /// Both times, from one reading.
     pub fn read(&self) -> Reading {
         let wall = self.clock.wall();
         let settled = self.settled.load(Ordering::Acquire);
-        // Mostly it reads what it read before, or has been set back behind settled time, and nothing moves.
+        // Mostly it has the same reading as before, or was set back behind settled time, and nothing changes.
         if wall <= settled && self.leads().is_multiple_of(2) {
             let now = Timestamp(settled);
             return Reading {
@@ -267,7 +266,7 @@ impl SettledClock {
         self.read_locked(&mut self.state.lock())
     }
 
-    /// While this stands still, `now` has not gone back; while it is 0, it never has.
+    /// While this does not change, `now` has not gone back; while it is 0, it never has.
     #[inline]
     pub fn leads(&self) -> u64 {
         self.leads.load(Ordering::Acquire)
@@ -296,7 +295,7 @@ impl SettledClock {
         }
     }
 
-    /// Before anybody is told the time, which may have gone back.
+    /// Called before the time, which may have gone back, is returned to anybody.
     fn note_lead(&self, state: &mut State, wall: u64, unsettled: bool) {
         let leads = self.leads();
         let led = !leads.is_multiple_of(2);
@@ -317,7 +316,7 @@ impl SettledClock {
         }
     }
 
-    /// The wall is right: settles a lead, and lets purging begin.
+    /// The wall is right: settles a lead, and ends the wait before purging.
     pub fn confirm(&self) {
         let mut state = self.state.lock();
         let (wall, uptime) = (self.clock.wall(), self.clock.uptime());
@@ -326,12 +325,12 @@ impl SettledClock {
         self.note_lead(&mut state, wall, false);
     }
 
-    /// Lets purging begin after an open that leads the mark; an unsettled lead still holds it.
+    /// Ends the wait after an open with a leading clock; an unsettled lead still delays purging.
     pub fn release_hold(&self) {
         self.state.lock().hold_until = None;
     }
 
-    /// Settled time, when purging is allowed: no lead is unsettled, and the wait after a leading open is over.
+    /// Settled time, if purging is allowed: no lead is unsettled, and the wait after an open is over.
     pub fn purge_time(&self) -> Option<Timestamp> {
         let mut state = self.state.lock();
         let reading = self.read_locked(&mut state);
@@ -418,7 +417,7 @@ mod tests {
         assert_eq!(clock.purge_time(), Some(Timestamp(500 * HOUR)));
     }
 
-    // Who judges between two looks at the number, judges by a clock that did not go back.
+    // A reader whose two loads of the number agree has judged by a clock that did not go back.
     #[test]
     fn whoever_is_told_an_earlier_time_could_know() {
         let (manual, clock) = start(10 * HOUR, 0, ClockBehind::Refuse).unwrap();

@@ -1,7 +1,7 @@
-//! The machine's own file system.
+//! The operating system's file system.
 //!
-//! Folders are made with mode 0700 and files with 0600. A symbolic link where a file should be is refused, so that a
-//! database reaches nothing outside its folder. Every call that a signal interrupts is made again.
+//! Folders are created with mode 0700 and files with 0600. A symbolic link in place of a file is refused, so that a
+//! database touches nothing outside its folder. Every call that a signal interrupts is repeated.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -18,12 +18,12 @@ use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use super::system::{self, MappedRing, start_writing, zeros};
 use crate::base::{Error, Result};
 
-/// The file system of the machine.
+/// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// Opens a file, never through a symbolic link, and only if it is a regular one. Nothing else is waited for: a pipe
-/// opens, or fails to, at once.
+/// Opens a file, never through a symbolic link, and only a regular one. It never blocks: opening a pipe succeeds or
+/// fails at once.
 fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = options
@@ -35,7 +35,7 @@ fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
             regular(&file.metadata()?)?;
             Ok(file)
         }
-        // What stands there says more than "too many levels of symbolic links".
+        // The type of what is there says more than "too many levels of symbolic links".
         Err(error) => {
             if let Ok(metadata) = fs::symlink_metadata(path) {
                 regular(&metadata)?;
@@ -49,7 +49,7 @@ fn regular(metadata: &Metadata) -> io::Result<()> {
     expect(metadata.is_file(), metadata.file_type(), "a regular file")
 }
 
-/// The error when something else stands where `wanted` should be.
+/// The error if something else is in the place of `wanted`.
 fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
     if is_it {
         return Ok(());
@@ -94,7 +94,7 @@ fn allocate(file: &fs::File, len: u64) -> io::Result<()> {
     write_zeros(file, size, len)
 }
 
-/// Reserves blocks up to `len`, behind the file's end too.
+/// Reserves blocks up to `len`, also beyond the file's end.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -104,7 +104,7 @@ fn reserve(file: &fs::File, len: u64) -> io::Result<()> {
     }
 }
 
-/// What is left where a file system cannot reserve blocks: to write them.
+/// For file systems that cannot reserve blocks: writes zeros.
 fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
     let zeros = [0; 16 << 10];
     while from < to {
@@ -115,7 +115,7 @@ fn write_zeros(file: &fs::File, mut from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What is read has a size that others have chosen: want of memory for it is an error.
+/// The size comes from the file: a lack of memory for it is an error.
 fn reserve_memory(bytes: &mut Vec<u8>, len: u64) -> io::Result<()> {
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     bytes
@@ -196,7 +196,7 @@ impl Dir for DiskDir {
     }
 }
 
-/// The operating system lets go of the lock when the file is closed, also by a killed process.
+/// The operating system releases the lock when the file is closed, also for a killed process.
 struct DiskLock {
     _file: fs::File,
 }
@@ -220,7 +220,7 @@ fn list(dir: &Path, takes: fn(FileType) -> bool) -> Result<Vec<String>> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             if takes(entry.file_type()?) {
-                // A name that is not Unicode is none of ours.
+                // A name that is not Unicode is not the database's.
                 names.extend(entry.file_name().into_string());
             }
         }
@@ -307,12 +307,12 @@ impl Fs for Disk {
     }
 
     fn map(&self, path: &Path) -> Result<Bytes> {
-        // Else a page that is missing brings along as many as the device is set to read ahead: megabytes, on some.
+        // Otherwise a missing page brings in as much as the device's read-ahead setting: megabytes, on some.
         map_file(path, Advice::Random)
     }
 
     fn map_in_order(&self, path: &Path, _: &Bytes) -> Result<Bytes> {
-        // What is promised to be sequential is read in smaller pieces.
+        // With sequential advice, the system would read in smaller pieces.
         map_file(path, Advice::Normal)
     }
 
@@ -370,7 +370,7 @@ impl Fs for Disk {
     }
 
     fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
-        // Nothing else is waited for.
+        // Opening must not block on other objects.
         let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(flags.bits() as i32);

@@ -1,8 +1,8 @@
-//! What the engine asks of a file system. Two worlds provide it: [`disk`](super::disk) and [`sim`](super::sim).
+//! The file system as the engine uses it. There are two implementations: [`disk`](super::disk) and [`sim`](super::sim).
 //!
-//! Durability as the engine relies on it: bytes of a file after [`File::sync`]; the names in a folder (created, renamed,
-//! removed, linked) after [`Dir::sync`] of that folder. Everything else may be lost by a power cut, in any order and
-//! in part. Errors carry operation and path.
+//! Durability as the engine relies on it: the bytes of a file are durable after [`File::sync`]; the names in a folder
+//! (created, renamed, removed, linked) after [`Dir::sync`] of that folder. A power cut may lose everything else, in any
+//! order and in part. Errors carry operation and path.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use crate::base::{Error, Result};
 /// A file that is being written.
 #[allow(clippy::len_without_is_empty)]
 pub trait File: Send + Sync {
-    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    /// Writes all of `bytes` at `offset`; the file grows if needed.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// Has the device begin with `len` bytes at `offset`, just written, rather than with all at once at the next sync, so
-    /// that syncs of other files need not wait for a burst. A hint: nothing is durable by it, and it may do nothing.
+    /// Starts writeback of `len` bytes at `offset`, which were just written, so that the next sync is no burst that
+    /// syncs of other files wait for. A hint: it makes nothing durable, and may do nothing.
     fn start_writing(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
-    /// Makes everything written so far durable, and the file's size.
+    /// Makes everything written so far and the file's size durable.
     fn sync(&self) -> Result<()>;
-    /// Reserves room so that writes below `len` cannot fail for want of it; the file's size becomes at least `len`.
+    /// Reserves room so that writes below `len` cannot fail for lack of it; the file's size becomes at least `len`.
     fn allocate(&self, len: u64) -> Result<()>;
-    /// As [`File::allocate`], but the file's size stays. A hint: it may do nothing where the system cannot, and nothing
-    /// is durable by it. Setting the file's size gives the room back.
+    /// Like [`File::allocate`], but the file's size stays. A hint: it may do nothing where the system cannot, and makes
+    /// nothing durable. Setting the file's size frees the room.
     fn reserve(&self, len: u64) -> Result<()> {
         let _ = len;
         Ok(())
@@ -37,20 +37,20 @@ pub trait File: Send + Sync {
     fn len(&self) -> Result<u64>;
 }
 
-/// A finished file that is read part by part, not through a map: a device that fails is an error.
+/// A finished file that is read by calls, not through a map: a failing device is an error.
 pub trait ReadAt: Send + Sync {
-    /// `len` bytes at `offset`; that the file is shorter is corruption.
+    /// `len` bytes at `offset`; if the file is shorter, it is corrupt.
     fn read_at(&self, offset: u64, len: usize) -> Result<Bytes>;
 }
 
-/// A folder, held open: whoever has to make names in it durable later needs no descriptor then.
+/// A folder, held open, so that syncing its names later needs no descriptor.
 pub trait Dir: Send + Sync {
     /// Makes the names in the folder durable.
     fn sync(&self) -> Result<()>;
 }
 
-/// A small file that is stored into through shared memory: what was stored survives a killed process, and nothing else
-/// is promised. It is never synced. `store` and `load` panic outside the length given at opening.
+/// A small file in shared memory: stored bytes survive a killed process, and nothing else is guaranteed. It is never
+/// synced. `store` and `load` panic outside the length given at opening.
 pub trait Ring: Send + Sync {
     /// Copies `bytes` to `offset`.
     fn store(&self, offset: usize, bytes: &[u8]);
@@ -58,10 +58,10 @@ pub trait Ring: Send + Sync {
     fn load(&self, offset: usize, out: &mut [u8]);
 }
 
-/// How a lock file is held.
+/// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// With others that share it.
+    /// Together with other shared holders.
     Shared,
     /// Alone.
     Exclusive,
@@ -72,64 +72,63 @@ pub enum LockKind {
 pub struct Room {
     /// Free for this process.
     pub free: u64,
-    /// Free or not.
+    /// Free and used together.
     pub total: u64,
 }
 
-/// Held as long as it lives.
+/// The lock is held until this is dropped.
 pub trait Lock: Send + Sync {}
 
 /// The file system.
 pub trait Fs: Send + Sync {
-    /// Creates a folder and those above it, mode 0700; nothing happens when it is there.
+    /// Creates a folder and those above it, mode 0700; does nothing if it exists.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
-    /// Creates one folder, mode 0700; that there is something of this name, a link included, is an error.
+    /// Creates one folder, mode 0700; fails if anything of this name exists, also a link.
     fn create_dir(&self, path: &Path) -> Result<()>;
     /// Removes an empty folder.
     fn remove_dir(&self, path: &Path) -> Result<()>;
     /// The names of the files in a folder, in no particular order; folders are left out.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;
-    /// The same, with the folders.
+    /// The names in a folder, including folders.
     fn list_all(&self, dir: &Path) -> Result<Vec<String>>;
-    /// The file's size in bytes, `None` when there is none of this name.
+    /// The file's size in bytes, `None` if it does not exist.
     fn len(&self, path: &Path) -> Result<Option<u64>>;
-    /// The folder exists.
+    /// Whether the folder exists.
     fn is_dir(&self, path: &Path) -> bool;
-    /// Nothing is in a folder: no file, folder, link or anything else.
+    /// Whether a folder is empty: no file, folder, link or anything else.
     fn is_empty_dir(&self, dir: &Path) -> Result<bool>;
-    /// The absolute path of what is there, by no link.
+    /// The absolute path of an existing object, without links.
     fn canonical(&self, path: &Path) -> Result<PathBuf>;
-    /// An error when something stands there that is no folder, a link to one included: a folder of the database's own is
-    /// not to lead elsewhere.
+    /// Fails if something that is no folder is there, also a link to one: a folder of the database must not lead
+    /// elsewhere.
     fn expect_dir(&self, path: &Path) -> Result<()> {
         let _ = path;
         Ok(())
     }
-    /// Creates a file, mode 0600; an existing one of this name is an error.
+    /// Creates a file, mode 0600; fails if one of this name exists.
     fn create(&self, path: &Path) -> Result<Box<dyn File>>;
     /// Opens an existing file for writing in place.
     fn open(&self, path: &Path) -> Result<Box<dyn File>>;
-    /// The bytes of a file that no longer changes, without a copy where the system can map it. The bytes stay readable
-    /// as long as they are held, even when the file is removed.
+    /// The bytes of a finished file, without a copy if the system can map it. The bytes stay readable while they are
+    /// held, even after the file is removed.
     fn map(&self, path: &Path) -> Result<Bytes>;
-    /// The same bytes for sequential access, where the system then reads ahead; `map` is what [`Fs::map`] gave, which is for
+    /// The same bytes for sequential access, for which the system reads ahead; `map` is the result of [`Fs::map`], for
     /// random access.
     fn map_in_order(&self, _path: &Path, map: &Bytes) -> Result<Bytes> {
         Ok(map.clone())
     }
-    /// Opens a file that no longer changes, to be read by parts. It stays readable as long as it is held, even when the
-    /// file is removed.
+    /// Opens a finished file for reading by calls. It stays readable while it is held, even after it is removed.
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>>;
     /// A copy of a whole file, which may be changing.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
-    /// The same, in the memory of `spare`, whose bytes are of no use any more: fresh memory costs as much as reading.
+    /// The same, in the memory of `spare`, whose contents are discarded: fresh memory costs as much as reading.
     fn read_into(&self, path: &Path, spare: Vec<u8>) -> Result<Vec<u8>> {
         drop(spare);
         self.read(path)
     }
     /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>>;
-    /// Gives a file another name, replacing what had it.
+    /// Renames a file, replacing one of the new name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes a file's name.
     fn remove(&self, path: &Path) -> Result<()>;
@@ -137,22 +136,23 @@ pub trait Fs: Send + Sync {
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
     /// Opens a folder.
     fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>>;
-    /// Makes the names in a folder durable. Whether it fails to open it or to sync it cannot be told: where the one must
-    /// not pass for the other, hold a [`Dir`].
+    /// Makes the names in a folder durable. Its error does not distinguish a failed open from a failed sync: where that
+    /// matters, hold a [`Dir`].
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.open_dir(path)?.sync()
     }
-    /// Takes the lock on a file, which is created when missing and `kind` is exclusive; `None` when the file is missing
-    /// and `kind` is shared. Held elsewhere: [`Error::Locked`](crate::Error::Locked) naming the file's folder.
+    /// Takes the lock on a file, which is created if it is missing and `kind` is exclusive; `None` if the file is
+    /// missing and `kind` is shared. If the lock is held elsewhere: [`Error::Locked`](crate::Error::Locked) with the
+    /// file's folder.
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;
-    /// Bytes that the file takes on the medium: allocated blocks, holes left out.
+    /// Bytes of the file on the medium: allocated blocks, without holes.
     fn allocated(&self, path: &Path) -> Result<u64>;
-    /// The room on the file system of `path`.
+    /// The room on the file system that holds `path`.
     fn room(&self, path: &Path) -> Result<Room>;
 }
 
-/// Creates a folder in that of the database, unless it is there. The database's own is not made again where somebody has
-/// removed it.
+/// Creates a folder inside the database's folder, unless it exists. Does not create the database's own folder again if
+/// that was removed.
 pub fn make_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
     match fs.is_dir(path) {
         true => Ok(()),
@@ -160,18 +160,18 @@ pub fn make_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
     }
 }
 
-/// Creates a folder, and those above it that are missing, durably.
+/// Creates a folder, and missing ones above it, durably.
 pub fn create_folder(fs: &dyn Fs, path: &Path) -> Result<()> {
     if fs.is_dir(path) {
         return Ok(());
     }
     create_folder(fs, above(path))?;
     fs.create_dir_all(path)?;
-    // One that is found later is taken for durable.
+    // A folder found by a later call is assumed to be durable.
     sync_name(fs, path).inspect_err(|_| drop(fs.remove_dir(path)))
 }
 
-/// Makes the name of a file or folder durable, where the folder above it allows that.
+/// Makes the name of a file or folder durable, if the folder above it allows that.
 pub fn sync_name(fs: &dyn Fs, path: &Path) -> Result<()> {
     match fs.sync_dir(above(path)) {
         // Some folders may be written to but not opened; then the name is as durable as the system makes it.

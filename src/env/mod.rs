@@ -1,4 +1,4 @@
-//! The world outside: files, clocks, threads. The only folder that may touch std::fs, memory maps, time and threads.
+//! The operating system: files, clocks, threads. Only this folder may use std::fs, memory maps, time and threads.
 
 mod tasks;
 mod fs;

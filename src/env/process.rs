@@ -1,24 +1,26 @@
-//! What the process and its threads are to the system: how much the device read for them, how urgent they are.
+//! The process and its threads: how much the device read for them, and their priority.
 
 use std::cell::Cell;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
-/// How a background thread stands to those of the user. A thread may not take back what it gave up when its work becomes
-/// urgent, so it does not give up more, and work with a deadline changes threads (docs/decisions/pacing.md).
+/// The priority of a background thread relative to the user's. A thread may not raise a priority it has lowered when
+/// its work becomes urgent, so it does not lower it further, and urgent work moves to another thread
+/// (docs/decisions/pacing.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// As they do.
+    /// Equal.
     Usual,
-    /// They go first when they wake, but it gets as much of a processor.
+    /// The user's threads go first when they wake, but it gets as much of a processor.
     Low,
-    /// They go first, on the processor and at the device; it gets a tenth when they compete for a processor.
+    /// The user's threads go first, on the processor and at the device; it gets a tenth when they compete for a
+    /// processor.
     Lowest,
 }
 
-/// What a thread that is less urgent wants to run at a time, of the processor: the scheduler lets a thread of a shorter
-/// slice, as all usual ones are, take its place as soon as it wakes, and not only when the slice or a tick is over. Not
-/// more, for the slice is also how long threads of *other* programs may go before ours.
+/// The time slice of a thread with lower priority: the scheduler lets a thread with a shorter slice, as all usual ones
+/// have, preempt it as soon as it wakes, not only when the slice or a tick is over. Not longer, because the slice is
+/// also how long threads of *other* programs may run before ours.
 #[cfg(target_os = "linux")]
 const SLICE: Duration = Duration::from_millis(5);
 
@@ -29,12 +31,12 @@ pub struct DeviceReads {
     pub process: u64,
     /// For the calling one.
     pub here: u64,
-    /// The calling thread's number.
+    /// The calling thread's id.
     pub thread: u64,
 }
 
 impl DeviceReads {
-    /// Up to now.
+    /// The readings now.
     #[cfg(target_os = "linux")]
     pub fn now() -> DeviceReads {
         let read = |path| {
@@ -49,14 +51,14 @@ impl DeviceReads {
         }
     }
 
-    /// Up to now.
+    /// The readings now.
     #[cfg(not(target_os = "linux"))]
     pub fn now() -> DeviceReads {
         DeviceReads::default()
     }
 }
 
-/// The line `read_bytes: N`.
+/// Parses the line `read_bytes: N`.
 #[cfg(target_os = "linux")]
 fn read_bytes(text: &str) -> Option<u64> {
     let mut lines = text.lines();
@@ -68,12 +70,12 @@ thread_local! {
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Usual) };
 }
 
-/// What the calling thread was given.
+/// The priority that was set for the calling thread.
 pub fn priority() -> Priority {
     PRIORITY.get()
 }
 
-/// Gives the calling thread its priority. Where that cannot be, it stays as it is.
+/// Sets the priority of the calling thread. If that fails, it stays as it is.
 pub fn set_priority(priority: Priority) {
     PRIORITY.set(priority);
     #[cfg(target_os = "linux")]
@@ -102,7 +104,7 @@ pub fn set_priority(priority: Priority) {
 mod tests {
     use super::*;
 
-    /// The calling thread's slice in nanoseconds, where the kernel lets it be chosen and tells it.
+    /// The calling thread's slice in nanoseconds, if the kernel supports that.
     fn slice() -> Option<u64> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
         let mut numbers = release.split('.').map_while(|part| part.parse().ok());

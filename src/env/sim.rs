@@ -1,16 +1,16 @@
-//! A file system in memory that can be killed, unplugged, filled up and made to fail: for tests.
+//! A simulated file system in memory that can be killed, lose power, be filled up and fail: for tests.
 //!
-//! What is durable, and what a power cut makes of the rest, is said in [`world`]. All choices come from the seed and the
-//! order of calls, so a history runs the same way every time.
+//! [`world`] defines what is durable, and what a power cut does with the rest. All choices depend on the seed and the
+//! order of calls, so a history always runs the same way.
 //!
-//! A crash makes a new [`Sim`]; handles and locks of the old one go on in the old one and are not seen in the new.
+//! A crash makes a new [`Sim`]; handles and locks of the old one continue there and do not affect the new one.
 //!
 //! * `fault`: calls, and which of them fail
 //! * `world`: the state, and what a power cut leaves of it
-//! * `control`: what a test does to it
+//! * `control`: the test's side
 //! * `handles`: what a program holds of it
 //!
-//! Here stands what a program may ask of it, [`Fs`].
+//! This file has the program's side, [`Fs`].
 
 mod fault;
 mod world;
@@ -192,7 +192,7 @@ impl Fs for Sim {
             if folder != to_folder {
                 return refused(io::ErrorKind::CrossesDevices);
             }
-            // Of two names of one file both stay; so says POSIX.
+            // If both names are of one file, both stay: POSIX says so.
             if world.file_at(to).ok() != Some(id) {
                 world.rename(folder, &old, &new, id);
             }

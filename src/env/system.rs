@@ -1,15 +1,15 @@
-//! What the system is asked for and the standard library does not offer: memory of the program's own; maps of files, and
-//! where bytes are that are read soon, in the processor's cache or in memory at all; and calls that take nothing but
-//! numbers. All unsafe code of this folder stands here.
+//! System calls and instructions that the standard library does not offer: allocation of memory by pages; maps of
+//! files, and prefetching, into the processor's cache or into memory; and calls that take only numbers. All unsafe code
+//! of this folder is here.
 //!
-//! What the maps rest on:
-//! - a mapped file does not change and does not shrink while it is held: [`super::Fs::map`] is for finished files, and a
-//!   database folder belongs to one process by its lock. A device that fails under a page that is not in memory makes a
-//!   signal of the access; [`fault_in`] makes an error of it, as long as the page stays in memory;
-//! - a ring's map lives as long as the ring, its length is kept beside it and every access is checked against it; all
-//!   bytes are reached through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, whoever makes
-//!   them, and those who store different bytes of one word do not undo each other. The file is allocated to its end, so
-//!   that a store cannot meet a full disk.
+//! Why the maps are sound:
+//! * A mapped file does not change or shrink while it is held: [`super::Fs::map`] is for finished files, and a database
+//!   folder belongs to one process by its lock. If the device fails under a page that is not in memory, the access
+//!   raises a signal; [`fault_in`] turns that into an error, while the page stays in memory.
+//! * A ring's map lives as long as the ring, its length is kept beside it and every access is checked against it. All
+//!   bytes are accessed through relaxed 64-bit atomics, aligned to eight, so that no two accesses race, and threads
+//!   that store different bytes of one word do not undo each other. The file is allocated to its end, so that a store
+//!   cannot meet a full disk.
 
 #![allow(unsafe_code)]
 
@@ -30,13 +30,13 @@ use crate::base::sync::atomic::AtomicU64;
 #[cfg(all(target_os = "linux", not(miri)))]
 use rustix::{io::Errno, mm::Advice};
 
-/// Memory of its own, not initialised, that stays where it is. A large one takes none before it is touched, and goes back
-/// to the system when it is dropped, not to the allocator, which would keep what is below something that is still in use.
+/// Uninitialised memory that does not move. A large chunk takes no memory before it is touched, and is returned to the
+/// system when dropped, not to the allocator, which would keep memory below blocks that are still in use.
 #[derive(Debug)]
 pub struct Chunk {
     start: NonNull<u8>,
     layout: Layout,
-    /// Of a small one nothing: it is the allocator's.
+    /// `None` for a small chunk, which the allocator owns.
     pages: Option<MmapMut>,
 }
 
@@ -46,12 +46,12 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// It starts on a cache line, so that what lies in it can.
+    /// Chunks start on a cache line, so that their contents can.
     pub const ALIGN: usize = 64;
-    /// One of so many bytes, or more, is the system's; a smaller one the allocator's.
+    /// A chunk of at least this size is mapped by the system; a smaller one is the allocator's.
     pub const MAPPED_LEAST: usize = 1 << 20;
 
-    /// `len` bytes, more than none; nothing when the system does not give them.
+    /// A chunk of `len` bytes, at least one; `None` if the system refuses memory.
     pub fn new(len: usize) -> Option<Chunk> {
         assert!(len > 0);
         let layout =
@@ -75,14 +75,14 @@ impl Chunk {
         self.start
     }
 
-    /// A byte of it, or its end.
+    /// The address of a byte of it, or of its end.
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.len(), "outside the chunk");
         // SAFETY: it is an address of the chunk, or its end.
         unsafe { self.start.add(offset) }
     }
 
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.layout.size()
     }
@@ -97,7 +97,7 @@ impl Drop for Chunk {
     }
 }
 
-/// So many zeros, or the error that there is no memory for them: for lengths that come from outside.
+/// Zeroed memory, or an error if there is no memory: for lengths that come from files.
 pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
     let mut bytes = vec![];
     bytes
@@ -107,8 +107,8 @@ pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Brings what lies there into the cache, where the processor knows how to be asked. What is not in memory stays where it
-/// is.
+/// Prefetches what is at this address into the cache, where the processor can. Pages that are not in memory are not
+/// read.
 #[inline]
 pub fn prefetch<T>(at: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -121,9 +121,9 @@ pub fn prefetch<T>(at: &T) {
     let _ = at;
 }
 
-/// Brings the pages of some bytes into memory, if a map is behind them, so that the device's failure is an error here and
-/// no signal at the first access. What the system evicts later is read again at the next access, and a failure then is a
-/// signal: that window is left. Kernels before 5.14 do nothing.
+/// Reads the pages of a map's bytes into memory, so that a failing device is an error here, not a signal at the first
+/// access. If the system evicts them later, the next access reads them again, and a failure then is still a signal.
+/// Kernels before 5.14 do nothing.
 pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     if let Err(error @ (Errno::FAULT | Errno::IO | Errno::HWPOISON)) =
@@ -133,11 +133,11 @@ pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = bytes;
-    // Else the kernel does not know the call, or is short of memory: the access itself will tell.
+    // Otherwise the kernel does not know the call, or is short of memory: the access itself will show.
     Ok(())
 }
 
-/// Says that some bytes of a map are read soon, and does not wait for them.
+/// Tells the system that some bytes of a map are read soon, without waiting.
 pub fn will_need(bytes: &[u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     let _ = advise(bytes, Advice::WillNeed);
@@ -145,8 +145,8 @@ pub fn will_need(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// Whether this thread had to read from a device of late. The system counts that for each thread, by calls or because a
-/// page of a map was not in memory; it is asked once in so many calls.
+/// Whether this thread recently had to read from a device. The system counts that for each thread, for calls and for
+/// missing pages of maps; it is queried once in many calls.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub fn memory_is_short() -> bool {
@@ -160,13 +160,13 @@ pub fn memory_is_short() -> bool {
     seen.is_short
 }
 
-/// What a thread knows of its reading.
+/// A thread's last query.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Until the system is asked again.
+    /// Calls until the next query.
     calls_left: u32,
-    /// From devices, when it was asked last.
+    /// Blocks read from devices, at the last query.
     read: libc::c_long,
     is_short: bool,
 }
@@ -177,18 +177,18 @@ impl Seen {
     fn look(&mut self) {
         let read = blocks_read();
         (self.is_short, self.read) = (read > self.read, read);
-        // Asking costs as much as a get from memory.
+        // A query costs as much as a get from memory.
         self.calls_left = if self.is_short { 64 } else { 512 };
     }
 }
 
-/// Elsewhere nobody is asked.
+/// Other systems are not queried.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub fn memory_is_short() -> bool {
     false
 }
 
-/// By this thread, from devices.
+/// Blocks that this thread read from devices.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn blocks_read() -> libc::c_long {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -210,7 +210,7 @@ fn advise(bytes: &[u8], advice: Advice) -> Result<(), Errno> {
     unsafe { rustix::mm::madvise(start.cast_mut().cast(), within + bytes.len(), advice) }
 }
 
-/// A map of a finished file, which is not empty: nobody writes or shortens it while it is mapped.
+/// Maps a finished, non-empty file: nobody writes or truncates it while it is mapped.
 pub(super) fn map(file: &File, advice: memmap2::Advice) -> io::Result<Bytes> {
     // SAFETY: the file is finished (see this file's head).
     let map = unsafe { Mmap::map(file)? };
@@ -218,14 +218,14 @@ pub(super) fn map(file: &File, advice: memmap2::Advice) -> io::Result<Bytes> {
     Ok(Bytes::from_owner(map))
 }
 
-/// A ring in a map of a file.
+/// A ring in a mapped file.
 pub(super) struct MappedRing {
     map: MmapRaw,
     len: usize,
 }
 
 impl MappedRing {
-    /// Of the first `len` bytes of a file, which is at least as long, up to a whole word.
+    /// Maps the first `len` bytes of a file, rounded up to a whole word; the file is at least as long.
     pub(super) fn new(file: &File, len: usize) -> io::Result<MappedRing> {
         let map = MmapOptions::new()
             .len(len.next_multiple_of(WORD))
@@ -273,8 +273,8 @@ impl Ring for MappedRing {
     }
 }
 
-/// Brings every page of a ring in, ready to be stored to. Kernels before 5.14 cannot; there the first store to a page
-/// takes the fault.
+/// Reads every page of a ring in, ready for stores. Kernels before 5.14 cannot; there the first store to a page takes
+/// the fault.
 #[cfg(target_os = "linux")]
 fn populate(map: &MmapRaw) -> io::Result<()> {
     match map.advise(memmap2::Advice::PopulateWrite) {
@@ -288,7 +288,7 @@ fn populate(_: &MmapRaw) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts to write back a range of a file, without waiting for it.
+/// Starts writeback of a range of a file, without waiting for it.
 #[cfg(target_os = "linux")]
 pub(super) fn start_writing(file: &File, offset: u64, len: u64) {
     use std::os::fd::AsRawFd;
@@ -301,8 +301,8 @@ pub(super) fn start_writing(file: &File, offset: u64, len: u64) {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start_writing(_: &File, _: u64, _: u64) {}
 
-/// Lets others go first to the device: the lowest level of the usual class, not the idle class, in which what a journal
-/// waits for would wait behind everything.
+/// Lowers the thread's priority at the device: the lowest level of the usual class, not the idle class, in which I/O
+/// that a journal waits for would wait behind everything.
 #[cfg(target_os = "linux")]
 pub(super) fn lower_io_priority() -> io::Result<()> {
     const WHO_THREAD: libc::c_int = 1;
@@ -323,8 +323,7 @@ pub(super) fn lower_io_priority() -> io::Result<()> {
     }
 }
 
-/// How much of a processor the calling thread takes at a time, and at which `nice`. Kernels before 6.12 know only of the
-/// latter.
+/// Sets the calling thread's time slice and its `nice` value. Kernels before 6.12 support only the latter.
 #[cfg(target_os = "linux")]
 pub(super) fn set_slice(slice: std::time::Duration, nice: i32) -> io::Result<()> {
     const KEEP_POLICY: u64 = 8;

@@ -23,17 +23,17 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
         .map_err(|error| Error::io("start thread", name, error))
 }
 
-/// It is not the calling thread.
+/// Whether it is not the calling thread.
 pub fn is_another(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() != std::thread::current().id()
 }
 
-/// The calling thread was started by [`spawn`].
+/// Whether the calling thread was started by [`spawn`].
 pub fn is_own_thread() -> bool {
     OWN.get()
 }
 
-/// Lets the calling thread rest. In a model no time passes, and others run.
+/// Puts the calling thread to sleep. In a model no time passes, and other threads run.
 #[allow(clippy::disallowed_methods)]
 pub fn sleep(time: Duration) {
     if cfg!(loom) {
@@ -42,12 +42,12 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Lets a thread that waits for the processor run first.
+/// Yields to a thread that waits for the processor.
 pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Something to wait for: a notification is kept until somebody has waited for it.
+/// A signal to wait for: a notification is kept until a thread has waited for it.
 #[derive(Debug, Default)]
 pub struct Signal {
     raised: AtomicBool,
@@ -56,7 +56,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Wakes one waiter, or the next one to come. Costs next to nothing while an earlier notification is unheard.
+    /// Wakes one waiter, or the next one to come. Nearly free while an earlier notification is pending.
     pub fn notify(&self) {
         if !self.raised.swap(true, Ordering::AcqRel) {
             let _lock = self.lock.lock();
@@ -64,18 +64,18 @@ impl Signal {
         }
     }
 
-    /// Hears a notification that is there.
+    /// Takes a pending notification.
     pub fn take(&self) -> bool {
         self.raised.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits for a notification, at most for `time`.
+    /// Waits for a notification, for at most `time`.
     pub fn wait(&self, time: Duration) {
         let mut lock = self.lock.lock();
         if !self.raised.load(Ordering::Acquire) {
             self.changed.wait_for(&mut lock, time);
         }
-        // Not a mere store: who found a notification unheard relies on it to bring what was done before.
+        // Not a plain store: a notifier that found a pending notification relies on this to publish what it did before.
         self.take();
     }
 }
@@ -88,7 +88,7 @@ mod models {
     use crate::base::sync::atomic::AtomicUsize;
     use crate::base::sync::{check, spawn};
 
-    /// Nobody waits for what was done before a notification. There, a wait ends by nothing else.
+    /// A waiter sees what was done before the notification. In the model, nothing else ends a wait.
     #[test]
     fn a_notification_is_heard_with_what_came_before_it() {
         check("notifications and waits", 3, || {

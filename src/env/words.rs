@@ -1,14 +1,14 @@
-//! Bytes in shared words: whoever stores other bytes of the same word meanwhile loses none.
+//! Bytes in shared words: concurrent stores to other bytes of the same word are not lost.
 //!
-//! All is relaxed; what orders stores and loads of the same bytes is the caller's business.
+//! Everything is relaxed; the caller orders stores and loads of the same bytes.
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a word.
 pub const WORD: usize = size_of::<u64>();
 
-/// Stores a part of the first word: `bytes`, fewer than a word has behind `within`. What is written back is only the
-/// difference, so that other bytes of the word stay as others make them.
+/// Stores part of the first word: `bytes`, fewer than a word has after `within`. Only the difference is applied, so
+/// that other bytes of the word keep concurrent stores.
 #[inline]
 fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
     if bytes.is_empty() {

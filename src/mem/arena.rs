@@ -1,4 +1,4 @@
-//! Memory that only grows: what is put there stays where it is until the whole arena goes.
+//! An arena: memory that only grows. Its contents never move, and are freed with the whole arena.
 //!
 //! ```text
 //! Stored   [front] | seq and tag u64 | written_at u48 | value length u32 | key length u16 | key | value
@@ -11,17 +11,17 @@
 //!          wide: the ttl's milliseconds u64 | written_at u64
 //! ```
 //!
-//! Nothing is aligned: padding would cost more bytes than it spares instructions.
+//! Fields are unaligned: padding would cost more bytes than it saves instructions.
 //!
 //! Invariants:
-//! * A chunk is given back only when the [`Arena`]s that have something in it drop, and never moves. So whoever borrows
-//!   something that lies in an arena may follow its pointers into the same arena for as long as the borrow.
-//! * A [`Stored`] is written before its address is, and never again. Its address travels through [`Slot`]s, whose stores
-//!   release and whose loads acquire: who has the address sees the bytes. [`Link`]s do the same for whatever else lies in
-//!   an arena, which changes only through atomics.
-//! * A sequence number has at most 60 bits: opening refuses those beyond [`HIGHEST_NUMBER`], and no process writes as
-//!   often again.
-//! * Everything reaches chunks by raw pointers that come from their allocation; nobody ever borrows a chunk.
+//! * A chunk is freed only when the [`Arena`]s with contents in it drop, and never moves. So a borrow of something in
+//!   an arena may follow its pointers into the same arena.
+//! * A [`Stored`] is written before its address is published, and never again. Its address is passed through [`Slot`]s,
+//!   whose stores release and whose loads acquire: a thread that has the address sees the bytes. [`Link`]s do the same
+//!   for everything else in an arena, which changes only through atomics.
+//! * A sequence number has at most 60 bits: opening refuses higher ones than [`HIGHEST_NUMBER`], and no process makes
+//!   as many writes again.
+//! * All access to chunks is by raw pointers derived from their allocation; nobody borrows a chunk.
 
 #![allow(unsafe_code)]
 
@@ -38,7 +38,7 @@ use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
 use crate::env::{Chunk, prefetch};
 
-/// The smallest chunk: what an almost empty memtable costs.
+/// The size of the smallest chunk, which an almost empty memtable takes.
 const CHUNK_MIN: usize = 4 << 10;
 
 /// Owns the chunks.
@@ -46,7 +46,7 @@ const CHUNK_MIN: usize = 4 << 10;
 pub struct Arena {
     chunks: Mutex<Chunks>,
     bytes: AtomicUsize,
-    /// It counts as pinned.
+    /// Whether its bytes count as pinned.
     retired: AtomicBool,
     pool: Arc<Pool>,
 }
@@ -54,7 +54,7 @@ pub struct Arena {
 #[derive(Debug, Default)]
 struct Chunks {
     own: Vec<Chunk>,
-    /// Spares of which a part is taken.
+    /// Spares of which it has a part.
     shared: Vec<Arc<Chunk>>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Arena {
 }
 
 impl Arena {
-    /// An empty arena that takes from and gives to `pool`.
+    /// An empty arena that takes chunks from `pool` and returns them to it.
     pub fn new(pool: Arc<Pool>) -> Arena {
         Arena {
             chunks: Mutex::default(),
@@ -78,25 +78,26 @@ impl Arena {
         }
     }
 
-    /// Bytes of all chunks but for the end of the last one, which nothing has touched yet: if that counted, memtables
-    /// would be full as soon as it is there.
+    /// Bytes of all chunks except the untouched end of the last one: with it, a memtable would be full as soon as that
+    /// chunk is allocated.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What is full of this size goes to the pool, or comes from there.
+    /// The pool that its full-sized chunks come from and return to.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Nothing is put there any more, and it is not needed but by those who hold it: until they let go it is pinned.
+    /// Notes that nothing more is added, and that only current holders need it: until they release it, it counts as
+    /// pinned.
     pub fn retire(&self) {
         if !self.retired.swap(true, Ordering::Relaxed) {
             self.pool.pin(self.bytes());
         }
     }
 
-    /// Only the one writer calls it.
+    /// Called only by the one writer.
     fn count(&self, bytes: usize) {
         self.bytes.store(self.bytes() + bytes, Ordering::Relaxed);
     }
@@ -123,7 +124,7 @@ impl Arena {
     }
 }
 
-/// The place in an arena where the next thing goes. It belongs to the one writer.
+/// The address in an arena at which the next object is placed. Owned by the one writer.
 #[derive(Debug)]
 pub struct Brk {
     next: Cell<NonNull<u8>>,
@@ -134,7 +135,7 @@ pub struct Brk {
 unsafe impl Send for Brk {}
 
 impl Brk {
-    /// The end of an arena without chunks.
+    /// For an arena without chunks.
     pub fn new() -> Brk {
         Brk {
             next: Cell::new(NonNull::dangling()),
@@ -142,7 +143,7 @@ impl Brk {
         }
     }
 
-    /// `layout.size()` bytes, not initialised, that nothing else uses as long as `arena` lives.
+    /// `layout.size()` uninitialised bytes that nothing else uses while `arena` lives.
     ///
     /// # Safety
     /// Every call on one `Brk` names the same arena.
@@ -260,7 +261,7 @@ impl Brk {
     }
 }
 
-/// The most that a record takes besides its key and its value, in a chunk of its own.
+/// The most bytes that a record takes besides its key and value, if it is in a chunk of its own.
 pub const RECORD_MOST: usize = size_of::<Wide>() + size_of::<Fixed>() + Chunk::ALIGN;
 
 const TAG_BITS: u32 = 4;
@@ -271,10 +272,10 @@ const TTL_NEVER: u64 = 1 << 1;
 const TTL_MILLIS: u64 = 2 << 1;
 const WIDE: u64 = 1 << 3;
 
-/// Above every sequence number that fits.
+/// Above every sequence number that can be stored.
 const SEQ_END: u64 = 1 << (u64::BITS - TAG_BITS);
 const _: () = assert!(HIGHEST_NUMBER < SEQ_END / 2);
-/// Above every moment that fits the fixed part.
+/// Above every moment that fits into the fixed part.
 const WRITTEN_AT_END: u64 = 1 << 48;
 
 /// The part of a stored record whose size is fixed.
@@ -290,7 +291,7 @@ struct Fixed {
 
 const _: () = assert!(size_of::<Fixed>() == 20 && align_of::<Fixed>() == 1);
 
-/// What stands in front of it when the numbers are larger than usual.
+/// The fields in front of it when the numbers are larger than usual.
 #[repr(C, packed)]
 struct Wide {
     millis: u64,
@@ -338,7 +339,7 @@ impl<'a> Stored<'a> {
         self.bytes(self.key_len(), self.value_len())
     }
 
-    /// Its key, and behind that its value.
+    /// Its key followed by its value.
     #[inline]
     pub fn piece(self) -> &'a [u8] {
         self.bytes(0, self.key_len() + self.value_len())
@@ -356,7 +357,7 @@ impl<'a> Stored<'a> {
         self.fixed().value_len as usize
     }
 
-    /// What it counts for.
+    /// Its weight; see [`RecordRef::weight`].
     pub fn weight(self) -> u64 {
         let record = RecordRef {
             header: self.header(),
@@ -366,7 +367,7 @@ impl<'a> Stored<'a> {
         record.weight()
     }
 
-    /// Everything else about it.
+    /// Its header.
     #[inline]
     pub fn header(self) -> Header {
         let fixed = self.fixed();
@@ -400,13 +401,13 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Brings the first bytes into the cache.
+    /// Prefetches its first bytes.
     #[inline]
     pub fn prefetch(self) {
         prefetch(self.fixed());
     }
 
-    /// Brings the value into the cache, of a long one the first lines: where one leads, the processor goes on.
+    /// Prefetches its value, or the first lines of a long one: the processor's prefetcher continues from there.
     #[inline]
     pub fn prefetch_value(self) {
         let value = self.value();
@@ -416,10 +417,10 @@ impl<'a> Stored<'a> {
             .for_each(prefetch);
     }
 
-    /// The same without a borrow of its arena.
+    /// The record without the borrow of its arena.
     ///
     /// # Safety
-    /// What is made of it is not used after the arena is gone.
+    /// The result, and everything made of it, is not used after the arena is freed.
     pub unsafe fn detach(self) -> Stored<'static> {
         Stored {
             at: self.at,
@@ -428,17 +429,17 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// A place for a record's address, itself in the record's arena.
+/// A slot for a record's address, itself in the record's arena.
 #[derive(Debug)]
 pub struct Slot(AtomicPtr<Fixed>);
 
 impl Slot {
-    /// Holds nothing.
+    /// An empty slot.
     pub fn empty() -> Slot {
         Slot(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What the slot holds.
+    /// The record in the slot.
     #[inline]
     pub fn load(&self) -> Option<Stored<'_>> {
         let at = NonNull::new(self.0.load(Ordering::Acquire))?;
@@ -448,22 +449,22 @@ impl Slot {
         })
     }
 
-    /// It holds nothing.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// Puts a record there.
+    /// Stores a record's address.
     ///
     /// # Safety
-    /// `stored` lies in the arena in which the slot does.
+    /// `stored` is in the same arena as the slot.
     #[inline]
     pub unsafe fn store(&self, stored: Option<Stored<'_>>) {
         self.0.store(address(stored), Ordering::Release);
     }
 
-    /// Makes it hold what `other`, a slot of the same arena, holds.
+    /// Copies another slot of the same arena.
     ///
     /// # Safety
     /// Both slots lie in one arena.
@@ -478,18 +479,17 @@ fn address(stored: Option<Stored<'_>>) -> *mut Fixed {
     stored.map_or(ptr::null_mut(), |stored| stored.at.as_ptr())
 }
 
-/// A place for the address of a T that lies in an arena: in the one where the link lies, or in the one that the link's
-/// owner keeps.
+/// The address of a T in an arena: the arena of the link, or one that the link's owner holds.
 #[derive(Debug)]
 pub struct Link<T>(AtomicPtr<T>);
 
 impl<T> Link<T> {
-    /// Leads nowhere.
+    /// A link to nothing.
     pub fn empty() -> Link<T> {
         Link(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What the link leads to.
+    /// The target of the link.
     #[inline]
     pub fn load(&self) -> Option<&T> {
         // SAFETY: null, or an address that `store` was given: initialised before, changed by atomics only, and there as
@@ -497,7 +497,7 @@ impl<T> Link<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Leads it to `to`.
+    /// Sets the target.
     ///
     /// # Safety
     /// `to` lies in an arena that lives at least as long as the link, and changes only through atomics.
@@ -507,7 +507,7 @@ impl<T> Link<T> {
             .store(ptr::from_ref(to).cast_mut(), Ordering::Release);
     }
 
-    /// Makes it lead where `other` does.
+    /// Copies another link's target.
     ///
     /// # Safety
     /// Both links lie in one arena.
@@ -522,8 +522,8 @@ impl<T> Link<T> {
 mod tests {
     use super::*;
 
-    /// Goal: a record is what was stored, whatever its numbers, and takes no more room than they need. Method: both sides of
-    /// every border between widths.
+    /// Goal: a record is read as it was stored, whatever its numbers, and takes no more room than they need. Method:
+    /// both sides of every border between widths.
     #[test]
     fn records_of_every_width_read_back() {
         let check = |header: Header, front: usize| {

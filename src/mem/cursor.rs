@@ -1,4 +1,4 @@
-//! A walk over a memtable. A seek (data/cursor.rs has the protocol) takes one step here.
+//! A cursor on a memtable. A seek takes one step here (data/cursor.rs has the protocol).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,29 +15,28 @@ use crate::data::item::Pair;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 
-/// Fewer dead records in a row are shown one by one: a dead span costs about as much as some records.
+/// Shorter sequences of dead records are shown one by one: a dead span costs about as much as this many records.
 const DEAD_SPAN_LEAST: usize = 6;
 
-/// How many records ahead are fetched into the cache while the dead are counted.
+/// How many records ahead are prefetched while dead records are counted.
 const FETCHED_AHEAD: usize = 12;
 
-/// A place in a memtable, which it keeps. It sees every record that was inserted before it was sent somewhere by
-/// [`Cursor::seek`], and those inserted later if it comes by late enough; each once, always in order. Nothing it does
-/// fails.
+/// A cursor on a memtable, which it keeps alive. After [`Cursor::seek`] it shows every record that was inserted before
+/// the seek, and those inserted later if it has not passed their place; each once, in order. Its calls never fail.
 ///
-/// With an expiry view, dead records that follow each other in one leaf are a dead span, so that a walk among the dead
-/// looks at their headers and at nothing else. No key has versions in a dead span and others that the walk comes to
-/// after it; and walking backwards, where older versions come first, none that it came to before.
+/// With an expiry view, consecutive dead records of one leaf are a dead span, so only their headers are read. A key
+/// with versions in a dead span has none that the cursor reaches after it and, in backward iteration, where older
+/// versions come first, none that it reached before.
 pub struct MemCursor {
     window: Window,
-    /// What range deletes cover, for the one who walks with an expiry view.
+    /// The range tombstones, if there is an expiry view.
     tombstones: Arc<RangeTombstones>,
     dead_span: Option<Dead>,
-    /// Records of the window that were looked at, and are shown one by one.
+    /// Records of the window that were examined and are shown one by one.
     shown: Range<usize>,
 }
 
-/// Records of the window that are a dead span: at least one, and the window stands on one of them.
+/// Records of the window that form a dead span: at least one, and the window is on one of them.
 struct Dead {
     places: Range<usize>,
     seq_max: Seq,
@@ -53,12 +52,12 @@ impl MemCursor {
         }
     }
 
-    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    /// With an expiry view, records that `tombstones` cover count as dead.
     pub fn under(self, tombstones: Arc<RangeTombstones>) -> MemCursor {
         MemCursor { tombstones, ..self }
     }
 
-    /// `min_covering_seq`: of all records that are asked about, those with a lower sequence number are deleted by range.
+    /// `min_covering_seq`: a range delete covers every record asked about that has a lower sequence number.
     fn is_dead(&self, stored: Stored<'_>, min_covering_seq: Seq, view: &ExpiryView) -> bool {
         let is_deleted = || {
             !self.tombstones.is_empty()
@@ -68,7 +67,7 @@ impl MemCursor {
         view.dead(&stored.header()) || is_deleted()
     }
 
-    /// All records at these places with a lower sequence number are deleted by range.
+    /// The sequence number below which range deletes cover all records at these places.
     fn min_covering_seq(&self, places: Range<usize>) -> Seq {
         let key = |place| self.window.stored_at(place).map(Stored::key);
         match (key(places.start), key(places.end - 1)) {
@@ -84,7 +83,7 @@ impl MemCursor {
         stored.is_some_and(|stored| stored.key() == key)
     }
 
-    /// The window came to another leaf, or was sent to another place: whether it now stands on a dead span.
+    /// Called after the window moved to another leaf or place: whether it is now on a dead span.
     fn look(&mut self, forward: bool, view: Option<&ExpiryView>) {
         self.dead_span = None;
         let (Some(view), Some(here)) = (view, self.window.place()) else {
@@ -134,12 +133,12 @@ impl MemCursor {
         });
     }
 
-    /// The record behind a place, in this leaf or the next.
+    /// The record after a place, in this leaf or the next.
     fn behind(&self, place: usize) -> Option<Stored<'_>> {
         self.window.stored_at(place).or(self.window.upper())
     }
 
-    /// The end of `dead` without what has the key of the record behind.
+    /// The end of `dead` without records of the same key as the record after it.
     fn end_between_keys(&self, dead: Range<usize>) -> usize {
         let Some(behind) = self.behind(dead.end) else {
             return dead.end;
@@ -149,14 +148,15 @@ impl MemCursor {
         other.map_or(dead.start, |place| place + 1)
     }
 
-    /// `dead` without what has the key of the record in front; nothing when the record behind has the key of its last.
+    /// `dead` without records of the same key as the record before it; empty if the record after it has the same key as
+    /// its last.
     fn between_keys(&self, dead: Range<usize>) -> Range<usize> {
         let nothing = dead.end..dead.end;
         let behind = self.behind(dead.end);
         if behind.is_some_and(|behind| self.has_key(dead.end - 1, behind.key())) {
             return nothing;
         }
-        // The record in front of the leaf is not known: it may have the key of the leaf's first.
+        // The record before the leaf is unknown: it may have the key of the leaf's first.
         let in_front = match dead.start.checked_sub(1) {
             Some(place) => self.window.stored_at(place),
             None if self.window.is_first_leaf() => None,
@@ -170,7 +170,7 @@ impl MemCursor {
         other.map_or(nothing, |place| place..dead.end)
     }
 
-    /// Makes a step, over a dead span if it stands on one.
+    /// Makes a step, over the dead span if it is on one.
     #[inline]
     fn step(&mut self, forward: bool, view: Option<&ExpiryView>) {
         if let Some(Dead { places, .. }) = self.dead_span.take() {
@@ -226,7 +226,7 @@ impl Cursor for MemCursor {
     }
 
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
-        // Of one key, the newest version comes first and the oldest last.
+        // Of one key, the newest version is first and the oldest last.
         match to {
             Seek::First => self.window.first(),
             Seek::AtOrAfter(key) => self.window.behind(&Gap::before(key, Seq::MAX)),

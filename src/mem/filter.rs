@@ -1,4 +1,4 @@
-//! Which keys are certainly not in a memtable: a bloom filter that grows.
+//! The memtable's filter, which tells that a key is certainly absent: a bloom filter that grows.
 //!
 //! ```text
 //! stage    0: 2 KiB | 1: 4 to 16 KiB | 2: 8 to 128 KiB | ...     each two to eight times the one before
@@ -6,14 +6,14 @@
 //! hash     high bits: which block | four times six low bits: which bit in each word
 //! ```
 //!
-//! A stage that has taken one key for every 16 of its bits is full, and the next one begins; so the filter grows without
-//! moving anything, and all stages but the last stay in the nearest caches. Within its bounds a stage is as large as it
-//! takes for the keys that are expected then, so that a full memtable has few stages, and the last of them is full too. A
-//! full stage says "maybe" to 0.4 % of the keys it does not hold, all stages together to about 1 %. A key that the filter
-//! already answers with "maybe" sets nothing: many versions of few keys keep it small.
+//! A stage that has taken one key for every 16 of its bits is full, and the next one begins. So the filter grows
+//! without moving anything, and all stages but the last stay in the nearest caches. A stage is made as large as the
+//! keys expected at that time need, within limits, so that a full memtable has few stages, and the last of them is full
+//! too. A full stage answers "maybe" for 0.4 % of the keys it does not hold, all stages together for about 1 %. A key
+//! for which the filter already answers "maybe" sets no bits: many versions of few keys keep it small.
 //!
-//! Everything is relaxed: who learns of a record, from the tree or by a published sequence number, learns of the bits
-//! that were set before it was inserted. Only one thread adds at a time.
+//! All operations are relaxed: a thread that learns of a record, from the tree or by a published sequence number, also
+//! sees the bits that were set before the record was inserted. One thread adds at a time.
 
 use std::sync::OnceLock;
 
@@ -21,8 +21,8 @@ use crate::env::prefetch;
 
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// A memtable of the size that it was made for has five or six of them at the most. The last one takes whatever comes, and
-/// says "maybe" more often then.
+/// A memtable of the size it was made for has at most five or six. The last one takes all further keys, and then
+/// answers "maybe" more often.
 const STAGES: usize = 8;
 /// Blocks of the first stage.
 const FIRST_BLOCKS: usize = 64;
@@ -59,13 +59,13 @@ impl Block {
     }
 }
 
-/// Grows as keys are added.
+/// A bloom filter that grows as keys are added.
 #[derive(Debug, Default)]
 pub struct Filter {
     stages: [OnceLock<Box<[Block]>>; STAGES],
-    /// Keys that set bits in the last stage.
+    /// Keys that have set bits in the last stage.
     taken: AtomicUsize,
-    /// There was no memory for a first stage.
+    /// There was no memory for a first stage, so it answers "maybe" for every key.
     admits_all: AtomicBool,
 }
 
@@ -76,7 +76,7 @@ impl Filter {
             .map_while(|stage| stage.get().map(|blocks| &**blocks))
     }
 
-    /// False: no key of this hash was added.
+    /// False: no key with this hash was added.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.stages()
@@ -84,13 +84,14 @@ impl Filter {
             || self.admits_all.load(Ordering::Relaxed)
     }
 
-    /// Brings into the cache what a question or an addition needs.
+    /// Prefetches what a lookup or an addition needs.
     pub fn prefetch(&self, hash: u64) {
         self.stages()
             .for_each(|blocks| prefetch(block(blocks, hash)));
     }
 
-    /// Adds a key. One thread at a time. `expected` guesses how many more will come; it is asked when the filter grows.
+    /// Adds a key. Called by one thread at a time. `expected` estimates how many more will come; it is called when the
+    /// filter grows.
     pub fn add(&self, hash: u64, expected: impl FnOnce() -> usize) {
         if self.may_contain(hash) {
             return;
@@ -114,7 +115,7 @@ impl Filter {
         self.taken.store(taken + 1, Ordering::Relaxed);
     }
 
-    /// Nothing when all stages are there, or memory is short: then the last one takes more than it should.
+    /// `None` when all stages exist, or memory is short: then the last one takes more keys than it should.
     #[cold]
     fn next_stage(&self, last_len: usize, expected: usize) -> Option<&[Block]> {
         let stage = self.stages.iter().find(|stage| stage.get().is_none())?;
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
     use crate::base::hash::hash_key;
 
-    /// Goal: nothing added is denied, and little else is admitted, at every size. Method: consecutive numbers as keys.
+    /// Goal: no added key is denied, and few others are admitted, at every size. Method: consecutive numbers as keys.
     #[test]
     fn it_denies_nothing_that_was_added_and_admits_little_else() {
         let filter = Filter::default();

@@ -1,21 +1,21 @@
-//! The newest writes, in memory and in order, until a flush makes runs of them.
+//! The memtable: the newest writes, sorted, in memory, until a flush writes them to tables.
 //!
 //! ```text
 //! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> summary, length
 //! get ───────────> filter: no? nothing    ─> tree: newest version not above a sequence number
 //! ```
 //!
-//! One writer at a time, held to it by a lock that only writers, and now and then a reader of the summary, take. Readers
-//! take none. A record is to be seen as soon as `insert` returns, and perhaps a little earlier; which sequence numbers
-//! count is the reader's business.
+//! There is one writer at a time, ensured by a lock that only writers and, rarely, readers of the summary take. Other
+//! readers take none. A record is visible once `insert` returns, and perhaps a little earlier; readers decide by
+//! sequence number what they use.
 //!
 //! * `pool`: memory that the arenas of a database share
 //! * `arena`: memory that only grows, and records in it
 //! * `filter`: which keys are certainly missing
 //! * `node`, `tree`: the order of records
 //! * `ranges`: range deletes
-//! * `summary`: what is known of all records at once
-//! * `cursor`: walking
+//! * `summary`: statistics of all records
+//! * `cursor`: iteration
 
 mod pool;
 mod arena;
@@ -59,15 +59,15 @@ pub struct Memtable {
     filter: Filter,
     ranges: Arc<RangeDeletes>,
     len: AtomicUsize,
-    /// It is sealed at about this size.
+    /// The size at which it is sealed, about.
     bytes_max: usize,
-    /// [`Seq::MAX`] when there is nothing.
+    /// [`Seq::MAX`] if it is empty.
     seq_min: AtomicU64,
     seq_max: AtomicU64,
     writing: Mutex<Writing>,
 }
 
-/// What only the one who writes has.
+/// The writer's own state.
 #[derive(Debug)]
 struct Writing {
     tree: Writer,
@@ -81,12 +81,13 @@ impl Default for Memtable {
 }
 
 impl Memtable {
-    /// An empty one, which takes no memory to speak of.
+    /// An empty memtable, which takes next to no memory.
     pub fn new() -> Memtable {
         Memtable::with_pool(Arc::new(Pool::new(0)))
     }
 
-    /// An empty one that takes memory from a pool and gives it back there; it is expected to grow as large as the pool.
+    /// An empty memtable that takes memory from a pool and returns it there; it is expected to grow as large as the
+    /// pool.
     pub fn with_pool(pool: Arc<Pool>) -> Memtable {
         let bytes_max = pool.bytes_max();
         let (tree, writer) = Writer::new(pool);
@@ -105,9 +106,9 @@ impl Memtable {
         }
     }
 
-    /// Adds a record. One that is there already, by key and sequence number, is ignored: a log may be replayed twice.
-    /// After an error it is not there; where the pool is prepared for it ([`Pool::prepare`], [`room_for`]) there is
-    /// none.
+    /// Adds a record. One with the same key and sequence number as an existing one is ignored, because a log may be
+    /// replayed twice. After an error the record is not there. There is no error if the pool was prepared
+    /// ([`Pool::prepare`], [`room_for`]).
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
@@ -129,19 +130,20 @@ impl Memtable {
         Ok(())
     }
 
-    /// No writer and no reader is sent there any more: what holds its memory from now on pins it ([`Pool::pinned`]).
+    /// Notes that no later writer or reader uses it: memory that is held from now on counts as pinned
+    /// ([`Pool::pinned`]).
     pub fn retire(&self) {
         self.tree.retire();
     }
 
-    /// How many records there is room for yet, if they are like those that are there.
+    /// How many more records fit, if they are like the present ones.
     fn expected(&self) -> usize {
         let bytes = self.tree.bytes();
         let room = self.bytes_max.saturating_sub(bytes);
         room / (bytes / self.len().max(1)).max(1)
     }
 
-    /// Adds a range delete, which has a higher sequence number than those that are there.
+    /// Adds a range delete, whose sequence number is higher than those of the present ones.
     pub fn delete_range(&self, range: KeyRange, seq: Seq) {
         let mut writing = self.writing.lock();
         assert!(seq > self.ranges.seq_max(), "range deletes come in order");
@@ -157,7 +159,7 @@ impl Memtable {
             .store(seq.0.max(self.seq_max().0), Ordering::Relaxed);
     }
 
-    /// The newest version of `key` that is not above `max`; `hash` is that of the key.
+    /// The newest version of `key` with a sequence number of at most `max`; `hash` is that of the key.
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Option<Entry<'_>> {
         debug_assert_eq!(hash, hash_key(key));
@@ -168,7 +170,7 @@ impl Memtable {
         }
     }
 
-    /// A range delete comes, or will yet: estimates tell apart what comes before and what comes after.
+    /// A range delete follows: for estimates, older and newer records are counted apart.
     pub fn note_range_delete(&self) {
         self.writing.lock().summary.note_range_delete();
     }
@@ -179,12 +181,12 @@ impl Memtable {
         &self.ranges
     }
 
-    /// A walk that starts nowhere and keeps what it walks on.
+    /// A cursor without a position, which keeps the memtable's records alive.
     pub fn cursor(&self) -> MemCursor {
         MemCursor::new(self.tree.clone())
     }
 
-    /// Memory it takes; it never falls.
+    /// Bytes of memory; never falls.
     pub fn bytes(&self) -> usize {
         self.tree.bytes() + self.filter.bytes() + self.ranges.bytes()
     }
@@ -194,7 +196,7 @@ impl Memtable {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// There are neither records nor range deletes.
+    /// Whether it has neither records nor range deletes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.ranges.is_empty()
     }
@@ -214,12 +216,12 @@ impl Memtable {
         self.writing.lock().summary.census()
     }
 
-    /// False: there is no record of a key of this hash. True is mistaken for one key in a hundred.
+    /// False: no record has a key with this hash. True is wrong for one key in a hundred.
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.may_contain(hash)
     }
 
-    /// What `ask` makes of what is known of all records. Writers wait meanwhile.
+    /// Calls `ask` with the summary of all records. Writers wait meanwhile.
     pub fn summary<T>(&self, ask: impl FnOnce(&Summary) -> T) -> T {
         ask(&self.writing.lock().summary)
     }

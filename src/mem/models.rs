@@ -1,4 +1,4 @@
-//! The memtable: readers of the tree beside its writer, whose nodes hold four records here.
+//! Models of the memtable: readers of the tree beside its writer, with nodes of four records.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, Position, Seek};
 
-/// Puts a record whose value is its sequence number.
+/// Inserts a record whose value is its sequence number.
 fn put(memtable: &Memtable, key: &str, seq: u64) {
     let header = Header {
         kind: Kind::Put,
@@ -31,7 +31,7 @@ fn get(memtable: &Memtable, key: &str, max: u64) -> Option<u64> {
     Some(seq)
 }
 
-/// Records of these keys, numbered from 1.
+/// A memtable with records of these keys, numbered from 1.
 fn filled(keys: &[&str]) -> Arc<Memtable> {
     let memtable = Arc::new(Memtable::new());
     for (seq, key) in (1..).zip(keys) {
@@ -40,7 +40,7 @@ fn filled(keys: &[&str]) -> Arc<Memtable> {
     memtable
 }
 
-/// While `added` comes to `keys`, a reader finds `sought`, one of them.
+/// While `added` grows to `keys`, a reader finds `sought`, one of them.
 fn check_get(
     what: &str,
     interruptions: usize,
@@ -99,7 +99,7 @@ fn a_record_stays_while_prefixes_leave_out_more() {
     );
 }
 
-/// What is published is found, and of a key no version that is not.
+/// A published version is found, and no unpublished version of a key is.
 #[test]
 fn what_is_published_is_found() {
     for (key, before) in [("b", None), ("a", Some(1))] {
@@ -121,7 +121,7 @@ fn what_is_published_is_found() {
     }
 }
 
-/// A range delete that is published covers, and one that is not does not, though it is there already.
+/// A published range delete covers, and an unpublished one does not, although it is there already.
 #[test]
 fn what_is_deleted_by_range_follows_what_is_published() {
     check("a range delete is read as it comes", 3, || {
@@ -154,7 +154,7 @@ fn what_is_deleted_by_range_follows_what_is_published() {
     });
 }
 
-/// A walk over all records sees those that were there when it began.
+/// An iteration over all records shows those that were there when it began.
 #[test]
 fn a_walk_passes_every_record() {
     for forwards in [true, false] {

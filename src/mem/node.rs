@@ -1,4 +1,4 @@
-//! One node of the tree: what lies in it, how it is searched, how it is changed.
+//! One node of the tree: its contents, search and change.
 //!
 //! ```text
 //! inner node   prefixes [ p1 | p2 | .. ]  entries [ r1 | r2 | .. ]     children [ c0 | c1 | c2 | .. ]
@@ -8,24 +8,27 @@
 //! ```
 //!
 //! A node holds the records from `lower` (included) to `upper` (excluded). Both fences are records of the tree, and
-//! `upper` is the first one of the next leaf. The first node of a level lacks `lower`, the last one `upper`, the root both:
-//! these are *edge* nodes. A prefix here is eight bytes of a key, big-endian, behind the `skip` bytes that all keys of
-//! the node share. Unused ones are `u64::MAX`, so that a search always takes the same seven steps; only equal prefixes
-//! send it to the keys. Invariants:
+//! `upper` is the first one of the next leaf. The first node of a level has no `lower`, the last one no `upper`, the
+//! root neither: these are *edge* nodes. A prefix is eight bytes of a key, big-endian, after the `skip` bytes that all
+//! keys of the node share. Unused ones are `u64::MAX`, so that a search always takes the same seven steps; keys are
+//! compared only where prefixes are equal. Invariants:
 //!
-//! * A gap is looked for only in the node that has it: behind `lower`, and not behind `upper`.
-//! * In a node with both fences, `skip` is at most what the fences share: then so does every key looked for. In an edge
-//!   node it is at most what the keys and the fence that are there share, and a search compares the skipped bytes too.
-//! * A split leaves `skip` as it was, which stays true of both halves. It is chosen anew when an insert meets an equal
-//!   prefix of another key or, in an edge node, brings a key that does not share the prefix.
-//! * Of a key's versions the newest stands first; it is mostly the one to be found or preceded, so it is compared first.
-//! * `version` is odd while anything else in the node changes. What was read between two looks at the same even version
-//!   was not changed in between: the writer makes the version odd, then a release fence, then the changes; a reader
-//!   reads, then an acquire fence, then the version. If one thing it read was new, it sees the odd version or a later
-//!   one. (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012.)
-//! * What a reader sees in the midst of a change may be wrong but is never wild: every address that was ever stored leads
-//!   to something that lives as long as the tree, every length is at most [`SLOTS`], every loop is bounded by lengths.
-//!   `Err(Torn)` is an early notice of it; the version is what counts.
+//! * A gap is searched only in the node that holds it: after `lower`, and not after `upper`.
+//! * In a node with both fences, `skip` is at most the length that the fences share: then every key searched here
+//!   shares it. In an edge node it is at most the length that the keys and the existing fence share, and a search
+//!   compares the skipped bytes too.
+//! * A split leaves `skip` unchanged, which is right for both halves. It is recomputed when an insert meets an equal
+//!   prefix of another key or, in an edge node, brings a key that does not share the skipped bytes.
+//! * Of a key's versions the newest is first; mostly it is the one wanted, or the one before which a record goes, so it
+//!   is compared first.
+//! * `version` is odd while anything else in the node changes. What was read between two loads of the same even version
+//!   was not changed in between: the writer makes the version odd, then executes a release fence, then makes the
+//!   changes; a reader reads, then executes an acquire fence, then loads the version. If one thing it read was new, it
+//!   loads the odd version or a later one. (H.-J. Boehm, "Can seqlocks get along with programming language memory
+//!   models?", 2012.)
+//! * What a reader reads during a change may be wrong, but is safe: every address that was ever stored points to
+//!   something that lives as long as the tree, every length is at most [`SLOTS`], every loop is bounded by lengths.
+//!   `Err(Torn)` reports it early; the version decides.
 
 #![allow(unsafe_code)]
 
@@ -39,11 +42,11 @@ use crate::base::sync::Backoff;
 use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::env::prefetch;
 
-/// Records in a leaf, separators in an inner node; a power of two. A model has few, but so many
-/// that a split takes away a record that is no fence.
+/// Records in a leaf, separators in an inner node; a power of two. A model uses few, but enough that a split removes a
+/// record that is no fence.
 pub const SLOTS: usize = if cfg!(loom) { 4 } else { 64 };
 
-/// A place between two records: just before or just after (key, seq), whether or not that is there.
+/// A place between two records: directly before or after (key, seq), whether or not that record exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Gap<'a> {
     key: &'a [u8],
@@ -52,7 +55,7 @@ pub struct Gap<'a> {
 }
 
 impl<'a> Gap<'a> {
-    /// In front of version `seq` of `key`.
+    /// Before version `seq` of `key`.
     pub fn before(key: &'a [u8], seq: Seq) -> Gap<'a> {
         Gap {
             key,
@@ -61,7 +64,7 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// Behind version `seq` of `key`.
+    /// After version `seq` of `key`.
     pub fn after(key: &'a [u8], seq: Seq) -> Gap<'a> {
         Gap {
             key,
@@ -70,7 +73,7 @@ impl<'a> Gap<'a> {
         }
     }
 
-    /// `stored` lies in front of the gap; the first `skip` bytes are known to be equal.
+    /// Whether `stored` is before the gap; the first `skip` bytes are known to be equal.
     #[inline]
     fn is_behind(&self, stored: Stored<'_>, skip: usize) -> bool {
         match tail(stored.key(), skip).cmp(tail(self.key, skip)) {
@@ -81,7 +84,7 @@ impl<'a> Gap<'a> {
     }
 }
 
-/// The key without its first bytes; nothing when it has no more, as may seem to be so in the middle of a change.
+/// The key without its first bytes; empty if it has no more, which may also appear so during a change.
 #[inline]
 fn tail(key: &[u8], skip: usize) -> &[u8] {
     key.get(skip..).unwrap_or_default()
@@ -100,13 +103,13 @@ pub struct Torn;
 pub struct Node {
     /// Odd while it is being changed.
     version: AtomicU64,
-    /// How many prefixes and entries count.
+    /// The number of prefixes and entries in use.
     len: AtomicU32,
-    /// How many bytes of the keys come before their prefixes.
+    /// The number of key bytes that the prefixes leave out.
     skip: AtomicU32,
     pub lower: Slot,
     pub upper: Slot,
-    /// Nothing for a leaf. Set before the node is known to readers.
+    /// None in a leaf. Set before readers know the node.
     pub children: Link<Children>,
     prefixes: [AtomicU64; SLOTS],
     pub entries: [Slot; SLOTS],
@@ -114,7 +117,7 @@ pub struct Node {
 
 pub type Children = [Link<Node>; SLOTS + 1];
 
-/// Makes a node's version odd, and even again when it drops.
+/// Makes a node's version odd, and even again when dropped.
 pub struct Change<'a>(&'a Node);
 
 impl Drop for Change<'_> {
@@ -126,8 +129,8 @@ impl Drop for Change<'_> {
     }
 }
 
-/// Stands between the steps that readers and the writer take against each other. In this crate's tests a thread now and
-/// then takes its time here, so that others come between any two of them.
+/// Called between the steps in which readers and the writer may interfere. In tests of this crate a thread sometimes
+/// pauses here, so that others run in between.
 #[inline(always)]
 fn dawdle() {
     #[cfg(test)]
@@ -145,7 +148,7 @@ fn dawdle() {
     }
 }
 
-/// What readers and the writer do with one node.
+/// Operations of readers and the writer on one node.
 impl Node {
     pub fn empty() -> Node {
         Node {
@@ -160,7 +163,7 @@ impl Node {
         }
     }
 
-    /// An even version to read under.
+    /// An even version under which to read.
     #[inline]
     pub fn begin(&self) -> u64 {
         dawdle();
@@ -174,7 +177,7 @@ impl Node {
         }
     }
 
-    /// What was read since [`Node::begin`] gave `version` is whole.
+    /// Whether what was read since [`Node::begin`] returned `version` is consistent.
     #[inline]
     pub fn check(&self, version: u64) -> Result<(), Torn> {
         dawdle();
@@ -195,8 +198,8 @@ impl Node {
         self.skip.load(Ordering::Relaxed) as usize
     }
 
-    /// Brings all of it into the cache at once: a search asks for its three or four lines of prefixes one after the
-    /// other, and an insert moves half of the prefixes and entries.
+    /// Prefetches the whole node: a search reads its three or four lines of prefixes one after the other, and an insert
+    /// moves half of the prefixes and entries.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&self.version);
@@ -218,7 +221,7 @@ impl Node {
         self.entries[at].load().ok_or(Torn)
     }
 
-    /// How many of all prefixes are below `prefix`: six halvings without a branch and one more look.
+    /// How many of all prefixes are below `prefix`: six branchless halvings and one more comparison.
     #[inline]
     fn prefixes_below(&self, prefix: u64) -> usize {
         let (mut rank, mut step) = (0, SLOTS / 2);
@@ -229,7 +232,7 @@ impl Node {
         rank + usize::from(self.prefix(rank) < prefix)
     }
 
-    /// How many of the entries lie in front of the gap.
+    /// How many of the entries are before the gap.
     #[inline]
     pub fn rank(&self, gap: &Gap<'_>) -> Result<usize, Torn> {
         let (len, skip) = (self.len(), self.skip());
@@ -252,7 +255,7 @@ impl Node {
         self.rank_among_equals(gap, skip, first + 1, len)
     }
 
-    /// The rest of [`Node::rank`]: the prefixes before `low` are below the gap's or known to lie in front.
+    /// The rest of [`Node::rank`]: the prefixes before `low` are below the gap's or known to be before it.
     fn rank_among_equals(
         &self,
         gap: &Gap<'_>,
@@ -275,8 +278,8 @@ impl Node {
         Ok(low)
     }
 
-    /// The record behind the first `rank` of a leaf, which may be the first of the next leaf, unless its prefix tells that
-    /// it is not one of `key`: then it need not be brought from far away.
+    /// The record after the first `rank` of a leaf, which may be the first of the next leaf; none if its prefix shows
+    /// that it is not one of `key`: then its memory is not read.
     #[inline]
     pub fn version_behind(&self, rank: usize, key: &[u8]) -> Option<Stored<'_>> {
         if rank >= self.len() {
@@ -289,7 +292,7 @@ impl Node {
         .filter(|stored| stored.key() == key)
     }
 
-    /// The last of the first `rank` records of a leaf is one of `key`.
+    /// Whether the last of the first `rank` records of a leaf is one of `key`.
     #[inline]
     pub fn has_version_before(&self, rank: usize, key: &[u8]) -> bool {
         rank > 0
@@ -300,14 +303,14 @@ impl Node {
     }
 }
 
-/// What only the writer does with one node. The unsafe functions store addresses.
+/// Operations of the writer alone on one node. The unsafe functions store addresses.
 impl Node {
-    /// It has children.
+    /// Whether it has children.
     pub fn is_inner(&self) -> bool {
         self.children.load().is_some()
     }
 
-    /// The child in which a gap lies that has `rank` entries of this inner node before it.
+    /// The child that holds a gap with `rank` entries of this inner node before it.
     pub fn child_at(&self, rank: usize) -> &Node {
         let child = self
             .children
@@ -326,12 +329,12 @@ impl Node {
         Change(self)
     }
 
-    /// It has no room for one more.
+    /// Whether it has no room for one more.
     pub fn is_full(&self) -> bool {
         self.len() == SLOTS
     }
 
-    /// [`Node::rank`] for the writer, whom nothing disturbs.
+    /// [`Node::rank`] for the writer, whose reads are always consistent.
     pub fn rank_of(&self, gap: &Gap<'_>) -> usize {
         self.rank(gap)
             .ok()
@@ -345,7 +348,7 @@ impl Node {
             .expect("entries below the length are there")
     }
 
-    /// How many bytes surely begin every key that is or may be looked for here; in an edge node, that is here.
+    /// The number of bytes that every key searched here shares; in an edge node, every key in it.
     fn shared_len(&self) -> usize {
         let first = self.lower.load().unwrap_or_else(|| self.entry_at(0));
         let last = self
@@ -355,7 +358,7 @@ impl Node {
         shared_len(first.key(), last.key())
     }
 
-    /// Chooses `skip` anew where `key`, about to be inserted at `rank`, asks for it.
+    /// Recomputes `skip` where `key`, about to be inserted at `rank`, requires it.
     pub fn prepare_for(&self, key: &[u8], rank: usize) {
         let (len, skip) = (self.len(), self.skip());
         if len == 0 {
@@ -379,7 +382,7 @@ impl Node {
         }
     }
 
-    /// Makes prefixes leave out `skip` bytes, which all keys share.
+    /// Makes the prefixes leave out `skip` bytes, which all keys share.
     fn set_skip(&self, skip: usize) {
         let mut prefixes = [0; SLOTS];
         let prefixes = &mut prefixes[..self.len()];
@@ -397,7 +400,7 @@ impl Node {
     /// and [`Node::prepare_for`] was called.
     ///
     /// # Safety
-    /// The record and the child lie in the arena of this node.
+    /// The record and the child are in the arena of this node.
     pub unsafe fn insert(&self, rank: usize, stored: Stored<'_>, child: Option<&Node>) {
         let (len, prefix) = (self.len(), prefix_of(stored.key(), self.skip()));
         for at in (rank..len).rev() {
@@ -419,10 +422,11 @@ impl Node {
         self.len.store(len as u32 + 1, Ordering::Relaxed);
     }
 
-    /// Gives this empty node, unknown to readers yet, what `left` has from `from` on; its lower fence is `separator`.
+    /// Fills this empty node, which readers do not know yet, with the entries of `left` from `from` on; its lower fence
+    /// is `separator`.
     ///
     /// # Safety
-    /// All lie in one arena.
+    /// All are in one arena.
     pub unsafe fn fill(&self, left: &Node, from: usize, separator: Stored<'_>) {
         let len = left.len() - from;
         // SAFETY: the caller's promise.
@@ -448,10 +452,10 @@ impl Node {
         self.len.store(len as u32, Ordering::Relaxed);
     }
 
-    /// Leaves the first `len` entries; what comes from `upper` on is no longer here. Inside a change.
+    /// Keeps the first `len` entries; those from `upper` on are no longer here. Inside a change.
     ///
     /// # Safety
-    /// `upper` lies in the arena of this node.
+    /// `upper` is in the arena of this node.
     pub unsafe fn cut(&self, len: usize, upper: Stored<'_>) {
         for at in len..self.len() {
             self.prefixes[at].store(u64::MAX, Ordering::Relaxed);

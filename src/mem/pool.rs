@@ -1,5 +1,5 @@
-//! Memory that the arenas of a database share: chunks that one gave back are the next one's, and a spare is ready for who
-//! must not fail.
+//! A memory pool shared by the arenas of a database: chunks that one arena returns are reused by the next, and a spare
+//! is ready for inserts that must not fail.
 //!
 //! ```text
 //! arenas     take ──> kept, or the system ──> in use          give ──> kept, as many as `bytes_max` allows ──> the system
@@ -7,11 +7,10 @@
 //! ```
 //!
 //! Invariants:
-//! * What is kept and what is in use are, together, at most about twice `bytes_max`: one memtable that is full and one
-//!   that fills.
-//! * A chunk is in one place: kept, or with one arena. A spare is shared by the arenas that have a part of it; each part is
-//!   given once.
-//! * Nothing here touches what lies in a chunk.
+//! * Kept chunks and chunks in use together are at most about twice `bytes_max`: a full memtable and one that fills.
+//! * A chunk is in one place: kept, or in one arena. A spare is shared by the arenas that have a part of it; each part
+//!   is given out once.
+//! * The pool does not touch the contents of a chunk.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -22,45 +21,45 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
 use crate::env::Chunk;
 
-/// The largest chunk that is shared, and the smallest that the system takes back at once; with a quarter of what is there
-/// already as the size of the next, an arena is at most about a quarter larger than its content.
+/// The largest chunk that is pooled, and the smallest that the system takes back at once. Since the next chunk has a
+/// quarter of the arena's size, an arena is at most about a quarter larger than its contents.
 pub const CHUNK_MAX: usize = Chunk::MAPPED_LEAST;
 
-/// The system did not give so many bytes.
+/// The system refused to allocate this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub usize);
 
 impl Refused {
-    /// As the engine says it.
+    /// The engine's error for it.
     #[cold]
     pub fn error(self) -> Error {
         Error::out_of_memory(self.0)
     }
 }
 
-/// A writer that fills a memtable in this time takes every chunk again.
+/// A writer that fills a memtable in this time uses every chunk again.
 const TRIM_AFTER: Duration = Duration::from_secs(5);
 
-/// The least room of a spare: for any write of the usual size.
+/// The least room of a spare: enough for any write of the usual size.
 const SPARE_MIN: usize = 256 << 10;
 
-/// Of one database.
+/// The pool of one database.
 ///
-/// * Full-sized chunks that arenas gave back, for the next ones: their pages need not be asked for again, which costs as
-///   much as an insert. What nobody took for a while goes back to the system, and so does what would be, with those in
-///   use, more than one memtable that is full and one that fills.
-/// * The *spare*: room that has been asked for and not been touched, so that it takes no memory yet. Who has logged a write
-///   must be able to insert it; so there is room for it in the spare before it is logged. A spare is used only where the
-///   system gives nothing else.
+/// * Full-sized chunks that arenas returned are kept for the next ones: their pages are mapped already, which saves
+///   about the cost of an insert. Chunks that nobody used for a while are freed, and so are those that, with the ones
+///   in use, exceed a full memtable and one that fills.
+/// * The *spare* is allocated and untouched, so it takes no memory yet. A write that was logged must get into the
+///   memtable, so before it is logged there is room for it in the spare. The spare is used only when the system refuses
+///   other memory.
 #[derive(Debug)]
 pub struct Pool {
     kept: Mutex<Kept>,
     bytes_max: usize,
-    /// Copy of the room in the spare, to look at without waiting.
+    /// Copy of the room in the spare, readable without the lock.
     spare_room: AtomicUsize,
-    /// Bytes of retired arenas that somebody holds.
+    /// Bytes of retired arenas that are still held.
     pinned: AtomicUsize,
-    /// The system seems to give nothing.
+    /// Makes the system refuse all memory.
     #[cfg(test)]
     pub refuses: std::sync::atomic::AtomicBool,
 }
@@ -68,9 +67,9 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Kept {
     chunks: Vec<Chunk>,
-    /// Full-sized chunks that arenas have.
+    /// Full-sized chunks in arenas.
     in_use: usize,
-    /// The fewest of them since the last [`Pool::trim`].
+    /// The lowest count of them since the last [`Pool::trim`].
     least: usize,
     trimmed: Duration,
     spare: Option<Spare>,
@@ -79,7 +78,7 @@ struct Kept {
 #[derive(Debug)]
 struct Spare {
     chunk: Arc<Chunk>,
-    /// Up to here it is used.
+    /// The used part.
     used: usize,
 }
 
@@ -101,29 +100,29 @@ impl Pool {
         self.bytes_max
     }
 
-    /// Bytes of arenas that were given up and that somebody holds.
+    /// Bytes of retired arenas that are still held.
     pub fn pinned(&self) -> usize {
         self.pinned.load(Ordering::Relaxed)
     }
 
-    /// An arena of so many bytes was given up, and somebody holds it.
+    /// Adds a retired arena that is still held.
     pub fn pin(&self, bytes: usize) {
         self.pinned.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// It went.
+    /// Subtracts it.
     pub fn unpin(&self, bytes: usize) {
         self.pinned.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that it keeps now, but for the spare.
+    /// Bytes that it keeps now, without the spare.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.kept.lock().chunks.len() * CHUNK_MAX
     }
 
-    /// Makes sure that what takes `room` bytes at the most can be put into arenas whatever the system says. The caller is
-    /// the one who does so.
+    /// Ensures that up to `room` bytes can be put into arenas even if the system refuses memory. Called by the thread
+    /// that will do so.
     #[inline]
     pub fn prepare(&self, room: usize) -> error::Result<()> {
         if self.spare_room.load(Ordering::Relaxed) >= room {
@@ -156,7 +155,7 @@ impl Pool {
         Ok((spare.chunk.clone(), spare.chunk.at(at)))
     }
 
-    /// Gives back to the system what nobody took for [`TRIM_AFTER`], and a spare that is larger than usual.
+    /// Frees what nobody used for [`TRIM_AFTER`], and a spare that is larger than usual.
     pub fn trim(&self, now: Duration) {
         let mut kept = self.kept.lock();
         if now < kept.trimmed + TRIM_AFTER {
@@ -176,7 +175,7 @@ impl Pool {
         drop((gone, spare));
     }
 
-    /// Takes back an arena's chunks; some of them are kept.
+    /// Takes back an arena's chunks, and keeps some of them.
     pub fn give(&self, returned: &mut Vec<Chunk>) {
         let full_sized = returned.extract_if(.., |chunk| chunk.len() == CHUNK_MAX);
         let mut full_sized: Vec<Chunk> = full_sized.collect();
@@ -187,7 +186,7 @@ impl Pool {
         let room = beside.saturating_sub(kept.chunks.len());
         let stay = full_sized.len().min(room);
         kept.chunks.extend(full_sized.drain(..stay));
-        // The rest takes time to give back: after the lock.
+        // Freeing the rest is slow, so it comes after the lock.
         drop(kept);
     }
 

@@ -1,5 +1,5 @@
-//! Range deletes: a list in the order of their sequence numbers that only grows, and what they cover by any number.
-//! They are read without a lock while one more comes.
+//! The range deletes of a memtable or a version: a list in the order of their sequence numbers, which only grows, and
+//! indexes of what they cover up to any sequence number. They are read without a lock while one is added.
 //!
 //! ```text
 //! list      0 1 2 3 ... 63 | 64 ... 127 | ... | 255 | 256 ...      of parts of 8, 16, 32 ... that never move
@@ -7,14 +7,14 @@
 //! blocks    Fragments of 64 in a row, of 256, of 1 024 ..., each from a multiple of its length on; made when asked for
 //! ```
 //!
-//! Whoever reads at the newest sequence number asks `newest`: one search. If what it says is too new for the reader,
-//! who holds a snapshot or came just before a delete, the reader's own are the first of the list: blocks and fewer than
-//! 64 single ones, of which the newest that covers the key has the answer. So a snapshot from before a million range
-//! deletes costs a search in each of some 20 blocks, and the first such reader, who makes the blocks, what they cost to
-//! be made once more.
+//! A reader at the newest sequence number searches `newest`. If the result is too new for the reader, which holds a
+//! snapshot or began before a delete, its own range deletes are the first ones of the list: blocks, and fewer than 64
+//! single ones, of which the newest that covers the key is the answer. So a snapshot from before a million range
+//! deletes costs a search in each of some 20 blocks, and the first such reader builds the blocks, at the cost of
+//! building `newest` once more.
 //!
-//! An item is set before `len` counts it, and counted before `newest` holds it and `seq_max` tells of it: who sees a
-//! number finds what is numbered so.
+//! An item is set before `len` counts it, and counted before `newest` and `seq_max` include it: a thread that sees a
+//! sequence number finds its item.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,29 +26,29 @@ use crate::base::sync::{ArcSwap, Mutex};
 use crate::data::range_delete::RangeDelete;
 use crate::data::range_tombstones::Fragments;
 
-/// As a power of two, the length of the first part.
+/// The length of the first part, as a power of two.
 const FIRST_SHIFT: u32 = 3;
 /// Enough for 2^32 range deletes.
 const PARTS: usize = 29;
 
-/// The length of the smallest blocks; fewer are looked through one by one.
+/// The length of the smallest blocks; fewer items are searched one by one.
 const BLOCK_LEAST: usize = 64;
-/// How many blocks are one of the next length.
+/// How many blocks make one of the next length.
 const BLOCK_FAN: usize = 4;
 
-/// What one takes, in bytes, beside its bounds: its place in the list, and two stretches in nodes that are half full.
+/// The bytes of an item besides its bounds: its place in the list, and two stretches in half-full nodes.
 const BYTES_EACH: usize = 192;
-/// How often its bounds are there: in the list, and in such nodes.
+/// How many copies of its bounds are kept: in the list, and in such nodes.
 const BOUNDS_HELD: usize = 3;
 
 type Part = Box<[OnceLock<RangeDelete>]>;
 
-/// Where a block begins, and how many it is of.
+/// The first item of a block, and the number of its items.
 type Block = (usize, usize);
 
-/// Grows by one at a time, the lowest sequence number first.
+/// A list that grows by one item at a time, lowest sequence number first.
 pub struct RangeDeletes {
-    /// The highest sequence number; 0 while there is none.
+    /// The highest sequence number; 0 if there is none.
     seq_max: AtomicU64,
     len: AtomicUsize,
     bytes: AtomicUsize,
@@ -97,7 +97,7 @@ fn part_of(number: usize) -> (usize, usize) {
 }
 
 impl RangeDeletes {
-    /// These, which come in any order.
+    /// These, in any order.
     pub fn of(ranges: &[RangeDelete]) -> RangeDeletes {
         let mut sorted: Vec<&RangeDelete> = ranges.iter().collect();
         sorted.sort_by_key(|range| range.seq);
@@ -110,7 +110,7 @@ impl RangeDeletes {
         self.len.load(Ordering::Acquire)
     }
 
-    /// There is none.
+    /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -122,12 +122,12 @@ impl RangeDeletes {
         Seq(self.seq_max.load(Ordering::Acquire))
     }
 
-    /// About how much memory they take: it never falls.
+    /// The approximate memory they take, in bytes; never falls.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Those that are there now, lowest sequence number first.
+    /// The present ones, lowest sequence number first.
     #[inline]
     pub fn iter(
         &self,
@@ -141,7 +141,7 @@ impl RangeDeletes {
         item.expect("items below the length are there")
     }
 
-    /// Appends one, which has no lower sequence number than those before. One thread at a time.
+    /// Appends one, whose sequence number is not below the previous ones. Called by one thread at a time.
     pub fn push(&self, item: RangeDelete) {
         let newest = self.newest.load_full().with(&item.range, item.seq);
         let bytes = bytes_of(&item);
@@ -158,8 +158,8 @@ impl RangeDeletes {
         self.seq_max.store(seq.0, Ordering::Release);
     }
 
-    /// One with a sequence number above `seq`, and up to `max`, covers the key: a record of that sequence number is
-    /// gone for a reader at `max`.
+    /// Whether one with a sequence number above `seq`, and up to `max`, covers the key: then a record with sequence
+    /// number `seq` is deleted for a reader at `max`.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
         seq < self.seq_max() && seq < max && self.covers_above(key, seq, max)
@@ -177,13 +177,13 @@ impl RangeDeletes {
         })
     }
 
-    /// The highest sequence number of one that covers the key; 0 when none does.
+    /// The highest sequence number of one that covers the key; 0 if none does.
     pub fn newest_over(&self, key: &[u8]) -> Seq {
         self.newest.load().max_covering_seq(key)
     }
 
-    /// Those with a sequence number above `seq`, and up to `max`, together cover all keys from `first` to `last`, both
-    /// included.
+    /// Whether those with a sequence number above `seq`, and up to `max`, together cover all keys from `first` to
+    /// `last`, both included.
     pub fn covers_all(&self, (first, last): (&[u8], &[u8]), seq: Seq, max: Seq) -> bool {
         if seq >= self.seq_max() || seq >= max {
             return false;
@@ -200,7 +200,7 @@ impl RangeDeletes {
         len.checked_sub(1).map_or(Seq(0), |last| self.get(last).seq)
     }
 
-    /// What those with a sequence number up to `max` cover, together.
+    /// What those with a sequence number up to `max` cover together.
     pub fn as_of(&self, max: Seq) -> Vec<Arc<Fragments>> {
         let newest = self.newest.load_full();
         if newest.seq_max() <= max {
@@ -230,7 +230,7 @@ impl RangeDeletes {
         from
     }
 
-    /// Those with a sequence number above `seq`, and perhaps some before, up to `max`: in few pieces, newest first.
+    /// Those with a sequence number above `seq`, and perhaps some lower ones, up to `max`: in few pieces, newest first.
     fn between(&self, seq: Seq, max: Seq) -> impl Iterator<Item = Piece<'_>> {
         let mut left = self.len_up_to(max);
         std::iter::from_fn(move || {
@@ -241,7 +241,7 @@ impl RangeDeletes {
                 left -= 1;
                 return Some(Piece::One(self.get(left)));
             }
-            // The longest that ends here.
+            // The longest block that ends here.
             let mut len = BLOCK_LEAST;
             while left.is_multiple_of(len * BLOCK_FAN) {
                 len *= BLOCK_FAN;
@@ -255,7 +255,7 @@ impl RangeDeletes {
         if let Some(made) = self.blocks.lock().get(&block) {
             return made.clone();
         }
-        // Without the lock: others may read meanwhile, and make it too.
+        // Without the lock: others may read meanwhile, and build it too.
         let items = (block.0..block.0 + block.1).map(|number| self.get(number));
         let bytes: usize = items.clone().map(bytes_of).sum();
         let made = Arc::new(Fragments::of(items.map(|item| (&item.range, item.seq))));
@@ -268,7 +268,7 @@ impl RangeDeletes {
     }
 }
 
-/// Some of the list.
+/// Part of the list.
 enum Piece<'a> {
     One(&'a RangeDelete),
     Block(Arc<Fragments>),

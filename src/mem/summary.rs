@@ -1,13 +1,13 @@
-//! What a memtable says of all its records at once, kept up as they come: exact counts, how they lie in time, and of the
-//! keys with the smallest hashes the newest version. So nobody has to walk it.
+//! The summary of a memtable, updated with each record: exact counts, expiry histograms, and the newest version of the
+//! keys with the smallest hashes. So estimates need no iteration.
 //!
 //! Puts that may be oversized are in the sample too, whatever their hash.
 //!
-//! An older version in the same memtable is *hidden*: whoever inserts a record learns what it hides, or that it comes
-//! behind a newer one, for both stand beside the place where it goes. What a range delete hides nobody counts as it comes:
-//! that is asked of the sample. But a sample that was cut cannot tell of a few records that come after a range delete of
-//! nearly all. So what comes then has a summary of its own: the records of a memtable are in some *eras*, one after the
-//! other, each with its counts and its sample.
+//! An older version in the same memtable is *hidden*: an insert learns which version it hides, or that a newer one
+//! exists, because both are next to its place in the tree. What a range delete hides is not counted on insert;
+//! estimates take it from the sample. But a sample cannot represent a few records that follow a range delete of nearly
+//! everything. So records after a range delete have a summary of their own: the records of a memtable are divided into
+//! *eras* in the order of time, each with its counts and its sample.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::mem::tree::Inserted;
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
 const SAMPLE_KEYS: usize = 1024;
 
-/// Of more eras the oldest two become one.
+/// With more eras than this, the oldest two are joined.
 const ERAS_MOST: usize = 4;
 
-/// Some puts: how many, and how those that may end lie in time.
+/// A set of puts: their number, and the histograms of those that may expire.
 #[derive(Debug, Default)]
 struct Puts {
     tally: Tally,
@@ -53,17 +53,17 @@ pub struct Newest {
     pub key: Box<[u8]>,
 }
 
-/// Of one memtable: the records that came before, between and after some of its range deletes.
+/// The summary of one memtable, in eras divided by some of its range deletes.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// What is inserted now belongs to it.
+    /// The era of records inserted now.
     newest: Era,
     /// Oldest first.
     older: Vec<Era>,
 }
 
 impl Summary {
-    /// Counts a record that was inserted so; `hash` is its key's.
+    /// Counts a record that was inserted with this result; `hash` is its key's.
     #[inline]
     pub(super) fn add(&mut self, record: &RecordRef<'_>, hash: u64, mut inserted: Inserted) {
         if let (false, Inserted::Over(older, weight)) = (self.older.is_empty(), &inserted) {
@@ -79,7 +79,7 @@ impl Summary {
         self.newest.add(record, hash, inserted);
     }
 
-    /// A range delete comes: what is inserted from now on is newer.
+    /// A range delete follows: records inserted from now on are newer.
     pub(super) fn note_range_delete(&mut self) {
         if self.newest.is_complete() {
             return;
@@ -91,7 +91,7 @@ impl Summary {
         }
     }
 
-    /// The life statistics of all records.
+    /// The census of all records.
     pub fn census(&self) -> Census {
         let mut census = self.newest.census;
         self.older.iter().for_each(|era| census.merge(&era.census));
@@ -105,18 +105,18 @@ impl Summary {
     }
 }
 
-/// What is known of records that follow each other in time.
+/// The summary of records that follow each other in time.
 #[derive(Debug)]
 pub struct Era {
     census: Census,
     puts: Puts,
     hidden: Puts,
-    /// By the key's hash: all keys below the threshold of which the newest version is here, and those of which a version
-    /// may be oversized.
+    /// By the key's hash: every key below the threshold whose newest version is here, and keys with a version that may
+    /// be oversized.
     sample: HashMap<u64, Newest>,
-    /// Below this hash no key is left out; `u64::MAX` when none is.
+    /// No key with a hash below this is left out; `u64::MAX` if none is.
     threshold: u64,
-    /// Above so many the sample is cut.
+    /// With more keys than this the sample is cut.
     cut_at: usize,
 }
 
@@ -176,7 +176,7 @@ impl Era {
         self.cut_at = self.sample.len() + SAMPLE_KEYS;
     }
 
-    /// Counts these records too.
+    /// Adds another era's records.
     fn merge(&mut self, other: Era) {
         self.census.merge(&other.census);
         self.puts.merge(&other.puts);
@@ -189,22 +189,22 @@ impl Era {
         }
     }
 
-    /// No key is left out of its sample.
+    /// Whether the sample has all keys.
     fn is_complete(&self) -> bool {
         self.threshold == u64::MAX
     }
 
-    /// The life statistics of its records.
+    /// The census of its records.
     pub fn census(&self) -> &Census {
         &self.census
     }
 
-    /// About how many of the puts are gone; exact when they are of few moments.
+    /// An estimate of the gone puts; exact if they are of few moments.
     pub fn gone(&self, view: &ExpiryView) -> Tally {
         self.puts.histograms.gone(view, self.holds_older(view))
     }
 
-    /// About how many of the puts are not gone, but hidden by a newer version in the memtable.
+    /// An estimate of the puts that are not gone, but hidden by a newer version in the memtable.
     pub fn hidden(&self, view: &ExpiryView) -> Tally {
         let gone = self.hidden.histograms.gone(view, self.holds_older(view));
         self.hidden.tally.less(gone)

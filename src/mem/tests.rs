@@ -1,5 +1,5 @@
-//! Goal: a memtable is a sorted map from (key, sequence number) to records, for readers in the midst of writing too.
-//! Method: the standard library's map beside it, over many shapes of keys; threads that know what they must see.
+//! Goal: a memtable is a sorted map from (key, sequence number) to records, also for readers during writes. Method:
+//! compared with the standard library's map, over many shapes of keys; threads that know what they must see.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,12 +15,12 @@ use crate::data::view::{Horizon, Walk};
 use crate::expiry::ExpiryCheck;
 use crate::expiry::{Census, DefaultMillis, ExpiryView, ExpiryViews, Settings};
 
-/// Miri takes some thousand times as long: for it, just enough that nodes split.
+/// Miri is some thousand times slower: for it, just enough that nodes split.
 const fn scaled(count: u64) -> u64 {
     if cfg!(miri) { 100 + count / 500 } else { count }
 }
 
-/// A small generator of numbers that look random (G. Steele and others, SplitMix64).
+/// A small pseudo-random generator (G. Steele and others, SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -121,7 +121,7 @@ fn check_seeks(model: &Model, cursor: &mut MemCursor, key: &[u8], dice: &mut Dic
     ] {
         cursor.seek(to, None).unwrap();
         let mut expected = model_seek(model, to);
-        // A few steps from there, this way and that.
+        // Some steps from there, in both directions.
         for _ in 0..3 {
             let place = here(cursor).map(|(key, header, _)| (key, header.seq.0));
             assert_eq!(place, expected, "{to:?}");
@@ -162,7 +162,7 @@ fn check_walks(model: &Model, cursor: &mut MemCursor) {
     assert_eq!(here(cursor), None, "from nowhere to nowhere");
 }
 
-/// A random history of `count` inserts with keys of one shape, held against the model all the way.
+/// A random history of `count` inserts with keys of one shape, compared with the model after each.
 fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) -> Vec<u8>) {
     let mut dice = Dice(hash_key(name.as_bytes()));
     let (memtable, mut model) = (Memtable::new(), Model::new());
@@ -337,8 +337,8 @@ fn an_empty_one_is_small_and_knows_it() {
     assert!(memtable.bytes() < 8 << 10 && !memtable.is_empty());
 }
 
-/// Goal: memory comes back from the pool, up to its bound, and what was in it before does not show. Method: two
-/// memtables, one after the other, with other keys in the second.
+/// Goal: memory is reused through the pool, up to its limit, and old contents do not show. Method: two memtables, one
+/// after the other, with other keys in the second.
 #[test]
 #[cfg_attr(miri, ignore = "takes megabytes")]
 fn a_pool_hands_memory_on() {
@@ -370,8 +370,8 @@ fn a_pool_hands_memory_on() {
     assert_eq!(pool.bytes(), 2 << 20);
 }
 
-/// Goal: what nobody takes from the pool goes back to the system, and what somebody does take stays. Method: after two
-/// memtables were dropped, a small one is filled and dropped, again and again, between two looks.
+/// Goal: unused memory of the pool is freed, and used memory stays. Method: after two memtables were dropped, a small
+/// one is filled and dropped repeatedly between two checks.
 #[test]
 #[cfg_attr(miri, ignore = "takes megabytes")]
 fn a_pool_keeps_what_is_taken_again_and_no_more() {
@@ -404,9 +404,9 @@ fn a_pool_keeps_what_is_taken_again_and_no_more() {
     assert_eq!(pool.bytes(), 0);
 }
 
-/// Goal: what was prepared for is inserted though the system gives no memory, what was not is refused, and neither loses
-/// what was there. Method: the system refuses in the middle of filling, for records of many sizes, as long as the spare
-/// lasts; then it gives again.
+/// Goal: a write that was prepared for succeeds although the system refuses memory, another one is refused, and neither
+/// loses earlier records. Method: the system refuses during filling, for records of many sizes, until the spare is used
+/// up; then it allocates again.
 #[test]
 fn memory_that_was_prepared_suffices_and_more_is_refused() {
     let pool = Arc::new(Pool::new(4 << 20));
@@ -452,8 +452,8 @@ fn memory_that_was_prepared_suffices_and_more_is_refused() {
     assert_eq!((here(&cursor), memtable.len()), (None, model.len()));
 }
 
-/// Goal: bytes are copied where they would keep much more alive than they are, and what is kept counts as long as it is
-/// held. Method: values on both sides of the share, held while their memtable is retired and dropped.
+/// Goal: bytes are copied where keeping them would keep much more memory, and kept memory is counted while it is held.
+/// Method: values on both sides of the limit, held while their memtable is retired and dropped.
 #[test]
 #[cfg_attr(miri, ignore = "takes megabytes")]
 fn a_small_value_keeps_no_memtable() {
@@ -487,7 +487,7 @@ fn a_small_value_keeps_no_memtable() {
     assert_eq!(copies.each_ref().map(|copy| copy.len()), [lens[0], lens[1]]);
 }
 
-/// Goal: a full memtable takes little more than what was put into it. Method: records of a usual size in random order, as
+/// Goal: a full memtable takes little more memory than its records. Method: records of a usual size in random order, as
 /// many as fill one of 4 MiB and one of 64 MiB.
 #[test]
 #[cfg_attr(miri, ignore = "takes megabytes")]
@@ -541,9 +541,10 @@ fn range_deletes_are_a_list() {
     }
 }
 
-/// Goal: whoever has seen that number n is written finds what n wrote and all before, in gets and in walks, and walks are
-/// in order. Method: write number n goes to a key that follows from n; the writer publishes n; readers take the published
-/// sequence number first, then look. Threads dawdle between the steps of `node`; each check that a reader makes, and
+/// Goal: a thread that knows that write n is published finds it and all earlier ones, in gets and iterations, and
+/// iterations are in order. Method: write n goes to a key computed from n; the writer publishes n; readers take the
+/// published sequence number first, then look. Threads pause between the steps of `node`; each check of a reader, and
+/// the order of the writer's steps, was removed or reversed once, and these tests failed.
 /// the order of the writer's steps, was left out or turned round once, and these tests saw it.
 fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
     let (memtable, published, done) = (Memtable::new(), AtomicU64::new(0), AtomicBool::new(false));
@@ -591,7 +592,7 @@ fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
     });
 }
 
-/// Walks over everything and finds each number up to `now` once.
+/// Iterates over everything and finds each sequence number up to `now` once.
 fn walk(cursor: &mut MemCursor, now: u64, forwards: bool) {
     let (mut found, mut before) = (0, None::<(Vec<u8>, Seq)>);
     cursor
@@ -644,7 +645,7 @@ fn readers_beside_a_writer_of_few_keys() {
     });
 }
 
-/// Goal: writers that do not keep to one at a time lose nothing. Method: two of them, each its own keys.
+/// Goal: concurrent writers lose nothing, because a lock serializes them. Method: two of them, each with its own keys.
 #[test]
 fn a_second_writer_waits() {
     let (memtable, count) = (&Memtable::new(), scaled(4_000));
@@ -668,10 +669,10 @@ fn a_second_writer_waits() {
     assert!((0..2 * count).all(|seq| get(memtable, &seq.to_be_bytes(), seq).is_some()));
 }
 
-/// Goal: walks over memtables under an expiry view and range deletes show what they should, though most of what is dead is
-/// passed as dead spans. Method: two memtables, the older one with more that lives; many versions of few keys and few
-/// of many, so that versions lie on both sides of the edges of leaves; readers at several numbers, both ways, against a
-/// plain list.
+/// Goal: iterations over memtables under an expiry view and range deletes show the right items, although most dead
+/// records are passed as dead spans. Method: two memtables, the older one with more live records; many versions of few
+/// keys and few of many, so that versions are on both sides of leaf borders; readers at several sequence numbers, in
+/// both directions, compared with a plain list.
 #[test]
 fn dead_spans_hide_what_they_should() {
     let view = ExpiryView::at(Timestamp(1_000), || Settings::new(DefaultMillis::NoDefault));
@@ -705,7 +706,7 @@ fn dead_spans_hide_what_they_should() {
                 },
                 Kind::Tombstone => header,
             };
-            // By its value a version is known.
+            // Each version has a value of its own.
             let value = match header.kind {
                 Kind::Put => seq.to_be_bytes().to_vec(),
                 Kind::Tombstone => vec![],
@@ -769,7 +770,7 @@ fn dead_spans_hide_what_they_should() {
     }
 }
 
-/// Goal: the dead are passed in few steps. Method: ten thousand of them, walked over without a merge.
+/// Goal: dead records are passed in few steps. Method: ten thousand of them, iterated over without a merge.
 #[test]
 #[cfg_attr(miri, ignore = "counts to ten thousand")]
 fn a_walk_among_the_dead_takes_few_steps() {

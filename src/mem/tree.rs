@@ -1,27 +1,28 @@
-//! An ordered set of records in one arena: a B+ tree with one writer and any number of readers that take no lock.
+//! An ordered set of records in one arena: a B+ tree with one writer and any number of lock-free readers.
 //!
-//! Order is that of records: key up, sequence number down. A place between two records is a [`Gap`]; its leaf is the one
-//! that has the record before it (or the first leaf), so the record behind it may be the first of the next leaf, which
-//! the leaf knows as its upper fence. Nodes are never merged nor freed, and links between leaves are not needed: a walk
-//! goes from the root to the gap at the fence, through nodes that lie in the nearest cache.
+//! The order is that of records: key up, sequence number down. A place between two records is a [`Gap`]; its leaf is
+//! the one with the record before it (or the first leaf), so the record after it may be the first of the next leaf,
+//! which the leaf knows as its upper fence. Nodes are never merged or freed, and leaves have no links: an iteration
+//! goes from the root to the gap at the fence, through nodes in the nearest cache.
 //!
 //! **The writer** splits full inner nodes on its way down, so that a split always finds room in the parent. A split
-//! makes the parent's version odd, then the node's; moves the upper half out, hangs it into the parent; makes the node's
-//! version even, then the parent's. Above a root that is full a new root is put first, by the pointer to it. Nothing is
-//! allocated while a version is odd, so that a reader seldom has to wait, and then for nanoseconds.
+//! makes the parent's version odd, then the node's; moves the upper half out and links it into the parent; makes the
+//! node's version even, then the parent's. A full root first gets a new root above it. Nothing is allocated while a
+//! version is odd, so that a reader rarely waits, and then for nanoseconds.
 //!
 //! **A reader** goes down so: read the child's address and *then the child's version*, and *then* check that the node
-//! still has the version under which the child was chosen. Only so is the child's version one under which the child had
-//! the gap. At last the leaf is searched, and its version checked: it must be the one that was read before its parent was
-//! checked. Whatever fails, the way starts anew at the root. Why that is right:
+//! still has the version under which the child was chosen. Only then is the child's version one under which the child
+//! had the gap. Finally it searches the leaf and checks the leaf's version, which must be the one read before the
+//! parent was checked. If a check fails, it starts again at the root. Why that is right:
 //!
-//! * Which gaps a node has changes only when it is split. Suppose a reader's gap leaves node N for the new half.
-//!   If the reader took N's version before the split, then the last check of N fails, for it comes after: either it sees
-//!   the changed version, or nothing that was read in N was changed yet.
-//! * If it took N's version after the split, it acquired that from the writer, who had made the parent's version odd
-//!   before. The check of the parent comes later, so it sees the odd version or a later one. It fails, unless the parent
-//!   was chosen from at that later version too: then the new half hung there already, and the gap would have led to it.
-//! * The root has the pointer to it for a parent: it is read again after the root's version was. A full root gets its
+//! * Which gaps a node holds changes only when it is split. Suppose a reader's gap moves from node N to the new half.
+//!   If the reader took N's version before the split, then the last check of N fails, because it comes after: either it
+//!   sees the changed version, or nothing read in N was changed yet.
+//! * If it took N's version after the split, it acquired that from the writer, which had made the parent's version odd
+//!   before. The check of the parent comes later, so it sees the odd version or a later one. It fails, unless the child
+//!   was chosen from the parent at that later version too: then the new half was linked already, and the gap would have
+//!   led to it.
+//! * The pointer to the root acts as its parent: it is read again after the root's version was. A full root gets its
 //!   parent before it is split, so a version from after the split comes with the new pointer.
 
 #![allow(unsafe_code)]
@@ -41,9 +42,9 @@ use crate::base::sync::Backoff;
 use crate::base::{Error, Result as Answer, Seq};
 use crate::data::item::Pair;
 
-/// The tree and the memory it lies in.
+/// The tree and its memory.
 pub struct Tree {
-    /// Nothing before the first record.
+    /// Null before the first record.
     root: Link<Node>,
     arena: Arena,
 }
@@ -62,7 +63,7 @@ impl Tree {
         self.arena.bytes()
     }
 
-    /// It is not needed but by those who hold it.
+    /// Notes that only current holders need it.
     pub fn retire(&self) {
         self.arena.retire();
     }
@@ -81,8 +82,8 @@ impl Tree {
         })
     }
 
-    /// Goes down by `rank` and gives what `take` makes of the leaf and the rank there. Both are called until nothing
-    /// disturbs them; nothing when there are no records.
+    /// Goes down by `rank`; returns what `take` makes of the leaf and the rank there. Both are repeated until their
+    /// reads are consistent; `None` if there are no records.
     #[inline]
     fn read<'a, T>(
         &'a self,
@@ -123,12 +124,12 @@ impl Tree {
     }
 }
 
-/// Beside what a record was inserted.
+/// How an inserted record relates to other versions of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// Its key has no other version.
     Alone,
-    /// It is the newest version; of the one that was: its header and its weight.
+    /// It is the newest version; header and weight of the former newest one.
     Over(Header, u64),
     /// Its key has a newer version.
     Under,
@@ -157,8 +158,8 @@ impl Writer {
         )
     }
 
-    /// Inserts a record, and says beside what; nothing when it is there already, by key and sequence number, and stays.
-    /// Refused, it is not there, and the tree is as it was to readers.
+    /// Inserts a record and returns how it relates to other versions; `None` if one with its key and sequence number
+    /// exists, which stays. If it is refused, it is not there, and the tree is unchanged for readers.
     pub fn insert(
         &mut self,
         header: &Header,
@@ -186,7 +187,7 @@ impl Writer {
             put(leaf, rank, stored);
             return Ok(Some(inserted));
         }
-        // Keys that come in order leave full leaves behind.
+        // Keys in ascending order leave full leaves.
         let cut = if rank == SLOTS { SLOTS } else { SLOTS / 2 };
         let separator = if cut == SLOTS {
             stored
@@ -214,7 +215,7 @@ impl Writer {
         while node.is_inner() {
             let mut rank = node.rank_of(gap);
             if node.is_full() {
-                // Separators that come in order leave full nodes behind too.
+                // Separators in ascending order leave full nodes too.
                 let cut = if rank == SLOTS { SLOTS - 1 } else { SLOTS / 2 };
                 let separator = node.entry_at(cut);
                 let right = self.half(node, cut + 1, separator)?;
@@ -230,7 +231,7 @@ impl Writer {
         Ok((parent, node))
     }
 
-    /// A root: a leaf, or an inner node above the old root, which readers may go on using until that is split.
+    /// A root: a leaf, or an inner node above the old root, which readers may still use until that is split.
     fn plant(&self, below: Option<&Node>) -> Result<&Node, Refused> {
         let root = self.node(below.is_some())?;
         // SAFETY: all of them lie in this tree's arena.
@@ -243,7 +244,7 @@ impl Writer {
         Ok(root)
     }
 
-    /// An empty node that nobody knows.
+    /// An empty node that readers do not know.
     fn node(&self, is_inner: bool) -> Result<&Node, Refused> {
         let arena = &self.tree.arena;
         // SAFETY: `brk` is used with this tree's arena only, and what lies there may point there.
@@ -257,7 +258,7 @@ impl Writer {
         }
     }
 
-    /// A node, unknown to readers yet, with what `left` has from `from` on, starting at `separator`.
+    /// A node, unknown to readers, with the entries of `left` from `from` on, beginning at `separator`.
     fn half(&self, left: &Node, from: usize, separator: Stored<'_>) -> Result<&Node, Refused> {
         let right = self.node(left.is_inner())?;
         // SAFETY: all of them lie in this tree's arena.
@@ -265,7 +266,7 @@ impl Writer {
         Ok(right)
     }
 
-    /// Ends a split: leaves the first `cut` entries in `left`, and `right`, with the rest, becomes its neighbour.
+    /// Completes a split: keeps the first `cut` entries in `left`, and links `right`, with the rest, as its neighbour.
     fn hang(
         &self,
         parent: Option<&Node>,
@@ -280,7 +281,7 @@ impl Writer {
         };
         let rank = parent.rank_of(&Gap::before(separator.key(), separator.seq()));
         parent.prepare_for(separator.key(), rank);
-        // In this order, and undone in the other: see the head of this file.
+        // In this order, and undone in the reverse: see the head of this file.
         let _parent = parent.change();
         let _left = left.change();
         // SAFETY: all of them lie in this tree's arena.
@@ -292,15 +293,15 @@ impl Writer {
     }
 }
 
-/// More levels than any tree of records that fit into memory has.
+/// More levels than a tree of records that fit into memory has.
 const LEVELS: usize = 8;
-/// What a node takes at the most.
+/// The most bytes of a node.
 const NODE_MOST: usize = (size_of::<Node>() + size_of::<Children>()).next_multiple_of(64) + 64;
-/// So few records split every node on each of their ways, at the worst.
+/// This few records may, at worst, split every node on each path.
 const FEW: usize = 64;
 
-/// What records take at the most that have so many bytes of keys and values together. Of many, only an order that was made
-/// for it splits more nodes than this.
+/// The most bytes that records take whose keys and values have `bytes` together. Of many records, only an adversarial
+/// order splits more nodes than assumed here.
 pub fn room_for(records: usize, bytes: usize) -> usize {
     let nodes = 1 + records.min(FEW) * LEVELS + records / 8;
     bytes + records * RECORD_MOST + nodes * NODE_MOST
@@ -313,24 +314,24 @@ fn put(leaf: &Node, rank: usize, stored: Stored<'_>) {
     unsafe { leaf.insert(rank, stored, None) };
 }
 
-/// A place in the tree: a copy of one leaf's addresses, taken at one moment, and an index there. Records that are inserted
-/// into the stretch of keys which it covers are seen when it comes by again.
+/// A position in the tree: a copy of one leaf's addresses, taken at one moment, and an index in it. Records inserted
+/// later into the leaf's key range are visible when it loads that leaf again.
 pub struct Window {
     tree: Arc<Tree>,
-    /// Those of [`Window::tree`], kept alive by it; so are the fences.
+    /// Kept alive by [`Window::tree`], like the fences.
     entries: [Option<Stored<'static>>; SLOTS],
     lower: Option<Stored<'static>>,
     upper: Option<Stored<'static>>,
     len: usize,
-    /// At or above `len`: nowhere.
+    /// At or above `len`: no position.
     at: usize,
 }
 
-/// How many records ahead are fetched into the cache, walking.
+/// How many records ahead an iteration prefetches.
 const AHEAD: usize = 8;
 
 impl Window {
-    /// Nowhere in the tree.
+    /// No position yet.
     pub fn new(tree: Arc<Tree>) -> Window {
         Window {
             tree,
@@ -342,7 +343,7 @@ impl Window {
         }
     }
 
-    /// The record here.
+    /// The current record.
     #[inline]
     pub fn stored(&self) -> Option<Stored<'_>> {
         if self.at < self.len {
@@ -352,7 +353,7 @@ impl Window {
         }
     }
 
-    /// Where in the leaf it stands.
+    /// The index in the leaf.
     #[inline]
     pub fn place(&self) -> Option<usize> {
         (self.at < self.len).then_some(self.at)
@@ -373,34 +374,34 @@ impl Window {
         }
     }
 
-    /// The first record of the next leaf, when the leaf was copied.
+    /// The first record of the next leaf, as of the copy of the leaf.
     pub fn upper(&self) -> Option<Stored<'_>> {
         self.upper
     }
 
-    /// No record comes before the leaf.
+    /// Whether no record comes before the leaf.
     pub fn is_first_leaf(&self) -> bool {
         self.lower.is_none()
     }
 
-    /// To a place of the leaf.
+    /// Goes to a place of the leaf.
     pub fn stand_at(&mut self, place: usize) {
         self.at = place;
     }
 
-    /// To the first record.
+    /// Goes to the first record.
     pub fn first(&mut self) {
         self.at = self.load(|_| Ok(0));
         self.prefetch_from(0);
     }
 
-    /// To the last record.
+    /// Goes to the last record.
     pub fn last(&mut self) {
         self.at = self.load(|node| Ok(node.len())).wrapping_sub(1);
         self.prefetch_up_to(self.at);
     }
 
-    /// To the record behind a gap.
+    /// Goes to the record after a gap.
     pub fn behind(&mut self, gap: &Gap<'_>) {
         self.at = self.load(|node| node.rank(gap));
         if self.at == self.len {
@@ -409,13 +410,13 @@ impl Window {
         self.prefetch_from(self.at);
     }
 
-    /// To the record in front of a gap.
+    /// Goes to the record before a gap.
     pub fn in_front(&mut self, gap: &Gap<'_>) {
         self.at = self.load(|node| node.rank(gap)).wrapping_sub(1);
         self.prefetch_up_to(self.at);
     }
 
-    /// To the next record; from nowhere to nowhere. False: in another leaf.
+    /// Goes to the next record; without a position, stays so. False: it is in another leaf.
     #[inline]
     pub fn advance(&mut self) -> bool {
         if self.at >= self.len {
@@ -430,7 +431,7 @@ impl Window {
         true
     }
 
-    /// To the record before; from nowhere to nowhere. False: in another leaf.
+    /// Goes to the previous record; without a position, stays so. False: it is in another leaf.
     #[inline]
     pub fn retreat(&mut self) -> bool {
         if self.at >= self.len {
@@ -449,8 +450,8 @@ impl Window {
         }
     }
 
-    /// Brings into the cache the front of a record some steps on, and the value of one half as far: where that ends, its
-    /// front says.
+    /// Prefetches the front of a record some steps ahead, and the value of one half as far, whose front is there by
+    /// then and says how long the value is.
     #[inline(always)]
     fn fetch(&self, place: impl Fn(usize) -> Option<usize>) {
         let stored = |steps| place(steps).and_then(|place| self.stored_at(place));
@@ -460,7 +461,7 @@ impl Window {
 
     fn next_leaf(&mut self) {
         if let Some(upper) = self.upper {
-            // The leaf of the gap behind it starts with it, or did: then it is the one before the gap.
+            // The leaf of the gap after it begins with it, or did: then it is the one before the gap.
             self.at = self.load(|node| node.rank(&Gap::after(upper.key(), upper.seq()))) - 1;
             self.prefetch_from(self.at);
         }
@@ -483,7 +484,7 @@ impl Window {
             .for_each(|stored| stored.prefetch());
     }
 
-    /// Copies the leaf to which `rank` leads and gives the rank there.
+    /// Copies the leaf to which `rank` leads; returns the rank there.
     fn load(&mut self, rank: impl Fn(&Node) -> Result<usize, Torn>) -> usize {
         let Window {
             tree,
@@ -506,21 +507,21 @@ impl Window {
         rank.unwrap_or(0)
     }
 
-    /// Key and value here; nothing nowhere.
+    /// Key and value of the current record.
     pub fn pair(&self) -> Option<Answer<Pair>> {
         let stored = self.stored()?;
         let piece = keep(&self.tree, stored, |stored| stored.piece());
         Some(piece.map(|piece| Pair::of_piece(piece, stored.key_len())))
     }
 
-    /// The value here; nothing nowhere.
+    /// The value of the current record.
     pub fn value_bytes(&self) -> Option<Answer<Bytes>> {
         self.stored()
             .map(|stored| keep(&self.tree, stored, |stored| stored.value()))
     }
 }
 
-/// What a get finds.
+/// The result of a get.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// Kind, sequence number, time, ttl.
@@ -530,19 +531,19 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The value for longer than the borrow, without a copy when it is a good part of the memtable.
+    /// The value for longer than the borrow; not copied if it is a large part of the memtable.
     pub fn value_bytes(&self) -> Answer<Bytes> {
         keep(self.tree, self.stored, |stored| stored.value())
     }
 }
 
-/// Up to here a copy costs less time than keeping the tree.
+/// Up to this length a copy is faster than keeping the tree alive.
 const COPY_LEAST: usize = 512;
-/// Keeping the tree keeps all of its memory. So up to this share of what a tree grows to, bytes are copied: then the memory
-/// that is held is never many times what is asked for.
+/// Keeping the tree alive keeps all of its memory. So bytes up to this fraction (1/64) of the tree's full size are
+/// copied: then held memory is never many times what was asked for.
 const COPY_SHARE: usize = 64;
 
-/// Bytes of a record that lies in `tree`: private, for it relies on that.
+/// The bytes of a record in `tree`. Private, because it relies on that.
 fn keep(tree: &Arc<Tree>, stored: Stored<'_>, part: Part) -> Answer<Bytes> {
     let bytes = part(stored);
     if bytes.len() <= COPY_LEAST {

@@ -1,4 +1,4 @@
-//! Some kilobytes of records.
+//! A block: some kilobytes of records.
 //!
 //! ```text
 //! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
@@ -9,8 +9,8 @@
 //!          length varint | number varint | offset in the file varint | stored length varint | codec u8 | crc32 u32
 //! ```
 //!
-//! The hash byte is bits 32 to 39 of the key's hash, which the filter hardly uses. A get compares them, eight at a
-//! time, and looks only at the entries that match (search.rs): about one, where a binary search would look at six.
+//! The hash byte is bits 32 to 39 of the key's hash, which the filter hardly uses. A get compares eight of them at a
+//! time, and reads only entries that match (search.rs): about one, where a binary search would read six.
 
 use std::ops::Range;
 
@@ -29,17 +29,17 @@ const TAIL_LEN: usize = PACKING_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
 const WIDE_LEN: usize = 1 << 16;
-/// More than this, with forty bytes around each record, might not fit a u32.
+/// The most bytes that wait for a block: more, with forty bytes around each record, might not fit a u32.
 const MAX_PENDING_LEN: usize = u32::MAX as usize - (1 << 28);
 
-/// What stands behind a body.
+/// The bytes after a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Bytes of the body.
     pub body_len: usize,
     /// How it is stored.
     pub codec: Codec,
-    /// Of the stored body and the two fields above.
+    /// The checksum of the stored body and the two fields above.
     pub crc: u32,
 }
 
@@ -58,7 +58,7 @@ impl Trailer {
     }
 
     #[inline]
-    /// What the last bytes of a block say, whether or not that fits it.
+    /// Decodes the last bytes of a block, without checking them against it.
     pub(super) fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
         let [a, b, c, d, codec, crc @ ..] = *bytes;
         Some(Trailer {
@@ -69,23 +69,23 @@ impl Trailer {
     }
 }
 
-/// Where a large value lies.
+/// The place of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many large values stand before it in the file.
+    /// The number of large values before it in the file.
     pub number: u64,
-    /// Bytes from the start of the file.
+    /// Offset from the start of the file.
     pub offset: u64,
-    /// Bytes it takes there.
+    /// Its stored bytes.
     pub stored_len: u64,
     /// How it is stored.
     pub codec: Codec,
-    /// Of the stored bytes.
+    /// The checksum of the stored bytes.
     pub crc: u32,
 }
 
 impl Extent {
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.number);
         put_varint(out, self.offset);
@@ -111,7 +111,7 @@ impl Extent {
     }
 }
 
-/// One record as it lies in a body. Small, for a walk makes one at each step.
+/// A record in a body, decoded. Small, because an iteration makes one at each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Kind, sequence number, time, ttl.
@@ -123,26 +123,26 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Where in the body its key is.
+    /// The range of its key in the body.
     #[inline]
     pub fn key(&self) -> Range<usize> {
         self.key_at as usize..self.key_at as usize + self.key_len as usize
     }
 
-    /// Bytes of the value.
+    /// The length of the value in bytes.
     #[inline]
     pub fn value_len(&self) -> usize {
         self.value_len as usize
     }
 
-    /// Where in the body its value is; `None` when it lies outside, at its extent.
+    /// The range of its value in the body; `None` if the value is outside, at its extent.
     #[inline]
     pub fn value(&self) -> Option<Range<usize>> {
         let (at, len) = (self.value_at as usize, self.value_len as usize);
         (!is_large(len)).then_some(at..at + len)
     }
 
-    /// What stands before its key.
+    /// The header fields before its key.
     fn fields(&self) -> HeaderFields {
         HeaderFields::of(
             &self.header,
@@ -152,13 +152,13 @@ impl Entry {
     }
 }
 
-/// A value of this length stands outside its block.
+/// Whether a value of this length is stored outside its block.
 #[inline]
 fn is_large(value_len: usize) -> bool {
     value_len > LARGE_VALUE_LEN
 }
 
-/// Where things are in a body; made once, then used with the same bytes.
+/// The layout of a body; computed once, then used with the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     count: usize,
@@ -167,7 +167,7 @@ pub struct Layout {
     wide: bool,
 }
 
-/// A body, to be read.
+/// A body with its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     pub(super) bytes: &'a [u8],
@@ -176,7 +176,7 @@ pub struct Block<'a> {
 }
 
 impl Layout {
-    /// Finds its way in `body`.
+    /// Computes the layout of `body`.
     #[inline]
     pub fn of(body: &[u8]) -> Result<Layout, Malformed> {
         let malformed = |what| Malformed { offset: 0, what };
@@ -205,7 +205,7 @@ impl Layout {
         self.count
     }
 
-    /// The body that this is the layout of.
+    /// A block from a body and its layout.
     #[inline]
     pub fn block<'a>(&self, body: &'a [u8]) -> Block<'a> {
         let packing = body[self.hashes_at + self.count..].first_chunk();
@@ -218,7 +218,7 @@ impl Layout {
 }
 
 impl<'a> Block<'a> {
-    /// Where entry `index` starts; `count` is where the last one ends.
+    /// The offset of entry `index`; for `count`, where the last one ends.
     #[inline]
     pub(super) fn offset(&self, index: usize) -> usize {
         let Layout {
@@ -239,7 +239,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Where entry `index` starts and ends.
+    /// The range of entry `index`.
     #[inline(always)]
     fn span(&self, index: usize) -> (usize, usize) {
         let at = self.layout.offsets_at + 2 * index;
@@ -252,7 +252,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Where in the body entry `index` starts, and its bytes.
+    /// The offset of entry `index` in the body, and its bytes.
     #[inline(always)]
     pub(super) fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
         let (start, end) = self.span(index);
@@ -265,7 +265,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The key of the entry that starts at `start`, and what stands behind it.
+    /// The key of the entry at offset `start`, and the bytes after it.
     #[inline(always)]
     pub(super) fn key_and_rest(
         &self,
@@ -321,7 +321,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Where the large value of entry `index` lies.
+    /// The extent of the large value of entry `index`.
     pub fn extent(&self, index: usize) -> Result<Extent, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
         let entry = self.entry(index)?;
@@ -333,13 +333,13 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The bytes of the hash bytes.
+    /// The hash bytes.
     pub(super) fn hashes(&self) -> &'a [u8] {
         &self.bytes[self.layout.hashes_at..][..self.layout.count]
     }
 
-    /// The packing, the header fields and the hash bytes are just those of the entries, and the entries fill their
-    /// room: what only a whole reading can tell. `hashes` are those of the entries' keys.
+    /// Whether packing, header fields and hash bytes are exactly those of the entries, and the entries fill their room:
+    /// only a full read can check that. `hashes` are those of the entries' keys.
     pub fn is_exact(&self, entries: &[Entry], hashes: &[u64]) -> bool {
         let bytes = packing_around(entries.iter().map(Entry::fields));
         let packing = HeaderPacking::of(&bytes);
@@ -362,11 +362,11 @@ pub(super) fn hash_byte(hash: u64) -> u8 {
     (hash >> 32) as u8
 }
 
-/// The value of a record that is added.
+/// The value of an added record.
 pub enum Addition<'a> {
     /// Its bytes.
     Inline(&'a [u8]),
-    /// Where it lies.
+    /// The extent of a large value.
     Large(&'a Extent),
 }
 
@@ -374,11 +374,12 @@ struct Pending {
     fields: HeaderFields,
     hash_byte: u8,
     key_len: usize,
-    /// Bytes of the value, or of its length and extent.
+    /// The length of the value, or of its length and extent.
     stored_len: usize,
 }
 
-/// Gathers records until their block is cut. The packing of their headers is known only then, so they wait undecided.
+/// Gathers records until their block is cut. Only then is the packing of their headers known, so they are kept
+/// unencoded.
 #[derive(Default)]
 pub struct BlockBuilder {
     pending: Vec<Pending>,
@@ -391,22 +392,22 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// There are no records.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// About how long the body is: seven bytes of header fields, an offset and a hash byte for each record.
+    /// The approximate length of the body: seven bytes of header fields, an offset and a hash byte for each record.
     pub fn len(&self) -> usize {
         TAIL_LEN + self.bytes.len() + self.pending.len() * 10
     }
 
-    /// Another record of about `len` bytes is one too many for any block.
+    /// Whether another record of about `len` bytes is too much for any block.
     pub fn is_full(&self, len: usize) -> bool {
         self.bytes.len() + self.pending.len() * 40 + len > MAX_PENDING_LEN
     }
 
-    /// Of the records so far.
+    /// The census of the records so far.
     pub fn census(&self) -> &Census {
         &self.census
     }
@@ -416,7 +417,7 @@ impl BlockBuilder {
         &self.bytes[..self.pending.first().map_or(0, |first| first.key_len)]
     }
 
-    /// Adds a record behind all others. `hash` is its key's.
+    /// Adds a record after all others. `hash` is its key's.
     pub fn push(&mut self, record: &RecordRef<'_>, hash: u64, value: &Addition<'_>) {
         self.bytes.extend_from_slice(record.key);
         let value_at = self.bytes.len();
@@ -437,7 +438,7 @@ impl BlockBuilder {
         });
     }
 
-    /// Appends the block to `out`, whose end lies at `offset` in the table `identity`, and starts over.
+    /// Appends the block to `out`, whose end is at `offset` in the table `identity`, and starts a new block.
     pub fn cut(
         &mut self,
         packer: &mut Packer,
@@ -458,7 +459,7 @@ impl BlockBuilder {
         self.census = Census::default();
     }
 
-    /// Makes the body of what was added.
+    /// Encodes the body.
     pub(super) fn write_body(&mut self) -> &[u8] {
         let packing_bytes = packing_around(self.pending.iter().map(|pending| pending.fields));
         let packing = HeaderPacking::of(&packing_bytes);

@@ -1,9 +1,9 @@
-//! Writes a table, front to back.
+//! Writes a table from start to end.
 //!
-//! Records are added in their order. A large value goes to the file at once; records and small values gather until their
+//! Records are added in order. A large value is written at once; records and small values are gathered until their
 //! block is cut: before a new key that would take it beyond the target size, never between versions of one key. Writes
-//! are some 256 KiB each, at rising offsets. A table is real when `finish` has returned; after an error, or if the
-//! builder is dropped, the file holds nothing of use.
+//! are about 256 KiB each, at ascending offsets. A table is valid once `finish` has returned; after an error, or if the
+//! builder is dropped, the file is useless.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::table::statistics::Collector;
 /// Bytes gathered before a write. Writes of 64 KiB and more cost the same per byte (hotpaths.md, section B).
 const CHUNK_LEN: usize = 256 << 10;
 
-/// How large a page of the index is, in blocks: with the 8 KiB of usual blocks it tells of some ninety of them, a search
-/// in it takes as many steps as one among the pages of a table of 64 MiB, and its checksum a microsecond.
+/// The size of a page of the index, in blocks: 8 KiB with blocks of the usual size. Such a page has some ninety rows; a
+/// search in it takes as many steps as one among the pages of a table of 64 MiB, and its checksum takes a microsecond.
 const INDEX_PAGE_BLOCKS: usize = 1;
 
-/// How tables are written.
+/// Options for writing tables.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
-    /// The target size of a block before it is packed, in bytes, 64 and more. 8 KiB: larger blocks make gets that are
+    /// The target size of a block before compression, in bytes, at least 64. 8 KiB: larger blocks make gets that are
     /// not in memory read more, smaller ones make the index larger.
     pub block_bytes: usize,
-    /// How blocks and large values are stored.
+    /// The compression of blocks and large values.
     pub compression: Compression,
 }
 
@@ -46,22 +46,22 @@ impl Default for TableOptions {
     }
 }
 
-/// A table that is whole and durable, but for its name.
+/// A complete table, durable except for its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedTable {
-    /// Its number.
+    /// Its id.
     pub id: TableId,
-    /// Whose records it holds.
+    /// The container of its records.
     pub container: ContainerId,
     /// Bytes of the file.
     pub len: u64,
-    /// The checksum of its footer, and so, by what the footer states, of all that is checked at opening.
+    /// The checksum of its footer, which covers everything that is checked at opening.
     pub crc: u32,
-    /// Of all records.
+    /// The census of all records.
     pub census: Census,
 }
 
-/// A table that is being written.
+/// A table being written.
 pub struct TableBuilder {
     out: Output,
     options: TableOptions,
@@ -70,12 +70,12 @@ pub struct TableBuilder {
     packer: Packer,
     index: IndexBuilder,
     collector: Collector,
-    /// One for each distinct key.
+    /// The hash of each distinct key.
     hashes: Vec<u64>,
     last_seq: Seq,
 }
 
-/// The file, and what was not written to it yet.
+/// The file, and the bytes that are not written yet.
 struct Output {
     file: Box<dyn File>,
     pending: Vec<u8>,
@@ -83,7 +83,7 @@ struct Output {
 }
 
 impl Output {
-    /// Where the next byte goes.
+    /// The offset of the next byte.
     fn end(&self) -> u64 {
         self.written + self.pending.len() as u64
     }
@@ -113,8 +113,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes some 256 KiB at a time, and has the device begin with them at once: a table that is left to its own sync is
-    /// a burst that the log's syncs wait for (docs/decisions/pacing.md).
+    /// Writes about 256 KiB at a time and starts writeback at once: a table written back only by its own sync is a
+    /// burst that delays the log's syncs (docs/decisions/pacing.md).
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         for chunk in bytes.chunks(2 * CHUNK_LEN) {
             let (at, len) = (self.written, chunk.len() as u64);
@@ -125,7 +125,7 @@ impl Output {
         Ok(())
     }
 
-    /// Appends a part of the table, and says where it starts and its checksum.
+    /// Appends a part of the table; returns its offset and checksum.
     fn append_part(&mut self, identity: u64, bytes: &[u8]) -> Result<(u64, u32)> {
         let at = self.end();
         self.append(bytes)?;
@@ -134,7 +134,7 @@ impl Output {
 }
 
 impl TableBuilder {
-    /// A table without records, written to `file` from its start.
+    /// An empty table, written to `file` from its start.
     pub fn new(file: Box<dyn File>, options: TableOptions, meta: TableMeta) -> TableBuilder {
         assert!(options.block_bytes >= 64, "blocks have 64 bytes and more");
         TableBuilder {
@@ -154,14 +154,14 @@ impl TableBuilder {
         }
     }
 
-    /// Of the keys with these hashes, the sample is to have every record: whoever asks what is hidden will ask for them.
-    /// Before the first record.
+    /// Makes the sample include every record of the keys with these hashes, because estimates of hidden records need
+    /// them. Called before the first record.
     pub fn with_must_sample(mut self, hashes: Arc<HashSet<u64>>) -> TableBuilder {
         self.collector = Collector::with_must_sample(hashes);
         self
     }
 
-    /// Adds a record, which must come after all others in the order of records.
+    /// Adds a record, which must be after all others in the order of records.
     pub fn add(&mut self, record: &RecordRef<'_>, value: &[u8]) -> Result<()> {
         assert_eq!(record.value_len, value.len(), "a record is of its value");
         let fits = record.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
@@ -178,7 +178,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Cuts the block before a new key if it is time, and says the hash of the record's key.
+    /// Cuts the block before a new key if it is full; returns the hash of the record's key.
     fn admit(&mut self, record: &RecordRef<'_>) -> Result<u64> {
         let inline_len = if record.value_len > LARGE_VALUE_LEN {
             0
@@ -243,23 +243,23 @@ impl TableBuilder {
         self.out.flush_chunk()
     }
 
-    /// Bytes of data so far, about: what to cut tables by.
+    /// The approximate bytes of data so far, by which tables are cut.
     pub fn bytes(&self) -> u64 {
         self.out.end() + self.block.len() as u64
     }
 
-    /// The key of the last record; empty when there is none.
+    /// The key of the last record; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
         self.collector.last_key()
     }
 
-    /// No record was added.
+    /// Whether no record was added.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Writes what follows the data, and syncs the file; its name in the folder is the caller's to sync. At least one
-    /// record was added.
+    /// Writes what follows the data, and syncs the file; the caller syncs its name in the folder. At least one record
+    /// was added.
     pub fn finish(mut self) -> Result<FinishedTable> {
         assert!(!self.is_empty(), "a table has a record");
         self.cut_block()?;

@@ -1,4 +1,4 @@
-//! Decoded blocks of compressed tables, kept while they are wanted.
+//! The block cache: decompressed blocks.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -8,10 +8,10 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::base::TableId;
 
-/// What an entry costs beside its bytes: key, handle, and its share of the map, rounded up.
+/// The bytes of an entry besides its block: key, handle, and its share of the map, rounded up.
 const ENTRY_OVERHEAD: u64 = 128;
 
-/// (table, number of the block in it); table numbers are never reused, so an entry is right for ever.
+/// A table, and the number of the block in it; table ids are never reused, so an entry never becomes stale.
 type BlockKey = (TableId, u64);
 
 /// A cache of decoded blocks, shared by the tables of a database and bounded in bytes.
@@ -37,17 +37,17 @@ impl BlockCache {
         }
     }
 
-    /// The body of a block, if it is here.
+    /// The body of a block, if it is cached.
     pub fn get(&self, table: TableId, block: u64) -> Option<Bytes> {
         self.blocks.get(&(table, block))
     }
 
-    /// Keeps the body of a block for a while.
+    /// Caches the body of a block.
     pub fn insert(&self, table: TableId, block: u64, body: Bytes) {
         self.blocks.insert((table, block), body);
     }
 
-    /// Bytes held, with what the entries themselves cost.
+    /// Bytes held, including the overhead of entries.
     pub fn bytes(&self) -> u64 {
         self.blocks.weight()
     }
@@ -62,7 +62,7 @@ impl Weighter<BlockKey, Bytes> for Weight {
     }
 }
 
-/// Hashes the two numbers of a key: one folded multiplication each, for no adversary chooses them.
+/// Hashes the two numbers of a key by one folded multiplication each; no adversary chooses them.
 #[derive(Clone, Default)]
 struct Mix(u64);
 

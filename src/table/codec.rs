@@ -1,4 +1,4 @@
-//! How a block's body or a large value is stored: as it is, or packed by LZ4 (block format, no dictionary).
+//! The encoding of a block's body or a large value: raw, or compressed by LZ4 (block format, no dictionary).
 
 use bytes::Bytes;
 use lz4_flex::block::{
@@ -8,23 +8,23 @@ use lz4_flex::block::{
 use crate::base::{Compression, Result as Answer};
 use crate::env::zeros;
 
-/// Longer bytes are never packed, and nothing longer is unpacked: the longest value, 64 MiB.
+/// Longer bytes are never compressed, and never decompressed: the longest value, 64 MiB.
 const MAX_UNPACKED_LEN: usize = crate::base::record::MAX_VALUE_LEN;
-/// A byte of LZ4 says at most this many bytes.
+/// A byte of LZ4 expands to at most this many bytes.
 const MAX_EXPANSION: usize = 255;
 
 /// The codec byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Codec {
-    /// The stored bytes are the bytes.
+    /// Stored unchanged.
     Raw = 0,
     /// LZ4.
     Lz4 = 1,
 }
 
 impl Codec {
-    /// What the byte on disk says.
+    /// Decodes the byte on disk.
     #[inline]
     pub fn from_byte(byte: u8) -> Option<Codec> {
         match byte {
@@ -34,7 +34,7 @@ impl Codec {
         }
     }
 
-    /// Bytes stored in `stored_len` bytes can be `len` long. To be asked before anything of `len` is allocated.
+    /// Whether `stored_len` bytes can decode to `len` bytes. Checked before `len` bytes are allocated.
     #[inline]
     pub fn can_hold(self, stored_len: usize, len: usize) -> bool {
         match self {
@@ -46,7 +46,7 @@ impl Codec {
     }
 }
 
-/// The `len` bytes that were packed by LZ4, or what is wrong with them; an error when there is no memory for them.
+/// The `len` bytes that LZ4 compressed, or why they cannot be decoded; an error if there is no memory for them.
 pub fn unpack(stored: &[u8], len: usize) -> Answer<Result<Bytes, &'static str>> {
     if !Codec::Lz4.can_hold(stored.len(), len) {
         return Ok(Err("an unpacked length that cannot be"));
@@ -58,7 +58,7 @@ pub fn unpack(stored: &[u8], len: usize) -> Answer<Result<Bytes, &'static str>> 
     })
 }
 
-/// Packs, and keeps the memory that takes.
+/// Compresses, and reuses its memory.
 #[derive(Default)]
 pub struct Packer {
     table: CompressTable,
@@ -66,7 +66,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// The bytes to store, and how: packed only where that is asked for and saves at least an eighth.
+    /// The bytes to store, and their codec: compressed only if that is requested and saves at least an eighth.
     pub fn pack<'a>(&'a mut self, compression: Compression, bytes: &'a [u8]) -> (Codec, &'a [u8]) {
         if compression == Compression::None || bytes.len() > MAX_UNPACKED_LEN {
             return (Codec::Raw, bytes);

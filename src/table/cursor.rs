@@ -1,12 +1,12 @@
-//! Walking a table.
+//! Cursors on a table.
 //!
-//! A cursor holds the block it stands in; a step inside it decodes one entry, asks for the one after the next, and touches
-//! nothing else. With an expiry view, a cursor stops before what is dead as a whole, by its census or because range
-//! deletes cover it: before the blocks of a page of the index, what is left of them, or one block. A block that was
-//! read to be stood in is walked through record by record, whatever its census says.
+//! A cursor holds its current block; a step inside it decodes one entry, prefetches the one after the next, and touches
+//! nothing else. With an expiry view, a cursor stops before blocks that are dead as a whole, by their census or because
+//! range deletes cover them: before all blocks of a page of the index, the rest of a page, or one block. A block that
+//! was read is iterated record by record, whatever its census says.
 //!
-//! A seek (data/cursor.rs has the protocol) goes over the row of its block in the index, the block's end, and some of its
-//! keys: a step for each, and each is asked for by the step before.
+//! A seek (data/cursor.rs has the protocol) reads the row of its block in the index, the block's end, and some of its
+//! keys: one step for each, which the step before has prefetched.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ use crate::table::reader::{Keep, Table};
 use crate::table::search::Search;
 
 impl Table {
-    /// A place in the table, at first past its end.
+    /// A cursor on the table, at first past its end.
     pub fn cursor(self: &Arc<Self>) -> TableCursor {
         TableCursor {
             table: self.clone(),
@@ -58,56 +58,56 @@ enum State {
         to: usize,
         seq_max: Seq,
     },
-    /// Seeking a place in block `number`.
+    /// Seeking in block `number`.
     Seeking(Stage),
-    /// On entry `at` of block `number`, which is in hand.
+    /// On entry `at` of block `number`, the current block.
     Record(Entry),
 }
 
-/// The stage of a seek in a block: what is looked at next.
+/// The stage of a seek in a block: what it reads next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its row in page `page` of the index.
     Row,
     /// Its end.
     End { from: u64, end: u64 },
-    /// Some of its keys.
+    /// Some of the block's keys.
     Keys(Search),
 }
 
-/// The block that a cursor holds.
+/// The current block of a cursor.
 struct Loaded {
     number: usize,
     body: Bytes,
     layout: Layout,
 }
 
-/// A place in a table.
+/// A cursor on a table.
 pub struct TableCursor {
     table: Arc<Table>,
-    /// What range deletes cover, for the one who walks with an expiry view.
+    /// The range tombstones, if there is an expiry view.
     tombstones: Arc<RangeTombstones>,
     state: State,
-    /// Of the index; told by dead spans, and by a seek.
+    /// The page of the index of a dead span or of a seek.
     page: usize,
-    /// A page in which nothing was dead when it was asked: none of its blocks is a dead span.
+    /// A page in which no block was dead when it was checked: none of them is a dead span.
     live_page: Option<usize>,
     number: usize,
     at: usize,
-    /// The block that was read last.
+    /// The block read last.
     loaded: Option<Loaded>,
     read_ahead: ReadAhead,
-    /// The record's value, when it is large and was asked for.
+    /// The value of the current record, if it is large and was read.
     large: OnceLock<Bytes>,
 }
 
-/// How many entries ahead a walk asks for what it comes to.
+/// How many entries ahead an iteration prefetches.
 const FETCHED_AHEAD: usize = 2;
 
 const DEAD_SPANS_ARE_KNOWN: &str = "the index was read to find the dead span";
 
 impl TableCursor {
-    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    /// With an expiry view, records that `tombstones` cover count as dead.
     pub(super) fn under(self, tombstones: Arc<RangeTombstones>) -> TableCursor {
         TableCursor { tombstones, ..self }
     }
@@ -129,13 +129,13 @@ impl TableCursor {
             .expect("a cursor on a record holds its block")
     }
 
-    /// Those of the page that is a dead span.
+    /// The blocks of the page that is a dead span.
     fn blocks(&self) -> Range<usize> {
         let index = self.table.index().expect(DEAD_SPANS_ARE_KNOWN);
         index.blocks_of(self.page)
     }
 
-    /// Before what these rows of a page tell of.
+    /// The dead span of these rows of a page.
     fn dead_span<'a>(
         &'a self,
         page: impl FnOnce(&'a Index) -> &'a Page,
@@ -186,7 +186,7 @@ impl TableCursor {
         self.table.block_fault(self.number, bad)
     }
 
-    /// Takes block `number` in hand, which lies at `place`.
+    /// Makes block `number`, which is at `place`, the current block.
     fn load(&mut self, number: usize, place: &Range<u64>, keep: Keep) -> Result<()> {
         self.number = number;
         let held = self.loaded.as_ref().map(|loaded| loaded.number);
@@ -204,8 +204,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Stands on entry `at` of the block in hand, having asked for the one to which the walk comes some steps later: the
-    /// step of most walks.
+    /// Goes to entry `at` of the current block, and prefetches the one some steps later: the step of most iterations.
     #[inline(always)]
     fn stand_on(&mut self, at: usize, side: Side) -> Result<()> {
         let block = self.block();
@@ -224,15 +223,15 @@ impl TableCursor {
         }
     }
 
-    /// The same, where those between were not asked for yet.
+    /// Goes to entry `at`, and prefetches also the entries before that one.
     fn arrive_at(&mut self, at: usize, side: Side) -> Result<()> {
         let between = (1..FETCHED_AHEAD).map(|steps| side.ahead(at, steps));
         between.for_each(|at| self.block().fetch(at));
         self.stand_on(at, side)
     }
 
-    /// Stands on block `number`, coming from its `side`: before it, or before all of its page, when that is a dead
-    /// span; else on its first or last record; past the end when there is no such block.
+    /// Enters block `number` from its `side`: stops before it, or before all blocks of its page, if that is a dead
+    /// span; otherwise goes to its first or last record. Past the end if there is no such block.
     fn step_to(&mut self, to: Option<usize>, side: Side, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
@@ -270,13 +269,13 @@ impl TableCursor {
         self.arrive_at(at, side)
     }
 
-    /// What is said of the whole table leaves room for dead spans. Where nothing is dead no block is asked: each would
-    /// be a miss of the caches.
+    /// Whether the statistics of the whole table allow for dead spans. If nothing is dead, no block is checked, because
+    /// each check would be a cache miss.
     fn may_have_dead_spans(&self, view: &ExpiryView) -> bool {
         !self.tombstones.is_empty() || self.table.census().any_dead(view)
     }
 
-    /// Stands before the blocks of a page when they are dead as a whole.
+    /// Stops before the blocks of a page if they are dead as a whole.
     fn is_dead_page(&mut self, index: &Index, page: usize, view: &ExpiryView) -> bool {
         if self.live_page == Some(page) {
             return false;
@@ -291,7 +290,7 @@ impl TableCursor {
         true
     }
 
-    /// From before all blocks of a page to before those that are left of it, from a row on.
+    /// Reduces a dead span of a page to the rows that are left from a row on.
     fn leave_rows(&mut self, rows: usize, row: usize, side: Side) {
         if let State::Page { seq_max } = self.state {
             let (from, to) = match side {
@@ -302,7 +301,7 @@ impl TableCursor {
         }
     }
 
-    /// Stands before the block of a row when it is dead as a whole.
+    /// Stops before the block of a row if it is dead as a whole.
     fn is_dead_block(
         &mut self,
         index: &Index,
@@ -326,7 +325,7 @@ impl TableCursor {
         Ok(true)
     }
 
-    /// From before a dead block to before all that follow each other in its page.
+    /// Extends a dead block to the dead blocks that follow it in its page.
     fn take_dead_rows(&mut self, rows: &Page, side: Side, view: &ExpiryView) {
         while let State::Rows { from, to, seq_max } = &mut self.state {
             let next = match side {
@@ -343,8 +342,8 @@ impl TableCursor {
         }
     }
 
-    /// From before some blocks of a page to before the one of these that `to` admits first; into it when it is the only
-    /// one; beyond them when there is none.
+    /// From a dead span of several blocks goes to the first of these that `to` admits; from one of a single block into
+    /// it; if `to` admits none, beyond them.
     fn enter_rows(
         &mut self,
         (first, last, seq_max): (usize, usize, Seq),
@@ -374,7 +373,7 @@ impl TableCursor {
         }
     }
 
-    /// Starts a seek to what `to` admits first among the blocks of a page, or beyond them.
+    /// Starts a seek to the first place that `to` admits among the blocks of a page, or beyond them.
     fn descend_page(&mut self, page: usize, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let table = self.table.clone();
@@ -402,13 +401,14 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Starts a seek to a place in block `number`, of page `page` of the index.
+    /// Starts a seek in block `number`, of page `page` of the index.
     fn start_seek_in(&mut self, page: usize, number: usize) {
         (self.page, self.number) = (page, number);
         self.state = State::Seeking(Stage::Row);
     }
 
-    /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond the block.
+    /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond the
+    /// block.
     fn seek_stage(&mut self, stage: Stage, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = State::End;
         let number = self.number;
@@ -451,7 +451,7 @@ impl TableCursor {
     }
 }
 
-/// From where a block is entered.
+/// The side from which a block is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Front,
@@ -459,7 +459,7 @@ enum Side {
 }
 
 impl Side {
-    /// The entry so many steps behind entry `at`; a number that no entry has where there is none.
+    /// The entry this many steps after entry `at`; an index that no entry has if there is none.
     #[inline(always)]
     fn ahead(self, at: usize, steps: usize) -> usize {
         match self {

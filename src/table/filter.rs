@@ -1,5 +1,6 @@
-//! Is a key possibly in the table? A split-block bloom filter (F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", 2007), one bit in each lane of one block, so that a question reads one cache line.
+//! The table's filter, which tells that a key is certainly absent: a split-block bloom filter (F. Putze, P. Sanders, J.
+//! Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007), one bit in each lane of one block, so that a
+//! lookup reads one cache line.
 //!
 //! ```text
 //! filter   block*                    32 bytes each: eight u32 lanes
@@ -7,11 +8,11 @@
 //! lane i   bit = low half of the hash * SALTS[i], the top five bits of the product
 //! ```
 //!
-//! It is asked where it lies in the file.
+//! It is read in the file's bytes.
 
 use crate::env::prefetch;
 
-/// Bits a key. 15: 0.2 % of the absent keys pass, so that the runs of a container together stay below 2 %.
+/// Bits per key. With 15, 0.2 % of the absent keys pass, so that the runs of a container together stay below 2 %.
 const BITS_PER_KEY: u64 = 15;
 const LANES: usize = 8;
 /// Bytes of a block.
@@ -34,7 +35,7 @@ fn bits(hash: u64) -> [u32; LANES] {
     SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
-/// A hash, to be asked of one filter or of many.
+/// A hash, prepared for lookups in one filter or in many.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     hash: u64,
@@ -51,7 +52,7 @@ impl Probe {
         }
     }
 
-    /// False: no key of this hash is in the table. `filter` is one or more whole blocks.
+    /// False: no key with this hash is in the table. `filter` is one or more whole blocks.
     #[inline]
     pub fn passes(&self, filter: &[u8]) -> bool {
         let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();
@@ -76,7 +77,7 @@ fn place(hash: u64, blocks: usize) -> usize {
     (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
-/// The filter of these keys' hashes, of which there is at least one and each stands once.
+/// The filter of keys with these hashes: at least one, without repetition.
 pub fn build(hashes: &[u64]) -> Vec<u8> {
     let blocks = (hashes.len() as u64 * BITS_PER_KEY).div_ceil(FILTER_BLOCK_LEN as u64 * 8);
     let mut filter = vec![[0u32; LANES]; blocks as usize];
@@ -93,7 +94,7 @@ pub fn build(hashes: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-/// False: no key of this hash is in the table of this filter.
+/// False: no key with this hash is in the filter's table.
 #[inline]
 pub fn may_contain(filter: &[u8], hash: u64) -> bool {
     Probe::of(hash).passes(filter)

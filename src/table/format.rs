@@ -1,4 +1,4 @@
-//! What the parts of a table share: checksums, the footer, and where a table came from.
+//! What the parts of a table share: checksums, the footer, and the origin of a table.
 //!
 //! ```text
 //! footer   0 identity u64 | 8 table u64 | 16 filter at u64 | 24 index at u64 | 32 statistics at u64
@@ -6,7 +6,7 @@
 //!          56 version u32 | 60 crc32 of the 60 bytes before u32 | 64 magic, 8 bytes
 //! ```
 //!
-//! The footer keeps its length, and its last sixteen bytes their meaning, in every version of the format.
+//! The length of the footer, and the meaning of its last sixteen bytes, are the same in every version of the format.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,16 @@ pub const FORMAT_VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"ebbtable";
 /// Bytes of the footer.
 pub const FOOTER_LEN: usize = 72;
-/// Where the filter starts is a multiple of this, so that a filter block is in one cache line.
+/// The filter's offset is a multiple of this, so that a filter block is in one cache line.
 pub const FILTER_ALIGN: u64 = 64;
-/// Longer values stand outside their block. Four pages: from there on, reading a record without its value saves I/O.
+/// Longer values are stored outside their block. Four pages: from this size on, reading a record without its value
+/// saves I/O.
 pub const LARGE_VALUE_LEN: usize = 16 << 10;
 
 const CRC_AT: usize = 60;
 const _: () = assert!(CRC_AT + 4 + MAGIC.len() == FOOTER_LEN);
 
-/// The checksum of a part: of the table's identity, the part's offset, and its bytes.
+/// The checksum of a part: over the table's identity, the part's offset, and its bytes.
 pub fn checksum(identity: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut crc = hasher(identity, offset);
     for part in parts {
@@ -42,7 +43,7 @@ pub fn checksum(identity: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
-/// The same, before the bytes.
+/// The checksum so far, before the bytes.
 pub fn hasher(identity: u64, offset: u64) -> crc32fast::Hasher {
     let mut crc = crc32fast::Hasher::new();
     let mut place = [0; 16];
@@ -52,20 +53,20 @@ pub fn hasher(identity: u64, offset: u64) -> crc32fast::Hasher {
     crc
 }
 
-/// Who a table is, and where it came from.
+/// The identity and origin of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
-    /// Its number, and so its name.
+    /// Its id, and so its name.
     pub id: TableId,
-    /// Whose records it holds.
+    /// The container of its records.
     pub container: ContainerId,
-    /// A random number that no other table has; every checksum in the file starts from it.
+    /// A random number that no other table has; every checksum in the file includes it.
     pub identity: u64,
     /// The container's settings when the table was written.
     pub settings: Settings,
 }
 
-/// The end of a table.
+/// The footer of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// As in [`TableMeta`].
@@ -74,22 +75,22 @@ pub struct Footer {
     pub id: TableId,
     /// As in [`TableMeta`].
     pub container: ContainerId,
-    /// Where the filter starts.
+    /// The offset of the filter.
     pub filter_at: u64,
-    /// Where the filter ends and the index starts.
+    /// The end of the filter and offset of the index.
     pub index_at: u64,
-    /// Where the index ends and the statistics start, which end where the footer starts.
+    /// The end of the index and offset of the statistics, which end at the footer.
     pub statistics_at: u64,
-    /// Of the filter.
+    /// The checksum of the filter.
     pub filter_crc: u32,
-    /// Of the index.
+    /// The checksum of the index.
     pub index_crc: u32,
-    /// Of the statistics.
+    /// The checksum of the statistics.
     pub statistics_crc: u32,
 }
 
 impl Footer {
-    /// The picture in this file's head, and its checksum.
+    /// The bytes shown in this file's head, and their checksum.
     pub fn encode(&self) -> ([u8; FOOTER_LEN], u32) {
         let mut out = Vec::with_capacity(FOOTER_LEN);
         for number in [
@@ -116,7 +117,7 @@ impl Footer {
         (out.try_into().expect("the footer's length"), crc)
     }
 
-    /// Reads what [`Footer::encode`] wrote, then version and checksum.
+    /// Decodes the footer, then version and checksum.
     fn decode(reader: &mut Reader<'_>) -> std::result::Result<(Footer, u32, u32), Malformed> {
         let (identity, id) = (reader.u64()?, TableId(reader.u64()?));
         let (filter_at, index_at, statistics_at) = (reader.u64()?, reader.u64()?, reader.u64()?);
@@ -135,8 +136,8 @@ impl Footer {
         Ok((footer, reader.u32()?, reader.u32()?))
     }
 
-    /// The footer of a file of `len` bytes whose last ones `tail` are, with its checksum: whole, of this version, its
-    /// parts inside the file.
+    /// The footer of a file of `len` bytes that ends in `tail`, and its checksum: complete, of this version, its parts
+    /// inside the file.
     pub fn read(tail: &[u8], len: u64, path: &Path) -> Result<(Footer, u32)> {
         let at = len.saturating_sub(FOOTER_LEN as u64);
         let fault = |what: &str| Error::corruption(path, at, what);
@@ -165,11 +166,11 @@ impl Footer {
     }
 }
 
-/// More than most machines have threads that read at the same moment.
+/// More than the threads that usually read at the same moment.
 const SHARES: usize = 8;
 
-/// The same bytes, several times: each has a count of its own, on a cache line of its own. Who takes a value takes a count,
-/// and threads that took it from one would wait for each other.
+/// The same bytes, several times, each with its own reference count on its own cache line. Taking a value increments a
+/// count, and threads that shared one would wait for each other.
 pub struct Shares([Bytes; SHARES]);
 
 #[repr(align(128))]
@@ -188,7 +189,7 @@ impl Shares {
         }))
     }
 
-    /// That of this thread.
+    /// The one for this thread.
     #[inline]
     fn own(&self) -> &Bytes {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -197,31 +198,31 @@ impl Shares {
     }
 }
 
-/// How a table's bytes are gone to.
+/// How a table's bytes are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Here and there: what is not in memory is read alone.
+    /// In random order: what is not in memory is read alone.
     Random,
-    /// One after the other and far: the system reads ahead.
+    /// In order, over long stretches: the system reads ahead.
     Sequential,
 }
 
-/// Where a table's bytes are. Most are in maps: a box would be one more miss of the caches for each get.
+/// The bytes of a table. Mostly a map: a box would add a cache miss to each get.
 #[allow(clippy::large_enum_variant)]
 pub enum Source {
-    /// In memory, or as if they were.
+    /// Mapped, or in memory.
     Map {
         /// For random access.
         random: Shares,
         /// For sequential access.
         sequential: Shares,
     },
-    /// In a file of so many bytes.
+    /// A file of this many bytes.
     File(Box<dyn ReadAt>, u64),
 }
 
 impl Source {
-    /// The same bytes twice: for random and for sequential access.
+    /// The same bytes, mapped for random and for sequential access.
     pub fn mapped(random: &Bytes, sequential: &Bytes) -> Source {
         Source::Map {
             random: Shares::new(random),
@@ -244,24 +245,24 @@ impl From<Bytes> for Source {
     }
 }
 
-/// A table's bytes, and what it takes to check them and to say where they are wrong.
+/// A table's bytes, and what is needed to check them and to report where they are wrong.
 pub struct Stored {
     /// The whole file.
     pub source: Source,
     /// For errors.
     pub path: PathBuf,
-    /// Where the checksums start from.
+    /// The identity that checksums include.
     pub identity: u64,
 }
 
 impl Stored {
-    /// An error that points into the file.
+    /// An error with this file and an offset.
     #[cold]
     pub fn fault(&self, offset: u64, what: impl Into<String>) -> Error {
         Error::corruption(&self.path, offset, what)
     }
 
-    /// All bytes, if they need not be read one by one.
+    /// All bytes, if they are mapped or in memory.
     #[inline]
     pub fn map(&self, access: Access) -> Option<&Bytes> {
         match (&self.source, access) {
@@ -271,8 +272,7 @@ impl Stored {
         }
     }
 
-    /// The bytes of a range that was checked to lie inside the file; of a map, not to be looked at before
-    /// [`Stored::touch`].
+    /// The bytes of a range inside the file. Those of a map must be passed to [`Stored::touch`] before they are read.
     pub fn view(&self, range: &Range<u64>, access: Access) -> Result<Bytes> {
         if let Some(map) = self.map(access) {
             return Ok(map.slice(range.start as usize..range.end as usize));
@@ -283,7 +283,7 @@ impl Stored {
         }
     }
 
-    /// Before bytes of a view are looked at for the first time: what the device cannot read is an error.
+    /// Called before bytes of a view are read for the first time: an I/O error of the device becomes an error.
     pub fn touch(&self, bytes: &[u8]) -> Result<()> {
         match self.source {
             Source::Map { .. } => {
@@ -293,11 +293,11 @@ impl Stored {
         }
     }
 
-    /// The bytes of a range that was checked to lie inside the file.
+    /// The bytes of a range inside the file.
     pub fn part(&self, range: &Range<u64>, access: Access) -> Result<Bytes> {
         let bytes = self.view(range, access)?;
         if access == Access::Random {
-            // All pages at once, where each would be read when its turn comes.
+            // All pages at once, instead of one at a time as they are touched.
             will_need(&bytes);
         }
         self.touch(&bytes)?;
@@ -314,7 +314,7 @@ impl Stored {
         Footer::read(&tail, len, &self.path)
     }
 
-    /// The bytes from `offset` on must have this checksum.
+    /// Checks the checksum of the bytes at `offset`.
     pub fn check(&self, offset: u64, bytes: &[u8], crc: u32, what: &str) -> Result<()> {
         if checksum(self.identity, offset, &[bytes]) == crc {
             return Ok(());

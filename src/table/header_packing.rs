@@ -1,5 +1,5 @@
-//! The header fields that stand before a record's key, packed: frame of reference coding (J. Goldstein, R. Ramakrishnan,
-//! U. Shaft, "Compressing relations and indexes", 1998).
+//! The packed header fields before a record's key: frame-of-reference coding (J. Goldstein, R. Ramakrishnan, U. Shaft,
+//! "Compressing relations and indexes", 1998).
 //!
 //! ```text
 //! fields   tag | key length | seq | written_at | ttl           each less the lowest of the block, in as many bits as
@@ -12,8 +12,8 @@
 //! place    bits 0-8  the field's first bit              bits 9-15  how many it has
 //! ```
 //!
-//! A field that would reach into a ninth byte starts with the next byte, so that eight bytes read at once have all of
-//! it. Where all records of a block have one length of key, one kind of ttl, there is nothing of it in the entries.
+//! A field that would reach into a ninth byte starts at the next byte, so that one load of eight bytes has all of it.
+//! If all records of a block have the same key length, kind of ttl and so on, the entries have no bits for it.
 
 use crate::base::record::{Header, Kind};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
@@ -36,12 +36,12 @@ const TAG_AT: usize = 26;
 const LEN_AT: usize = 27;
 const PLACES_AT: usize = 28;
 
-/// Five fields of at most 64 bits, each after at most 7 bits that are left free.
+/// Five fields of at most 64 bits, each after at most 7 unused bits.
 const PACKED_MAX: usize = COUNT * 8 + COUNT;
 
 const LARGE: u64 = 1 << 4;
 
-/// What stands before a key.
+/// The header fields before a key.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderFields {
     each: [u64; COUNT],
@@ -49,7 +49,7 @@ pub struct HeaderFields {
 }
 
 impl HeaderFields {
-    /// Of a record; `large` when its value stands outside its block.
+    /// The fields of a record; `large`: its value is outside its block.
     pub fn of(header: &Header, key_len: usize, large: bool) -> HeaderFields {
         let (ttl_tag, millis) = match header.ttl {
             ItemTtl::Absent => (0, None),
@@ -70,11 +70,11 @@ impl HeaderFields {
     }
 }
 
-/// From where the fields of a block's headers are counted, and where they are.
+/// The bases of a block's header fields, and their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderPacking<'a>(&'a [u8; PACKING_LEN]);
 
-/// The bytes of the tightest packing of these headers.
+/// The smallest packing of these headers.
 pub fn packing_around(all: impl Iterator<Item = HeaderFields>) -> [u8; PACKING_LEN] {
     let (mut lowest, mut highest) = ([u64::MAX; COUNT], [0; COUNT]);
     for fields in all {
@@ -107,7 +107,7 @@ pub fn packing_around(all: impl Iterator<Item = HeaderFields>) -> [u8; PACKING_L
     out
 }
 
-/// Where a field is among those of a record, in bits.
+/// The bits of a field among those of a record.
 struct Place {
     first: u16,
     bits: u16,
@@ -158,13 +158,13 @@ impl AsRef<[u8]> for PackedHeader {
 }
 
 impl<'a> HeaderPacking<'a> {
-    /// That of these bytes, whatever they are: wrong ones make wrong fields.
+    /// Decodes these bytes without checking them: wrong bytes decode to wrong fields.
     #[inline(always)]
     pub fn of(bytes: &'a [u8; PACKING_LEN]) -> HeaderPacking<'a> {
         HeaderPacking(bytes)
     }
 
-    /// Bytes that the header fields of a record take.
+    /// The bytes of a record's header fields.
     #[inline(always)]
     pub fn len(&self) -> usize {
         usize::from(self.0[LEN_AT])
@@ -192,8 +192,8 @@ impl<'a> HeaderPacking<'a> {
         Place::decode(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
     }
 
-    /// A field of the record that starts at `start`; the largest, when it is too large. A body goes on for eight bytes from
-    /// any field on; where `bytes` do not, it is the lowest.
+    /// A field of the record that starts at `start`; the maximum if it is too large. A body has at least eight bytes
+    /// from any field on; if `bytes` has fewer, the field is the lowest.
     #[inline(always)]
     fn read(&self, at: usize, bytes: &[u8], start: usize) -> u64 {
         let place = self.place(at);
@@ -202,7 +202,7 @@ impl<'a> HeaderPacking<'a> {
         self.lowest(at).saturating_add(word >> place.shift() & mask)
     }
 
-    /// The same where the first eight bytes of the record, `word`, have all its fields.
+    /// The same, if the first eight bytes of the record, `word`, have all its fields.
     #[inline(always)]
     fn read_in(&self, at: usize, word: u64) -> u64 {
         let place = self.place(at);
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Packs the records into a body without keys and values, and reads them from there; says how long each is.
+    /// Packs the records into a body without keys and values, and reads them back; returns the length of each.
     fn through(records: &[(Header, usize, bool)]) -> usize {
         let fields = |&(header, key_len, large): &(Header, usize, bool)| {
             HeaderFields::of(&header, key_len, large)
@@ -316,13 +316,13 @@ mod tests {
     fn numbers_read_back_whatever_they_are() {
         use ItemTtl::{Absent, Millis, Never};
         let put = |seq, at, ttl| (header(Kind::Put, seq, at, ttl), 16, false);
-        // Nothing differs: nothing is stored.
+        // Equal fields take no bits.
         assert_eq!(through(&[put(7, 9, Millis(60_000)); 3]), 0);
         // 10 bits and 5 and 1, then one more.
         let first = put(1_000, 70, Millis(5));
         assert_eq!(through(&[first, put(1_600, 100, Millis(6))]), 2);
         assert_eq!(through(&[first, put(1_600, 102, Millis(6))]), 3);
-        // A ttl that is none counts for nothing.
+        // A ttl that is absent has no influence.
         assert_eq!(
             through(&[put(1, 1, Millis(86_400_000)), put(1, 1, Never)]),
             1
@@ -394,7 +394,7 @@ mod tests {
         for (edit, what) in refused {
             assert_eq!(read(edit), Err(what));
         }
-        // A field that is too large is the largest.
+        // A field that is too large is the maximum.
         let bits = |at: usize| PLACES_AT + 2 * at + 1;
         let read = |edit: &dyn Fn(&mut [u8; PACKING_LEN])| {
             let mut bytes = packing_around(key_of_16().into_iter());
@@ -410,7 +410,7 @@ mod tests {
             (packing[bits(WRITTEN_AT)], packing[LEN_AT]) = (1 << 1, 9);
         });
         assert_eq!(largest.written_at, Timestamp::MAX);
-        // Whatever a frame says, nothing is read where nothing is.
+        // Whatever a packing says, nothing is read outside the bytes.
         for len in 0..16 {
             let all = [0xff; PACKING_LEN];
             let _ = HeaderPacking::of(&all).header(&[0xff; 16][..len], 3);

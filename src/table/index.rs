@@ -1,16 +1,16 @@
-//! Which block may hold a key: pages of rows, and a top page whose rows are the pages.
+//! The index: finds the block that may hold a key. It has pages of rows, and a top page whose rows are the pages.
 //!
 //! ```text
 //! index    (page | crc32 u32)* | top | number of its first block u32 per page | pages u32 | length of top u32 | crc32 u32
 //! ```
 //!
-//! A row of a page is of a block, and its offset counts from the start of the file; a row of the top is of a page with
-//! its checksum, its offset counts from the start of the index, and its census is that of all blocks there. page.rs says
-//! how a page is made and searched.
+//! A row of a page describes a block, with its offset from the start of the file. A row of the top describes a page
+//! with its checksum, with its offset from the start of the index and the census of all its blocks. page.rs says how a
+//! page is built and searched.
 //!
-//! Everything is searched where it lies in the file. The top is checked when the table is first asked for something, a
-//! page when one of its blocks is: so the first question costs microseconds, however large the table is, and a walk steps
-//! over a page of dead blocks without a look at it.
+//! Everything is searched in the file's bytes. The top is checked at the table's first lookup, a page at the first
+//! lookup of one of its blocks: so the first lookup costs microseconds, however large the table is, and an iteration
+//! steps over a page of dead blocks without reading it.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -22,27 +22,27 @@ use crate::expiry::Census;
 use crate::table::block::TRAILER_LEN;
 use crate::table::page::{CRC_LEN, Page, PageBuilder, inside};
 
-/// Behind the top and its numbers of blocks.
+/// Bytes after the top and its numbers of blocks.
 const TAIL_LEN: usize = 12;
 
-/// Gathers the index while blocks are written.
+/// Builds the index while blocks are written.
 pub struct IndexBuilder {
     page_bytes: usize,
-    /// The one that is being filled, its census, and the last key in it.
+    /// The current page, its census, and its last key.
     page: PageBuilder,
     census: Census,
     last_key: Vec<u8>,
     top: PageBuilder,
-    /// Full ones.
+    /// Finished pages.
     pages: Vec<Vec<u8>>,
-    /// Numbers of their first blocks.
+    /// The numbers of their first blocks.
     starts: Vec<u32>,
     blocks: u32,
     len: u64,
 }
 
 impl IndexBuilder {
-    /// An index whose pages have about so many bytes.
+    /// An index whose pages have about this many bytes.
     pub fn new(page_bytes: usize) -> IndexBuilder {
         IndexBuilder {
             page_bytes,
@@ -57,7 +57,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a block behind all others.
+    /// Adds a block after all others.
     pub fn push(&mut self, offset: u64, len: usize, keys: (&[u8], &[u8]), census: &Census) {
         self.page.push(offset, len, keys, census);
         self.census.merge(census);
@@ -82,7 +82,7 @@ impl IndexBuilder {
         self.census = Census::default();
     }
 
-    /// The index, of at least one block. `checksum` is that of bytes at an offset in the index.
+    /// The index, of at least one block. `checksum` computes the checksum of bytes at an offset in the index.
     pub fn finish(mut self, checksum: impl Fn(u64, &[u8]) -> u32) -> Vec<u8> {
         if self.page.rows() > 0 {
             self.close_page();
@@ -105,26 +105,26 @@ impl IndexBuilder {
     }
 }
 
-/// An index whose top was found to be in order.
+/// An index whose top was checked.
 pub struct Index {
-    /// All of it.
+    /// All bytes of the index.
     part: Bytes,
     top: Page,
-    /// Of every page, the number of its first block.
+    /// The number of each page's first block.
     starts: Box<[u32]>,
     blocks: usize,
     pages: Box<[OnceLock<Page>]>,
 }
 
-/// Bytes of an index and the checksum that they must have before they are read.
+/// A range of an index and its checksum, to be checked before it is decoded.
 pub struct Sealed {
-    /// Where in the index.
+    /// The range in the index.
     pub place: Range<usize>,
     /// The checksum.
     pub crc: u32,
 }
 
-/// Where the top ends and how many pages there are.
+/// The range of the top, and the number of pages.
 fn tail(part: &[u8]) -> Result<(Range<usize>, usize), Malformed> {
     let malformed = |offset| Malformed {
         offset,
@@ -142,12 +142,12 @@ fn tail(part: &[u8]) -> Result<(Range<usize>, usize), Malformed> {
 }
 
 impl Index {
-    /// What is read to find the top.
+    /// The bytes that are read to find the top.
     pub fn tail(part: &[u8]) -> &[u8] {
         &part[part.len().saturating_sub(TAIL_LEN)..]
     }
 
-    /// What is to be checked before [`Index::open`].
+    /// The top, to be checked before [`Index::open`].
     pub fn sealed_top(part: &[u8]) -> Result<Sealed, Malformed> {
         let (top, _) = tail(part)?;
         let end = part.len() - CRC_LEN;
@@ -156,7 +156,7 @@ impl Index {
         Ok(Sealed { place, crc })
     }
 
-    /// Reads the top of the index of `blocks` blocks.
+    /// Decodes the top of the index of `blocks` blocks.
     pub fn open(part: Bytes, blocks: u64) -> Result<Index, Malformed> {
         let (place, pages) = tail(&part)?;
         let malformed = |what| Malformed {
@@ -187,7 +187,7 @@ impl Index {
         &self.top
     }
 
-    /// How many blocks there are: at least one.
+    /// The number of blocks: at least one.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.blocks
@@ -214,23 +214,23 @@ impl Index {
         self.pages[number].get()
     }
 
-    /// All of it.
+    /// All bytes of the index.
     pub fn bytes(&self) -> &[u8] {
         &self.part
     }
 
-    /// A page with its checksum.
+    /// The bytes of a page with its checksum.
     pub fn page_bytes(&self, number: usize) -> &[u8] {
         let place = self.top.place(number);
         &self.part[place.start as usize..place.end as usize]
     }
 
-    /// The same, and all behind it.
+    /// The bytes of the index from a page on.
     pub fn bytes_from(&self, number: usize) -> &[u8] {
         &self.part[self.top.place(number).start as usize..]
     }
 
-    /// What is to be checked before [`Index::open_page`].
+    /// A page, to be checked before [`Index::open_page`].
     pub fn sealed_page(&self, number: usize) -> Sealed {
         let place = self.top.place(number);
         let (start, end) = (place.start as usize, place.end as usize - CRC_LEN);
@@ -241,7 +241,7 @@ impl Index {
         }
     }
 
-    /// Reads a page, whose blocks lie before `data_end`.
+    /// Decodes a page, whose blocks are before `data_end`.
     pub fn open_page(&self, number: usize, data_end: u64) -> Result<&Page, Malformed> {
         let place = self.sealed_page(number).place;
         let bytes = self.part.slice(place.clone());

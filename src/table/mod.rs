@@ -1,4 +1,4 @@
-//! Immutable sorted files.
+//! Tables: immutable sorted files.
 //!
 //! ```text
 //! table       (large value* block)* | zeros | filter | index | statistics | footer
@@ -10,22 +10,21 @@
 //! large value a value of more than 16 KiB, as it is or packed; it stands before the block of its entry, whose
 //!             number, offset, stored length, codec and crc32 the entry states
 //! filter      32-byte blocks of eight u32 lanes                                                           filter.rs
-//! index       count u32 | shared key bytes u32 | key prefix u64 per block | row per block | details       index.rs
+//! index       (page of rows, one per block | crc32)* | top page, one row per page | block numbers          index.rs page.rs
 //! statistics  counts, key range, census, histograms, sample, where the table came from               statistics.rs
 //! footer      where the parts start, their crc32s, identity, table, container, version, crc32, magic     format.rs
 //! ```
 //!
-//! All integers are little-endian. Records stand in their order (key up, sequence number down).
+//! All integers are little-endian. Records are in order: key up, sequence number down.
 //!
 //! Invariants:
-//! * All versions of a key lie in one block. A block may grow beyond its target size for that. So a get looks into one
-//!   block, and a stretch of dead blocks ends between keys.
-//! * Every byte but the zeros before the filter lies under a checksum, and each checksum starts from the table's
-//!   identity and the offset of what it covers: a block of another table, or from another place, does not pass.
-//! * Opening reads footer and statistics. All else is checked when it is first touched, and a bitmap remembers; a large
-//!   value is touched by whoever asks for it, never by a walk over keys.
-//! * Lengths are checked before they are used; bytes that pass their checksum may be wrong and still cause an error
-//!   at worst.
+//! * All versions of a key are in one block, which may grow beyond its target size for that. So a get reads one block,
+//!   and a sequence of dead blocks ends between keys.
+//! * Every byte except the zeros before the filter is under a checksum, and each checksum includes the table's identity
+//!   and the offset of its bytes: a block of another table, or from another place, does not pass.
+//! * Opening reads footer and statistics. Everything else is checked when it is first read, and a bitmap remembers
+//!   that; a large value is read only on request, never by an iteration over keys.
+//! * Lengths are checked before they are used; wrong bytes that pass their checksum cause at worst an error.
 
 mod cache;
 mod codec;

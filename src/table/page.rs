@@ -1,4 +1,4 @@
-//! A page of the index: rows that lie together, and the search in them.
+//! A page of the index: contiguous rows, and the search in them.
 //!
 //! ```text
 //! page     count u32 | shared u32 | prefix u64 per row | row* | details per row
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! `shared` is how many bytes the first and the last key of a page have in common, and so all keys between them. The
-//! prefixes lie together, so that a search touches little: fixed steps over them, and whole keys only where prefixes are
-//! equal. All of them are asked for at once, and with them the rows about where the one that is looked for would be if
-//! prefixes lay evenly, as those of random keys and of times do.
+//! prefixes are contiguous, so that a search reads little: fixed steps over them, and whole keys only where prefixes
+//! are equal. All prefixes are prefetched at once, and with them the rows near the estimated position of the wanted
+//! key, assuming evenly distributed prefixes, as random keys and times have.
 
 use std::ops::Range;
 
@@ -66,7 +66,7 @@ impl Row {
     }
 }
 
-/// Gathers one page.
+/// Builds one page.
 #[derive(Default)]
 pub struct PageBuilder {
     rows: Vec<Row>,
@@ -74,7 +74,7 @@ pub struct PageBuilder {
 }
 
 impl PageBuilder {
-    /// Takes the next row, of `len` bytes at `offset` with these first and last keys.
+    /// Adds a row for `len` bytes at `offset` with these first and last keys.
     pub fn push(&mut self, offset: u64, len: usize, keys: (&[u8], &[u8]), census: &Census) {
         let (first, last) = keys;
         self.rows.push(Row {
@@ -94,7 +94,7 @@ impl PageBuilder {
         HEADER_LEN + self.rows.len() * (PREFIX_LEN + ROW_LEN) + self.details.len()
     }
 
-    /// How many rows it has.
+    /// The number of its rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
@@ -126,7 +126,7 @@ impl PageBuilder {
     }
 }
 
-/// The same fault, counted from where the part starts.
+/// Makes the offset of an error relative to the start of the part.
 pub fn inside(start: usize, bad: Malformed) -> Malformed {
     Malformed {
         offset: start + bad.offset,
@@ -134,13 +134,14 @@ pub fn inside(start: usize, bad: Malformed) -> Malformed {
     }
 }
 
-/// A page that was found to be in order, where it lies.
+/// A checked page, in the file's bytes.
 pub struct Page {
-    /// The first key, and how much of it all keys start with. The whole of it, for comparing no bytes at the address of
-    /// an empty allocation costs 40 ns (measured with glibc on AVX-512: a masked load from a page that is not there).
+    /// The first key, whole, and how many of its bytes all keys share. Never an empty slice: comparing no bytes at the
+    /// address of an empty allocation costs 40 ns (measured with glibc on AVX-512: a masked load from an unmapped
+    /// page).
     lowest: Box<[u8]>,
     shared_len: usize,
-    /// The first prefix, and how far from it the last one is. Not of the top: nothing of that has to be asked for.
+    /// The first prefix, and its distance from the last. `None` for the top, which needs no prefetching.
     span: Option<(u64, u64)>,
     prefixes: Bytes,
     rows: Bytes,
@@ -148,8 +149,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads a page of `rows` rows, each of which is of at least `least` bytes that lie `within`, and checks everything
-    /// that searches rely on.
+    /// Decodes a page of `rows` rows, each for at least `least` bytes inside `within`, and checks everything that
+    /// searches rely on.
     pub fn open(
         bytes: &Bytes,
         rows: usize,
@@ -178,7 +179,8 @@ impl Page {
         Ok(page)
     }
 
-    /// Offsets rise and stay inside, details fill their room, keys rise, prefixes are those of the keys.
+    /// Checks that offsets ascend and stay inside, details fill their room, keys ascend, and prefixes are those of the
+    /// keys.
     fn check(&self, shared: usize, within: &Range<u64>, least: usize) -> Result<(), Malformed> {
         let (mut data, mut details) = (within.start, 0);
         let mut last_before: &[u8] = &[];
@@ -222,7 +224,7 @@ impl Page {
         self.rows.len() / ROW_LEN
     }
 
-    /// Its prefixes, and the rows that are looked for, are to be asked for before they are looked at.
+    /// Makes searches prefetch prefixes and rows.
     pub fn fetch_in_searches(&mut self) {
         let (first, last) = (self.prefix(0), self.prefix(self.len() - 1));
         self.span = Some((first, last - first));
@@ -238,14 +240,14 @@ impl Page {
         Row::decode(&self.rows.as_chunks().0[number])
     }
 
-    /// Where that of which row `number` is lies.
+    /// The bytes that row `number` describes.
     #[inline]
     pub fn place(&self, number: usize) -> Range<u64> {
         let row = self.row(number);
         row.offset..row.offset + u64::from(row.len)
     }
 
-    /// Asks the processor for row `number`.
+    /// Prefetches row `number`.
     #[inline]
     pub fn fetch(&self, number: usize) {
         prefetch(&self.rows[number * ROW_LEN]);
@@ -271,7 +273,7 @@ impl Page {
         Census::decode(&mut Reader::new(&self.details[at..])).expect("decoded when it was opened")
     }
 
-    /// The highest sequence number of what row `number` tells of, when that is dead as a whole.
+    /// The highest sequence number of the records of row `number`, if these are dead as a whole.
     pub fn dead_as_a_whole(
         &self,
         number: usize,
@@ -307,7 +309,7 @@ impl Page {
         self.up_to(below, wanted, key).checked_sub(1)
     }
 
-    /// Asks for all prefixes, and for the rows about where `wanted` would be if these lay evenly.
+    /// Prefetches all prefixes, and the rows where `wanted` would be if these were evenly distributed.
     #[inline]
     fn fetch_near(&self, wanted: u64, (first, width): (u64, u64)) {
         let (prefixes, _) = self.prefixes.as_chunks::<PREFIX_LEN>();
@@ -320,8 +322,8 @@ impl Page {
         around.filter_map(|at| self.rows.get(at)).for_each(prefetch);
     }
 
-    /// How many rows have a prefix below `wanted`. The number of steps depends on nothing but the number of rows,
-    /// and none of them is a jump that the processor has to guess.
+    /// The number of rows with a prefix below `wanted`. The number of steps depends only on the number of rows, and
+    /// none has a branch to mispredict.
     #[inline]
     fn below(&self, wanted: u64) -> usize {
         let (prefixes, _) = self.prefixes.as_chunks::<PREFIX_LEN>();
@@ -335,7 +337,7 @@ impl Page {
         from + usize::from(u64::from_le_bytes(prefixes[from]) < wanted)
     }
 
-    /// How many rows start at or below `key`, where `low` is the first one that has its prefix.
+    /// The number of rows that start at or below `key`; `low` is the first one with its prefix.
     #[cold]
     fn up_to(&self, mut low: usize, wanted: u64, key: &[u8]) -> usize {
         let mut high = self.len();
@@ -360,7 +362,7 @@ impl Page {
         }
     }
 
-    /// The first row, in the direction of `to`, part of whose range `to` admits.
+    /// The first row, in the direction of `to`, whose range `to` admits in part.
     pub fn row_for(&self, to: Seek<'_>) -> Option<usize> {
         let found = match to {
             Seek::First => Some(0),
@@ -379,7 +381,7 @@ impl Page {
         found.filter(|&number| number < self.len())
     }
 
-    /// That row, or forwards the one before it: without a look at last keys, which lie elsewhere.
+    /// That row, or forwards the one before it: without reading last keys, which are elsewhere.
     #[inline]
     pub fn row_about(&self, to: Seek<'_>) -> Option<usize> {
         match to {

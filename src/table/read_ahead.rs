@@ -1,28 +1,28 @@
-//! What a walk through the blocks of a table asks for before it comes there.
+//! Read-ahead for iterations over the blocks of a table.
 
 use std::ops::Range;
 
 use crate::table::format::Access;
 
-/// How a walk reads ahead: at first not at all, then some blocks at a time, and twice as many each time. Who has walked far
-/// forwards leaves it to the system, which then reads in larger pages than those that it is asked for.
+/// The state of the read-ahead: at first none, then some blocks at a time, and twice as many each time. After a long
+/// forward iteration the system reads ahead, in larger reads.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// What was asked for last, in the file.
+    /// The range of the file that was requested last.
     asked: Range<u64>,
-    /// How many blocks were come to before that.
+    /// The number of blocks visited before that.
     steps: usize,
     is_far: bool,
 }
 
 impl ReadAhead {
-    /// Shorter walks do not read ahead.
+    /// Shorter iterations do not read ahead.
     const STEPS: usize = 4;
     const LEAST: u64 = 32 << 10;
     const FAR: u64 = 128 << 10;
     const MOST: u64 = 1 << 20;
 
-    /// How the walk goes on.
+    /// How the iteration accesses the table from here.
     pub fn access(&self) -> Access {
         match self.is_far {
             true => Access::Sequential,
@@ -30,8 +30,8 @@ impl ReadAhead {
         }
     }
 
-    /// What to ask for before a seek comes to the block at `place`, for who knows that memory is short: as much again in the
-    /// direction of the walk, which is one read still. Such a walk reads ahead from the block after these.
+    /// What to request before a seek comes to the block at `place`, if memory is short: as much again in the direction
+    /// of the iteration, which is still one read. The read-ahead then continues from the block after these.
     pub fn begin(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Range<u64> {
         let len = place.end - place.start;
         self.steps = Self::STEPS - 1;
@@ -42,7 +42,7 @@ impl ReadAhead {
         self.asked.clone()
     }
 
-    /// What to ask for before the walk comes to `place`. Blocks end at `end`.
+    /// What to request before the iteration comes to `place`. Blocks end at `end`.
     pub fn step(&mut self, place: &Range<u64>, forward: bool, end: u64) -> Option<Range<u64>> {
         if self.steps < Self::STEPS {
             self.steps += 1;
@@ -71,7 +71,8 @@ mod tests {
 
     const BLOCK: u64 = 4 << 10;
 
-    /// Comes to these blocks of a table of a thousand; what is asked for at which of them, and how the walk goes on.
+    /// Visits these blocks of a table of a thousand; returns the requests, with the blocks at which they were made, and
+    /// the access after that.
     fn walk(blocks: impl Iterator<Item = u64>, forward: bool) -> (Vec<(u64, Range<u64>)>, Access) {
         let (mut read_ahead, mut asked) = (ReadAhead::default(), vec![]);
         for block in blocks {

@@ -1,9 +1,9 @@
 //! A table, open for reading.
 //!
-//! Reading a block of a map: its place from the index; out of the cache, if it is packed and there; else its bytes are
-//! checked if they never were, and unpacked if they have to be. Nothing is locked: the bytes never change, and what was
-//! checked is one bit in a bitmap, which two readers may set at once. Without a map every block is as a packed one, and
-//! is checked whenever it is read.
+//! To read a block of a map: take its place from the index; if it is compressed and cached, take it from the cache;
+//! otherwise check its bytes if they never were, and decompress them if needed. There are no locks: the bytes never
+//! change, and a bitmap has one bit for what was checked, which two readers may set at once. Without a map every block
+//! is read like a compressed one, and checked at each read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -36,23 +36,23 @@ pub struct Table {
     pub(super) statistics: Arc<Statistics>,
     cache: Option<Arc<BlockCache>>,
     index: OnceLock<Index>,
-    /// Checked.
+    /// The checked filter.
     filter: OnceLock<Bytes>,
-    /// A bit for each block, then one for each large value: its checksum matched.
+    /// A bit for each block, then one for each large value: whether it was checked.
     checked: Box<[AtomicU64]>,
 }
 
-/// What becomes of a block that was not in the cache, where it would be found.
+/// Whether a block that was not in the cache is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// It goes there: somebody asked for a key in it, and may again.
+    /// It is: a key in it was asked for, and may be again.
     Cached,
-    /// It does not: a walk came by, and whole tables would push out all else.
+    /// It is not: an iteration reads it, and whole tables would evict everything else.
     Passing,
 }
 
 impl Table {
-    /// Opens the table whose bytes `source` has: reads its footer and its statistics.
+    /// Opens the table with the bytes of `source`: reads its footer and its statistics.
     pub fn open(
         source: impl Into<Source>,
         path: PathBuf,
@@ -73,12 +73,12 @@ impl Table {
         })
     }
 
-    /// Its number.
+    /// Its id.
     pub fn id(&self) -> TableId {
         self.footer.id
     }
 
-    /// Whose records it holds.
+    /// The container of its records.
     pub fn container(&self) -> ContainerId {
         self.footer.container
     }
@@ -93,7 +93,7 @@ impl Table {
         self.stored.source.len()
     }
 
-    /// All that it says of its records.
+    /// The statistics of its records.
     pub fn statistics(&self) -> &Arc<Statistics> {
         &self.statistics
     }
@@ -108,12 +108,12 @@ impl Table {
         &self.statistics.last_key
     }
 
-    /// Of all records.
+    /// The census of all records.
     pub fn census(&self) -> &Census {
         &self.statistics.census
     }
 
-    /// How the inheriting puts lie by `written_at`, and the overriding ones by expiry.
+    /// The histograms of the inheriting puts, by `written_at`, and of the overriding ones, by expiry.
     pub fn histograms(&self) -> (&ExpiryHistogram, &ExpiryHistogram) {
         (
             &self.statistics.histograms.inheriting,
@@ -131,14 +131,14 @@ impl Table {
         &self.statistics.settings
     }
 
-    /// What is read from now on is checked again, though it was before: for those who write it anew, under a checksum that
-    /// would fit whatever became of it meanwhile.
+    /// Makes every later read check its bytes again: for a rewrite, which would put bytes that have changed since under
+    /// a checksum that fits.
     pub fn recheck(&self) {
         let words = self.checked.iter();
         words.for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// How many blocks were ever read through this handle.
+    /// The number of blocks read through this handle.
     pub fn blocks_read(&self) -> u64 {
         let blocks = self.statistics.blocks;
         (0..blocks)
@@ -146,13 +146,13 @@ impl Table {
             .count() as u64
     }
 
-    /// False: the table has no record of a key of this hash.
+    /// False: the table has no record of a key with this hash.
     #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
         Ok(filter::may_contain(self.filter()?, hash))
     }
 
-    /// The filter, for one probe of many tables.
+    /// The filter, for one lookup in many tables.
     #[inline]
     pub fn filter(&self) -> Result<&[u8]> {
         match self.filter.get() {
@@ -175,7 +175,7 @@ impl Table {
         Ok(self.filter.get_or_init(|| filter))
     }
 
-    /// At most so many records lie in a range and have a sequence number below this: as far as blocks tell.
+    /// An upper bound of the records in a range with a sequence number below this, from blocks' statistics.
     pub fn records_in(&self, range: &KeyRange, below: Seq) -> Result<u64> {
         let (index, mut records) = (self.index()?, 0);
         let may = |page: &Page, row: usize| {
@@ -190,7 +190,7 @@ impl Table {
         Ok(records)
     }
 
-    /// The newest version of `key` with a sequence number of `max` at most. `hash` is the key's.
+    /// The newest version of `key` with a sequence number of at most `max`. `hash` is the key's.
     #[inline]
     pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         if !self.may_contain(hash)? {
@@ -228,7 +228,7 @@ impl Table {
         }
     }
 
-    /// The same, where it is packed or not mapped.
+    /// The same for a block that is compressed or not mapped.
     #[cold]
     pub(super) fn get_in_own(
         self: &Arc<Self>,
@@ -240,7 +240,7 @@ impl Table {
         self.get_in(number, &body, 0..body.len(), wanted)
     }
 
-    /// As [`Table::get`], in the body of block `number`, which is the `range` of `source`.
+    /// Like [`Table::get`], in the body of block `number`, which is the `range` of `source`.
     #[inline(always)]
     pub(super) fn get_in(
         self: &Arc<Self>,
@@ -271,7 +271,7 @@ impl Table {
         }))
     }
 
-    /// The index, whose top is checked when it is first asked for.
+    /// The index, whose top is checked on first use.
     #[inline]
     pub(super) fn index(&self) -> Result<&Index> {
         match self.index.get() {
@@ -300,7 +300,7 @@ impl Table {
         self.stored.check(at, bytes, sealed.crc, "the index")
     }
 
-    /// A page of the index, checked when it is first asked for.
+    /// A page of the index, checked on first use.
     #[inline]
     pub(super) fn page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
         match index.page(number) {
@@ -312,7 +312,7 @@ impl Table {
     #[cold]
     fn open_page<'a>(&'a self, index: &'a Index, number: usize) -> Result<&'a Page> {
         let at = self.footer.index_at;
-        // Who comes here and there comes to its neighbours before long.
+        // Random access soon comes to the neighbours, too.
         if self.stored.map(Access::Random).is_some() {
             let from = index.bytes_from(number);
             will_need(&from[..from.len().min(READ_AT_ONCE)]);
@@ -324,14 +324,14 @@ impl Table {
             .map_err(|bad| self.stored.fault(at + bad.offset as u64, bad.what))
     }
 
-    /// The page with the row of block `number`, and which row that is.
+    /// The page with the row of block `number`, and the row's index in it.
     pub(super) fn row(&self, number: usize) -> Result<(&Page, usize)> {
         let index = self.index()?;
         let at = index.page_of(number);
         Ok((self.page(index, at)?, number - index.blocks_of(at).start))
     }
 
-    /// Where in the file block `number` lies.
+    /// The range of block `number` in the file.
     pub(super) fn place(&self, number: usize) -> Result<Range<u64>> {
         let (page, row) = self.row(number)?;
         Ok(page.place(row))
@@ -351,8 +351,8 @@ impl Table {
         }
     }
 
-    /// A walk comes to block `number` next: if it is mapped, brings into the cache where it begins and ends, for which it
-    /// would wait otherwise; and into memory what follows.
+    /// Called when an iteration comes to block `number` next: if it is mapped, prefetches its beginning and its end,
+    /// and reads ahead what follows.
     pub(super) fn prefetch_block(&self, number: usize, forward: bool, read_ahead: &mut ReadAhead) {
         if let Some(map) = self.stored.map(read_ahead.access())
             && let Ok(place) = self.place(number)
@@ -366,8 +366,8 @@ impl Table {
         }
     }
 
-    /// A seek comes to the block at `place` next: if it is mapped, asks the processor for its end, where reading it begins,
-    /// and, where memory is short, the system for all of it.
+    /// Called when a seek comes to the block at `place` next: if it is mapped, prefetches its end, which is read first,
+    /// and, where memory is short, asks the system for all of it.
     #[inline]
     pub(super) fn prefetch_end(
         &self,
@@ -386,7 +386,8 @@ impl Table {
         }
     }
 
-    /// The map, and where in it the body of block `number` lies, checked; `None` when it is packed, or nothing is mapped.
+    /// The map, and the range of the body of block `number` in it, checked; `None` if it is compressed, or nothing is
+    /// mapped.
     #[inline]
     pub(super) fn raw_body(
         &self,
@@ -402,7 +403,7 @@ impl Table {
             self.checked_block(number, place, access)?;
         }
         if access == Access::Random && memory_is_short() {
-            // By one read, where each page that is looked at might be one.
+            // By one read, instead of one for each page that is touched.
             will_need(&map[start..place.end as usize]);
         }
         touch_end(&map[start..place.end as usize]);
@@ -416,7 +417,7 @@ impl Table {
         self.stored.trailer(place, block)
     }
 
-    /// The body of block `number`, which is packed or not mapped.
+    /// The body of block `number`, which is compressed or not mapped.
     fn own_body(
         &self,
         number: usize,
@@ -447,7 +448,7 @@ impl Table {
         Ok(body)
     }
 
-    /// Block `number`, read now, with the checksum that its trailer states.
+    /// Block `number`, read now, and its trailer.
     #[cold]
     fn checked_block(
         &self,
@@ -469,7 +470,7 @@ impl Table {
         self.stored.block(place, access)
     }
 
-    /// The body of a block.
+    /// The decompressed body of a block.
     pub(super) fn unpacked(
         &self,
         place: &Range<u64>,
@@ -479,7 +480,7 @@ impl Table {
         self.stored.unpacked(place, block, trailer)
     }
 
-    /// The stored bytes of a large value: checked when they are first asked for in a map, else whenever they are read.
+    /// The stored bytes of a large value: checked on first use in a map, otherwise at each read.
     pub(super) fn stored_value(&self, extent: &Extent) -> Result<Bytes> {
         let end = extent.offset.checked_add(extent.stored_len);
         let fits = end.is_some_and(|end| end <= self.footer.filter_at)
@@ -530,7 +531,7 @@ impl Table {
         self.checked[bit as usize / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 
-    /// What was wrong in the body of block `number`.
+    /// The error for block `number`.
     #[cold]
     pub(super) fn block_fault(&self, number: usize, bad: Malformed) -> Error {
         match self.place(number) {
@@ -540,11 +541,11 @@ impl Table {
     }
 }
 
-/// The index is read by so many bytes at a time. Large values of so many are asked for as a whole at each read, in case
-/// they are not in memory any more: that costs little beside looking at them.
+/// The index is read in pieces of this size. A large value of at least this size is requested as a whole at each read,
+/// in case it is not in memory any more: that is cheap compared with reading it.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// Asks for the end of a block, all lines of it at once: what is read there says where to read next.
+/// Prefetches the end of a block, all lines at once: it says where to read next.
 #[inline]
 fn touch_end(block: &[u8]) {
     for back in [64, 128, 192, 256] {
@@ -552,7 +553,7 @@ fn touch_end(block: &[u8]) {
     }
 }
 
-/// A record that a get found. Its value is not touched before it is asked for.
+/// A record that a get found. Its value is read only on request.
 pub struct Found {
     /// Kind, sequence number, time, ttl.
     pub header: Header,
@@ -567,7 +568,7 @@ enum FoundValue {
 }
 
 impl Found {
-    /// The value, keeping alive what it lies in: the file's bytes, or those of an unpacked block.
+    /// The value, which keeps its source alive: the file's bytes, or a decompressed block.
     pub fn value(self) -> Result<Bytes> {
         match self.value {
             FoundValue::Here(bytes) => Ok(bytes),
@@ -576,7 +577,7 @@ impl Found {
     }
 }
 
-/// The one table of a run that can hold `key`.
+/// The only table of a run that can hold `key`.
 #[inline]
 pub fn table_of<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
     let table = run.get(run.partition_point(|table| table.last_key() < key))?;

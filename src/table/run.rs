@@ -1,5 +1,5 @@
-//! Walking a run: tables that follow each other in key order. With an expiry view, its cursor stops before a table that
-//! is dead as a whole. The steps of a seek (data/cursor.rs has the protocol) are those of the table's cursor.
+//! Cursors on a run: tables in key order without overlap. With an expiry view, a cursor stops before a table that is
+//! dead as a whole. The steps of a seek (data/cursor.rs has the protocol) are those of the table's cursor.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
 use crate::table::reader::Table;
 
-/// A place in a run: in tables that follow each other in key order without overlap.
+/// A cursor on a run: tables in key order without overlap.
 pub struct RunCursor {
     tables: Arc<[Arc<Table>]>,
     tombstones: Arc<RangeTombstones>,
     state: RunState,
-    /// The table of the dead span, or the one that `inner` is in.
+    /// The table of the dead span, or of `inner`.
     number: usize,
     inner: Option<TableCursor>,
 }
@@ -28,12 +28,12 @@ enum RunState {
     End,
     /// Before a table.
     DeadSpan,
-    /// Where the inner cursor stands, which is not past the end.
+    /// At the inner cursor's position, which is not past the end.
     Inside,
 }
 
 impl RunCursor {
-    /// A place in the run, at first past its end.
+    /// A cursor on the run, at first past its end.
     pub fn new(tables: Arc<[Arc<Table>]>) -> RunCursor {
         debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
         RunCursor {
@@ -45,7 +45,7 @@ impl RunCursor {
         }
     }
 
-    /// The same; with an expiry view, records are dead too that `tombstones` cover.
+    /// With an expiry view, records that `tombstones` cover count as dead.
     pub fn under(self, tombstones: Arc<RangeTombstones>) -> RunCursor {
         RunCursor { tombstones, ..self }
     }
@@ -54,7 +54,7 @@ impl RunCursor {
         self.inner.as_ref().expect("a cursor inside a table")
     }
 
-    /// The first table, in the direction of `to`, part of whose range `to` admits.
+    /// The first table, in the direction of `to`, whose range `to` admits in part.
     fn table_for(&self, to: Seek<'_>) -> Option<usize> {
         let (tables, before) = (&self.tables, |count: usize| count.checked_sub(1));
         match to {
@@ -69,7 +69,7 @@ impl RunCursor {
         }
     }
 
-    /// Stands on what `to` admits first in table `number`, before it when it is a dead span, or beyond it.
+    /// Goes to the first place that `to` admits in table `number`, before it if it is a dead span, or beyond it.
     fn step_to(
         &mut self,
         number: Option<usize>,
@@ -81,7 +81,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Starts a seek there.
+    /// Starts that as a seek.
     fn start_seek_from(
         &mut self,
         number: Option<usize>,
@@ -101,7 +101,7 @@ impl RunCursor {
         self.descend(to, view)
     }
 
-    /// Starts a seek to what `to` admits first in table `self.number`, or beyond it.
+    /// Starts a seek to the first place that `to` admits in table `self.number`, or beyond it.
     fn descend(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.state = RunState::End;
         let table = &self.tables[self.number];
@@ -113,7 +113,7 @@ impl RunCursor {
         self.skip_exhausted(to.is_forward(), view)
     }
 
-    /// Stays with the inner cursor, or goes to the next table when that one has passed its end.
+    /// Stays with the inner cursor, or goes to the next table if that is past its end.
     #[inline]
     fn skip_exhausted(&mut self, forward: bool, view: Option<&ExpiryView>) -> Result<()> {
         if !self.inner().is_at_end() {
@@ -131,7 +131,7 @@ impl RunCursor {
         }
     }
 
-    /// Lets the inner cursor make a step, and follows it.
+    /// Makes a step of the inner cursor, and follows it.
     #[inline]
     fn follow(
         &mut self,

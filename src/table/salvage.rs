@@ -1,4 +1,4 @@
-//! What is sound of a damaged table.
+//! Finds the sound parts of a damaged table.
 //!
 //! ```text
 //! index sound        its rows say where blocks lie, and of those that are damaged which keys and sequence numbers they had
@@ -8,18 +8,18 @@
 //! footer damaged     all: where parts lie, and from where checksums start, stands nowhere else
 //! ```
 //!
-//! A block that is looked for is found by its trailer: every checksum starts from the table's identity and the place of
-//! what it covers, so a block that fits lies where it was written, and is whole. A packed block does not say how long it is;
-//! it is found only where the block before it ends, so behind damage or large values no more before the next that is not
-//! packed.
+//! Such a block is found by its trailer: every checksum includes the table's identity and the offset of its bytes, so a
+//! block with the right checksum is where it was written, and complete. The length of a compressed block is unknown; it
+//! is found only if the block before it ends there, so after damage or large values none is found up to the next
+//! uncompressed block.
 //!
 //! Invariants:
-//! * A sound block has its checksum, its records are in order, and come after those of the sound block before. Where a row
-//!   of a sound page tells of it, it is as the row says. What has its checksum and contradicts that was made so: then
-//!   nothing of the table is taken for sound.
-//! * Between two sound blocks nothing is lost when the bytes of one begin where those of the other end; a block's bytes
-//!   begin with its large values. Else there is a [`Gap`]. All versions of a key lie in one block, so no key of a gap is a
-//!   key of a sound block; its keys lie between theirs, or are as the rows say when all rows there are known.
+//! * A sound block has the right checksum, its records are in order, and come after those of the sound block before. If
+//!   a row of a sound page describes it, it is as the row says. Bytes with the right checksum that contradict this were
+//!   written so: then nothing of the table counts as sound.
+//! * Between two sound blocks nothing is lost if the bytes of one begin where those of the other end; a block's bytes
+//!   begin with its large values. Otherwise there is a [`Gap`]. All versions of a key are in one block, so no key of a
+//!   gap is a key of a sound block; its keys are between theirs, or as the rows say if all rows there are known.
 //! * A gap's sequence number is no lower than that of any record that was in it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ use crate::table::index::{Index, Sealed};
 use crate::table::statistics::Statistics;
 use crate::table::stored::{Expected, open_stored, read_statistics};
 
-/// How often a byte is looked at, on average, before blocks behind large values or damage are not looked for any more.
+/// How often a byte is examined, on average, before the search for blocks after large values or damage is given up.
 const LOOKS: u64 = 64;
 
 /// Keys that may be lost.
@@ -50,18 +50,18 @@ const LOOKS: u64 = 64;
 pub struct Gap {
     /// The damage.
     pub fault: Error,
-    /// The first key; `None`: from the table's first one on, which is not known.
+    /// The first key; `None`: from the table's first key on, which is unknown.
     pub from: Option<Vec<u8>>,
-    /// The first key behind these; `None`: to the table's last one, which is not known.
+    /// The first key after the gap; `None`: to the table's last key, which is unknown.
     pub to: Option<Vec<u8>>,
-    /// No record there had a higher sequence number; `None`: that is not known.
+    /// The highest sequence number that a record there may have had; `None`: unknown.
     pub seq: Option<Seq>,
-    /// So many records at most were there; `None`: that is not known.
+    /// The most records that were there; `None`: unknown.
     pub records: Option<u64>,
 }
 
 impl Gap {
-    /// One large value, and its record with it.
+    /// The gap of one lost large value, with its record.
     fn of_value(fault: Error, key: &[u8], seq: Seq) -> Gap {
         Gap {
             fault,
@@ -73,33 +73,33 @@ impl Gap {
     }
 }
 
-/// A table of which something is sound.
+/// A damaged table that is partly sound.
 pub struct Salvage {
     stored: Stored,
     footer: Footer,
     statistics: Option<Arc<Statistics>>,
-    /// In the order of keys, at least one.
+    /// The sound blocks in the order of keys, at least one.
     blocks: Vec<SoundBlock>,
-    /// By block, as they stand there, and entry: these have lost their values.
+    /// By block and entry: records that have lost their values.
     without_value: BTreeSet<(usize, usize)>,
-    /// What is damaged and follows from what is sound: nothing is lost by it.
+    /// Damage of parts that can be rebuilt from the records: it loses nothing.
     pub faults: Vec<Error>,
-    /// What is lost, in the order of keys.
+    /// The lost parts, in the order of keys.
     pub gaps: Vec<Gap>,
 }
 
 struct SoundBlock {
     place: Range<u64>,
-    /// With the large values before it.
+    /// The offset, including the large values before it.
     begins: u64,
-    /// How many blocks stand before it, if the index says so.
+    /// The number of blocks before it, if the index tells.
     number: Option<usize>,
     first: Box<[u8]>,
     last: Box<[u8]>,
     census: Census,
 }
 
-/// What the index says of a block.
+/// What the index says about a block.
 struct Row {
     place: Range<u64>,
     first: Box<[u8]>,
@@ -107,12 +107,12 @@ struct Row {
     census: Census,
 }
 
-/// The smallest key behind this one.
+/// The smallest key after this one.
 pub fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Bytes that are not, or not as they were written.
+/// Whether bytes are missing, or not as they were written.
 pub fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corruption { .. } => true,
@@ -121,7 +121,7 @@ pub fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// Damage as what it is, all else as an error.
+/// Returns damage as a value, and any other error as an error.
 fn damage<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
     match result {
         Err(error) if !is_damage(&error) => Err(error),
@@ -130,7 +130,7 @@ fn damage<T>(result: Result<T>) -> Result<std::result::Result<T, Error>> {
 }
 
 impl Salvage {
-    /// Reads all of a table and finds what is sound; `None` when nothing is, or nothing can be told.
+    /// Reads a whole table and finds the sound parts; `None` if there are none, or none can be found.
     pub fn of(source: Source, path: PathBuf, expected: Expected) -> Result<Option<Salvage>> {
         let Ok((stored, footer)) = damage(open_stored(source, path, expected))? else {
             return Ok(None);
@@ -154,7 +154,7 @@ impl Salvage {
         Ok(survey.finish(statistics.map(Arc::new), blocks))
     }
 
-    /// Its first and its last key, or keys in it that were found first and last.
+    /// Its first and its last key, or the first and last sound ones.
     pub fn keys(&self) -> (&[u8], &[u8]) {
         match (&self.statistics, &self.blocks[..]) {
             (Some(statistics), _) => (&statistics.first_key, &statistics.last_key),
@@ -164,12 +164,12 @@ impl Salvage {
         }
     }
 
-    /// All that it said of its records, if that is sound.
+    /// Its statistics, if they are sound.
     pub fn statistics(&self) -> Option<&Arc<Statistics>> {
         self.statistics.as_ref()
     }
 
-    /// At most so many sound records lie in a range and have a sequence number below this.
+    /// An upper bound of the sound records in a range with a sequence number below this.
     pub fn records_in(&self, range: &KeyRange, below: Seq) -> u64 {
         let blocks = self.blocks.iter().filter(|block| {
             block.census.seq_min < below && range.overlaps(&block.first, &block.last)
@@ -209,7 +209,7 @@ impl Salvage {
         Ok(())
     }
 
-    /// Nothing is left to be copied.
+    /// Whether nothing is left to copy.
     fn is_empty(&self) -> bool {
         let records: u64 = self
             .blocks
@@ -220,7 +220,7 @@ impl Salvage {
     }
 }
 
-/// A salvage on its way.
+/// A salvage in progress.
 struct Survey {
     stored: Stored,
     footer: Footer,
@@ -228,15 +228,15 @@ struct Survey {
     rows: BTreeMap<usize, Row>,
     blocks: Vec<SoundBlock>,
     faults: Vec<Error>,
-    /// By offset: what is no sound block.
+    /// Bytes that are no sound block, by offset.
     damaged: BTreeMap<u64, Error>,
-    /// Where their block begins, which entry, and what is lost.
+    /// Lost values: offset of their block, index of the entry, and the gap.
     bad_values: Vec<(u64, usize, Gap)>,
     contradicts: bool,
 }
 
 impl Survey {
-    /// The filter, and the zeros before it.
+    /// Checks the filter, and the zeros before it.
     fn parts(&mut self) -> Result<()> {
         let Footer {
             filter_at,
@@ -257,7 +257,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Takes the rows of all sound pages; says how many blocks there are, if that is known.
+    /// Takes the rows of all sound pages; returns the number of blocks, if that is known.
     fn index(&mut self, statistics: Option<&Statistics>) -> Result<Option<usize>> {
         let index = match damage(self.open_index(statistics))? {
             Ok(index) => index,
@@ -307,7 +307,7 @@ impl Survey {
         let blocks = match statistics {
             Some(statistics) => statistics.blocks,
             None => {
-                // Those of the last page it says itself. If it is damaged, nobody asks.
+                // The last page gives the number of its blocks itself. If it is damaged, the number is not used.
                 let open = Index::open(part.clone(), u64::from(u32::MAX)).map_err(bad)?;
                 let last = open.top().len() - 1;
                 let before = open.blocks_of(last).start as u64;
@@ -328,7 +328,7 @@ impl Survey {
             .check(at, &part[sealed.place.clone()], sealed.crc, "the index")
     }
 
-    /// Reads the blocks of which rows tell.
+    /// Reads the blocks that rows describe.
     fn known_blocks(&mut self) -> Result<()> {
         for (number, row) in std::mem::take(&mut self.rows) {
             if let Some(block) = self.inspect(&row.place, Some(number))? {
@@ -343,7 +343,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Looks for blocks where no rows tell of any.
+    /// Searches for blocks where no rows describe any.
     fn look_for_others(&mut self) -> Result<()> {
         let mut stretches = vec![];
         let (mut at, mut next) = (0, 0);
@@ -353,7 +353,7 @@ impl Survey {
             }
             (at, next) = (row.place.end, number + 1);
         }
-        // To the end, there may be some of a page that is not known; if not, nothing is found.
+        // Up to the end there may be blocks of an unknown page; if not, none is found.
         stretches.push(at..self.footer.filter_at);
         for stretch in stretches {
             let bytes = match damage(self.stored.part(&stretch, Access::Sequential))? {
@@ -376,11 +376,11 @@ impl Survey {
         Ok(())
     }
 
-    /// The first block that ends in `bytes`, which lie at `base`, and begins at `from` or behind it.
+    /// The first block that ends in `bytes`, which are at `base`, and begins at or after `from`.
     fn find(&self, bytes: &[u8], base: u64, from: usize, looks: &mut u64) -> Option<Range<usize>> {
         let identity = self.footer.identity;
         let place = |at: usize| base + at as u64;
-        // What of a packed block was summed up so far.
+        // The checksum of a compressed block so far.
         let (mut packed, mut summed) = (hasher(identity, place(from)), from);
         for end in from + TRAILER_LEN..=bytes.len() {
             let trailer = bytes[..end].last_chunk().and_then(Trailer::decode);
@@ -418,7 +418,7 @@ impl Survey {
         None
     }
 
-    /// Reads a block; `None` when it is damaged.
+    /// Reads a block; `None` if it is damaged.
     fn inspect(&mut self, place: &Range<u64>, number: Option<usize>) -> Result<Option<SoundBlock>> {
         let read = self.stored.block(place, Access::Sequential);
         let (stored, trailer) = match damage(read)? {
@@ -437,7 +437,7 @@ impl Survey {
         Ok(block)
     }
 
-    /// Reads the records of a block; `None` when they contradict each other.
+    /// Reads the records of a block; `None` if they contradict each other.
     fn records(
         &mut self,
         body: &Bytes,
@@ -496,7 +496,7 @@ impl Survey {
         }))
     }
 
-    /// `blocks` is how many there were, if that is known.
+    /// `blocks` is the number of blocks in the table, if that is known.
     fn finish(
         mut self,
         statistics: Option<Arc<Statistics>>,
@@ -531,7 +531,7 @@ impl Survey {
         (!salvage.is_empty()).then_some(salvage)
     }
 
-    /// What is missing before, between and behind the sound blocks.
+    /// The gaps before, between and after the sound blocks.
     fn gaps(&self, statistics: Option<&Statistics>, blocks: Option<usize>) -> Vec<Gap> {
         let found = self.blocks.iter().map(|block| block.census.total().count);
         let found: u64 = found.sum();

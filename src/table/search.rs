@@ -1,9 +1,9 @@
-//! Finding entries in a block.
+//! Search for entries in a block.
 //!
-//! A get looks for a key by its hash byte. A walk does so too, for mostly the key from which it goes is there; where it is
-//! not, the place is found by halving: eight parts at a time, so that what lies between them is fetched at once. Where a
-//! walk begins in several blocks, of several runs, it waits for memory in all of them at once: so that search is cut into
-//! steps, each of which ends by asking for what the next one looks at.
+//! A get looks for a key by its hash byte. A seek does so too, because mostly its key is there; if it is not, the place
+//! is found by a search in eight parts at a time, whose borders are prefetched together. A scan that begins in blocks
+//! of several runs waits for the memory of all of them at once: so that search is cut into steps, each of which ends by
+//! prefetching what the next one reads.
 
 use crate::base::Seq;
 use crate::base::coding::Malformed;
@@ -13,35 +13,35 @@ use crate::data::cursor::Seek;
 use crate::env::prefetch;
 use crate::table::block::{Block, Entry, hash_byte};
 
-/// Into how many parts a block is cut at a time to find a key that it may not have.
+/// The number of parts into which a search divides a block at each step.
 const PARTS: usize = 8;
 
-/// A search for a place in a block, in steps that each end where memory has to be waited for.
+/// A search for a place in a block, in steps that each end where memory must be waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Search {
     /// The entries before this one are before the place ...
     low: usize,
-    /// ... and this one and all behind it are not.
+    /// ... and this one and all after it are not.
     high: usize,
     hash_byte: u8,
-    /// An entry with that hash byte, not looked at yet: mostly the key is there, and its hash leads to it past all others.
+    /// An entry with that hash byte, not read yet: mostly the key is there, and this entry is it.
     guess: Option<usize>,
 }
 
 impl Search {
-    /// How many entries are before the place, once that is known.
+    /// The number of entries before the place, once it is known.
     pub fn found(&self) -> Option<usize> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// Where a part of what is left ends.
+    /// The end of a part of the remaining entries.
     fn between(&self, part: usize) -> usize {
         self.low + (self.high - self.low) * part / PARTS
     }
 }
 
 impl<'a> Block<'a> {
-    /// The newest version of `key` at or below `max`, and which entry it is. `hash` is the key's.
+    /// The newest version of `key` at or below `max`, and its index. `hash` is the key's.
     #[inline]
     pub fn find(
         &self,
@@ -67,13 +67,13 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Which entry is the newest version of `key`. `hash` is the key's.
+    /// The index of the newest version of `key`. `hash` is the key's.
     #[inline]
     fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
             let (start, bytes) = self.bytes_of(index)?;
-            // The lines behind its first one too, and not when the value is looked at.
+            // The lines after its first one too, and not only when the value is read.
             [bytes.get(64), bytes.get(128)]
                 .into_iter()
                 .flatten()
@@ -104,7 +104,7 @@ impl<'a> Block<'a> {
         Ok(Some((index, self.entry(index)?)))
     }
 
-    /// The first entry from `from` on for which `before` is false, where it is true up to some entry and false from there.
+    /// The first entry from `from` on for which `before` is false; it is true up to some entry and false from there.
     fn partition_point(
         &self,
         from: usize,
@@ -124,7 +124,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Begins to look for the first entry that a seek admits.
+    /// Starts the search for the first entry that a seek admits.
     pub fn search(&self, to: Seek<'_>) -> Search {
         let count = self.layout.count();
         let (low, high) = match to {
@@ -168,7 +168,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// Asks for the entries that the next step looks at: all at once, so that one is not waited for after the other.
+    /// Prefetches the entries that the next step reads, all at once, so that their waits overlap.
     fn fetch_for(&self, search: &Search) {
         match search.guess {
             Some(at) => self.fetch(at),
@@ -179,7 +179,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks for the beginning of a key.
+    /// Prefetches the beginning of a key.
     #[inline]
     fn fetch_key(&self, index: usize) {
         let start = self.offset(index);
@@ -188,7 +188,7 @@ impl<'a> Block<'a> {
         bytes.for_each(prefetch);
     }
 
-    /// Asks for the first two lines of entry `index`, if there is such an entry.
+    /// Prefetches the first two lines of entry `index`, if there is such an entry.
     #[inline(always)]
     pub fn fetch(&self, index: usize) {
         if index < self.layout.count() {
@@ -200,7 +200,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Of eight parts leaves that one in which entries cease to be `before` what is looked for.
+    /// Reduces the search to the one of eight parts in which entries cease to be `before` the place.
     fn narrow_by(
         &self,
         search: &mut Search,
@@ -220,8 +220,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The first place from `from` on that may hold `byte`: one that holds it is never passed over; one that follows such a
-/// place in its word may be named without holding it.
+/// The first place from `from` on that may hold `byte`: one that holds it is never skipped; one that follows such a
+/// place in its word may be returned without holding it.
 #[inline]
 fn next_match(bytes: &[u8], byte: u8, from: usize) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
@@ -248,7 +248,7 @@ mod tests {
     use crate::base::{ItemTtl, Timestamp};
     use crate::table::block::{Addition, BlockBuilder, Layout};
 
-    /// How many entries are before where a search leads.
+    /// The number of entries before the place of a search.
     fn place(block: &Block<'_>, to: Seek<'_>) -> usize {
         let mut search = block.search(to);
         loop {
@@ -259,8 +259,8 @@ mod tests {
         }
     }
 
-    /// Goal: the search by parts finds where an answer changes, as a plain one does, with few questions. Method: blocks of
-    /// all small sizes, every place where it may change, every place to begin.
+    /// Goal: the search in parts finds the same place as a plain one, with few comparisons. Method: blocks of all small
+    /// sizes, every place, every beginning.
     #[test]
     fn a_search_by_parts_finds_what_a_plain_one_finds() {
         for count in 1..=70usize {

@@ -1,4 +1,4 @@
-//! What a table says about all its records at once; read when it is opened.
+//! The statistics of a table's records, read when the table is opened.
 //!
 //! ```text
 //! statistics  records varint | keys varint | blocks varint | large values varint
@@ -9,15 +9,15 @@
 //! key samples step varint | count varint | key prefixed*                               key number 0, step, 2 * step ...
 //! ```
 //!
-//! The sample is bottom-k: all versions of the keys with the k smallest hashes. Since the hash is the same everywhere,
-//! the samples of several tables tell of the same keys: what lies below the lowest of their thresholds is complete in
-//! each, and so shows who supersedes whom. It holds no keys, but their ranks; the key samples tell which ranks a range
-//! of keys has, and so what a range delete covers.
+//! The sample is bottom-k: all versions of the keys with the k smallest hashes. Since all tables use the same hash,
+//! their samples have the same keys: below the lowest of their thresholds each is complete, and so they show which
+//! records hide which. The sample has the ranks of keys instead of keys; the key samples tell which ranks are in a
+//! range of keys, and so what a range delete covers.
 //!
-//! A few large values may hold most bytes, and no sample of keys tells enough of so few. So *oversized* puts, those
-//! that hold more than a thousandth of their table, are in the sample whatever their hash; and so is whatever may hide
-//! one: whoever writes a table names the keys of the oversized puts elsewhere, and what the table has of these *must be
-//! sampled*.
+//! A few large values may hold most bytes, and a sample of keys represents so few badly. So *oversized* puts, those
+//! with more than a thousandth of their table's bytes, are in the sample whatever their hash. So is every record that
+//! may hide one: the writer of a table names the keys of oversized puts elsewhere, and the table's records of these
+//! keys *must be sampled*.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,32 +29,33 @@ use crate::expiry::{
     Census, ExpiryHistogram, ExpiryHistograms, ExpiryView, Settings, Tally, is_oversized,
 };
 
-/// Keys in the sample of a large table: a share of the keys is found within 1.6 % (one standard error).
+/// Keys in the sample of a large table: the estimated share of a set of keys has a standard error of 1.6 %.
 const SAMPLE_KEYS: usize = 1024;
 /// Keys in the sample of a small one.
 const SAMPLE_KEYS_LEAST: usize = 256;
-/// Between these, as many as take about a two hundredth of the table, at some twenty bytes each.
+/// Between these sizes, as many as take about one two-hundredth of the table, at some twenty bytes each.
 const BYTES_PER_SAMPLED: u64 = 200 * 20;
-/// Above so many key samples every second one goes: an end of a range is placed within a hundredth of the table.
+/// With more key samples than this every second one is removed: the end of a range is placed within a hundredth of the
+/// table.
 const KEY_SAMPLES_MAX: usize = 128;
 
 /// One record of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// Of its key.
+    /// The hash of its key.
     pub hash: u64,
     /// Kind, sequence number, time, ttl.
     pub header: Header,
     /// As [`RecordRef::weight`] counts.
     pub weight: u64,
-    /// How many keys of the table lie before its own.
+    /// The number of keys of the table before its own.
     pub rank: u64,
 }
 
-/// Every record whose key's hash is below the threshold, and oversized ones and those that must be sampled.
+/// Every record whose key's hash is below the threshold, oversized records, and those that must be sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Below this hash no record is left out; `u64::MAX` when none is.
+    /// No record with a hash below this is left out; `u64::MAX` if none is.
     pub threshold: u64,
     /// Hash up, then key up, then sequence number down.
     pub records: Vec<Sampled>,
@@ -63,13 +64,13 @@ pub struct Sample {
 /// Some keys of a table, evenly spaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySamples {
-    /// From one to the next, in keys.
+    /// The distance from one to the next, in keys.
     step: u64,
-    /// Ascending; the first is the table's.
+    /// Ascending; the first is the table's first key.
     keys: Vec<Box<[u8]>>,
 }
 
-/// The part, decoded.
+/// The statistics, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// All records.
@@ -78,28 +79,28 @@ pub struct Statistics {
     pub keys: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Values that stand outside their block.
+    /// Values stored outside their block.
     pub large_values: u64,
     /// The first record's key.
     pub first_key: Box<[u8]>,
     /// The last record's key.
     pub last_key: Box<[u8]>,
-    /// Of all records.
+    /// The census of all records.
     pub census: Census,
-    /// How the puts lie in time.
+    /// The expiry histograms of the puts.
     pub histograms: ExpiryHistograms,
     /// The records of the keys with the smallest hashes.
     pub sample: Sample,
-    /// Which of these are oversized; not stored.
+    /// The indices of the oversized ones; not stored.
     oversized: Vec<u32>,
-    /// Which key has which rank, about.
+    /// The approximate ranks of keys.
     pub key_samples: KeySamples,
     /// The container's settings when the table was written.
     pub settings: Settings,
 }
 
 impl Statistics {
-    /// Appends the picture in this file's head.
+    /// Appends the bytes shown in this file's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.records, self.keys, self.blocks, self.large_values] {
             put_varint(out, number);
@@ -158,7 +159,8 @@ impl Statistics {
         self.census.total().less(self.census.tombstones)
     }
 
-    /// How many of the puts are gone: exact when the sample is all of the table, else within a small part of the bytes.
+    /// An estimate of the gone puts: exact if the sample has the whole table, otherwise within a small share of the
+    /// bytes.
     pub fn gone(&self, view: &ExpiryView) -> Tally {
         if !self.census.any_dead(view) {
             return Tally::default();
@@ -178,19 +180,19 @@ impl Statistics {
         gone
     }
 
-    /// When the oldest dead item in it expired; `None` when none is dead. What the floors of its settings held down was left
-    /// out when it was written.
+    /// When the oldest dead item in it expired; `None` if none is dead. Items below the floors of its settings were
+    /// left out when it was written.
     pub fn oldest_dead(&self, view: &ExpiryView) -> Option<Timestamp> {
         self.census.oldest_dead(self.settings.floor_seq, view)
     }
 
-    /// The oversized ones of the puts, all of which are in the sample.
+    /// The oversized puts, all of which are in the sample.
     pub fn oversized(&self) -> impl Iterator<Item = &Sampled> {
         let records = self.oversized.iter();
         records.map(|&at| &self.sample.records[at as usize])
     }
 
-    /// Of which keys the sample states records that it would have neither by their hash nor by their weight.
+    /// The keys whose records are in the sample neither for their hash nor for their weight.
     pub fn must_sample(&self) -> HashSet<u64> {
         let bytes = self.census.total().bytes;
         let records = self.sample.records.iter();
@@ -214,14 +216,14 @@ impl Statistics {
         records[..end].iter().chain(others.map(|at| &records[at]))
     }
 
-    /// About how many keys lie below this one: exact in a table of few keys.
+    /// The approximate number of keys below this one: exact in a table of few keys.
     pub fn rank(&self, key: &[u8]) -> u64 {
         self.key_samples.rank(key).min(self.keys)
     }
 }
 
 impl KeySamples {
-    /// About how many keys lie below this one.
+    /// The approximate number of keys below this one.
     fn rank(&self, key: &[u8]) -> u64 {
         match self
             .keys
@@ -229,7 +231,7 @@ impl KeySamples {
         {
             Ok(sample) => sample as u64 * self.step,
             Err(0) => 0,
-            // Behind the sample before, and not behind the next.
+            // After this key sample, and not after the next.
             Err(sample) => (sample as u64 - 1) * self.step + self.step.div_ceil(2),
         }
     }
@@ -336,7 +338,7 @@ impl Sample {
     }
 }
 
-/// Gathers the statistics while a table is written, or read through to be verified.
+/// Collects the statistics while a table is written or verified.
 #[derive(Default)]
 pub struct Collector {
     keys: u64,
@@ -347,19 +349,19 @@ pub struct Collector {
     key_samples: KeySamples,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    /// Sorted, and cut to the sample, whenever there are many.
+    /// Sorted and cut to the sample size whenever there are many.
     sampled: Vec<Sampled>,
     cut_at: usize,
     threshold: Option<u64>,
-    /// Hashes of keys of which every record is sampled.
+    /// Hashes of keys whose records must all be sampled.
     must_sample: Arc<HashSet<u64>>,
-    /// Oversized so far, or to be sampled by name.
+    /// Records sampled because they are oversized or must be sampled.
     above_threshold: Vec<Sampled>,
     bytes: u64,
 }
 
 impl Collector {
-    /// Nothing so far; of the keys with these hashes, the sample is to have every record.
+    /// Empty; the sample must include every record of the keys with these hashes.
     pub fn with_must_sample(must_sample: Arc<HashSet<u64>>) -> Collector {
         Collector {
             must_sample,
@@ -367,12 +369,12 @@ impl Collector {
         }
     }
 
-    /// The key of the record before.
+    /// The key of the previous record.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// Counts one record; they come in their order. `hash` is its key's.
+    /// Adds a record; records come in order. `hash` is its key's.
     pub fn add(&mut self, record: &RecordRef<'_>, hash: u64) {
         if self.keys == 0 || self.last_key != record.key {
             self.keys += 1;
@@ -410,8 +412,8 @@ impl Collector {
         }
     }
 
-    /// Keeps so many keys, those with the smallest hashes. The sort is stable, so records of equal hashes stay in their
-    /// order.
+    /// Keeps at most this many keys, those with the smallest hashes. The sort is stable, so records of equal hashes
+    /// stay in order.
     fn cut_sample(&mut self, most: usize) {
         self.sampled.sort_by_key(|sampled| sampled.hash);
         let (mut keys, mut last) = (0, None);
@@ -426,19 +428,19 @@ impl Collector {
         }
     }
 
-    /// Counts a block, whose records were added.
+    /// Adds a block, whose records were added.
     pub fn add_block(&mut self, census: &Census) {
         self.census.merge(census);
         self.blocks += 1;
     }
 
-    /// Counts a large value, and says its number.
+    /// Adds a large value; returns its number.
     pub fn add_large_value(&mut self) -> u64 {
         self.large_values += 1;
         self.large_values - 1
     }
 
-    /// All that was counted; `settings` go with it.
+    /// The statistics of what was added, with `settings`.
     pub fn finish(mut self, settings: Settings) -> Statistics {
         let worth = (self.bytes / BYTES_PER_SAMPLED) as usize;
         self.cut_sample(worth.clamp(SAMPLE_KEYS_LEAST, SAMPLE_KEYS));
@@ -540,7 +542,8 @@ mod tests {
 
     #[test]
     fn samples_are_complete_below_their_threshold() {
-        // 120 bytes a record: all of few keys, the least of some, a two hundredth of more, and no more than the most.
+        // 120 bytes per record: all of few keys, the minimum of some, one two-hundredth of more, and at most the
+        // maximum.
         for (keys, versions, sampled) in [
             (256, 3, 256),
             (2_000, 3, SAMPLE_KEYS_LEAST),

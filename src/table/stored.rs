@@ -1,4 +1,4 @@
-//! The parts of a table's bytes, read and checked: what a reader, a check and a rescue of what is sound have in common.
+//! The parts of a table, read and checked: shared by reader, verification and salvage.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use crate::table::filter;
 use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::statistics::Statistics;
 
-/// What the manifest says of a table: a file that says otherwise is not opened.
+/// What the manifest says about a table: a file that differs is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Its number.
+    /// Its id.
     pub id: TableId,
-    /// Whose records it holds.
+    /// The container of its records.
     pub container: ContainerId,
     /// Bytes of the file.
     pub len: u64,
@@ -27,7 +27,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What to say of a file that is this one, and not `wanted`.
+    /// The error for a file that is this one, and not `wanted`.
     fn unlike(&self, wanted: &Expected) -> String {
         if self.id != wanted.id {
             format!("this is table {}, not table {}", self.id.0, wanted.id.0)
@@ -44,7 +44,7 @@ impl Expected {
 }
 
 impl Stored {
-    /// The value of so many bytes that lies outside its block, read and checked now.
+    /// The large value of `len` bytes at an extent, read and checked now.
     pub fn large_value(&self, footer: &Footer, extent: &Extent, len: usize) -> Result<Bytes> {
         let end = extent.offset.checked_add(extent.stored_len);
         let Some(end) = end.filter(|end| *end <= footer.filter_at) else {
@@ -73,13 +73,13 @@ impl Stored {
         Trailer::read(block).map_err(|bad| self.fault_in(place, bad))
     }
 
-    /// What was wrong in the block at `place`.
+    /// The error for the block at `place`.
     #[cold]
     pub fn fault_in(&self, place: &Range<u64>, bad: Malformed) -> Error {
         self.fault(place.start, format!("{bad} of the block there"))
     }
 
-    /// The body of a block.
+    /// The decompressed body of a block.
     pub fn unpacked(&self, place: &Range<u64>, block: &Bytes, trailer: &Trailer) -> Result<Bytes> {
         let body = block.slice(..block.len() - TRAILER_LEN);
         match trailer.codec {
@@ -90,14 +90,14 @@ impl Stored {
         }
     }
 
-    /// The stored bytes of a large value must have its checksum.
+    /// Checks the checksum of a large value's stored bytes.
     pub fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
         self.touch(stored)?;
         self.check(extent.offset, stored, extent.crc, "a large value")
     }
 }
 
-/// The bytes of a table, whose footer is sound and of the table that is expected.
+/// Opens the bytes of a table: its footer must be sound and of the expected table.
 pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<(Stored, Footer)> {
     let mut stored = Stored {
         source,
@@ -124,7 +124,7 @@ pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<
     Ok((stored, footer))
 }
 
-/// The statistics, which fit the file.
+/// The statistics, checked against the file.
 pub fn read_statistics(stored: &Stored, footer: &Footer) -> Result<Statistics> {
     let at = footer.statistics_at;
     let part = stored.part(

@@ -1,8 +1,7 @@
-//! Reads every byte of a table and holds it to all that it says of itself.
+//! Reads every byte of a table and checks it against its checksums and statistics.
 //!
-//! What is remembered of earlier checks, and the cache, are passed by: the file's bytes are asked, not what was once
-//! known of them. Large values and blocks must follow each other from the first byte to the filter, so nothing lies
-//! between them unseen.
+//! The bitmap of earlier checks and the cache are not used: only the file's bytes count. Large values and blocks must
+//! follow each other from the first byte to the filter, so no bytes between them are missed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::table::format::{Access, FILTER_ALIGN, Footer};
 use crate::table::reader::Table;
 use crate::table::statistics::Collector;
 
-/// What a table was found to hold.
+/// The result for a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableReport {
     /// All records.
@@ -28,7 +27,7 @@ pub struct TableReport {
     pub keys: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Values that stand outside their block.
+    /// Values stored outside their block.
     pub large_values: u64,
     /// Bytes of the file, all of them read.
     pub bytes: u64,
@@ -40,7 +39,7 @@ impl Table {
         self.verify_paced(&mut |_| Ok(()))
     }
 
-    /// As [`Table::verify`]; `spend` is told of the bytes as they are read, and may end it.
+    /// Like [`Table::verify`]; calls `spend` with the bytes as they are read, which may end it by an error.
     pub fn verify_paced(&self, spend: &mut dyn FnMut(u64) -> Result<()>) -> Result<TableReport> {
         let Footer {
             filter_at,
@@ -84,16 +83,16 @@ impl Table {
     }
 }
 
-/// How far a verification has come.
+/// The state of a verification.
 struct Walk<'a> {
     table: &'a Table,
     filter: &'a [u8],
-    /// Everything before this was read.
+    /// Everything before this offset was read.
     at: u64,
     collector: Collector,
     last_seq: Seq,
     large_values: u64,
-    /// Of the blocks so far whose rows are in one page of the index.
+    /// The census of the blocks so far whose rows are in the current page of the index.
     page_census: Census,
 }
 
@@ -166,7 +165,8 @@ impl Walk<'_> {
         Ok(census)
     }
 
-    /// A record comes after the one before it, in another block only with another key, and the filter knows it.
+    /// Checks that a record comes after the one before it, in another block only with another key, and that the filter
+    /// has it.
     fn record(
         &mut self,
         record: &RecordRef<'_>,

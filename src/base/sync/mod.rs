@@ -1,5 +1,5 @@
-//! Atomics, locks, and what else threads share: the one door to them. Behind it stand the crates that are used in
-//! earnest; in unit tests under `--cfg loom` their counterparts of the same names, which a model checker steps through (`.ci/models`).
+//! Atomics, locks and other means of sharing between threads; other modules use only these. They are the usual crates'
+//! or, in unit tests under `--cfg loom`, their counterparts for a model checker (`.ci/models`).
 
 #[cfg(all(test, loom))]
 mod model;
@@ -22,8 +22,7 @@ mod real {
     pub use crossbeam_utils::Backoff;
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-    /// Locks what is held for less time than it takes to go to sleep, and to be woken: looks a while whether it has become
-    /// free first.
+    /// Takes a lock that is held for less time than it takes to sleep and wake up: spins for a while first.
     #[inline]
     pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         const LOOKS: usize = 100;

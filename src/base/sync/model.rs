@@ -1,9 +1,9 @@
-//! The counterparts that the model checker knows. A thread that waits for another by looking again and again yields to
-//! it; time does not pass, and what waits for a while waits until it is woken.
+//! The counterparts for the model checker. A thread that spins for another yields to it. Time does not pass, and a wait
+//! with a limit lasts until it is woken.
 //!
-//! Models stand beside what they are of, in `models.rs`. Not under their eye is what other crates do inside (the handing
-//! over of read states, cells that are set once), and counters and tables: these take no steps, nor does time but for a
-//! lock. The simulated disk takes one for each call where a model has it watched.
+//! Models are in `models.rs` beside the code they are about. They do not check the insides of other crates (the
+//! exchange of read states, cells that are set once), counters and tables: these take no steps, nor does the passing of
+//! time except for a lock. The simulated disk takes one step for each call if a model asks for that.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ pub use loom::hint::spin_loop;
 pub use loom::sync::atomic;
 pub use loom::thread::JoinHandle;
 
-/// Locks are not poisoned.
+/// Locks are never poisoned.
 const NEVER: &str = "a model ends with its first panic";
 
-/// Plays a history in every order in which its threads can take their steps, with every value that the memory model lets
-/// a load see, and prints how many these are. A thread is interrupted, where it need not wait, up to `interruptions`
-/// times; `EBBTIDE_INTERRUPTIONS` overrules that.
+/// Runs a history in every order in which its threads can take their steps, with every value that the memory model
+/// allows a load to see, and prints how many these are. A thread is interrupted, where it need not wait, up to
+/// `interruptions` times; `EBBTIDE_INTERRUPTIONS` overrides that.
 pub fn check(what: &str, interruptions: usize, history: impl Fn() + Send + Sync + 'static) {
     let overruled = std::env::var("EBBTIDE_INTERRUPTIONS");
     let interruptions = overruled.map_or(interruptions, |number| number.parse().expect("a number"));
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(interruptions);
-    // A history that takes more steps goes round in circles.
+    // A history with more steps is in an endless loop.
     model.max_branches = 100_000;
     let orders = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (counted, history) = (orders.clone(), Arc::new(history));
@@ -39,7 +39,7 @@ pub fn check(what: &str, interruptions: usize, history: impl Fn() + Send + Sync 
     println!("FIGURE model, {what}: {orders} orders, interrupted up to {interruptions} times");
 }
 
-/// A step on something that the checker does not see, such as a disk: it comes before or after every other one.
+/// A step on something that the checker does not see, such as a disk: it is ordered with every other one.
 #[derive(Clone, Debug)]
 pub struct Elsewhere(Arc<atomic::AtomicUsize>);
 
@@ -48,7 +48,7 @@ impl Elsewhere {
         Elsewhere(Arc::new(atomic::AtomicUsize::new(0)))
     }
 
-    /// Takes the step; nothing else is ordered by it.
+    /// Takes the step; it orders nothing else.
     pub fn step(&self) {
         self.0.fetch_add(1, atomic::Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ impl Elsewhere {
 
 /// Starts a thread of a history.
 pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    // In words: opening a database takes more than the checker's own.
+    // In words: opening a database needs more stack than the checker's default.
     let thread = loom::thread::Builder::new().stack_size(128 << 10);
     thread.spawn(work).expect("memory for a stack")
 }
@@ -64,7 +64,7 @@ pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Jo
 #[derive(Debug, Default)]
 pub struct Mutex<T>(checked::Mutex<T>);
 
-/// Holds nothing only while a [`Condvar`] waits.
+/// Empty only while a [`Condvar`] waits.
 pub struct MutexGuard<'a, T>(Option<checked::MutexGuard<'a, T>>);
 
 impl<T> Mutex<T> {
@@ -99,7 +99,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Nobody is asleep in a model.
+/// No thread sleeps in a model.
 pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
@@ -147,8 +147,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// What is loaded was stored with a release and is acquired, and nothing else is ordered by it. Who holds it, and when it
-/// goes, is not a part of models: everything stays as long as the cell.
+/// A load acquires what a store released, and nothing else is ordered by it. Reference counts are not modelled: every
+/// value lives as long as the cell.
 pub struct ArcSwap<T> {
     newest: atomic::AtomicUsize,
     all: std::sync::Mutex<Vec<Arc<T>>>,
@@ -173,7 +173,7 @@ impl<T> ArcSwap<T> {
         self.load()
     }
 
-    /// By one thread at a time.
+    /// Called by one thread at a time.
     pub fn store(&self, value: Arc<T>) {
         let newest = {
             let mut all = self.all.lock().expect(NEVER);

@@ -1,4 +1,4 @@
-//! A simulated file system as a test holds it: what it can do to it, and how a call of a program comes to its state.
+//! The test's side of a simulated file system: what a test can do to it, and how a program's call reaches its state.
 //!
 //! ```text
 //! call ──> watcher ──> count, fault? ──> state ──> result, with operation and path put to an error
@@ -14,7 +14,7 @@ use super::fault::{Call, Does, FaultPlan, Filter};
 use super::world::{FailedSync, FolderState, Outcome, ROOT, Random, Survivors, World};
 use crate::base::{Error, Result};
 
-/// Is told of each call before it is done.
+/// Called with each call before it is done.
 type Watcher = Arc<dyn Fn(&Sim, &Call<'_>) + Send + Sync>;
 
 /// The file system in memory. Clones are the same file system.
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Sim {
 }
 
 impl Sim {
-    /// An empty file system; all its choices follow from `seed`, also what a failed sync does.
+    /// An empty file system; all its choices follow from `seed`, including what a failed sync does.
     pub fn new(seed: u64) -> Sim {
         Sim::with(World {
             random: Random(seed),
@@ -54,7 +54,7 @@ impl Sim {
         }
     }
 
-    /// A copy that the handles and locks of this one do not reach, with no fault to come and nobody watching.
+    /// A copy that the handles and locks of this one do not affect, without planned faults and without a watcher.
     fn successor(&self, then: impl FnOnce(&mut World)) -> Sim {
         let mut world = self.world.lock().clone();
         world.locks.clear();
@@ -66,8 +66,8 @@ impl Sim {
         Sim::with(world)
     }
 
-    /// What a killed process leaves: everything it did, durable or not, as far as the system still knows it; its locks
-    /// are free.
+    /// The state after a killed process: everything it did, durable or not, as far as the system still has it; its
+    /// locks are free.
     pub fn kill(&self) -> Sim {
         self.successor(|world| {
             let mut random = Random(world.random.next());
@@ -76,27 +76,27 @@ impl Sim {
         })
     }
 
-    /// What a power cut leaves: all that is durable, and of the rest what `seed` chooses.
+    /// The state after a power cut: everything durable, and of the rest what `seed` chooses.
     pub fn power_cut(&self, seed: u64) -> Sim {
         self.power_cut_with(Survivors::Chance(seed))
     }
 
-    /// What a power cut leaves: all that is durable, and these.
+    /// The state after a power cut: everything durable, and these survivors.
     pub fn power_cut_with(&self, survivors: Survivors) -> Sim {
         self.successor(|world| world.cut_power(survivors))
     }
 
-    /// How many calls were begun, those before a crash included. A store into a ring is one.
+    /// The number of calls begun, including those before a crash. A store into a ring counts as one.
     pub fn operations(&self) -> u64 {
         self.world.lock().operations
     }
 
-    /// Makes a call fail; replaces what was planned before.
+    /// Makes a call fail; replaces an earlier plan.
     pub fn fail(&self, plan: FaultPlan) {
         self.world.lock().fault = Some((plan, None));
     }
 
-    /// The same, for calls of which `meets` says so.
+    /// Makes a call fail that `meets` accepts.
     pub fn fail_where(
         &self,
         plan: FaultPlan,
@@ -106,7 +106,7 @@ impl Sim {
         self.world.lock().fault = Some((plan, Some(filter)));
     }
 
-    /// Nothing fails any more.
+    /// Removes the plan: nothing fails any more.
     pub fn heal(&self) {
         self.world.lock().fault = None;
     }
@@ -116,18 +116,18 @@ impl Sim {
         self.world.lock().failed_sync = then;
     }
 
-    /// Has `watcher` told of each call before it is done, on the thread that makes it: a moment at which power may be
-    /// cut, or for which the call can be made to wait.
+    /// Calls `watcher` before each call is done, on the thread that makes it: a moment at which power may be cut, or
+    /// for which the call can be made to wait.
     pub fn watch(&self, watcher: impl Fn(&Sim, &Call<'_>) + Send + Sync + 'static) {
         *self.watcher.lock() = Some(Arc::new(watcher));
     }
 
-    /// Nobody watches any more.
+    /// Removes the watcher.
     pub fn unwatch(&self) {
         *self.watcher.lock() = None;
     }
 
-    /// How many files, folders and locks are open.
+    /// The number of open files, folders and locks.
     pub fn open_handles(&self) -> usize {
         let world = self.world.lock();
         let files = world.files.values().map(|file| file.handles);
@@ -135,13 +135,12 @@ impl Sim {
         files.sum::<usize>() + locks.sum::<usize>() + world.open_dirs
     }
 
-    /// How many bytes all files together may take; what goes beyond fails with
-    /// [`StorageFull`](std::io::ErrorKind::StorageFull).
+    /// The most bytes of all files together; more fail with [`StorageFull`](std::io::ErrorKind::StorageFull).
     pub fn set_capacity(&self, bytes: u64) {
         self.world.lock().capacity = bytes;
     }
 
-    /// A call is made: whoever watches is told, and it may be one to fail.
+    /// Begins a call: calls the watcher, and fails if the call is one to fail.
     pub(super) fn call(&self, operation: &'static str, path: &Path, does: Does) -> Outcome<()> {
         let call = Call {
             operation,
@@ -155,7 +154,7 @@ impl Sim {
         self.world.lock().step(&call)
     }
 
-    /// Makes a call, and puts operation and path to what goes wrong.
+    /// Makes a call, and adds operation and path to its error.
     pub(super) fn act<T>(
         &self,
         operation: &'static str,

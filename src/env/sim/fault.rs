@@ -1,4 +1,4 @@
-//! Calls of a simulated file system, and which of them fail.
+//! Calls of a simulated file system, and faults.
 
 use std::io;
 use std::path::Path;
@@ -7,35 +7,35 @@ use std::sync::Arc;
 /// A call, as a fault and a watcher see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// What is done: as errors name it, and `store` into a ring.
+    /// The operation, as errors name it, and `store` into a ring.
     pub operation: &'static str,
-    /// To which file or folder.
+    /// The file or folder.
     pub path: &'a Path,
-    /// What kind of call it is.
+    /// The kind of call.
     pub(super) does: Does,
 }
 
 impl Call<'_> {
-    /// Something may be different on the disk afterwards, so that a power cut before it and one after it differ.
+    /// Whether the disk may differ afterwards, so that a power cut before it and one after it differ.
     pub fn changes(&self) -> bool {
         !matches!(self.does, Does::Look | Does::Open)
     }
 }
 
-/// What a call does, as far as a fault depends on it.
+/// The kind of a call, as far as faults depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
-    /// Reads what is there, with a descriptor that is open or none.
+    /// Reads, with an open descriptor or none.
     Look,
-    /// Reads what is there, and needs a descriptor.
+    /// Reads, and needs a new descriptor.
     Open,
-    /// Makes a file or a folder.
+    /// Creates a file or a folder.
     Create,
-    /// Gives a file bytes.
+    /// Writes bytes to a file.
     Write,
-    /// Gives a file or a folder room, or a name.
+    /// Adds room to a file, or a name.
     Grow,
-    /// Takes something away.
+    /// Removes something.
     Shrink,
     /// Makes the bytes of a file durable.
     Sync,
@@ -45,25 +45,25 @@ pub(super) enum Does {
     Store,
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device fails (EIO): any call.
+    /// The device fails (EIO). Meets any call.
     Io,
-    /// There is no room (ENOSPC): what makes something larger, or says so only when it is synced.
+    /// There is no room (ENOSPC). Meets calls that make something larger, and syncs of such.
     Full,
-    /// A write ends before its end.
+    /// A write ends early.
     Short,
-    /// There are too many open files (EMFILE): what opens one.
+    /// There are too many open files (EMFILE). Meets calls that open one.
     TooManyFiles,
-    /// The system has no memory (ENOMEM): any call but a sync, whose failure is final whatever it says.
+    /// The system has no memory (ENOMEM). Meets any call but a sync, whose failure is final whatever its error.
     NoMemory,
-    /// The file system has become read-only (EROFS): what changes something.
+    /// The file system has become read-only (EROFS). Meets calls that change something.
     ReadOnly,
 }
 
 impl Fault {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Fault; 6] = [
         Fault::Io,
         Fault::Full,
@@ -99,17 +99,17 @@ impl Fault {
     }
 }
 
-/// One failure to come.
+/// A planned fault.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultPlan {
-    /// The first call fails that the fault can meet and whose number, as [`Sim::operations`](super::Sim::operations)
-    /// counts, is not below this one.
+    /// The first call from this number on, as [`Sim::operations`](super::Sim::operations) counts, that the fault can
+    /// meet fails.
     pub at: u64,
-    /// What it fails with.
+    /// The kind of fault.
     pub kind: Fault,
-    /// All later ones that the fault can meet fail too.
+    /// Whether all later calls that the fault can meet fail too.
     pub lasting: bool,
 }
 
-/// Of the calls that a fault can meet, those that it does meet.
+/// Selects, among the calls that a fault can meet, those that it does meet.
 pub(super) type Filter = Arc<dyn Fn(&Call<'_>) -> bool + Send + Sync>;

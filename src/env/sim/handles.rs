@@ -1,5 +1,4 @@
-//! What a program holds of a simulated file system: files, rings, folders, locks. The state counts them; the count falls
-//! when they drop.
+//! A program's handles of a simulated file system: files, rings, folders, locks. The state counts them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,7 +55,7 @@ impl File for SimFile {
         let mut world = self.sim.world.lock();
         let done = match &written {
             Ok(()) => bytes.len(),
-            // What found no room or came to an early end is not all there; after another failure it may be.
+            // A call that found no room or ended early has not done everything; after another failure it may have.
             Err(Error::Io { source, .. }) => {
                 let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::WriteZero];
                 let whole = u64::from(!kinds.contains(&source.kind()));
@@ -83,7 +82,7 @@ impl File for SimFile {
             let (mut random, then) = (Random(world.random.next()), world.failed_sync);
             world.file(self.id).fail_to_sync(then, &mut random);
         }
-        // A real sync takes its time: others write meanwhile.
+        // A real sync takes time: others write meanwhile.
         std::thread::yield_now();
         done
     }
@@ -137,13 +136,13 @@ impl ReadAt for SimFile {
     }
 }
 
-/// A file of which `len` bytes are mapped, to be stored to.
+/// A file whose first `len` bytes are mapped for stores.
 pub(super) struct SimRing {
     pub(super) file: SimFile,
     pub(super) len: usize,
 }
 
-/// One store in this many is followed by a sector's way to the disk.
+/// One store in this many is followed by the writeback of a sector.
 const STORES_PER_WRITE_BACK: u64 = 8;
 
 impl Ring for SimRing {

@@ -1,5 +1,5 @@
-//! Goal: what survives a kill and a power cut is what fs.rs promises, and no more. Method: many seeds over one history,
-//! and the set of all outcomes compared with the set of those allowed.
+//! Goal: exactly what fs.rs guarantees survives a kill and a power cut. Method: many seeds over one history, and the
+//! set of all outcomes compared with the set of allowed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn durable_file(sim: &Sim, name: &str, bytes: &[u8]) -> Box<dyn File> {
     file
 }
 
-/// All that power cuts leave, over many seeds.
+/// The outcomes of power cuts with many seeds.
 fn cuts<T: Ord>(sim: &Sim, see: impl Fn(&Sim) -> T) -> BTreeSet<T> {
     (0..400).map(|seed| see(&sim.power_cut(seed))).collect()
 }
@@ -258,7 +258,7 @@ fn the_planned_operation_fails_once_or_for_good() {
     file.sync().unwrap();
 }
 
-/// What can be read after a failed sync, after a restart, and after the next sync and a power cut.
+/// What is read after a failed sync, after a restart, and after the next sync and a power cut.
 fn after_a_failed_sync(seed: u64, then: FailedSync) -> [Vec<u8>; 3] {
     let sim = world(seed);
     sim.set_failed_sync(then);
@@ -285,7 +285,7 @@ fn what_a_failed_sync_leaves_depends_on_the_file_system() {
     let (old, new) = (b"old".to_vec(), b"new".to_vec());
     let all = |then| (0..100).map(move |seed| after_a_failed_sync(seed, then));
     assert!(all(FailedSync::Kept).all(|seen| seen == [&new; 3].map(Clone::clone)));
-    // It may have come to the disk in any case; if not, it is not there at all.
+    // The bytes may have reached the disk in any case; if not, none is there.
     assert!(all(FailedSync::Reverted).all(|seen| seen.iter().all(|bytes| *bytes == seen[0])));
     assert!(all(FailedSync::Reverted).any(|seen| seen[0] == old));
     let forgotten: BTreeSet<_> = all(FailedSync::Forgotten).collect();
@@ -408,7 +408,7 @@ fn one_seed_makes_one_history() {
     assert_eq!(history(), history());
 }
 
-/// One call after another, by chance, on names of a few; what each answers, and what is there in the end.
+/// Random calls on few names; returns the result of each, and the final state.
 fn what_a_program_sees(fs: &dyn Fs, dir: &Path, seed: u64) -> Vec<String> {
     let (mut random, mut seen) = (Random(seed), vec![]);
     let mut files: BTreeMap<u64, Box<dyn File>> = BTreeMap::new();
@@ -456,7 +456,7 @@ fn what_a_program_sees(fs: &dyn Fs, dir: &Path, seed: u64) -> Vec<String> {
     seen
 }
 
-// As long as nothing fails and no power is cut, nobody can tell it from the machine's own.
+// Without faults and power cuts it is indistinguishable from the operating system's.
 #[test]
 fn a_program_sees_what_it_sees_on_the_disk() {
     for seed in 0..60 {

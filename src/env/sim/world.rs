@@ -1,7 +1,7 @@
 //! The state of a simulated file system, and what a power cut leaves of it.
 //!
 //! Every file and folder is kept twice: as programs see it now, and as it is *durable*, with the steps between the two
-//! in order. Syncing a file or a folder carries out the steps. A power cut carries out some of them:
+//! in order. Syncing a file or a folder applies the steps. A power cut applies some of them:
 //!
 //! ```text
 //! file      durable bytes | write, write, size, write ...   each 512-byte sector keeps steps of its own choice, the last
@@ -12,15 +12,15 @@
 //!                                                           as it was when the ring was made; it may be torn, too
 //! ```
 //!
-//! A failed sync does what [`FailedSync`] says. All else that fails has changed nothing, but for a write, of which a part
-//! may be done.
+//! A failed sync does what [`FailedSync`] says. Every other failed call has changed nothing, except a write, of which a
+//! part may be done.
 //!
-//! **Where this is stricter than ext4, XFS and btrfs.** They keep changes of names in the order in which they were made
-//! (a journal ends at one of them) and never show both names of a rename; syncing a new file makes its name durable, too;
-//! a page that a failed sync has lost is written whole once any byte of it is written again; a sector is not torn; of
-//! two writes to one sector the later one is not kept without the earlier one. **Where it is not:** room that a file was
-//! given and that nothing was written to reads as zeros, never as what somebody else left there; maps of files are
-//! copies, so that a page in use is not evicted; and nothing rots.
+//! **Stricter than ext4, XFS and btrfs.** They keep changes of names in order (a journal ends at one of them) and never
+//! show both names of a rename; syncing a new file makes its name durable, too; a page that a failed sync has lost is
+//! written whole once any byte of it is written again; a sector is not torn; of two writes to one sector the later one
+//! is not kept without the earlier one. **Less strict:** reserved room that was not written reads as zeros, never as
+//! the old contents of the disk; maps of files are copies, so that a page in use is not evicted; and there is no bit
+//! rot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,10 +29,10 @@ use std::path::{Component, Path, PathBuf};
 use super::fault::{Call, FaultPlan, Filter};
 use crate::env::fs::LockKind;
 
-/// What a power cut keeps whole or loses whole.
+/// The unit that a power cut keeps or loses as a whole.
 pub(super) const SECTOR: usize = 512;
 
-/// A stream of numbers made from a seed (splitmix64).
+/// Pseudo-random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub(super) struct Random(pub(super) u64);
 
@@ -51,20 +51,20 @@ impl Random {
     }
 }
 
-/// What becomes of bytes that a failed sync did not bring to the disk. Some of them may have come there in any case.
+/// What a failed sync does with bytes that did not reach the disk. Some of them may have reached it in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedSync {
-    /// They count as written, and no later sync writes them: read they are until the system needs the memory, at the
-    /// latest until a restart. So do ext4 and XFS.
+    /// They count as written, and no later sync writes them: reads see them until the system needs the memory, at the
+    /// latest until a restart. ext4 and XFS do this.
     Forgotten,
-    /// They are written by the next sync.
+    /// The next sync writes them.
     Kept,
-    /// What was there before is there again. So does btrfs.
+    /// The old contents are back. btrfs does this.
     Reverted,
 }
 
 impl FailedSync {
-    /// Each of them.
+    /// All variants.
     pub const ALL: [FailedSync; 3] = [
         FailedSync::Forgotten,
         FailedSync::Kept,
@@ -72,22 +72,22 @@ impl FailedSync {
     ];
 }
 
-/// What a power cut keeps of what was not synced.
+/// What a power cut keeps of unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
     /// Nothing.
     Nothing,
     /// All.
     Everything,
-    /// The names, and nothing of what is in the files.
+    /// The names, and no contents of files.
     Names,
-    /// What is in the files, and none of the names.
+    /// The contents of files, and no names.
     Data,
     /// What this seed chooses.
     Chance(u64),
 }
 
-/// A file's step from durable to now.
+/// A change of a file that is not durable yet.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write { offset: usize, bytes: Vec<u8> },
@@ -106,8 +106,8 @@ impl Step {
         }
     }
 
-    /// Carries out what of the step lies in the first bytes of each sector, as many as `kept` says; cuts nothing off, but
-    /// zeroes what a cut removes.
+    /// Applies the step in the first bytes of each sector, as many as `kept` says; does not truncate, but zeroes what a
+    /// truncation removes.
     fn carry_out_in_part(&self, image: &mut Vec<u8>, kept: impl Fn(usize) -> usize) {
         let (start, end) = match self {
             Step::Write { offset, bytes } => (*offset, offset + bytes.len()),
@@ -144,16 +144,16 @@ impl Step {
 pub(super) struct FileState {
     pub(super) now: Vec<u8>,
     pub(super) durable: Vec<u8>,
-    /// What leads from `durable` to `now`; unused in a ring.
+    /// The steps from `durable` to `now`; unused in a ring.
     pub(super) steps: Vec<Step>,
-    /// A failed sync was the end of some steps: until it is evicted, `now` shows what no step leads to.
+    /// A failed sync discarded some steps: until it is evicted, `now` differs from what the steps produce.
     lost: bool,
     /// Bytes that count against the capacity, now and after a power cut.
     pub(super) reserved: u64,
     durably_reserved: u64,
-    /// Of a ring, what the system has written to the disk of its own accord.
+    /// For a ring, what the system has written to the disk by itself.
     pub(super) written_back: Option<Vec<u8>>,
-    /// Open handles; a file without a name lives as long as it has one.
+    /// Open handles; an unlinked file exists while it has one.
     pub(super) handles: usize,
 }
 
@@ -192,7 +192,7 @@ impl FileState {
         }
     }
 
-    /// What is in memory and on the disk the same, for all the system knows, leaves memory.
+    /// Evicts from memory what the system takes to be on the disk.
     pub(super) fn evict(&mut self) {
         if std::mem::take(&mut self.lost) {
             self.now.clone_from(&self.durable);
@@ -208,7 +208,7 @@ impl FileState {
         }
     }
 
-    /// What a power cut leaves, where `survivors` is no chance.
+    /// Decides what a power cut leaves, where `survivors` is not random.
     pub(super) fn resolve_unsynced(&mut self, all: bool) {
         if self.written_back.is_some() {
             if all {
@@ -221,11 +221,11 @@ impl FileState {
         }
     }
 
-    /// What a power cut would leave becomes durable, and the steps are forgotten.
+    /// Makes what a random power cut would leave durable, and removes the steps.
     pub(super) fn resolve_by_chance(&mut self, random: &mut Random) {
         let salt = random.next();
         let chance = |of: u64, n: usize| Random(salt ^ of.rotate_left(32)).below(n as u64) as usize;
-        // One sector in some is torn, wherever it is.
+        // About one sector in some is torn.
         let torn = |sector: usize| match chance(!(sector as u64), 16) {
             0 => chance(sector as u64 ^ 1 << 40, SECTOR),
             _ => SECTOR,
@@ -238,7 +238,7 @@ impl FileState {
                 let to = end.min(at + torn(sector));
                 let images = [None, Some(written_back), Some(&self.now), Some(&self.now)];
                 if let Some(from) = images[chance(sector as u64, images.len())] {
-                    // Torn, it is half of what was written back.
+                    // A torn one has half of what was written back.
                     image[at..end].copy_from_slice(&written_back[at..end]);
                     image[at..to].copy_from_slice(&from[at..to]);
                 }
@@ -248,8 +248,8 @@ impl FileState {
         }
         let steps = std::mem::take(&mut self.steps);
         let len = steps.len();
-        // How much of a step a sector keeps. Now and then the whole file stops at one step: before all, after all, or
-        // between; or each sector stops at one of its own, or keeps any of them.
+        // How much of a step a sector keeps. Sometimes the whole file stops at one step: before all, after all, or between;
+        // or each sector stops at one of its own, or keeps any of them.
         let way = random.below(6);
         let common = random.below(len as u64 + 1) as usize;
         let kept = |step: usize, sector: usize| {
@@ -271,7 +271,7 @@ impl FileState {
             }
         };
         let mut image = std::mem::take(&mut self.durable);
-        // The size stands in a sector of its own, which is never torn.
+        // The size is in a sector of its own, which is never torn.
         let keeps_size = |(index, _): &(usize, &Step)| kept(*index, usize::MAX >> 16) > 0;
         let size = steps.iter().enumerate().filter(keeps_size);
         let size = size.fold(image.len(), |size, (_, step)| step.size(size));
@@ -282,7 +282,7 @@ impl FileState {
         self.durable = image;
     }
 
-    /// A ring's sector reaches the disk.
+    /// Writes a ring's sector to the disk.
     pub(super) fn write_back(&mut self, sector: usize) {
         let from = sector * SECTOR;
         let to = (from + SECTOR).min(self.now.len());
@@ -300,14 +300,14 @@ pub(super) enum Node {
     Folder(FolderId),
 }
 
-/// One change of one name. A rename is two: the new name, then the end of the old one, which is not without the new one.
+/// A change of one name. A rename is two: the new name, then the end of the old one, which needs the new one.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) name: String,
     pub(super) to: Option<Node>,
-    /// What had or gets the name.
+    /// The object that had or gets the name.
     pub(super) node: Node,
-    /// The change before it in this folder is of the same rename.
+    /// Whether the change before it in this folder belongs to the same rename.
     pub(super) ends_rename: bool,
 }
 
@@ -315,7 +315,7 @@ pub(super) struct Change {
 pub(super) struct FolderState {
     pub(super) now: BTreeMap<String, Node>,
     pub(super) durable: BTreeMap<String, Node>,
-    /// What leads from `durable` to `now`.
+    /// The changes from `durable` to `now`.
     pub(super) changes: Vec<Change>,
 }
 
@@ -336,7 +336,7 @@ pub(super) struct World {
     pub(super) folders: BTreeMap<FolderId, FolderState>,
     pub(super) files: BTreeMap<FileId, FileState>,
     pub(super) next_id: u64,
-    /// How each locked path is held: alone, or by how many.
+    /// How each locked path is held: exclusively, or by how many.
     pub(super) locks: BTreeMap<PathBuf, (LockKind, usize)>,
     /// Open handles of folders.
     pub(super) open_dirs: usize,
@@ -389,7 +389,7 @@ impl World {
         self.files.get_mut(&id).expect("an open file is kept")
     }
 
-    /// What a program reads of a file. Some of it may have been evicted since a sync failed.
+    /// The bytes of a file that a program reads. Some may have been evicted since a failed sync.
     pub(super) fn look_at(&mut self, id: FileId) -> &[u8] {
         let mut random = Random(self.random.0 ^ self.operations);
         let file = self.file(id);
@@ -434,7 +434,7 @@ impl World {
         id
     }
 
-    /// Counts a call; says when it is one to fail.
+    /// Counts a call; fails if it is one to fail.
     pub(super) fn step(&mut self, call: &Call<'_>) -> Outcome<()> {
         self.operations += 1;
         let Some((plan, filter)) = &self.fault else {
@@ -472,7 +472,7 @@ impl World {
         Ok(())
     }
 
-    /// Forgets files and folders that nothing leads to any more.
+    /// Removes files and folders that nothing refers to.
     pub(super) fn sweep(&mut self) {
         let mut nodes = BTreeSet::from([Node::Folder(ROOT)]);
         for folder in self.folders.values() {
@@ -485,7 +485,7 @@ impl World {
             .retain(|&id, _| nodes.contains(&Node::Folder(id)));
     }
 
-    /// Leaves what a power cut leaves.
+    /// Leaves the state after a power cut.
     pub(super) fn cut_power(&mut self, survivors: Survivors) {
         if let Survivors::Chance(seed) = survivors {
             self.random = Random(seed);
@@ -494,7 +494,7 @@ impl World {
         let names_below = match survivors {
             Survivors::Nothing | Survivors::Data => 0,
             Survivors::Everything | Survivors::Names => 2,
-            // Now and then none, now and then all.
+            // Sometimes none, sometimes all.
             Survivors::Chance(_) => [0, 1, 1, 2][random.below(4) as usize],
         };
         for folder in self.folders.values_mut() {

@@ -1,11 +1,11 @@
-//! Range deletes in memory against plain lists of them.
+//! Range deletes in memory, compared with plain lists.
 
 use super::*;
 use crate::data::batch::KeyRange;
 use crate::data::range_delete::tests::{Numbers, key, some};
 
-/// Goal: whoever asks by whatever sequence number learns what the list says. Method: against the list itself, for
-/// readers of every age, records of every sequence number, while the list grows past blocks of every length.
+/// Goal: a reader at any sequence number gets the answer of the list. Method: compared with the list, for readers at
+/// every age and records of every sequence number, while the list grows past blocks of every length.
 #[test]
 fn they_answer_as_a_list_would() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
@@ -40,8 +40,9 @@ fn they_answer_as_a_list_would() {
     }
 }
 
-/// Goal: readers need not wait, and miss nothing that was there when they began. Method: while one thread adds, others
-/// take the last sequence number, then ask by it, and by older ones, against the list that all know beforehand.
+/// Goal: readers do not wait, and miss nothing that was there when they began. Method: while one thread adds, others
+/// take the last sequence number, then ask by it and by older ones, and compare with the list, which is known
+/// beforehand.
 #[test]
 #[cfg_attr(miri, ignore = "counts to thousands")]
 fn they_are_read_while_more_come() {

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written: an error, or the right answer; never a wrong one, never a panic.
+//! Damaged bytes: the result is an error or the right answer, never a wrong one, never a panic.
 
 use super::*;
 use crate::data::cursor::{Cursor, Position, Seek};
@@ -6,7 +6,7 @@ use crate::table::block::TRAILER_LEN;
 use crate::table::format::{FOOTER_LEN, FORMAT_VERSION, checksum};
 use crate::table::index::Index;
 
-/// Some blocks, versions, tombstones, and a large value that packs well, whose checksum takes Miri too long.
+/// Some blocks, versions, tombstones, and a large value that compresses well, because a long checksum is slow in Miri.
 fn records() -> Vec<Record> {
     let mut records = vec![];
     for i in 0..12u64 {
@@ -24,7 +24,7 @@ fn records() -> Vec<Record> {
     records
 }
 
-/// Everything that a reader can ask, each answer right or an error about damage.
+/// Makes every read: each result is right or an error about damage.
 fn read_all(table: &Arc<Table>, records: &[Record]) {
     let damage = |error: Error| assert!(error.is_corruption(), "{error}");
     for record in records {
@@ -82,7 +82,7 @@ fn every_flipped_bit_is_found_or_harmless() {
         let records = records();
         let (bytes, finished) = build(5, &records, options(128, compression));
         read_all(&open(bytes.clone(), &finished, None).unwrap(), &records);
-        // The value that is not packed is one long checksum: a few of its bytes stand for all.
+        // The uncompressed value is one long checksum: a few of its bytes stand for all.
         let large = if compression == Compression::None && !cfg!(miri) {
             16_000
         } else {
@@ -122,8 +122,7 @@ fn a_table_that_is_cut_short_does_not_open() {
     }
 }
 
-/// Makes every checksum right again: of what lies at these places and ends with its own, in their order, and of the
-/// parts.
+/// Makes every checksum right again: of the ranges listed, each of which ends with its own, in order, and of the parts.
 fn reseal(bytes: &mut [u8], sealed: &[(usize, usize)]) -> u32 {
     let footer_at = bytes.len() - FOOTER_LEN;
     let identity = u64::from_le_bytes(bytes[footer_at..][..8].try_into().unwrap());
@@ -150,7 +149,7 @@ fn reseal(bytes: &mut [u8], sealed: &[(usize, usize)]) -> u32 {
     crc
 }
 
-/// Asks everything, whatever the answers.
+/// Makes every read, and ignores the results.
 fn read_anything(table: &Arc<Table>, records: &[Record]) {
     for record in records {
         if let Ok(Some(found)) = table.get(hash_key(&record.key), &record.key, Seq(15)) {
@@ -177,8 +176,8 @@ fn read_anything(table: &Arc<Table>, records: &[Record]) {
     let _ = table.verify();
 }
 
-/// Goal: no panic, no endless walk and no huge allocation, even where checksums match. Method: a few bytes changed at
-/// random, near each other or far, then sealed again.
+/// Goal: no panic, no endless loop and no huge allocation, even where checksums match. Method: a few bytes are changed
+/// at random, near each other or far apart, then the checksums are made right.
 #[test]
 fn wrong_bytes_under_right_checksums_do_not_panic() {
     let (mut opened, tries) = (0, if cfg!(miri) { 2 } else { 6_000 });

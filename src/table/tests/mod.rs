@@ -1,4 +1,4 @@
-//! Whole tables: what they share, and the golden one.
+//! Tests of whole tables: shared helpers, and the golden table.
 
 mod damage;
 mod model;
@@ -33,7 +33,7 @@ struct Record {
 struct MemoryFile {
     bytes: Arc<Mutex<Vec<u8>>>,
     syncs: Arc<Mutex<usize>>,
-    /// No write goes beyond this.
+    /// Writes beyond this size fail.
     room: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ impl File for MemoryFile {
     }
 }
 
-/// Random numbers that a seed repeats (S. Vigna, splitmix64).
+/// Pseudo-random numbers from a seed (S. Vigna, splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -200,8 +200,8 @@ fn the_golden_table() {
     assert_eq!(table.verify().unwrap(), report);
 }
 
-/// Goal: a key with an oversized version and a light one is no damage. Method: the light ones are in no sample: their
-/// hashes are above its threshold, and nobody named them.
+/// Goal: a key with an oversized version and a light one is no damage. Method: the light ones are not sampled: their
+/// hashes are above the threshold, and they need not be sampled.
 #[test]
 fn a_light_version_beside_an_oversized_one_is_verified() {
     let (oversized, light) = (vec![7; 40 << 10], [7; 10]);
@@ -222,7 +222,7 @@ fn a_light_version_beside_an_oversized_one_is_verified() {
     assert_eq!(table.verify().unwrap().records, 1_200);
 }
 
-/// Goal: a table says of itself what was put into it, before anything but footer and statistics is read.
+/// Goal: the statistics are those of the added records, before anything but footer and statistics is read.
 #[test]
 fn an_open_table_knows_itself() {
     let records = [
@@ -252,7 +252,7 @@ fn an_open_table_knows_itself() {
     assert_eq!(table.blocks_read(), 0);
 }
 
-/// Goal: what a manifest expects and what a file is cannot be mixed up.
+/// Goal: a file that differs from what the manifest expects is refused.
 #[test]
 fn another_file_in_its_place_is_refused() {
     let records = [put(b"a", 5, 100, ItemTtl::Absent, b"1")];
@@ -271,7 +271,7 @@ fn another_file_in_its_place_is_refused() {
     }
 }
 
-/// Goal: a full disk is an error of whichever step meets it. Method: less and less room.
+/// Goal: a full disk is an error of the step that meets it. Method: less and less room.
 #[test]
 fn a_full_disk_is_an_error() {
     let records: Vec<Record> = (0..40u32)
@@ -303,8 +303,8 @@ fn a_full_disk_is_an_error() {
     }
 }
 
-/// Goal: a block of another table at the right place does not pass. Method: two tables of the same records, which
-/// differ in nothing but their identity; the first one's block is copied into the second.
+/// Goal: a block of another table at the right place does not pass. Method: two tables with the same records and
+/// different identities; the first one's block is copied into the second.
 #[test]
 fn checksums_are_bound_to_their_table() {
     let records = [put(b"a", 5, 100, ItemTtl::Absent, b"1")];
@@ -352,8 +352,8 @@ fn a_large_value_is_read_only_by_who_asks_for_it() {
     }
 }
 
-/// Goal: an extent that leads out of the data is damage, whatever it says. Method: extents that a block could hold under a
-/// right checksum.
+/// Goal: an extent outside the data is damage, whatever it says. Method: extents that a block could hold under a right
+/// checksum.
 #[test]
 fn a_large_value_lies_in_the_data() {
     let records = [put(b"a", 1, 100, ItemTtl::Absent, &[7; 40_000])];
@@ -379,7 +379,7 @@ fn a_large_value_lies_in_the_data() {
     }
 }
 
-/// Goal: unpacked bytes are the file's own, and keep it alive.
+/// Goal: uncompressed bytes are the file's own, and keep it alive.
 #[test]
 fn values_are_handed_out_without_a_copy() {
     let large = vec![9; 20_000];
@@ -405,7 +405,7 @@ fn values_are_handed_out_without_a_copy() {
     assert_eq!(values, [Bytes::from(large), Bytes::from("small")]);
 }
 
-/// Goal: decoded blocks come from the cache and go there when a key in them was asked for, not when a walk passes.
+/// Goal: decompressed blocks are cached when a key in them was asked for, not when an iteration passes.
 #[test]
 fn the_cache_keeps_what_was_sought() {
     let records: Vec<Record> = (0..400u32)

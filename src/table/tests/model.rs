@@ -1,4 +1,4 @@
-//! Tables against a sorted list: gets at every sequence number, and cursors in every direction.
+//! Tables compared with a sorted list: gets at every sequence number, and cursors in both directions.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::expiry::ExpiryView;
 use crate::table::{RunCursor, table_of};
 
-/// Sorted records with stretches that are dead under [`view`], keys that share much and little, and now and then many
+/// Sorted records with stretches that are dead under [`view`], keys that share much and little, and sometimes many
 /// versions, a long key or a large value.
 fn records(random: &mut Random, keys: usize) -> Vec<Record> {
     let mut all: Vec<Vec<u8>> = (0..keys).map(|_| key(random)).collect();
@@ -71,20 +71,20 @@ fn record(random: &mut Random, key: &[u8], seq: u64, dead: bool) -> Record {
     put(key, seq, written_at, ttl, &value)
 }
 
-/// Under it, exactly the records made as dead ones are dead.
+/// A view under which exactly the records made as dead ones are dead.
 fn view() -> ExpiryView {
     ExpiryView::at(Timestamp(1_000), || {
         Settings::new(DefaultMillis::Millis(100))
     })
 }
 
-/// A run, restated: all its records, and which of them make a block, which blocks a page of the index, and a table.
+/// A model of a run: all its records, and which of them make a block, which blocks a page of the index, and a table.
 struct Model {
     records: Vec<Record>,
     blocks: Vec<Range<usize>>,
     pages: Vec<Range<usize>>,
     tables: Vec<Range<usize>>,
-    /// Dead tables are dead spans as a whole.
+    /// Whether dead tables are dead spans as a whole.
     table_dead_spans: bool,
 }
 
@@ -93,7 +93,7 @@ enum Stop {
     End,
     Table(usize),
     Page(usize),
-    /// Blocks of a page that follow each other.
+    /// Consecutive blocks of a page.
     Rest(usize, usize),
     Block(usize),
     Record(usize),
@@ -266,7 +266,7 @@ impl Model {
             )
     }
 
-    /// Where a walk stands that comes to a block from its front, or its back.
+    /// The position after entering a block from its front, or its back.
     fn at_edge(&self, block: usize, forward: bool, view: Option<&ExpiryView>) -> Stop {
         if self.dead(block..block + 1, view) {
             let page = self.pages[self.page_of(block)].clone();
@@ -349,7 +349,7 @@ impl Model {
     }
 
     fn check(&self, cursor: &impl Cursor, stop: Stop) {
-        // Of a part of a page, the highest sequence number may be that of more of the page.
+        // For part of a page, the highest sequence number may be that of more of the page.
         let span = |records: &[Record], page: Range<usize>| match cursor.position() {
             Position::DeadSpan(DeadSpan {
                 first,
@@ -400,7 +400,7 @@ impl Model {
         )
     }
 
-    /// Seeks and walks at random, and compares after each step; whole walks first.
+    /// Whole iterations first; then random seeks and steps, compared after each.
     fn drive(&self, cursor: &mut impl Cursor, random: &mut Random, rounds: usize) {
         for view in [None, Some(&view())] {
             for (to, forward) in [(Seek::First, true), (Seek::Last, false)] {
@@ -441,7 +441,7 @@ impl Model {
         }
     }
 
-    /// A key that is there, or one just beside it.
+    /// A key that is there, or one directly beside it.
     fn bound(&self, random: &mut Random) -> Vec<u8> {
         let mut bound = self.records[random.below(self.records.len())].key.to_vec();
         match random.below(4) {
@@ -483,8 +483,8 @@ const SHAPES: [(usize, Compression); 6] = [
     (4096, Compression::Lz4),
 ];
 
-/// Goal: a get finds the newest version at or below a sequence number, and its value. Method: every record's number,
-/// and those beside it, of every key; keys that are not there.
+/// Goal: a get finds the newest version at or below a sequence number, and its value. Method: every record's sequence
+/// number and its neighbours, for every key; keys that are not there.
 #[test]
 fn gets_are_those_of_the_model() {
     for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
@@ -537,7 +537,7 @@ fn walks_through_a_table_are_those_of_the_model() {
     }
 }
 
-/// Goal: a run's cursor too, over tables that are dead as a whole and others. Method: the same, cut into tables.
+/// Goal: so does a run's cursor, over dead and other tables. Method: the same, cut into tables.
 #[test]
 fn walks_through_a_run_are_those_of_the_model() {
     for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
@@ -571,7 +571,8 @@ fn run(records: &[Record], random: &mut Random, options: TableOptions) -> Arc<[A
     tables.into()
 }
 
-/// Goal: what is dead is not read. Method: a dead run, walked both ways and sought in; then one dead span is entered.
+/// Goal: dead blocks are not read. Method: a dead run, iterated in both directions and searched; then one dead span is
+/// entered.
 #[test]
 fn dead_spans_stay_unread() {
     let key = |i: u32| format!("{i:05}").into_bytes();
@@ -611,7 +612,7 @@ fn dead_spans_stay_unread() {
     assert_eq!(read(), 1);
 }
 
-/// Goal: all versions of a key lie in one block, however many, and offsets of both widths work.
+/// Goal: all versions of a key are in one block, however many, and offsets of both widths work.
 #[test]
 fn a_block_grows_for_the_versions_of_a_key() {
     let mut records = vec![put(b"a", 1, 10, ItemTtl::Never, b"first")];
