@@ -397,6 +397,24 @@ fn a_batch_may_be_more_or_less_durable_than_the_database() {
     }
 }
 
+/// A batch that writes nothing, be it that it is empty or that it only asks, makes last what came before it.
+#[test]
+fn a_synced_batch_that_writes_nothing_syncs_what_came_before() {
+    for asks in [false, true] {
+        let f = fixture();
+        f.c.put("k", "v").unwrap();
+        let mut batch = Batch::new();
+        batch.durability(Durability::Sync);
+        if asks {
+            batch.require(&f.c, "k", Expect::Present);
+        }
+        f.db.write(&batch).unwrap();
+        let left = f.sim.power_cut_with(Survivors::Nothing);
+        let db = options(&left, &f.clock).open("/db").unwrap();
+        assert!(db.container("c").unwrap().contains("k").unwrap(), "{asks}");
+    }
+}
+
 /// It would make visible what came before it, and waits for its sync.
 #[test]
 fn a_buffered_batch_shows_nothing_that_waits_for_its_sync() {

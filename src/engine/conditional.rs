@@ -449,7 +449,7 @@ impl Engine {
                 let moment = Moment::of(&stamped);
                 let holds = plan.holds(&moment, |at| writes.states()[at].settings());
                 drop(stamped);
-                holds.then(|| self.write_nothing()).transpose()
+                holds.then(|| self.write_nothing(writes)).transpose()
             }
         }
     }
@@ -492,7 +492,7 @@ impl Engine {
             len: writes.len() as u64,
             weight: Ops::new(payload).flatten().map(|op| weight(&op)).sum(),
             states: writes.states(),
-            durability: writes.durability().unwrap_or(self.options.durability),
+            durability: self.durability_of(writes),
         };
         if writes.set_defaults() {
             return self.commit_defaults(plan, &prepared);

@@ -127,7 +127,7 @@ impl Engine {
     /// Writes a batch.
     pub fn write(&self, writes: &Writes) -> Result<Written> {
         let Some(engine) = writes.engine() else {
-            return self.write_nothing();
+            return self.write_nothing(writes);
         };
         if !std::ptr::eq(Arc::as_ptr(engine), self) {
             return Err(Error::invalid(
@@ -145,7 +145,7 @@ impl Engine {
             return self.write_conditional(writes);
         }
         if writes.len() == 0 {
-            return self.write_nothing();
+            return self.write_nothing(writes);
         }
         let prepared = Prepared {
             payload,
@@ -153,16 +153,25 @@ impl Engine {
             len: writes.len() as u64,
             weight,
             states,
-            durability: writes.durability().unwrap_or(self.options.durability),
+            durability: self.durability_of(writes),
         };
         self.commit(self.stamp(None), &prepared)
     }
 
-    /// The result of a batch that writes nothing.
-    pub(super) fn write_nothing(&self) -> Result<Written> {
-        self.check_writable()?;
+    /// The result of a batch that writes nothing. With [`Durability::Sync`](crate::Durability::Sync) all that came before
+    /// it survives a power cut, as it does before any other batch.
+    pub(super) fn write_nothing(&self, writes: &Writes) -> Result<Written> {
+        match self.durability_of(writes) {
+            Durability::Sync => self.sync()?,
+            Durability::Buffered => self.check_writable()?,
+        }
         let (last, now) = (self.commit_log.published(), self.clock.now());
         Ok(Written::new(last, now))
+    }
+
+    /// When a batch counts as done.
+    pub(super) fn durability_of(&self, writes: &Writes) -> Durability {
+        writes.durability().unwrap_or(self.options.durability)
     }
 
     /// Reads a key, lets `decide` choose what to do with it, and does that, unless meanwhile the key was written, or
