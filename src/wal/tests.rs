@@ -386,7 +386,8 @@ fn a_full_disk_refuses_one_append_and_takes_it_later() {
 /// to one byte less than all, all of it, and one byte more.
 #[test]
 fn a_ring_is_filled_to_its_last_byte_and_not_beyond() {
-    for total in [1_007, 1_008, 1_009] {
+    let room = 1_024 - RING_TAIL_LEN;
+    for total in [room - 1, room, room + 1] {
         let sim = world(17);
         let (_, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
         let mut payloads: Vec<Vec<u8>> = vec![];
