@@ -1,5 +1,5 @@
-//! What tests and fuzz targets of the engine reach inside, with the feature `unstable-internals`; no part of the public
-//! face, and free to change.
+//! Internals for tests and fuzz targets of the engine, with the feature `unstable-internals`; not part of the public API, and
+//! free to change.
 
 pub use crate::api::inspect::verify_in;
 pub use crate::base::coding::{Malformed, Reader, put_frame, put_varint, read_frame};
@@ -18,13 +18,13 @@ pub use crate::expiry::{Census, DefaultMillis, ExpiryHistogram, ExpiryView, Sett
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
 pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay};
 
-/// What files are made of, each piece without the checksums that stand before it: what fuzzing decodes.
+/// The decoders of file parts, without the checksums before them, for fuzzing.
 pub mod pieces {
     pub use crate::table::{Footer, Index, Layout, Trailer, build_filter, may_contain};
     pub use crate::wal::{Decoder, Encoder, SegmentHeader};
 }
 
-/// The policy of merging and reclaiming: what `examples/policy.rs` simulates.
+/// The compaction picker, which `examples/policy.rs` simulates.
 pub mod policy {
     pub use crate::catalog::{Facts, RunFacts, RunId, TableFacts};
     pub use crate::compact::{

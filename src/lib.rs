@@ -93,12 +93,12 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
-// What is said of every public name; the names in `internals` need not keep to it.
+// Lints for every public name; the names in `internals` are exempt.
 #![cfg_attr(
     not(feature = "unstable-internals"),
     warn(missing_debug_implementations, clippy::must_use_candidate)
 )]
-// Some of what `internals` shows is used by nothing else; what is dead shows in the builds that have it.
+// Some code is used only through `internals`; builds with that feature find dead code.
 #![cfg_attr(
     not(any(test, feature = "unstable-internals")),
     allow(dead_code, unused_imports)
@@ -106,12 +106,12 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 
 // The order of these lines is the architecture: a module imports only from modules above its own line.
 //
-// Each folder's head says what may be known in it.
+// The head of each folder's mod.rs says what it may depend on.
 mod base;
 mod expiry;
 mod data;
 mod env;
-// One structure each; they do not know each other.
+// These three do not know each other.
 mod wal;
 mod mem;
 mod table;

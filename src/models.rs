@@ -1,5 +1,5 @@
-//! The engine as a whole, through its public face: reads beside writes and flushes, changes of settings, and the end.
-//! Background work is done step by step, by a thread of the history.
+//! Models of the whole engine, through its public API: reads during writes, flushes, changes of settings, and expiry. A thread
+//! of the history does background work, step by step.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,14 +52,14 @@ fn world(durability: Durability) -> World {
 }
 
 impl World {
-    /// What is left by a power cut now.
+    /// The disk after a power cut now.
     fn power_cut(&self) -> Sim {
         self.calls.step();
         self.sim.power_cut_with(Survivors::Nothing)
     }
 }
 
-/// What a process finds that opens the database on what is left of the disk.
+/// Whether the key is there when the database is opened on what is left of the disk.
 fn is_there(world: &World, left: &Sim, key: &str) -> bool {
     let db = options(left, &world.clock).open("/db").unwrap();
     let items = db.container("c").unwrap();
@@ -81,7 +81,7 @@ fn a_key_is_never_missing_while_it_is_overwritten_and_flushed() {
     });
 }
 
-/// What a snapshot has shown, it shows again.
+/// A snapshot's reads are repeatable.
 #[test]
 fn a_snapshot_shows_the_same_while_its_keys_are_overwritten_and_flushed() {
     check("a snapshot beside a put and a flush", 2, || {
@@ -102,7 +102,7 @@ fn a_snapshot_shows_the_same_while_its_keys_are_overwritten_and_flushed() {
     });
 }
 
-/// A clock each of whose readings and moves is a step. Who reads a time sees what was done before it came.
+/// A clock of which each reading and move is a step. A reader of a time sees everything done before the clock reached it.
 #[derive(Clone)]
 struct Stepwise {
     time: ManualClock,
@@ -152,7 +152,7 @@ fn ending(durability: Durability) -> (Stepwise, Database, Container) {
     (clock, db, items)
 }
 
-/// It is refreshed before it ends.
+/// The item is refreshed before it expires.
 #[test]
 fn an_item_that_is_refreshed_in_time_is_never_missing() {
     check("a read beside a refresh, then its end", 2, || {
@@ -168,7 +168,7 @@ fn an_item_that_is_refreshed_in_time_is_never_missing() {
     });
 }
 
-/// Who finds that it has ended, and who refreshes it because it has not, agree on when.
+/// A reader that finds the item expired and a writer that refreshes it as live agree on the order.
 fn one_of_them_sees_the_end(
     what: &str,
     interruptions: usize,
@@ -208,7 +208,7 @@ fn a_condition_waits_for_a_write_that_relies_on_what_it_finds_dead() {
     one_of_them_sees_the_end(what, 2, Durability::Buffered, find);
 }
 
-/// What is gone stays gone: no read takes half of a change of the settings.
+/// A gone item stays gone: no read sees half of a change of the settings.
 #[test]
 fn what_is_gone_stays_gone_while_the_default_changes() {
     check("a read beside a change of the default", 2, || {
@@ -228,7 +228,7 @@ fn what_is_gone_stays_gone_while_the_default_changes() {
     });
 }
 
-/// Under Sync, what was seen is there after a power cut.
+/// Under Sync, whatever a reader has seen is there after a power cut.
 #[test]
 fn what_was_seen_survives_under_sync() {
     check("a read beside a synced put", 3, || {
@@ -244,7 +244,7 @@ fn what_was_seen_survives_under_sync() {
     });
 }
 
-/// A write beside the end is acknowledged and there, or refused; a job beside it does no harm, and the folder is free.
+/// A write during closing is acknowledged and durable, or refused; a job during closing does no harm, and the folder is free.
 #[test]
 fn a_write_beside_the_end_is_there_or_refused() {
     check("a put, a flush and the end", 2, || {

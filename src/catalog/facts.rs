@@ -59,7 +59,7 @@ impl RunFacts {
         &self.tables[self.tables.len() - 1].statistics.last_key
     }
 
-    /// Some key may lie between the first and the last of both.
+    /// Whether their key ranges overlap.
     pub fn overlaps(&self, other: &RunFacts) -> bool {
         self.first_key() <= other.last_key() && other.first_key() <= self.last_key()
     }

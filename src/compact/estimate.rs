@@ -279,10 +279,10 @@ impl<'a> Estimator<'a> {
             let mut shows = observed.shows && newest[&observed.hash] == observed.seq;
             if observed.oversized {
                 shows &= !self.is_in_newer_memtable(&observed, part);
-                answer.oversized.hear(observed.weight, shows);
+                answer.oversized.count_put(observed.weight, shows);
             } else {
                 let class = observed.weight.max(1).ilog2().min(31);
-                answer.classes[class as usize].hear(observed.weight, shows);
+                answer.classes[class as usize].count_put(observed.weight, shows);
             }
         });
         answer
@@ -415,13 +415,13 @@ impl Estimate {
 
 /// The puts counted, and those of them that are visible.
 #[derive(Clone, Copy, Default)]
-struct Heard {
+struct SampledPuts {
     asked: Tally,
     shown: Tally,
 }
 
-impl Heard {
-    fn hear(&mut self, weight: u64, shows: bool) {
+impl SampledPuts {
+    fn count_put(&mut self, weight: u64, shows: bool) {
         let tally = Tally {
             count: 1,
             bytes: weight,
@@ -438,9 +438,9 @@ impl Heard {
 struct Answer {
     /// Whether the sample has all records.
     is_complete: bool,
-    oversized: Heard,
+    oversized: SampledPuts,
     /// The others, by the power of two of their weight.
-    classes: [Heard; 32],
+    classes: [SampledPuts; 32],
 }
 
 impl Answer {
@@ -458,14 +458,13 @@ impl Answer {
     /// Estimates how much of `asked` is visible. A few larger values may hold most bytes, and then the share of the
     /// sampled bytes is the share of those few. So a size class uses the share of all records, unless its own share
     /// differs by more than two standard errors: then size and hiding are correlated.
-    /// from that than two standard errors: then size and hiding do have to do with each other.
     fn shown_of(&self, asked: Tally) -> Tally {
         let shown: u64 = self.classes.iter().map(|class| class.shown.count).sum();
         if self.asked() == 0 {
             return asked;
         }
         let share = shown as f64 / self.asked() as f64;
-        let shown_bytes = |class: &Heard| {
+        let shown_bytes = |class: &SampledPuts| {
             let (n, bytes) = (class.asked.count as f64, class.asked.bytes as f64);
             let off = class.shown.count as f64 / n - share;
             let is_alike = off * off * n <= 4.0 * share * (1.0 - share);

@@ -334,16 +334,16 @@ impl Slot {
 const SPEND_BYTES: u64 = 64 << 10;
 
 /// The runs outside the job, as the verdict needs them for one key. Every key is looked up in most runs, and most runs
-/// do not have it: so the data that decides this lies contiguous, and no table is touched.
+/// do not have it: so the data that decides this is contiguous, and no table is touched.
 struct OverlapProbe<'a> {
     job: &'a Job,
     /// The run with the latest expiry first.
-    runs: Vec<Walked<'a>>,
+    runs: Vec<RunPosition<'a>>,
     /// Up to this key the current tables of the runs are right; `None`: for all further keys.
     until: Option<&'a [u8]>,
 }
 
-/// They are asked about one key.
+/// A lookup of one key in them.
 struct KeyProbe<'a, 'k> {
     others: &'k mut OverlapProbe<'a>,
     key: &'k [u8],
@@ -351,7 +351,7 @@ struct KeyProbe<'a, 'k> {
 }
 
 /// A run, and the position in it, which follows the keys.
-struct Walked<'a> {
+struct RunPosition<'a> {
     run: &'a Run,
     /// The index of the table that may hold the current key.
     at: usize,
@@ -361,9 +361,9 @@ struct Walked<'a> {
     seq_min: Seq,
 }
 
-impl<'a> Walked<'a> {
+impl<'a> RunPosition<'a> {
     fn new(run: &'a Run, settings: &Settings) -> Self {
-        Walked {
+        RunPosition {
             run,
             at: 0,
             filter: None,
@@ -400,7 +400,7 @@ impl<'a> OverlapProbe<'a> {
     fn new(job: &'a Job) -> Self {
         let settings = &job.view.settings;
         let runs = job.other_runs.iter();
-        let mut runs: Vec<_> = runs.map(|run| Walked::new(run, settings)).collect();
+        let mut runs: Vec<_> = runs.map(|run| RunPosition::new(run, settings)).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.last_expiry));
         OverlapProbe {
             job,

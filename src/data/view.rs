@@ -104,7 +104,7 @@ impl<C: Cursor> Walk<C> {
         }
     }
 
-    /// What stands in front.
+    /// The item of the first record.
     #[inline(always)]
     fn item<F: Fn() -> ExpiryViews>(
         &self,
@@ -162,7 +162,7 @@ mod tests {
     use crate::data::item::Pair;
     use crate::expiry::Settings;
 
-    /// Keys in order, one of which cannot be read once another one was: then it stands at its end, as cursors do.
+    /// Keys in order, where reading one of them fails after another was read: then it is at its end, like any failed cursor.
     struct Failing {
         keys: &'static [&'static str],
         at: Option<usize>,
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    // An end would say that there is nothing more, and what others show may be hidden by what cannot be read.
+    // At an end there is nothing more to read; but an unreadable record may hide those of other cursors.
     #[test]
     fn after_a_failed_step_a_walk_fails_and_has_no_end() {
         type Keys = &'static [&'static str];

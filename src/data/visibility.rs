@@ -1,25 +1,25 @@
-//! Who sees a record, as far as its number decides that.
+//! Visibility of records by their sequence numbers.
 //!
-//! Example: snapshots at 15 and 40 are open. A record of number 10 is seen first at 15, and so is one of number 15 itself;
-//! one of number 20 is seen first at 40, and one of number 50 only by readers that are still to come. A version 20 of a key
-//! hides its version 10 from the snapshot at 40, but not from the one at 15: 10 is not superseded. A version 12 would hide it
-//! from both, and from all to come: then it is.
+//! Example: snapshots at 15 and 40 are open. The first reader of a record with sequence number 10 is the snapshot at 15, and
+//! so it is for 15; for 20 it is the snapshot at 40, and for 50 later readers only. A version 20 of a key hides its version 10
+//! from the snapshot at 40, but not from the one at 15: 10 is not superseded. A version 12 hides it from both, and from all
+//! later readers: then 10 is superseded.
 //!
-//! Jobs ask this of versions (compact/verdict.rs, rule (a)), of what a range delete covers (rule (r)), and of range deletes
-//! themselves (range_delete.rs).
+//! Jobs use this for versions (compact/verdict.rs, rule (a)), for records that a range delete covers (rule (r)), and for
+//! range deletes themselves (range_delete.rs).
 
 use crate::base::Seq;
 
-/// The lowest sequence number at which anybody reads that sees a record of this sequence number, unless something hides
-/// it: of an open snapshot, or else [`Seq::MAX`], for all that are still to come. `snapshots` ascend.
+/// The lowest sequence number of a reader that sees a record with this sequence number, unless it is hidden: that of an open
+/// snapshot, or [`Seq::MAX`] for later readers. `snapshots` ascend.
 #[inline]
 pub fn first_reader(seq: Seq, snapshots: &[Seq]) -> Seq {
     let at = snapshots.partition_point(|snapshot| *snapshot < seq);
     snapshots.get(at).copied().unwrap_or(Seq::MAX)
 }
 
-/// Nobody sees the older of two writes any more, because whoever could sees the newer one, which hides it: of two versions
-/// of a key, or of a range delete and what it covers.
+/// Whether no reader sees the older of two writes, because every reader that could also sees the newer one, which hides it:
+/// two versions of a key, or a record and a range delete that covers it.
 #[inline]
 pub fn is_superseded(newer: Seq, older: Seq, snapshots: &[Seq]) -> bool {
     first_reader(older, snapshots) >= newer

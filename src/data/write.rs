@@ -1,4 +1,4 @@
-//! What a caller asks of a write beside what is written, and what he is told of it.
+//! Conditions of a write, and its result.
 
 use std::time::SystemTime;
 
@@ -6,19 +6,19 @@ use crate::base::{Seq, Timestamp};
 use crate::data::item::Item;
 use crate::data::version::Version;
 
-/// What a batch asks of a key with [`Batch::require`](crate::Batch::require).
+/// A condition on a key, for [`Batch::require`](crate::Batch::require).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expect {
-    /// No live item has it.
+    /// No live item has the key.
     Absent,
-    /// A live item has it.
+    /// A live item has the key.
     Present,
-    /// A live item has it, which was written last by the write of this version.
+    /// A live item of this version has the key.
     Version(Version),
 }
 
-/// What became of a write: which place it has, and at which time it was made.
+/// The result of a write: its version and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     last: Seq,
@@ -31,27 +31,27 @@ impl Written {
         Written { last, written_at }
     }
 
-    /// The version of what was written; of a batch, that of its last write. The others of the batch lie below it, each one
-    /// lower than the next, and above all that was written before.
+    /// The version of the item written; for a batch, that of its last write. The other writes of the batch have lower
+    /// versions, ascending, and all are above every earlier write.
     #[must_use]
     pub fn version(&self) -> Version {
         Version::of(self.last)
     }
 
-    /// The time of the write, to the millisecond: the same for all of a batch.
+    /// The time of the write, to the millisecond: the same for all writes of a batch.
     #[must_use]
     pub fn written_at(&self) -> SystemTime {
         self.written_at.to_system_time()
     }
 }
 
-/// What [`Container::fetch_update`](crate::Container::fetch_update) did.
+/// The result of [`Container::fetch_update`](crate::Container::fetch_update).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Updated {
     /// The live item that was there before.
     pub before: Option<Item>,
-    /// What was written; nothing, where the item was left as it is.
+    /// The write; `None` if the item was left unchanged.
     pub written: Option<Written>,
 }
 

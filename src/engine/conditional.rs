@@ -9,7 +9,7 @@
 //! ```
 //!
 //! No file is read under the lock: a later write is in a memtable, or the container's flushed sequence number has
-//! passed what was read, and then the batch is walked again.
+//! passed the versions that were read, and then the batch is walked again.
 //!
 //! The walk goes through the batch in order and knows what earlier writes of the batch did: it reads no key that one of
 //! them wrote. Such a write is judged by the stamp it will have, under the defaults that the batch has set before it.
@@ -68,8 +68,8 @@ struct Own<'a> {
     put: Option<(WriteTtl, Bytes<'a>)>,
 }
 
-/// Something that the batch goes by: that a version lives, or that it does not.
-struct CurrentManifest {
+/// A judgement that the batch relies on: that a version is live, or that it is not.
+struct Liveness {
     container: usize,
     /// The number of changes of the container's default before it in the batch.
     changes: usize,
@@ -123,7 +123,7 @@ struct Plan<'a> {
     latest: Seq,
     read_states: Vec<(Arc<ReadState>, ExpiryViews)>,
     seen: Vec<Seen<'a>>,
-    current: Vec<CurrentManifest>,
+    liveness: Vec<Liveness>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
     ranges: Vec<(usize, usize, KeyRange)>,
     /// The changes of defaults: index of the write, container, new default.
@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
             latest,
             read_states: writes.states().iter().map(look).collect(),
             seen: vec![],
-            current: vec![],
+            liveness: vec![],
             own: HashMap::new(),
             ranges: vec![],
             defaults: vec![],
@@ -278,7 +278,7 @@ impl<'a> Plan<'a> {
         let Some(&Own { at, put }) = own else {
             let seen = self.read(container, key)?;
             nothing.seen = Some(seen);
-            if !self.expiry_view(container, What::Seen(seen)) {
+            if !self.is_live(container, What::Seen(seen)) {
                 return Ok(nothing);
             }
             let header = self.seen[seen].version.expect("what lives is there");
@@ -299,7 +299,7 @@ impl<'a> Plan<'a> {
             WriteTtl::Kept { ttl, .. } => ttl.into(),
             ttl => ttl,
         };
-        let live = self.expiry_view(container, What::Own(at, ttl));
+        let live = self.is_live(container, What::Own(at, ttl));
         nothing.live = live.then_some((ttl, touched, bytes));
         Ok(nothing)
     }
@@ -323,8 +323,8 @@ impl<'a> Plan<'a> {
         Ok(self.seen.len() - 1)
     }
 
-    /// Whether it lives, as far as is known now; the batch goes by that.
-    fn expiry_view(&mut self, container: usize, what: What) -> bool {
+    /// Whether it is live by the current time; the batch relies on the answer.
+    fn is_live(&mut self, container: usize, what: What) -> bool {
         let mut defaults = self.defaults.iter();
         let changes = defaults
             .by_ref()
@@ -336,21 +336,21 @@ impl<'a> Plan<'a> {
             now: expiry_views.now.now,
             settled: expiry_views.settled.now,
         };
-        let mut current = CurrentManifest {
+        let mut judged = Liveness {
             container,
             changes,
             what,
             live: false,
         };
-        current.live = self.lives(&current, &moment, expiry_views.now.settings);
-        let live = current.live;
-        self.current.push(current);
+        judged.live = self.lives(&judged, &moment, expiry_views.now.settings);
+        let live = judged.live;
+        self.liveness.push(judged);
         live
     }
 
     /// Whether it is live at this moment, under settings from before the batch.
-    fn lives(&self, current: &CurrentManifest, moment: &Moment, settings: Settings) -> bool {
-        let header = match current.what {
+    fn lives(&self, judged: &Liveness, moment: &Moment, settings: Settings) -> bool {
+        let header = match judged.what {
             What::Seen(seen) => match self.seen[seen].version {
                 Some(header) => header,
                 None => return false,
@@ -366,7 +366,7 @@ impl<'a> Plan<'a> {
                 }
             }
         };
-        let settings = self.changed(current.container, current.changes, moment, settings);
+        let settings = self.changed(judged.container, judged.changes, moment, settings);
         !ExpiryView::at(moment.now, || settings).dead(&header)
     }
 
@@ -394,9 +394,10 @@ impl<'a> Plan<'a> {
     /// Whether everything the batch relies on holds at this moment. `settings` returns the settings of a container.
     fn holds(&self, moment: &Moment, settings: impl Fn(usize) -> Settings) -> bool {
         !self.seen.iter().any(|seen| self.was_written(seen))
-            && self.current.iter().all(|current| {
-                self.lives(current, moment, settings(current.container)) == current.live
-            })
+            && self
+                .liveness
+                .iter()
+                .all(|judged| self.lives(judged, moment, settings(judged.container)) == judged.live)
     }
 
     /// The version relied on from the stamp until the batch is published.
@@ -442,7 +443,7 @@ impl Engine {
         match walked {
             Err(failed) => self.conflict(&plan, &failed),
             Ok(payload) if writes.len() > 0 => self.commit_plan(&plan, &payload),
-            // It writes nothing; what it saw must be visible to others before it returns.
+            // It writes nothing; the versions it read must be visible to others before it returns.
             Ok(_) => {
                 self.make_visible(plan.latest)?;
                 let stamped = self.stamp(plan.relies_on());
@@ -467,12 +468,12 @@ impl Engine {
             };
             let version = plan.seen[seen].version;
             let in_use = version.is_some_and(|header| self.wait_if_relied_on(header.seq));
-            let mut current = plan
-                .current
+            let mut judged = plan
+                .liveness
                 .iter()
-                .filter(|current| matches!(current.what, What::Seen(of) if of == seen));
-            let is_same = current.all(|current| {
-                plan.lives(current, &moment, expiry_views.now.settings) == current.live
+                .filter(|judged| matches!(judged.what, What::Seen(of) if of == seen));
+            let is_same = judged.all(|judged| {
+                plan.lives(judged, &moment, expiry_views.now.settings) == judged.live
             });
             if in_use || !is_same || plan.was_written(&plan.seen[seen]) {
                 return Ok(None);
@@ -555,7 +556,7 @@ impl Engine {
         }
         self.catalog.note_logged(said);
         drop(changing);
-        let written = self.end_turn(stamped, prepared, &logged)?;
+        let written = self.finish_commit(stamped, prepared, &logged)?;
         self.scheduler.wake(Thread::Merge);
         Ok(Some(written))
     }

@@ -1,7 +1,7 @@
 //! The containers of an open database, by name.
 //!
-//! Invariant: a name is here from the moment on at which its creation is durable until its drop is. Both are changed under
-//! the commit lock, so whoever has that sees them stand still.
+//! Invariant: a name is here from the moment at which its creation is durable until its drop is durable. Both change only
+//! under the commit lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct ContainerSet {
 }
 
 impl ContainerSet {
-    /// Those that were recovered.
+    /// The recovered containers.
     pub fn new(states: impl Iterator<Item = Arc<ContainerState>>) -> ContainerSet {
         let named = states.map(|state| (state.name().to_owned(), state));
         ContainerSet {
@@ -23,12 +23,12 @@ impl ContainerSet {
         }
     }
 
-    /// The one of this name.
+    /// The container of this name.
     pub fn get(&self, name: &str) -> Option<Arc<ContainerState>> {
         self.by_name.read().get(name).cloned()
     }
 
-    /// Every one, in the order of names.
+    /// All containers, in the order of names.
     pub fn all(&self) -> Vec<Arc<ContainerState>> {
         self.by_name.read().values().cloned().collect()
     }
@@ -38,13 +38,13 @@ impl ContainerSet {
         self.by_name.read().keys().cloned().collect()
     }
 
-    /// A container was created.
+    /// Adds a container whose creation is durable.
     pub fn insert(&self, state: &Arc<ContainerState>) {
         let name = state.name().to_owned();
         self.by_name.write().insert(name, state.clone());
     }
 
-    /// A container was dropped.
+    /// Removes a container whose drop is durable.
     pub fn remove(&self, name: &str) {
         self.by_name.write().remove(name);
     }

@@ -54,7 +54,7 @@ pub struct Reader<'a> {
     pub snapshot: Option<&'a Arc<SnapshotPin>>,
 }
 
-/// Where the newest version of a key lies.
+/// Where the newest version of a key is.
 pub(super) enum Hit<'a> {
     Memory(crate::mem::Entry<'a>),
     Disk(table::Found),
@@ -152,7 +152,7 @@ impl Engine {
             let Some(hit) = newest(&read_state, key, max)? else {
                 return Ok(None);
             };
-            // Asked for last: what is not there needs no time, and a later one judges no less exactly.
+            // Read last: an absent key needs no time, and a later reading is as right.
             let later = self.later_view(reader.state);
             if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
                 continue;

@@ -1,9 +1,9 @@
-//! Reads of many keys. The keys are taken in groups: of each, memtables are asked one key after the other, and runs in the
-//! steps of [`Lookup`], of all keys side by side.
+//! Reads of many keys, in groups. For each group memtables are searched one key after the other, and runs in the steps of
+//! [`Lookup`], for all keys side by side.
 //!
-//! A group has one read state, one sequence number and one look at the clock, taken in the order of read.rs, whose numbers
-//! are meant here. What is found live by a clock that is read then is an answer by 3, what is not found one by 2. All else
-//! is read again, by itself, as any single read.
+//! A group has one read state, one sequence number and one reading of the clock, taken in the order of read.rs. A version that
+//! is live by a later reading of the clock is an answer by 3 there; a key that is not found, by 2. The others are read again,
+//! one by one, as single reads.
 
 use bytes::Bytes;
 
@@ -15,10 +15,10 @@ use crate::engine::read::{Hit, Reader, in_memory};
 use crate::engine::state::ReadState;
 use crate::table::{Found, Lookup};
 
-/// Keys of a group: about as many lines as a core can wait for at once.
+/// Keys of a group: about as many cache lines as a core can load at once.
 const GROUP: usize = 16;
 
-/// A key with what was found of it.
+/// A key and the version found.
 struct Wanted<'a> {
     key: &'a [u8],
     hash: u64,
@@ -26,7 +26,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// A run may have a newer version than the one that was found. Memtables have none that a run has a newer one of.
+    /// Whether a run may have a newer version than the one found. No run has one newer than a memtable's.
     fn may_be_in(&self, run: &Run) -> bool {
         match &self.hit {
             None => true,
@@ -57,7 +57,7 @@ fn newest_of(read_state: &ReadState, wanted: &mut [Wanted<'_>], max: Seq) -> Res
     Ok(())
 }
 
-/// Looks up in a run what may be there.
+/// Looks up in a run the keys that it may have.
 fn look_up(run: &Run, wanted: &mut [Wanted<'_>], max: Seq) -> Result<()> {
     for wanted in wanted.iter().filter(|wanted| wanted.may_be_in(run)) {
         if let Some(table) = run.table_for(wanted.key) {

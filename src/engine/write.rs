@@ -313,7 +313,7 @@ impl Engine {
         if self.is_seen_at_once(writes, &logged) {
             self.commit_log.publish(logged.last);
         }
-        self.end_turn(stamped, writes, &logged)
+        self.finish_commit(stamped, writes, &logged)
     }
 
     /// Whether the write is visible before it is synced. Publishing it publishes every earlier write, so where others
@@ -369,7 +369,7 @@ impl Engine {
 
     /// Finishes a commit: releases the lock, then waits for the sync if there is one.
     #[inline(always)]
-    pub(super) fn end_turn(
+    pub(super) fn finish_commit(
         &self,
         mut stamped: Stamped<'_>,
         writes: &Prepared<'_>,

@@ -42,7 +42,7 @@ pub struct Chunk {
 
 // SAFETY: a chunk is memory without a thread of its own; this type only frees it.
 unsafe impl Send for Chunk {}
-// SAFETY: who shares one reads where it lies, and nothing else of it.
+// SAFETY: a shared chunk gives only its address.
 unsafe impl Sync for Chunk {}
 
 impl Chunk {

@@ -545,7 +545,6 @@ fn range_deletes_are_a_list() {
 /// iterations are in order. Method: write n goes to a key computed from n; the writer publishes n; readers take the
 /// published sequence number first, then look. Threads pause between the steps of `node`; each check of a reader, and
 /// the order of the writer's steps, was removed or reversed once, and these tests failed.
-/// the order of the writer's steps, was left out or turned round once, and these tests saw it.
 fn check_concurrent(writes: u64, key_of: impl Fn(u64) -> Vec<u8> + Sync) {
     let (memtable, published, done) = (Memtable::new(), AtomicU64::new(0), AtomicBool::new(false));
     let (memtable, published, done, key_of) = (&memtable, &published, &done, &key_of);

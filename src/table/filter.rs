@@ -65,7 +65,7 @@ impl Probe {
     }
 }
 
-/// Asks the processor for the line of the filter that tells of this hash.
+/// Prefetches the line of the filter for this hash.
 #[inline]
 pub fn fetch(filter: &[u8], hash: u64) {
     let (blocks, _) = filter.as_chunks::<FILTER_BLOCK_LEN>();

@@ -1,15 +1,15 @@
-//! A get in steps, for callers that have many keys. A get waits for memory some four times, one after the other, for each
-//! step says where the next one reads; gets that are made side by side wait together.
+//! A get in steps, for callers with many keys. A get waits for memory some four times, one after the other, because each step
+//! says where the next one reads; the waits of interleaved gets overlap.
 //!
 //! ```text
-//! step          reads                            asks for
+//! step          reads                            prefetches
 //! announce      -                                the line of the filter
 //! start         filter, index                    the end of the block, where memory is short all of it
 //! find_entry    the block's end, hash bytes      the entry
 //! finish        the entry                        -
 //! ```
 //!
-//! Only waiting differs from [`Table::get`]: `finish` answers what that would.
+//! The result of `finish` is that of [`Table::get`]; only the waiting differs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::table::filter;
 use crate::table::format::Access;
 use crate::table::reader::{Found, Table};
 
-/// A get of a key in a table whose filter lets it pass.
+/// A get of a key that passed the table's filter.
 pub struct Lookup<'a> {
     table: &'a Arc<Table>,
     hash: u64,
     key: &'a [u8],
-    /// The number of the block that can hold the key, and where in the file it lies.
+    /// The number and the file range of the block that can hold the key.
     block: (usize, Range<u64>),
-    /// Where it can be read as it lies: the map, and the part of it that is the body.
+    /// If the block needs no decompression: the map, and the range of the body in it.
     body: Option<(&'a Bytes, Range<usize>)>,
 }
 
 impl<'a> Lookup<'a> {
-    /// Asks for what [`Lookup::start`] reads.
+    /// Prefetches what [`Lookup::start`] reads.
     #[inline]
     pub fn announce(table: &Table, hash: u64) -> Result<()> {
         filter::fetch(table.filter()?, hash);
@@ -74,13 +74,13 @@ impl<'a> Lookup<'a> {
         }))
     }
 
-    /// Finds about where in the block the entry is, when that can be read as it lies.
+    /// Finds the approximate entry in the block, if the block needs no decompression.
     pub fn find_entry(&mut self) -> Result<()> {
         let (number, place) = &self.block;
         self.body = self.table.raw_body(*number, place, Access::Random)?;
         if let Some((map, range)) = &self.body {
             let body = &map[range.clone()];
-            // Of damage `finish` tells.
+            // `finish` reports damage.
             if let Ok(layout) = Layout::of(body) {
                 layout.block(body).fetch_match(self.hash);
             }

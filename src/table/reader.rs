@@ -202,7 +202,7 @@ impl Table {
         }
     }
 
-    /// The one block that can hold `key`: its number, and where it lies in the file.
+    /// The only block that can hold `key`: its number, and its range in the file.
     #[inline(always)]
     pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, Range<u64>)>> {
         let index = self.index()?;

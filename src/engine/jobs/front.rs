@@ -234,8 +234,8 @@ impl Engine {
                 self.seal_one(&state);
             }
         }
-        // A power cut must not halve a batch over two containers: the log is durable before a table is. And what is
-        // judged is published, so no snapshot can come that is older than it.
+        // The log is durable before a table is, so that a power cut cannot halve a batch over two containers. And
+        // everything judged is published, so no later snapshot is older than it.
         let basis = self.commit_log.all_so_far()?;
         let (memory, mut flushed) = (self.oldest_up_to(segment), vec![]);
         let written = memory.iter().try_for_each(|(state, flushable)| {

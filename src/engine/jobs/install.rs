@@ -184,7 +184,7 @@ impl Engine {
         }
         self.edit(&mut manifest, basis, plan.changes, judged_at)?;
         for (one, version) in installations.iter().zip(&plan.versions) {
-            self.replace_picture(one, version);
+            self.replace_read_state(one, version);
         }
         drop(manifest);
         for one in &installations {
@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// Makes the installed version visible to readers.
-    fn replace_picture(&self, one: &Installation<'_>, version: &Arc<Version>) {
+    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>) {
         if let Some(flush) = one.flushed {
             // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
             // flushed.

@@ -37,7 +37,6 @@ impl Engine {
     /// The first log segment that is still needed once `flushed` are in tables except for their `rests`. The current
     /// segment is read first: a memtable that is seen empty after that can only get writes in this segment or in later
     /// ones.
-    /// first: a memtable that is seen empty after that can only have writes in it or in later ones.
     pub(in crate::engine) fn first_needed_segment(
         &self,
         flushed: &[&Arc<Flushable>],

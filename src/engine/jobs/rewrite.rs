@@ -41,7 +41,6 @@ const SLOTS: u64 = 24;
 
 /// When this share of the time to a deadline is over, the merge thread is too slow for it: that was a quarter of its
 /// time for a rewrite, and enough time is left.
-/// for a rewrite, and enough of it is left.
 const HURRY: f64 = 0.8125;
 /// Up to this many containers, each is looked at in every search for work. Above, those that changed or are due, and
 /// this many of the others in turn.

@@ -5,7 +5,7 @@
 use super::*;
 use crate::wal::frame::{RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN};
 
-/// A ring's file without what it says of the last sync.
+/// A ring's file without its note of the last sync.
 fn forget_note(ring: &mut [u8]) {
     let note_at = ring.len() - RING_TAIL_LEN;
     ring[note_at..][..SYNCED_NOTE_LEN].fill(0);
