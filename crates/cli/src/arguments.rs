@@ -1,5 +1,5 @@
-//! What can be said on the command line. Values are checked where they are used, so that a refusal reads the same there
-//! and in the library.
+//! The arguments of the command line. Values are checked where they are used, so that an error reads the same there and
+//! in the library.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

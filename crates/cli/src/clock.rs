@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ebbtide::Clock;
 
-/// The system's time at the start, and from there on what has passed: a step of the wall clock meanwhile would look
-/// like a broken promise.
+/// The system's time at the start, plus the time elapsed since: a step of the wall clock during the run would look like
+/// a broken promise.
 #[derive(Clone, Copy)]
 pub struct Time {
     start: Instant,
@@ -25,7 +25,7 @@ impl Time {
         self.start.elapsed()
     }
 
-    /// Milliseconds since the Unix epoch, so long after the start.
+    /// Milliseconds since the Unix epoch, this long after the start.
     pub fn at(&self, elapsed: Duration) -> u64 {
         self.start_millis + elapsed.as_millis() as u64
     }

@@ -1,4 +1,4 @@
-//! Containers as such: their names and their default ttl.
+//! Commands on containers: their names and their default ttl.
 
 use std::io::{Write, stdout};
 

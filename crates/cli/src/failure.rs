@@ -1,4 +1,4 @@
-//! Why a command was not done, and how that is said.
+//! The errors of commands, and how they are reported.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,18 +6,18 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 
-/// What every command returns.
+/// The result of every command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a command ended early; the text is one line for a person.
+/// Why a command failed; the text is one line.
 pub enum Failure {
     /// Exit status 1: no such item or container.
     NotFound(String),
     /// Exit status 2.
     Refused(String),
-    /// Exit status 3: the demo kept its promises as far as the machine let it run.
+    /// Exit status 3: the demo kept its promises late, because the machine did not run its threads.
     Late(String),
-    /// Nobody reads standard output any more. Not an error.
+    /// The reader of standard output has closed it. Not an error.
     ReaderLeft,
 }
 
@@ -27,7 +27,7 @@ impl From<ebbtide::Error> for Failure {
     }
 }
 
-/// For standard output; files say their names, see [`Failure::file`].
+/// For standard output; files add their names, see [`Failure::file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -43,17 +43,17 @@ impl Failure {
     }
 }
 
-/// Says why on standard error. Where that cannot be written either, the exit status must do.
+/// Prints the reason on standard error. If that fails, only the exit status tells.
 pub fn say(why: &dyn Display) {
     let _ = writeln!(io::stderr(), "ebbtide: {why}");
 }
 
-/// What was done, in one line: on standard error, for standard output carries results alone.
+/// Prints a one-line summary on standard error, because standard output has only results.
 pub fn note(what: &dyn Display) {
     let _ = writeln!(io::stderr(), "{what}");
 }
 
-/// Help and version go to standard output. Of anything else clap has to say, the first paragraph and the first tip are kept,
+/// Help and version go to standard output. Of clap's other messages the first paragraph and the first tip are printed,
 /// on one line.
 pub fn usage(refused: clap::Error) -> Outcome {
     match refused.kind() {
@@ -74,7 +74,7 @@ fn one_line(text: &str) -> String {
     let tip = tip.map_or(String::new(), |tip| format!(" ({tip})"));
     let usage = lines().find_map(|line| line.strip_prefix("Usage: ebbtide "));
     let word = usage.and_then(|usage| usage.split(' ').next());
-    // Where it is no command, options follow at once.
+    // If it is no command, options follow at once.
     let command = word.filter(|word| word.starts_with(char::is_alphabetic));
     let help = command.map_or("help".to_owned(), |command| format!("help {command}"));
     format!("{said}{tip}; see `ebbtide {help}`")

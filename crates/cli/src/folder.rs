@@ -1,8 +1,8 @@
-//! A folder of its own for a database that is only looked at while the command runs.
+//! The folder of a database that exists only while the command runs.
 //!
-//! A temporary one is removed at the end, whichever way the command ends: by the destructor, or, when a signal ends the
-//! process, by a thread that waits for signals. `ENDING` is held by the one that removes; the thread never lets go of it,
-//! so that the command, which may fail because its files vanish, says nothing before the signal has ended it.
+//! A temporary folder is removed at the end, however the command ends: by the destructor or, when a signal ends the
+//! process, by a thread that waits for signals. The remover holds `ENDING`; the thread never releases it, so that the
+//! command, which may fail because its files vanish, prints nothing before the signal has ended it.
 
 use std::fs;
 use std::io;
@@ -19,14 +19,14 @@ use crate::failure::{Failure, Outcome};
 
 static ENDING: Mutex<()> = Mutex::new(());
 
-/// Where the database lies; a temporary folder goes with this.
+/// The database's folder; a temporary one is removed on drop.
 pub struct Folder {
     pub path: PathBuf,
     temporary: bool,
 }
 
 impl Folder {
-    /// `dir`, if it is missing or empty; without one, a temporary folder. `what` needs it, as a message says.
+    /// `dir`, if it is missing or empty; without `dir`, a temporary folder. `what` is named in error messages.
     pub fn prepare(dir: Option<&Path>, what: &str) -> Outcome<Folder> {
         let Some(dir) = dir else {
             let since = SystemTime::now()
@@ -41,7 +41,7 @@ impl Folder {
                 temporary: true,
             });
         };
-        // What is in it would mix with what is measured.
+        // Its contents would mix with the measured ones.
         if dir.read_dir().is_ok_and(|mut names| names.next().is_some()) {
             let dir = dir.display();
             return Err(Failure::Refused(format!(
@@ -64,7 +64,7 @@ impl Drop for Folder {
     }
 }
 
-/// From now on a signal that asks the process to end removes the folder before it does.
+/// From now on a signal that ends the process first removes the folder.
 fn remove_on_signals(path: PathBuf) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
@@ -80,7 +80,7 @@ fn remove_on_signals(path: PathBuf) -> io::Result<()> {
         .map(|_| ())
 }
 
-/// What cannot be removed from the temporary folder is the system's to remove.
+/// What cannot be removed from the temporary folder is left to the system.
 fn remove(path: &Path) {
     // A database at work may make or remove a file in the folder meanwhile; once the folder is gone, it cannot.
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! How keys and values are given and shown: as they are, or as text that stands for them.
+//! How keys and values are given and shown: as bytes, or as encoded text.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -33,12 +33,12 @@ impl Form {
         self.base64 || self.hex
     }
 
-    /// The key that is given.
+    /// Decodes a given key.
     pub fn key(&self, given: &OsStr) -> Outcome<Vec<u8>> {
         self.decode("key", given.as_bytes().to_vec())
     }
 
-    /// The value that is given: by itself, by standard input (`-`), or by a file (`@FILE`).
+    /// Reads a given value: the argument itself, standard input (`-`), or a file (`@FILE`).
     pub fn value(&self, given: &OsStr) -> Outcome<Vec<u8>> {
         let bytes = match given.as_bytes() {
             b"-" => self.read_all(stdin().lock(), Path::new("standard input"))?,
@@ -60,7 +60,7 @@ impl Form {
     }
 
     fn read_all(&self, input: impl Read, path: &Path) -> Outcome<Vec<u8>> {
-        // Text may be twice as long as what it stands for, and broken into lines.
+        // Encoded text may be twice as long as its bytes, and have line breaks.
         let longest = MAX_VALUE_LEN << (2 * u32::from(self.is_text()));
         let mut bytes = vec![];
         let read = input.take(longest as u64 + 1).read_to_end(&mut bytes);
@@ -90,7 +90,7 @@ impl Form {
         })
     }
 
-    /// Writes a key or a value as it is shown.
+    /// Writes a key or a value in the chosen form.
     pub fn write(&self, out: &mut dyn Write, bytes: &[u8]) -> Outcome {
         match (self.base64, self.hex) {
             (true, _) => out.write_all(BASE64.encode(bytes).as_bytes())?,

@@ -1,11 +1,11 @@
-//! How long operations took, counted by many threads in little space.
+//! A histogram of durations, updated by many threads in little memory.
 //!
-//! Log-linear: each power of two of nanoseconds is cut into equal parts, and each part is a count.
+//! Log-linear: each power of two of nanoseconds is divided into equal parts, and each part has a count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Of each power of two, so that a quantile is off by a sixteenth at most.
+/// Parts per power of two, so that a quantile is off by at most a sixteenth.
 const PARTS: u64 = 16;
 
 /// Counts since the start.
@@ -48,7 +48,7 @@ impl Histogram {
 }
 
 impl Times {
-    /// What was added since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn since(&self, earlier: &Times) -> Times {
         let pairs = self.took.iter().zip(&earlier.took);
         Times {
@@ -78,7 +78,7 @@ fn bucket(nanos: u64) -> usize {
     ((power - 3) * PARTS + part) as usize
 }
 
-/// The least time that is counted in a bucket.
+/// The lowest duration of a bucket.
 fn lower_bound(bucket: u64) -> u64 {
     if bucket < PARTS {
         return bucket;

@@ -1,5 +1,5 @@
-//! Lines of a file or of standard input, counted, with a bar that moves with them when somebody is watching. What gzip
-//! compressed is known by its first bytes, and read as what it holds.
+//! Lines of a file or of standard input, counted, with a progress bar on a terminal. Input compressed by gzip is
+//! recognized by its first bytes and decompressed.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -15,15 +15,15 @@ use crate::show;
 /// The longest line of an item: each byte of a value of 64 MiB as an escape of six, and as much again for its key.
 const MAX_LINE: u64 = 512 << 20;
 
-/// How many bad lines are named; more would bury what else is said.
+/// How many bad lines are reported in full; more would bury other messages.
 const NAMED: u64 = 20;
 
-/// What editors put before text in UTF-8.
+/// The mark that some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// What input that is not text in UTF-8 begins with, what it is, and what makes text of it.
+/// The first bytes of input that is not UTF-8 text, what it is, and what converts it to text.
 const NOT_TEXT: [(&[u8], &str, &str); 3] = [
     (b"\x28\xb5\x2f\xfd", "compressed by zstd", "zstd -dc"),
     (b"\xff\xfe", "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
@@ -36,13 +36,13 @@ pub struct Lines {
     pub bar: ProgressBar,
     line: Vec<u8>,
     number: u64,
-    /// Bad lines that were left out.
+    /// Bad lines that were skipped.
     skipped: u64,
 }
 
 impl Lines {
-    /// `-` is standard input. Refuses what is neither text nor text that gzip compressed, by how it begins, and passes over
-    /// a byte order mark.
+    /// Opens a file, or standard input for `-`. Refuses input that, by its first bytes, is neither text nor text
+    /// compressed by gzip, and skips a byte order mark.
     pub fn open(path: &Path) -> Outcome<Lines> {
         let (mut input, bar): (Box<dyn BufRead>, _) = if path == Path::new("-") {
             let bar = ProgressBar::new_spinner()
@@ -106,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// Leaves a line out, and says why on standard error if it is one of the first.
+    /// Skips a line, and reports why on standard error if it is one of the first.
     pub fn skip(&mut self, number: u64, why: &dyn Display) {
         self.skipped += 1;
         if self.skipped <= NAMED {
@@ -115,7 +115,8 @@ impl Lines {
         }
     }
 
-    /// Takes the bar away and says how many bad lines were not named; how many were left out in all.
+    /// Removes the bar and reports the number of bad lines that were not reported; returns how many were skipped in
+    /// all.
     pub fn end(&self) -> u64 {
         self.bar.finish_and_clear();
         if self.skipped > NAMED {
@@ -126,7 +127,7 @@ impl Lines {
     }
 }
 
-/// Those by which is known what the input is.
+/// The first bytes, which identify the kind of input.
 fn first_bytes(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
     input.take(4).read_to_end(&mut bytes)?;

@@ -26,7 +26,7 @@ pub fn put(put: &Put) -> Outcome {
     Ok(())
 }
 
-/// A ttl was stored where none counts.
+/// Warns that a ttl was stored where ttl is off.
 pub fn warn_off(place: &Place, what: &str) {
     let Place { home, container } = place;
     failure::say(&format_args!(
@@ -48,7 +48,7 @@ pub fn get(item: &Key, json: bool) -> Outcome {
         writeln!(out, "{line}")?;
     } else {
         form.write(&mut out, found.value())?;
-        // Nothing is added for a program that reads the bytes; a person's prompt belongs on a line of its own.
+        // Nothing is added for a program that reads the bytes; on a terminal the prompt goes on a line of its own.
         if form.is_text() || out.is_terminal() {
             writeln!(out)?;
         }

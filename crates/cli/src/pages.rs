@@ -1,4 +1,4 @@
-//! What the command says of itself to shells and to readers of manuals.
+//! Completions for shells, and manual pages.
 
 use std::io::{Write, stdout};
 
@@ -11,13 +11,13 @@ use crate::failure::{Failure, Outcome};
 
 /// The script that has a shell complete the command.
 pub fn completions(shell: Shell) -> Outcome {
-    // Into memory first: the generator panics where its output cannot be written.
+    // Into memory first: the generator panics if it cannot write.
     let mut script = vec![];
     clap_complete::generate(shell, &mut Arguments::command(), "ebbtide", &mut script);
     Ok(stdout().lock().write_all(&script)?)
 }
 
-/// The manual page, of the whole or of one command.
+/// The manual page of the whole command or of one subcommand.
 pub fn man(command: Option<&str>) -> Outcome {
     let mut whole = Arguments::command().disable_help_subcommand(true);
     whole.build();

@@ -1,4 +1,4 @@
-//! Numbers that look drawn by lot, and are the same for the same seed.
+//! Pseudo-random numbers, the same for the same seed.
 
 /// SplitMix64 (Steele, Lea, Flood, 2014): small, fast, and every seed gives a sequence of its own.
 pub struct Random(u64);
@@ -15,7 +15,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,4 +1,4 @@
-//! Many items of one container: those of a range of keys, or all.
+//! Commands on many items of a container: those in a range of keys, or all.
 
 use std::io::{BufRead, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
 use std::ops::Bound;
@@ -38,7 +38,7 @@ pub fn keys(scan: &Scan, json: bool) -> Outcome {
     })
 }
 
-/// Prints a line for each of what a scan asks for.
+/// Prints a line for each result of a scan.
 fn print<T, I: DoubleEndedIterator<Item = ebbtide::Result<T>>>(
     scan: &Scan,
     all: impl FnOnce(&Container, Bounds) -> I,
@@ -79,7 +79,7 @@ pub fn delete_range(delete: &DeleteRange) -> Outcome {
     let Range {
         prefix, from, to, ..
     } = &delete.range;
-    // An empty word, of a variable that is not set perhaps, stands for everything.
+    // An empty argument, perhaps of an unset variable, would mean everything.
     let given = [prefix, from, to];
     if !given.into_iter().flatten().any(|word| !word.is_empty()) {
         return Err(Failure::Refused(
@@ -121,7 +121,7 @@ pub fn drop(drop: &Emptied, json: bool) -> Outcome {
     done(json, "dropped", container, live)
 }
 
-/// Of an estimate.
+/// Formats an estimate.
 fn about(items: u64) -> String {
     format!("about {}", show::counted(items, "item"))
 }
@@ -136,7 +136,7 @@ fn done(json: bool, what: &str, container: &str, live: u64) -> Outcome {
     Ok(())
 }
 
-/// Goes on after a yes that is typed, and after nothing else.
+/// Continues only after a typed yes.
 fn ask(what: &str) -> Outcome {
     let refused = |why: &str| Err(Failure::Refused(format!("nothing was changed: {why}")));
     if !stdin().is_terminal() || !stderr().is_terminal() {
@@ -165,7 +165,7 @@ fn bounds(range: &Range) -> Outcome<Bounds> {
     Ok((Bound::Included(from), to))
 }
 
-/// The least key behind all that start with a prefix, if there is one.
+/// The lowest key after all that start with a prefix, if there is one.
 fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
     let mut behind = prefix[..=last].to_vec();

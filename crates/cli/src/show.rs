@@ -1,4 +1,4 @@
-//! Numbers as a person reads them.
+//! Formats numbers for people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ pub fn bytes(count: u64) -> String {
     let mut amount = count as f64 / 1024.0;
     let mut units = UNITS.iter();
     let mut unit = units.next().expect("there are five");
-    // What would be printed as 1024 is one of the next unit.
+    // An amount that would be printed as 1024 is printed as one of the next unit.
     while amount >= 1023.5 {
         let Some(next) = units.next() else { break };
         (amount, unit) = (amount / 1024.0, next);
@@ -62,7 +62,7 @@ pub fn default_ttl(default: DefaultTtl) -> String {
         DefaultTtl::Off => "off".to_owned(),
         DefaultTtl::NoDefault => "-1".to_owned(),
         DefaultTtl::After(time) => time.as_secs_f64().to_string(),
-        // A kind that this command does not know yet.
+        // A variant that this command does not know yet.
         other => format!("{other:?}"),
     }
 }

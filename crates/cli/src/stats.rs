@@ -1,4 +1,4 @@
-//! What a database and its containers hold and take, as tables and as JSON.
+//! Statistics of a database and its containers, as tables and as JSON.
 
 use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime};
@@ -67,7 +67,7 @@ fn stats_table(stats: &Stats) -> String {
     table::whole(&["DATABASE", ""], &rows)
 }
 
-/// The columns that tell most stand first: the last ones are left out where there is no room.
+/// The most important columns come first: the last ones are left out where there is no room.
 const COLUMNS: [&str; 11] = [
     "CONTAINER",
     "DEFAULT TTL",
@@ -148,7 +148,7 @@ fn behind(overdue: Duration) -> String {
     }
 }
 
-/// Within what time this share of the expired bytes was given up; since the database was opened.
+/// Within what time this share of the expired bytes was reclaimed, since the database was opened.
 fn lag_of(stats: &Stats, share: f64) -> String {
     match stats.reclaim_lag.bytes() {
         0 => "-".to_owned(),

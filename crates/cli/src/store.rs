@@ -1,4 +1,4 @@
-//! Opening: commands that only read open read-only, and only `put`, `import` and `ttl` may create anything.
+//! Opening: commands that only read open read-only, and only `put`, `import` and `ttl` may create a database.
 
 use std::path::Path;
 use std::thread;
@@ -9,31 +9,31 @@ use ebbtide::{Container, Database, Durability, Error, Options};
 use crate::arguments::{Home, Place, Writing};
 use crate::failure::{Failure, Outcome};
 
-/// How often is asked whether a database is still open elsewhere.
+/// The time between two tries while a database is open elsewhere.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// To read.
+/// Opens for reading.
 pub fn read(home: &Home) -> Outcome<Database> {
     patiently(home, || Options::new().read_only(true).open(&home.dir))
 }
 
-/// To write into what is there.
+/// Opens an existing database for writing.
 pub fn write(home: &Home, writing: Writing) -> Outcome<Database> {
-    // An open for writing would create a database in whatever folder was named by mistake. One to read does not, and says
-    // whether there never was one or its manifest is lost.
+    // An open for writing would create a database in a folder that was named by mistake. An open for reading does not, and
+    // tells whether there never was one or its manifest is lost.
     if !holds_manifest(&home.dir) {
         read(home)?;
     }
     open(home, writing)
 }
 
-/// To write once, which closing syncs.
+/// Opens for one write, which closing syncs.
 pub fn write_once(home: &Home) -> Outcome<Database> {
     write(home, Writing { sync: false })
 }
 
-/// Does `work` and closes; creates the database and the container where they are missing. A container that was made for
-/// work that came to nothing goes again.
+/// Runs `work` and closes; creates the database and the container if they are missing. If `work` fails, a container
+/// created for it is dropped.
 pub fn create<T>(
     place: &Place,
     writing: Writing,
@@ -45,7 +45,7 @@ pub fn create<T>(
     let container = db.container(&place.container)?;
     let done = work(&db, &container);
     if done.is_err() && is_new && container.iter().next().is_none() {
-        // What failed first is what the user is told.
+        // The user gets the first error.
         let _ = db.drop_container(&place.container);
     }
     let closed = db.close();
@@ -64,7 +64,7 @@ fn open(home: &Home, writing: Writing) -> Outcome<Database> {
     })
 }
 
-/// Does `work`, again and again while another process has the database open, for as long as the user will wait.
+/// Runs `work`, repeatedly while another process has the database open, for as long as the user will wait.
 pub fn patiently<T>(home: &Home, mut work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
     let begun = Instant::now();
     let patience = home.wait.map(|seconds| Duration::from_secs(seconds.into()));
@@ -84,7 +84,7 @@ pub fn patiently<T>(home: &Home, mut work: impl FnMut() -> ebbtide::Result<T>) -
     }
 }
 
-/// A container that is there.
+/// An existing container.
 pub fn container(db: &Database, name: &str) -> Outcome<Container> {
     if db.containers().iter().any(|known| known == name) {
         return Ok(db.container(name)?);
@@ -100,8 +100,8 @@ fn holds_manifest(dir: &Path) -> bool {
     names(dir).iter().any(|name| is_manifest(name))
 }
 
-/// A folder that holds other things and no trace of a database was named by mistake. One that is damaged is the
-/// library's to judge; what a file system puts into its first folder does not count.
+/// A folder with other files and without any file of a database was named by mistake. A damaged one is left to the
+/// library; files that a file system creates in its root do not count.
 fn refuse_foreign(dir: &Path) -> Outcome {
     let mut names = names(dir);
     names.retain(|name| name != "lost+found");

@@ -1,4 +1,4 @@
-//! Tables of text, as wide as their cells are, and no wider than there is room.
+//! Text tables, as wide as their cells, up to the width available.
 
 use std::borrow::Cow;
 use std::io::stdout;
@@ -6,13 +6,13 @@ use std::io::stdout;
 use terminal_size::{Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Where there is no terminal.
+/// The width without a terminal.
 const COLUMNS: usize = 80;
-/// What a cell in the first column, a name, is cut to where there is not room for everything.
+/// The length to which names in the first column are cut if there is not enough room.
 const NAME: usize = 32;
 const GAP: usize = 2;
 
-/// How many characters a line of standard output has room for.
+/// The width of a line of standard output, in characters.
 pub fn columns() -> usize {
     match terminal_size_of(stdout()) {
         Some((Width(columns), _)) if columns > 0 => columns.into(),
@@ -20,12 +20,12 @@ pub fn columns() -> usize {
     }
 }
 
-/// Rows under a header, each column as wide as its widest cell; all but the first stand on the right.
+/// Rows under a header, each column as wide as its widest cell; all but the first are aligned to the right.
 pub fn whole(header: &[&str], rows: &[Vec<String>]) -> String {
     aligned(&lines(header, rows), usize::MAX).0
 }
 
-/// The same in so many characters a line: the last columns are left out, and it says so; long names are cut.
+/// The same within a width: the last columns are left out, and named below; long names are cut.
 pub fn fitted(header: &[&str], rows: &[Vec<String>], columns: usize) -> String {
     let mut lines = lines(header, rows);
     let (text, left_out) = aligned(&lines, columns);
@@ -45,7 +45,7 @@ pub fn fitted(header: &[&str], rows: &[Vec<String>], columns: usize) -> String {
     text
 }
 
-/// Without what would move a terminal's cursor.
+/// Without control characters, which would move a terminal's cursor.
 pub fn printable(name: &str) -> Cow<'_, str> {
     match name.contains(char::is_control) {
         true => name.escape_debug().to_string().into(),
@@ -62,7 +62,7 @@ fn lines(header: &[&str], rows: &[Vec<String>]) -> Vec<Vec<String>> {
     std::iter::once(header).chain(rows).collect()
 }
 
-/// The first columns that have room in so many characters, one at least; and how many others there are.
+/// The first columns that fit into a width, at least one; and the number of the others.
 fn aligned(lines: &[Vec<String>], columns: usize) -> (String, usize) {
     let width = |column: usize| {
         let cells = lines.iter().map(|line| line[column].width());
@@ -90,7 +90,7 @@ fn aligned(lines: &[Vec<String>], columns: usize) -> (String, usize) {
     (text, widths.len() - shown)
 }
 
-/// The first characters of a text that is wider than that, with a sign that more of it is missing.
+/// The first characters of a wider text, with a mark that it is cut.
 fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();

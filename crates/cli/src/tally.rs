@@ -1,13 +1,13 @@
-//! Right and wrong answers, by what the oracle itself wrote and when.
+//! Counts right and wrong answers, by what the oracle itself wrote and when.
 //!
 //! An oracle knows between which readings of the clock an item was written, and so between which moments it expires. An
-//! answer given between the readings `asked` and `answered` is wrong when the item was expired by `asked` and is there,
-//! or cannot have expired by `answered` and is missing.
+//! answer given between the readings `asked` and `answered` is wrong if the item was expired by `asked` and was found,
+//! or cannot have expired by `answered` and was not found.
 
-/// An operation began at the first moment and was done at the second, in milliseconds.
+/// An operation began at the first moment and ended at the second, in milliseconds.
 pub type Window = (u64, u64);
 
-/// What an oracle saw, over all answers.
+/// The judged answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Answers that were judged.
@@ -28,8 +28,8 @@ impl Tally {
         self.wrong += other.wrong;
     }
 
-    /// Judges whether an item was found by an operation between these moments, by its time: `expiry` says between which
-    /// moments it expires, `None` that it was never written or is deleted.
+    /// Judges whether an item was found by an operation between two moments: `expiry` says between which moments it
+    /// expires, `None` that it was never written or is deleted.
     pub fn judge(&mut self, found: bool, expiry: Option<Window>, (asked, answered): Window) {
         let (earliest, latest) = expiry.unwrap_or((0, 0));
         self.reads += 1;
@@ -37,7 +37,7 @@ impl Tally {
         self.lost += u64::from(!found && answered < earliest);
     }
 
-    /// The promises that were not kept, in words.
+    /// The broken promises, in words.
     pub fn broken(&self) -> Vec<String> {
         let Tally {
             expired_returned,

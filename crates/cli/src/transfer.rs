@@ -1,4 +1,4 @@
-//! Many items: import and export, one JSON object a line.
+//! Import and export of many items, one JSON object a line.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write, stdout};
@@ -16,8 +16,8 @@ use crate::input::{Lines, style};
 use crate::items::warn_off;
 use crate::{show, store};
 
-/// A batch is written when it holds so many items or bytes: enough that the turn it takes is shared by many, little
-/// enough to lie in memory twice.
+/// A batch is written when it has this many items or bytes: enough to share the cost of a commit, few enough to be in
+/// memory twice.
 const BATCH_ITEMS: usize = 1_000;
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -27,12 +27,12 @@ pub fn import(import: &Import, json: bool) -> Outcome {
         import,
         read: 0,
     };
-    // A line that is refused at once creates nothing.
+    // If the first line is refused, nothing is created.
     let done = entries.next().and_then(|first| {
         store::create(&import.place, import.writing, |db, container| {
             let mut importer = Importer::new(db, container);
             let done = importer.run(first, &mut entries);
-            // What was read before a bad line is stored all the same, and the line's message says so.
+            // Items before a bad line are stored all the same, and the line's message says so.
             importer.write()?;
             done.map(|()| importer.done)
         })
@@ -62,13 +62,13 @@ pub fn import(import: &Import, json: bool) -> Outcome {
     Ok(())
 }
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Clone, Copy, Default)]
 struct Done {
     imported: u64,
     /// Items that had expired when they were stored.
     expired: u64,
-    /// Items with a ttl that does not count.
+    /// Items whose ttl has no effect.
     without_effect: u64,
 }
 
@@ -122,7 +122,7 @@ type Written = (json::Entry, Option<SystemTime>);
 struct Importer<'a> {
     db: &'a Database,
     container: &'a Container,
-    /// Of the container; nobody changes it meanwhile.
+    /// The container's default; nobody changes it meanwhile.
     default: DefaultTtl,
     batch: Batch,
     batch_bytes: usize,
@@ -196,7 +196,7 @@ pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
     let failed = |error| Failure::file("write", path, &error);
     let mut out = BufWriter::new(File::create(path).map_err(failed)?);
     let exported = write_items(&container, &mut out, &export_bar(&container), failed)?;
-    // A pipe or a device has nothing that could be synced.
+    // Pipes and devices cannot be synced.
     if out.get_ref().metadata().is_ok_and(|of| of.is_file()) {
         out.get_ref().sync_all().map_err(failed)?;
     }

@@ -1,4 +1,4 @@
-//! A database as a whole: reclaiming, checking, copying.
+//! Commands on a whole database: reclaiming, checking, copying.
 
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn compact(home: &Home, json: bool) -> Outcome {
     Ok(())
 }
 
-/// Does `work`; while it lasts, a line on the terminal tells how far it has come.
+/// Runs `work`; meanwhile a line on the terminal shows its progress.
 fn watched(db: &Database, work: impl FnOnce() -> ebbtide::Result<()> + Send) -> Outcome {
     let bar = ProgressBar::new_spinner();
     if bar.is_hidden() {
@@ -103,7 +103,7 @@ pub fn verify(home: &Home, json: bool) -> Outcome {
     }
 }
 
-/// Without the advice that the error has for those who have yet to verify.
+/// Without the error's advice to verify.
 fn fault_text(fault: &Error) -> String {
     match fault {
         Error::Corruption { path, offset, what } => {

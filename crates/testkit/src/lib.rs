@@ -11,7 +11,7 @@
 //! process  what this process takes of the machine
 //! ```
 
-// Read by those who write tests: each file's head says what it is for.
+// For writers of tests: each file's head says what it is for.
 #![allow(missing_docs)]
 
 pub mod model;
@@ -33,7 +33,7 @@ pub fn env(name: &str, default: u64) -> u64 {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
         (Some(text), _) => text.clone(),
@@ -42,9 +42,9 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     }
 }
 
-/// An error's text is for people: it has nothing as the compiler would print it.
+/// An error's text is for people: it has nothing in Rust's debug format.
 pub fn plain(error: &impl std::fmt::Display) -> Result<(), String> {
-    // What a program calls is no secret.
+    // The names of public functions are allowed.
     let text = error.to_string().replace("ebbtide::repair", "");
     let marks = ["{", "}", "Some(", "None", "Id(", "Seq(", "Timestamp(", "::"];
     match marks.iter().find(|mark| text.contains(**mark)) {

@@ -1,13 +1,13 @@
-//! The model: what the engine promises of expiry, by its definition.
+//! The model: the engine's promises about expiry, by their definition.
 //!
 //! It keeps every version of every key with its place in the order of writes. The newest version that a reader may see
 //! hides all older ones for good; it is *gone* if at any moment since it was written it was expired under the settings
 //! then in force. There are no floors here: whenever a container's default changes, each version that is expired at
-//! that moment under the old default is marked as gone. Between changes the settings stand and relied-on time only
-//! grows, so the marks and the plain rule of the present answer for every moment in between.
+//! that moment under the old default is marked as gone. Between changes the settings are constant and relied-on time
+//! only grows, so the marks and the plain rule of the present are enough for every moment in between.
 //!
-//! History is one order of everything: commits, changes of a default, containers made and dropped. It is kept as a list,
-//! and a prefix of it, such as a power cut leaves, is gone through from its beginning.
+//! History is one order of everything: commits, changes of a default, containers created and dropped. It is kept as a
+//! list, and a prefix of it, such as a power cut leaves, is replayed from the beginning.
 //!
 //! Nothing here calls the engine.
 
@@ -44,7 +44,7 @@ fn expired(written_at: u64, life: Life, standard: Standard, now: u64) -> bool {
     end(written_at, life, standard).is_some_and(|end| end <= now)
 }
 
-/// The two readings of the clock, and what may be relied on of them.
+/// The two readings of the clock, and the relied-on time.
 #[derive(Clone, Debug)]
 pub struct Time {
     pub wall: u64,
@@ -73,8 +73,8 @@ impl Time {
         }
     }
 
-    /// Looks at the clock: does the wall lead by more than the skew, and for less uptime than that? Otherwise settled
-    /// time follows the wall. Answers whether a lead is unsettled.
+    /// Reads the clock: is the wall ahead by more than the skew, and for less uptime than that? Otherwise settled time
+    /// follows the wall. Returns whether a lead is unsettled.
     fn look(&mut self) -> bool {
         let expected = self.settled + (self.uptime - self.moved);
         if self.wall > expected + self.skew {
@@ -125,9 +125,9 @@ struct Version {
     /// Its place in the order of writes.
     order: u64,
     written_at: u64,
-    /// Value and lifetime; none when it is a delete.
+    /// Value and lifetime; none for a delete.
     put: Option<(Vec<u8>, Life)>,
-    /// Seen expired when a setting ended.
+    /// It was expired when a setting ended.
     gone: bool,
 }
 
@@ -138,11 +138,11 @@ struct RangeDelete {
     to: Option<Vec<u8>>,
 }
 
-/// What has happened at one place in the order, the last of them where it took several.
+/// The event at one place in the order; the last one if several have it.
 #[derive(Clone, Debug)]
 struct Event {
     order: u64,
-    /// The settled time on which it relied; 0: on none.
+    /// The settled time on which it relied; 0: none.
     settled: u64,
     what: What,
 }
@@ -211,7 +211,7 @@ pub enum Part {
     Require(String, Vec<u8>, Need),
 }
 
-/// What a batch asks of a key.
+/// A condition of a batch on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     Absent,
@@ -232,9 +232,9 @@ pub enum Refused {
 pub enum Given {
     Life(Life),
     Until(u64),
-    /// That of the live item, from when it counts.
+    /// The lifetime of the live item, and from when it counts.
     Keep,
-    /// The same, known.
+    /// The same, resolved.
     Kept(u64, Life),
 }
 
@@ -295,13 +295,13 @@ impl Model {
         self.containers[container].standard
     }
 
-    /// One commit: all its writes have one stamp, which is returned.
+    /// Commits writes with one stamp, which is returned.
     pub fn commit(&mut self, writes: &[Write]) -> u64 {
         let parts: Vec<Part> = writes.iter().cloned().map(Part::Write).collect();
         self.try_commit(&parts).expect("it asks for nothing")
     }
 
-    /// The same with conditions, each of which meets what came before it.
+    /// Commits with conditions, each of which sees what came before it.
     pub fn try_commit(&mut self, parts: &[Part]) -> Result<u64, Refused> {
         let (written_at, settled) = (self.time.now(), self.time.settled);
         let asks = |part: &Part| !matches!(part, Part::Write(_));
@@ -359,7 +359,7 @@ impl Model {
         Ok(written_at)
     }
 
-    /// A write that keeps a life, with that life.
+    /// Resolves a write that keeps a lifetime.
     fn looked_up(&mut self, mut write: Write) -> Write {
         if let Write::Put {
             container,
@@ -562,7 +562,7 @@ impl Model {
         cuts
     }
 
-    /// Forgets all that happened behind `order`.
+    /// Forgets everything after `order`.
     pub fn truncate(&mut self, order: u64) {
         self.events.retain(|event| event.order <= order);
         (self.containers, self.order) = (BTreeMap::new(), 0);
@@ -572,7 +572,7 @@ impl Model {
         }
     }
 
-    /// The least that the recovered mark can be, when all up to `order` survives.
+    /// The lowest possible recovered mark, if everything up to `order` survives.
     pub fn mark_least(&self, order: u64) -> u64 {
         let events = self.events.iter().filter(|event| event.order <= order);
         events.map(|event| event.settled).max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! One step of a history: as a value, and as a line of text that says the same.
+//! One step of a history, as a value and as a line of text.
 //!
 //! ```text
 //! put c k v [ttl=T]            create, replace: the same        T: 10s 250ms 5m 1h 30d, -1 (never), keep, until=+5s, until=-5s
@@ -55,7 +55,7 @@ pub enum BatchOp {
     Sync,
 }
 
-/// What a batch asks of a key: the last two of the version that it has.
+/// A condition of a batch on a key; the last two concern its current version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Absent,
@@ -356,7 +356,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// The words of a line that are not used up yet.
+/// The unread words of a line.
 struct Words<'a> {
     line: &'a str,
     words: std::iter::Peekable<std::str::SplitWhitespace<'a>>,

@@ -1,8 +1,8 @@
-//! A history that tells of itself: whoever finds its traces in a database knows how far it got, and what must be there.
+//! A self-describing history: its traces in a database show how far it got, and what must be there.
 //!
-//! Step `n` follows from `n` alone. It writes one batch over three containers: a put, a delete or an expired put of one of
-//! a few hundred keys to `data` and `mirror`, and its number to `log`. So what is left must be a prefix of the steps:
-//! `log` holds 1 to `n` without a gap, and both others hold exactly what these steps leave.
+//! Step `n` is computed from `n` alone. It writes one batch over three containers: a put, a delete or an expired put of
+//! one of a few hundred keys to `data` and `mirror`, and its number to `log`. So the database must hold a prefix of the
+//! steps: `log` has 1 to `n` without a gap, and both others have exactly what these steps leave.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn options(durability: Durability) -> Options {
 enum Kind {
     Put,
     Delete,
-    /// A put that is expired from the start, wherever ttl counts: it hides what was there.
+    /// A put that is expired from the start, wherever ttl applies: it hides older items.
     Expired,
 }
 
@@ -109,7 +109,7 @@ impl Oracle {
         self.db.write(batch)
     }
 
-    /// Now and then, what a user does beside writing. Answers whether everything so far is synced by it.
+    /// Sometimes does what a user does besides writing. Returns whether that syncs everything so far.
     pub fn stir(&self, n: u64, random: &mut Random) -> Result<bool> {
         match random.below(400) {
             0 => self.db.flush().map(|()| true),
@@ -145,7 +145,7 @@ impl Expected {
         self.count = count;
     }
 
-    /// Compares everything that is there, by scans both ways and gets, with what should be.
+    /// Compares all contents, by scans in both directions and gets, with what should be there.
     pub fn compare(&self, found: &Oracle) -> std::result::Result<(), String> {
         let said = |error: ebbtide::Error| error.to_string();
         let mut count = 0;

@@ -1,13 +1,13 @@
-//! Waiting for what threads do: by looks and not by the clock, so that a test fails neither on a slow machine nor on one
-//! that stands still for a while.
+//! Waiting for threads, by polling with a generous limit, so that a test fails neither on a slow machine nor on one
+//! that pauses.
 
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-/// What is not so after so many looks, a millisecond apart, never will be.
+/// A condition that is false after this many polls, a millisecond apart, is taken to stay false.
 const LOOKS: u32 = 60_000;
 
-/// It is so, now or later.
+/// Whether the condition is true, now or later.
 pub fn comes_true(mut is_so: impl FnMut() -> bool) -> bool {
     (0..LOOKS).any(|_| {
         sleep(Duration::from_millis(1));
@@ -20,7 +20,7 @@ pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     assert!(comes_true(is_so), "{what}");
 }
 
-/// Does it on a thread of its own, and fails when it is not done and makes no progress any more.
+/// Runs it on a thread of its own, and fails if it neither ends nor makes progress.
 #[track_caller]
 pub fn ends(progress: impl Fn() -> u64, work: impl FnOnce() + Send + 'static) {
     let thread = spawn(work);

@@ -1,4 +1,4 @@
-//! What this process takes, as Linux counts it; nothing elsewhere.
+//! Resources of this process, as Linux counts them; zero on other systems.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Resident memory, in bytes. The system takes back what is of files whenever it needs it; what is anonymous stays.
+/// Resident memory, in bytes. The system reclaims file pages whenever it needs them; anonymous memory stays.
 #[derive(Clone, Copy, Default)]
 pub struct Memory {
     /// Heap, memtables, stacks.
@@ -27,7 +27,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What is resident now.
+/// The present resident memory.
 pub fn memory() -> Memory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -44,14 +44,14 @@ pub fn memory() -> Memory {
 /// The processor time of all threads so far.
 pub fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the program's name, which may hold anything, in hundredths of a second.
+    // After the program's name, which may contain anything; in hundredths of a second.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(10 * ticks)
 }
 
-/// Looks every two milliseconds at what is resident.
+/// Samples resident memory every two milliseconds.
 pub struct Watch {
     most: Arc<Mutex<Memory>>,
     ends: Arc<AtomicBool>,
@@ -78,7 +78,7 @@ impl Watch {
         watch
     }
 
-    /// The most of either kind so far, not of one moment.
+    /// The maximum of each kind so far, perhaps at different moments.
     pub fn most(&self) -> Memory {
         *self.most.lock().unwrap()
     }

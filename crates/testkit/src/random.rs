@@ -1,4 +1,4 @@
-//! Random histories from a seed, and the shortest one that still fails.
+//! Random histories from a seed, and shrinking of failing ones.
 
 use ebbtide::{Compression, Durability};
 
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// A setup with sizes so small that a few steps make runs, slots, merges and log segments.
+/// Options with sizes so small that a few steps make runs, slots, merges and log segments.
 pub fn setup(random: &mut Random) -> Setup {
     Setup {
         durability: random.pick(&[Durability::Buffered, Durability::Buffered, Durability::Sync]),
@@ -50,7 +50,7 @@ pub fn setup(random: &mut Random) -> Setup {
     }
 }
 
-/// What kinds of steps a history is made of: some leave out whole kinds, so that the others go further.
+/// The kinds of steps in a history: some histories leave out whole kinds, so that the others get further.
 struct Flavour {
     keys: usize,
     containers: usize,
@@ -63,7 +63,7 @@ struct Flavour {
     big: bool,
 }
 
-/// A history of so many steps.
+/// A history of this many steps.
 pub fn history(random: &mut Random, steps: usize) -> Vec<Op> {
     let flavour = Flavour {
         keys: random.pick(&[6, 20, 40, 60]),
@@ -235,7 +235,7 @@ fn conditional_write(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
     }
 }
 
-/// Every other one has conditions, or more in it than puts and deletes.
+/// Every second one has conditions, or other writes than puts and deletes.
 fn batch(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
     let writes = 1 + random.below(8);
     let kinds = random.pick(&[8, 8, 13, 16]);
@@ -256,7 +256,7 @@ fn batch(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
             _ => BatchOp::Put(c, k, value(random, flavour, n), ttl(random)),
         }
     };
-    // What asks for much seldom holds.
+    // Long batches with conditions rarely succeed.
     let writes = if kinds == 8 { writes } else { 1 + writes / 2 };
     Op::Batch((0..writes).map(|_| one(random)).collect())
 }
@@ -292,7 +292,7 @@ fn read(random: &mut Random, flavour: &Flavour) -> Op {
     }
 }
 
-/// Leaves out stretches of a failing history, long ones first, as long as it goes on failing.
+/// Removes parts of a failing history, long ones first, while it still fails.
 pub fn shrink(mut ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
     let mut stretch = ops.len() / 2;
     while stretch > 0 {
@@ -307,7 +307,7 @@ pub fn shrink(mut ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
                 at += stretch;
             }
         }
-        // The last round is repeated while it still finds something.
+        // The last round is repeated while it still removes something.
         if stretch > 1 || ops.len() == before {
             stretch /= 2;
         }

@@ -1,4 +1,4 @@
-//! A file system whose calls can be looked at, answered with an error, or used to do something in their midst.
+//! A file system whose calls can be observed, failed, or used to act during a call.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -24,12 +24,12 @@ impl Watched {
         }
     }
 
-    /// Before each call that follows, but for those from within `hook`; what it fails with, the call fails with.
+    /// Calls `hook` before each later call, except those made by `hook`; its error is the call's.
     pub fn before(&self, hook: impl FnMut(&'static str, &Path) -> Result<()> + Send + 'static) {
         *self.hook.lock().unwrap() = Some(Box::new(hook));
     }
 
-    /// Before the first call of this name on a path that holds `part`.
+    /// Calls it before the first call of this name on a path that contains `part`.
     pub fn once(
         &self,
         name: &'static str,

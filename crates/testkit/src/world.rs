@@ -1,15 +1,15 @@
-//! A database on a simulated disk and clock, and the model beside it.
+//! A database on a simulated disk and clock, and its model.
 //!
-//! [`World::run`] takes one step in both and compares what they answer. `Ok` is what the step shows, as text; `Err` says
-//! where the two differ. Background work happens only in steps, so a history runs the same way every time.
+//! [`World::run`] runs one step in both and compares the results. `Ok` is the step's result as text; `Err` says where
+//! the two differ. Background work happens only in steps, so a history always runs the same way.
 //!
-//! After a power cut the model does not know how much of what was not synced survived: of writes, changes of a default,
-//! containers made and dropped. It tries each prefix, the longest first; one of them must explain everything that can be
-//! seen. With `counting`, a counter is written behind each step, which leaves only what one step did to choose from. What
-//! is durable when it is acknowledged, a change of a default, say, is not given up, nor is what came before it; nor what
-//! is older than the interval when a step of the background has been taken.
+//! After a power cut the model does not know how much of what was not synced survived: writes, changes of a default,
+//! containers created and dropped. It tries each prefix, the longest first; one of them must explain everything that is
+//! visible. With `counting`, a counter is written after each step, so that only the effects of one step are uncertain.
+//! Edits that are durable when acknowledged, such as a change of a default, must survive with everything before them,
+//! and so must whatever is older than the sync interval when a background step has run.
 //!
-//! The world's own container, `OWN`, holds the counter and a probe that tells what time the engine starts from.
+//! The world's own container, `OWN`, holds the counter and a probe that shows the time from which the engine starts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,7 +97,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The step that opens a database so.
+    /// The step that opens a database with these options.
     pub fn step(&self) -> Op {
         let options = [
             (
@@ -154,7 +154,7 @@ impl Setup {
     }
 }
 
-/// An open iterator, and what the model knows of it.
+/// An open iterator, and the model's knowledge of it.
 struct Walk {
     iter: Iter,
     container: String,
@@ -183,16 +183,16 @@ pub struct World {
     snapshots: BTreeMap<String, (Snapshot, u64)>,
     walks: BTreeMap<String, Walk>,
     held: Vec<Held>,
-    /// The last place in the order that survives a power cut for certain.
+    /// The last place in the order that is certain to survive a power cut.
     synced: u64,
-    /// The uptime at which what ends at this place was acknowledged.
+    /// The uptime at which the writes up to this place were acknowledged.
     acknowledged: Vec<(u64, u64)>,
     /// The order of the write that set the counter to its index.
     counted: Vec<u64>,
     checkpoints: usize,
-    /// The version that was seen of what was written at each place in the order, ...
+    /// The version observed for the write at each place in the order, ...
     versions: BTreeMap<u64, Version>,
-    /// ... after this one: of a prefix that a power cut left it is not known for certain which it is.
+    /// ... after this one: for a prefix that a power cut left, it is uncertain which one it is.
     versions_after: u64,
     /// What must survive the crash that the next open recovers from.
     survives: u64,
@@ -231,8 +231,8 @@ impl World {
         }
     }
 
-    /// The world that a power cut leaves when it comes now: with this disk, and what the model knows by now. Nothing is
-    /// open in it. It may be one in which what is under way has happened, or one in which it has not.
+    /// The world after a power cut now, with this disk and the model's knowledge so far. Nothing is open in it. A step
+    /// in progress may have happened or not.
     pub fn after_cut(&self, sim: Sim) -> World {
         World {
             sim,
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// As if what is not synced in `earlier`, a moment before, were not synced yet.
+    /// Treats everything that was not synced in `earlier`, a moment before, as not synced.
     pub fn synced_as_in(mut self, earlier: &World) -> World {
         self.survives = earlier.survivors();
         self
@@ -256,7 +256,7 @@ impl World {
         self.db.is_some()
     }
 
-    /// The database, opened when it is not.
+    /// The database, opened if it is closed.
     pub fn db(&mut self) -> Result<Database, String> {
         if self.db.is_none() {
             let shown = self.open()?;
@@ -327,7 +327,7 @@ impl World {
                 .map_err(|e| e.to_string())?,
             None => 0,
         };
-        // A probe relies on the time it is written at, so there is none when the time is known.
+        // A probe relies on the time at which it is written, so it is skipped when the time is known.
         let probing = bounds.start() != bounds.end() || !own.contains("probe").map_err(failed)?;
         let now = if probing {
             own.put_with_ttl("probe", "", Ttl::Never).map_err(failed)?;
@@ -367,8 +367,8 @@ impl World {
         Ok(())
     }
 
-    /// Finds what the power cut left of history; time goes on from `now`, and the containers `found` are there. Of several
-    /// prefixes that explain what is seen the longest is gone on with, but no more than the shortest is certain.
+    /// Finds what a power cut left of history; time continues from `now`, and the containers `found` exist. Of several
+    /// prefixes that explain what is visible the longest is used, but only the shortest counts as certain.
     fn find_cut(&mut self, found: &Vec<String>, count: usize, now: u64) -> Result<(), String> {
         let lowest = self.survives;
         let (mut low, mut high) = (lowest, u64::MAX);
@@ -392,7 +392,7 @@ impl World {
         }
         let (mut longest, mut closest) = (None, String::new());
         for cut in self.model.cuts(low).into_iter().filter(|&cut| cut <= high) {
-            // Time would go on from no earlier than what a write that is left relied on.
+            // Time would not start before what a surviving write relied on.
             if self.model.mark_least(cut) > now {
                 continue;
             }
@@ -419,7 +419,7 @@ impl World {
         ))
     }
 
-    /// Lets go of everything that belongs to the open database.
+    /// Drops everything that belongs to the open database.
     fn leave(&mut self) {
         self.walks.clear();
         self.snapshots.clear();
@@ -470,7 +470,7 @@ impl World {
     }
 
     fn survivors(&self) -> u64 {
-        // A second crash before anything was opened finds what the first one left.
+        // A second crash before any open finds what the first one left.
         if self.cut {
             self.survives
         } else if self.setup.durability == Durability::Sync {
@@ -555,7 +555,7 @@ impl World {
             }
             _ => unreachable!("{op}"),
         }
-        // Both look at the clock after each turn, so that both see a lead begin at the same time.
+        // Both read the clock after each step, so that both see a lead begin at the same time.
         if let Some(own) = self.containers.get(OWN) {
             own.contains("probe").map_err(failed)?;
             self.model.time.now();
@@ -729,7 +729,7 @@ impl World {
         }
     }
 
-    /// Adds one part of a batch to it, and to what the model is given; true: it is to be refused.
+    /// Adds one part of a batch to it, and to the model's input; true: it is to be refused.
     fn add(
         &mut self,
         batch: &mut Batch,
@@ -853,7 +853,7 @@ impl World {
         Ok(found.map_or("-".into(), |seen| shorten(&seen.value)))
     }
 
-    /// The version that a key has now stands for its place in the order, from now on.
+    /// From now on the present version of a key represents its place in the order.
     fn check_version(&mut self, c: &str, k: &[u8]) -> Result<(), String> {
         let Some(order) = self.model.live(c, k) else {
             return Ok(());
@@ -878,7 +878,7 @@ impl World {
         }
     }
 
-    /// The engine has done it; the model follows.
+    /// Applies to the model what the engine has done.
     fn commit(&mut self, writes: &[Write]) -> Outcome {
         self.model.commit(writes);
         Ok(String::new())
@@ -944,7 +944,7 @@ impl World {
             (Op::Touch(..), Some(seen)) => Some(write(&seen.value, Given::Life(seen.life))),
             (Op::Update(_, _, change), _) => match change {
                 Change::Keep => None,
-                // Where there is nothing, nothing is written.
+                // Deleting a missing item writes nothing.
                 Change::Delete => found.map(|_| Write::Delete {
                     container: c.to_owned(),
                     key: k.to_vec(),
@@ -952,7 +952,7 @@ impl World {
                 Change::Append(v) => {
                     let before = found.map(|seen| seen.value.as_slice()).unwrap_or_default();
                     let life = found.map_or(Life::Inherit, |seen| seen.life);
-                    // A ttl of 0 comes only from a moment that has passed; no write takes it.
+                    // A ttl of 0 comes only from a moment in the past; no write accepts it.
                     let life = if life == Life::Own(0) {
                         Life::Inherit
                     } else {
@@ -1020,12 +1020,12 @@ impl World {
         Ok(String::new())
     }
 
-    /// Makes a copy, opens it, and finds everything in it.
+    /// Makes a copy, opens it, and checks everything in it.
     fn checkpoint(&mut self, db: &Database) -> Outcome {
         self.checkpoints += 1;
         let path = format!("/copy{}", self.checkpoints);
         db.checkpoint(&path).map_err(failed)?;
-        // With the wall behind, the copy may start from an earlier moment than the original stands at.
+        // If the wall is behind, the copy may start at an earlier moment than the original's.
         if self.model.time.unsettled() || self.model.time.wall != self.model.time.settled {
             return Ok(String::new());
         }
@@ -1214,7 +1214,7 @@ impl World {
 
     // ---- comparing everything
 
-    /// Everything that can be seen, against the model.
+    /// Compares everything visible with the model.
     pub fn check(&mut self) -> Result<(), String> {
         self.check_scans()?;
         let mut names = self.model.containers();
@@ -1280,7 +1280,7 @@ impl World {
     }
 }
 
-/// A container, or one through a snapshot.
+/// A container, or a snapshot's view of one.
 enum Reader {
     Live(Container),
     Then(View),
@@ -1301,7 +1301,7 @@ impl Reader {
         }
     }
 
-    /// All three ways to read a key.
+    /// Compares all three ways to read a key.
     fn compare(&self, key: &[u8], expected: Option<&Seen>) -> Result<(), String> {
         let (item, value, there) = match self {
             Reader::Live(c) => (c.item(key), c.get(key), c.contains(key)),
@@ -1458,7 +1458,7 @@ fn same<T: PartialEq + fmt::Debug>(what: &str, found: &T, expected: &T) -> Resul
     ))
 }
 
-/// Names what only one of them has.
+/// Lists what only one of them has.
 fn same_items(what: &str, found: &[Seen], expected: &[Seen]) -> Result<(), String> {
     if found == expected {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The load, and the oracle of every answer.
 //!
-//! Each worker has sessions of its own, so that it knows what became of them: between which readings of the clock each
-//! was written, and so between which moments it expires. It judges every answer by that alone (crate::tally).
+//! Each worker has its own sessions, so it knows between which readings of the clock each was written, and so between
+//! which moments it expires. It judges every answer by that alone (crate::tally).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ pub struct Lifetimes {
     pub longest: Duration,
 }
 
-/// What all workers share.
+/// State shared by all workers.
 pub struct Stage {
     pub sessions: Container,
     pub time: Time,
@@ -37,7 +37,7 @@ pub struct Stage {
     pub operations_a_second: u64,
 }
 
-/// A session as its worker knows it. When it has ended, it stays, and its key is read like the others, until another
+/// A session as its worker knows it. An ended session stays, and its key is read like the others, until another session
 /// takes its place.
 #[derive(Clone, Copy)]
 struct Session {
@@ -57,13 +57,13 @@ enum Answer {
     Value(Option<Value>),
 }
 
-/// What workers leave behind.
+/// The result of a worker.
 #[derive(Default)]
 pub struct Left {
     pub tally: Tally,
-    /// The keys that it used.
+    /// The keys it used.
     pub keys: Vec<String>,
-    /// When the sessions that are alive expire.
+    /// When the live sessions expire.
     pub expiries: Vec<u64>,
 }
 
@@ -79,11 +79,11 @@ pub struct Worker<'a> {
     stage: &'a Stage,
     random: Random,
     sessions: Vec<Session>,
-    /// Places in `sessions` whose session has ended.
+    /// Indices in `sessions` of ended sessions.
     ended: Vec<usize>,
-    /// Moments at which the session in a place may have to be ended.
+    /// Moments at which the session at an index may have to be ended.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Is told when a session expired.
+    /// Receives the expiry of each expired session.
     expired: Sender<u64>,
     tally: Tally,
 }
@@ -101,7 +101,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Works at an even pace until it is told to stop; falling behind is not made up for.
+    /// Works at an even pace until it is told to stop; does not catch up when it falls behind.
     pub fn run(mut self) -> Result<Left> {
         const TICK: Duration = Duration::from_millis(2);
         let in_a_tick = self.stage.operations_a_second * TICK.as_millis() as u64 / 1_000;
@@ -141,7 +141,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A new session; now and then under the key of one that has ended, which must not stand in its way.
+    /// A new session; sometimes under the key of an ended one, which must not conflict.
     fn log_in(&mut self) -> Result<()> {
         let ended = self.ended.pop();
         let (id, version) = match ended {
@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The session goes on as it is.
+    /// Extends the session unchanged.
     fn touch(&mut self, at: usize) -> Result<()> {
         let session = self.sessions[at];
         let key = session::key(session.id);
@@ -184,7 +184,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The session goes on with another value, and perhaps another lifetime.
+    /// Extends the session with another value, and perhaps another lifetime.
     fn refresh(&mut self, at: usize) -> Result<()> {
         let session = self.sessions[at];
         if session.ended {
@@ -241,7 +241,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Ends the sessions whose time is over, each with a last look at its key.
+    /// Ends the sessions whose time is over, after a last read of each key.
     fn end_expired(&mut self) -> Result<()> {
         let now = self.stage.time.wall();
         while let Some(&Reverse((moment, at))) = self.due.peek()
@@ -252,7 +252,7 @@ impl<'a> Worker<'a> {
             if !self.sessions[at].ended && expiry <= now {
                 self.read(at)?;
                 self.end(at);
-                // Nobody listens any more when the demo ends early.
+                // No receiver is left when the demo ends early.
                 let _ = self.expired.send(expiry);
             }
         }
@@ -323,8 +323,8 @@ fn as_ttl(lifetime: Option<Duration>) -> Ttl {
     lifetime.map_or(Ttl::Inherit, Ttl::After)
 }
 
-/// Walks over all sessions again and again, forwards and backwards: each that an iterator hands out must be alive at the
-/// moment at which it was asked for, however long ago the iterator was made.
+/// Iterates over all sessions again and again, forwards and backwards: each item that an iterator returns must be live
+/// at the moment it was asked for, however long ago the iterator was created.
 pub fn walk(stage: &Stage) -> Result<Tally> {
     const STEP: usize = 256;
     const REST: Duration = Duration::from_millis(10);
@@ -373,7 +373,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    /// A stage whose database has a clock of its own, and all of whose sessions live as long.
+    /// A stage whose database has its own clock, and whose sessions all live equally long.
     fn stage(
         clock: impl Clock + 'static,
         time: Time,

@@ -1,4 +1,4 @@
-//! Counts and times of operations, raised by many threads.
+//! Counters and times of operations, updated by many threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Meter {
 }
 
 impl Reading {
-    /// What was added since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn since(&self, earlier: &Reading) -> Reading {
         Reading {
             puts: self.puts - earlier.puts,

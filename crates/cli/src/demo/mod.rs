@@ -1,5 +1,5 @@
-//! `ebbtide demo`: a session store under a live load, and what becomes of its disk when the load ends. Every answer is
-//! judged by what the demo itself wrote and when; it fails when a promise is broken, and says so when one was kept late
+//! `ebbtide demo`: a session store under load, and its disk space after the load ends. Every answer is judged by what
+//! the demo itself wrote and when. It fails when a promise was broken, and reports separately a promise kept late
 //! because the machine did not run the threads that keep it.
 
 mod load;
@@ -30,13 +30,13 @@ use starved::Starved;
 use watch::Watch;
 
 const WORKERS: u64 = 2;
-/// Of each worker: a rate that two cores bear easily, beside the database's own work.
+/// For each worker: a rate that two cores sustain easily, together with the database's own work.
 const OPERATIONS_A_SECOND: u64 = 25_000;
-/// Small, as the lifetimes are, so that half a minute shows what a day shows elsewhere.
+/// Small, like the lifetimes, so that half a minute shows what a day shows elsewhere.
 const MEMTABLE_BYTES: usize = 4 << 20;
-/// A look that comes so late on a busy machine does not make a promise broken.
+/// A check may come this late on a busy machine without a broken promise.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often the database is asked for its numbers.
+/// The time between two readings of the statistics.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(settings: &Demo, json: bool) -> Outcome {
@@ -79,7 +79,7 @@ pub fn run(settings: &Demo, json: bool) -> Outcome {
     }
 }
 
-/// Times that suit the length of the demo: at 30 s and more, lifetimes of 5 to 20 s.
+/// Times scaled to the length of the demo: at 30 s and more, lifetimes of 5 to 20 s.
 struct Scale {
     lifetimes: Lifetimes,
     reclaim_within: Duration,
@@ -100,7 +100,7 @@ impl Scale {
         }
     }
 
-    /// What the database promises of the time from expiry to removal.
+    /// The promised time from expiry to removal.
     fn removed_within(&self) -> Duration {
         self.reclaim_within.max(self.lifetimes.longest / 8)
     }
@@ -113,12 +113,12 @@ struct Show<'a> {
     watch: Watch,
     starved: Starved,
     reporter: Reporter,
-    /// Of bytes in tables to bytes live, once the first sessions have expired.
+    /// The highest ratio of bytes in tables to live bytes, after the first sessions have expired.
     highest_ratio: f64,
 }
 
 impl Show<'_> {
-    /// Runs the load and looks on.
+    /// Runs the load and watches.
     fn load(&mut self, settings: &Demo) -> Outcome<Left> {
         let (sender, expired) = channel();
         let until = Duration::from_secs(settings.seconds);
@@ -182,7 +182,7 @@ impl Show<'_> {
         Ok(())
     }
 
-    /// No operation from here on, until no table is left or none should be.
+    /// No operations from here on, until no table is left or none should be.
     fn drain(&mut self, left: Left, scale: &Scale) -> Outcome<Report> {
         let time = self.stage.time;
         let at_end = self.db.stats();
@@ -232,7 +232,7 @@ impl Show<'_> {
         })
     }
 
-    /// Asks for every key that was ever used and still known, and for all of them at once: nothing must be there.
+    /// Reads every known key that was ever used, one by one and by a scan: nothing may be there.
     fn last_look(&self, left: Left) -> Outcome<Tally> {
         let mut tally = left.tally;
         for key in &left.keys {
@@ -259,7 +259,7 @@ impl Show<'_> {
     }
 }
 
-/// A worker that fails stops the others.
+/// Stops the other workers when one fails.
 fn until_failure<T>(
     stage: &Stage,
     work: impl FnOnce() -> ebbtide::Result<T>,
@@ -277,13 +277,13 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, ebbtide::Result<T>>) -> ebbtid
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Of all files below a folder.
+/// The bytes of all files below a folder.
 fn bytes_below(folder: &Path) -> u64 {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
         Ok(metadata) => metadata.len(),
-        // Removed meanwhile.
+        // It was removed meanwhile.
         Err(_) => 0,
     });
     bytes.sum()

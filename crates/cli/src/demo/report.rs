@@ -1,4 +1,4 @@
-//! What the demo prints: a line a second, and what it proved.
+//! The output of the demo: a line a second, and the result.
 
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -17,12 +17,12 @@ use crate::tally::Tally;
 
 pub struct Reporter {
     json: bool,
-    /// Of each line so far: bytes on disk, and bytes live.
+    /// For each line so far: bytes on disk, and live bytes.
     disk: Vec<u64>,
     live: Vec<u64>,
 }
 
-/// What the columns of a line are, in a line.
+/// The header of the lines.
 const COLUMNS: &str =
     "ITEMS, LIVE: what readers see; TABLES, LOG: on disk; EXPIRED: not yet given back";
 
@@ -30,11 +30,11 @@ const COLUMNS: &str =
 pub struct Second {
     pub at: Duration,
     pub stats: Stats,
-    /// The operations since the line before, while there is load.
+    /// The operations since the previous line, while there is load.
     pub load: Option<Reading>,
 }
 
-/// What it all came to.
+/// The result of the demo.
 pub struct Report {
     pub tally: Tally,
     /// Bytes in tables per byte live, at most.
@@ -43,15 +43,15 @@ pub struct Report {
     pub removed: usize,
     pub removal_p50: Option<Duration>,
     pub removal_longest: Duration,
-    /// The same without the time in which the machine did not run the threads that it takes.
+    /// The longest removal without the time in which the machine did not run the threads for it.
     pub removal_longest_let_run: Duration,
-    /// What was promised of it.
+    /// The promised time.
     pub removed_within: Duration,
     /// How long after the load's end the last table was removed, if it was.
     pub emptied: Option<Duration>,
-    /// When the load ended.
+    /// The statistics at the end of the load.
     pub at_end: Stats,
-    /// When no table was left, or none should have been.
+    /// The statistics when no table was left, or none should have been.
     pub stats: Stats,
 }
 
@@ -61,12 +61,12 @@ impl Report {
         bytes_written(&self.stats) as f64 / self.stats.bytes_put.max(1) as f64
     }
 
-    /// What the database wrote on its own after the load ended.
+    /// What the database wrote after the load ended.
     fn written_at_rest(&self) -> u64 {
         bytes_written(&self.stats) - bytes_written(&self.at_end)
     }
 
-    /// The promises that were not kept, in words.
+    /// The broken promises, in words.
     pub fn broken(&self) -> Vec<String> {
         let mut broken = self.tally.broken();
         if self.emptied.is_none() {
@@ -96,7 +96,7 @@ impl Report {
         )
     }
 
-    /// What was kept late through no fault of the database, in words.
+    /// The promises kept late through no fault of the database, in words.
     pub fn late(&self) -> Option<String> {
         (self.removal_longest > self.removed_within + GRACE).then(|| {
             format!(
@@ -251,7 +251,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Bytes on disk above bytes live, in one measure.
+    /// Bytes on disk above live bytes, on the same scale.
     fn drawn(&self) -> String {
         let most = |amounts: &[u64]| amounts.iter().copied().max().unwrap_or(0);
         let (disk, live) = (most(&self.disk), most(&self.live));

@@ -1,4 +1,4 @@
-//! Sessions that look like real ones, from a number: the same number gives the same bytes, so nobody has to keep them.
+//! Realistic sessions generated from a number: the same number gives the same bytes, so they need not be kept.
 
 use crate::random::Random;
 
@@ -8,7 +8,7 @@ pub fn key(id: u64) -> String {
     format!("sess:{:016x}{:016x}", random.next(), random.next())
 }
 
-/// What a web application keeps for a visitor; `version` counts how often it was written.
+/// A web application's data for a visitor; `version` counts how often it was written.
 pub fn value(id: u64, version: u32) -> String {
     const NAMES: [&str; 8] = [
         "ada", "grace", "edsger", "barbara", "donald", "frances", "tony", "lynn",

@@ -1,16 +1,16 @@
 //! Two amounts over time, as two lines of bars under each other.
 
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Of a line; longer times are drawn by the highest amount of each part.
+/// The width; longer times are drawn by the highest amount of each part.
 const COLUMNS: usize = 56;
 
-/// Each amount as a bar, beside the highest of them all, which `most` is or lies above.
+/// Each amount as a bar, relative to the highest of all, at most `most`.
 pub fn line(amounts: &[u64], most: u64) -> String {
     let part = amounts.len().div_ceil(COLUMNS).max(1);
     let highest = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
     let bar = |amount: u64| {
         let steps = BARS.len() as u64 - 1;
-        // What is not nothing does not look like nothing.
+        // An amount above zero has a visible bar.
         let height = (u128::from(amount) * u128::from(steps)).div_ceil(u128::from(most.max(1)));
         BARS[height as usize]
     };

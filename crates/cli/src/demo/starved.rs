@@ -1,20 +1,20 @@
-//! For how long the threads that a deadline rests on were ready to run, and the machine did not run them: by the account
-//! of the scheduler (`/proc/self/task/*/schedstat`, Linux; elsewhere it is not known, and nothing is excused by it).
+//! How long the threads that a deadline depends on were ready, and the machine did not run them, according to the
+//! scheduler (`/proc/self/task/*/schedstat`, Linux; on other systems it is unknown, and nothing is excused).
 //!
-//! Counted are the database's threads that ask for the usual share of a processor, and the one that looks. Not the merge
-//! thread: that it comes last is the database's own choice, and no excuse. Of two waits at once the longer one counts, as
-//! far as that shows between two looks.
+//! Counted are the database's threads with the usual priority, and the observing thread. Not the merge thread: its low
+//! priority is the database's own choice, and no excuse. Of two simultaneous waits the longer one counts, as far as two
+//! readings show that.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-/// By thread: nanoseconds that it has waited for a processor.
+/// For each thread: nanoseconds it has waited for a processor.
 type Waits = BTreeMap<u32, u64>;
 
 #[derive(Default)]
 pub struct Starved {
     seen: Waits,
-    /// At each look: its moment in milliseconds, and nanoseconds waited since the first one.
+    /// For each reading: its moment in milliseconds, and nanoseconds waited since the first one.
     looks: Vec<(u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Starved {
         self.seen = waits;
     }
 
-    /// Milliseconds waited from the last look before this moment on.
+    /// Milliseconds waited since the last reading before this moment.
     pub fn since(&self, moment: u64) -> u64 {
         let before = self.looks.partition_point(|&(at, _)| at <= moment);
         let then = self.looks[..before].last().or(self.looks.first());
@@ -61,7 +61,7 @@ fn waits() -> Waits {
     waits.collect()
 }
 
-/// Of `nanoseconds run, nanoseconds waited, times run`.
+/// Parses `nanoseconds run, nanoseconds waited, times run`.
 fn wait_in(account: &str) -> Option<u64> {
     account.split_whitespace().nth(1)?.parse().ok()
 }
@@ -110,7 +110,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = ebbtide::Database::open(folder.path()).unwrap();
         assert!(waits().contains_key(&std::process::id()));
-        // Three of this database, which take their names when they begin to run; other tests may have more of them.
+        // Three threads of this database, which get their names when they begin to run; other tests may have more.
         let named = (0..60_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             waits().len() >= 4

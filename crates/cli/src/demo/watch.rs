@@ -1,10 +1,10 @@
 //! How long after its expiry an item is gone from disk.
 //!
-//! The database says when the item expired that has been expired for longest and is still in a live file. So an item is
-//! off the disk when everything that expired up to its own expiry is; it is noticed at the next look, and the time up to
-//! that look is what counts.
+//! The database reports the expiry of the item that has been expired for longest and is still in a live file. So an
+//! item has left the disk when everything that expired up to its own expiry has; that is noticed at the next reading,
+//! and the time up to that reading counts.
 //!
-//! Beside it stands the same without the time in which the machine did not run the threads that reclaim
+//! It also measures the same without the time in which the machine did not run the threads that reclaim
 //! (crate::demo::starved).
 
 use std::cmp::Reverse;
@@ -17,9 +17,9 @@ pub struct Watch {
     waiting: BinaryHeap<Reverse<u64>>,
     /// Milliseconds from expiry to removal.
     lags: Vec<u64>,
-    /// The longest of all that are still waiting, at the last look.
+    /// The longest time of the items still waiting, at the last reading.
     pending: u64,
-    /// The longest of all but for what the threads waited meanwhile.
+    /// The longest time of all, without the time that the threads waited.
     let_run: u64,
 }
 
@@ -28,7 +28,7 @@ impl Watch {
         self.waiting.push(Reverse(moment));
     }
 
-    /// `oldest` is what the database said between the readings `asked` and `answered` of the clock, and `starved` tells for
+    /// `oldest` is the database's answer between the readings `asked` and `answered` of the clock; `starved` returns
     /// how long threads have waited for a processor since a moment.
     pub fn look(
         &mut self,
@@ -68,13 +68,13 @@ impl Watch {
             .map(|&millis| Duration::from_millis(millis))
     }
 
-    /// The longest time that any item was, or still is, expired and on disk.
+    /// The longest time that an item was, or still is, expired and on disk.
     pub fn longest(&self) -> Duration {
         let removed = self.lags.iter().copied().max().unwrap_or(0);
         Duration::from_millis(removed.max(self.pending))
     }
 
-    /// The same but for the time in which the threads were not let run.
+    /// The same without the time in which the threads did not run.
     pub fn longest_let_run(&self) -> Duration {
         Duration::from_millis(self.let_run)
     }
@@ -118,7 +118,7 @@ mod tests {
         let mut watch = Watch::default();
         watch.expires(100);
         watch.expires(200);
-        // From 100 to 150 nobody was let run.
+        // From 100 to 150 no thread was run.
         let starved = |moment: u64| 150u64.saturating_sub(moment).min(50);
         watch.look(Some(100), (190, 190), starved);
         assert_eq!(watch.longest(), Duration::from_millis(90));

@@ -1,11 +1,11 @@
-//! Values for a trace, which only says how long they were: the number of the operation that wrote one, then pseudo-random
-//! bytes that follow from it. So nobody has to keep a value to know it again.
+//! Generated values for a trace, which has only their lengths: the number of the operation that wrote one, then
+//! pseudo-random bytes computed from it. So values need not be kept to be recognized.
 
 use std::iter::{once, repeat_with};
 
 use crate::random::Random;
 
-/// What operation `number` writes as `len` bytes.
+/// The value of `len` bytes that operation `number` writes.
 pub fn value(number: u64, len: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(len.next_multiple_of(8));
     for word in words(number).take(len.div_ceil(8)) {
@@ -15,7 +15,7 @@ pub fn value(number: u64, len: usize) -> Vec<u8> {
     value
 }
 
-/// Whether `value` is what operation `number` wrote as `len` bytes.
+/// Whether `value` is the value of `len` bytes that operation `number` wrote.
 pub fn is(value: &[u8], number: u64, len: usize) -> bool {
     let mut parts = value.chunks(8).zip(words(number));
     value.len() == len && parts.all(|(part, word)| *part == word[..part.len()])

@@ -1,4 +1,4 @@
-//! `ebbtide replay`: a trace of a real cache, played against a database, and what that cost. Every answer is judged by
+//! `ebbtide replay`: runs a trace of a real cache against a database, and reports the costs. Every answer is judged by
 //! what the trace had written before; it fails when one was wrong.
 
 mod made;
@@ -23,7 +23,7 @@ use player::Player;
 use report::{Report, Samples};
 use trace::Step;
 
-/// How often the database is asked for its numbers: that takes it some milliseconds.
+/// The time between two readings of the statistics, which take some milliseconds.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub fn run(settings: &Replay, json: bool) -> Outcome {
@@ -36,7 +36,7 @@ pub fn run(settings: &Replay, json: bool) -> Outcome {
         .memtable_bytes(settings.memtable)
         .reclaim_within(pace.shortened(reclaim_within))
         .open(&folder.path)?;
-    // Without a default, only the trace's own ttls count.
+    // Without a default, only the trace's own ttls apply.
     let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
     let container = db.container_with(&settings.container, options)?;
     let mut replay = Run {
@@ -60,17 +60,17 @@ pub fn run(settings: &Replay, json: bool) -> Outcome {
     }
 }
 
-/// A replay as it goes on.
+/// A replay in progress.
 struct Run<'a> {
     db: &'a Database,
     player: Player,
     samples: Samples,
     looked: Instant,
-    /// The first timestamp, and when its operation was played.
+    /// The first timestamp, and when its operation was run.
     first: Option<(u64, Instant)>,
     /// The last timestamp.
     last: u64,
-    /// How far behind its moment an operation was played, at most.
+    /// The largest delay of an operation.
     latest: Duration,
 }
 
@@ -99,7 +99,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Time does not run backwards, neither for a cache nor for its replay.
+    /// Time runs backwards neither in a cache nor in its replay.
     fn in_order(&self, step: Step) -> Result<Step, String> {
         match step.timestamp {
             timestamp if timestamp < self.last => Err(format!(
@@ -110,8 +110,8 @@ impl Run<'_> {
         }
     }
 
-    /// Until the moment has come. Operations of the same second, which is all that a trace tells, follow each other at
-    /// once.
+    /// Waits until the moment has come. Operations of the same second, which is the resolution of a trace, follow each
+    /// other without a wait.
     fn wait(&mut self, timestamp: u64, lines: &Lines) {
         let (first, begun) = *self.first.get_or_insert((timestamp, Instant::now()));
         self.last = timestamp;

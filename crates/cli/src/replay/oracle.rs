@@ -1,13 +1,13 @@
-//! What a trace has written, and what is right to answer. The database is not asked.
+//! What a trace has written, and the right answers, computed without the database.
 
 use std::collections::HashMap;
 
 use crate::tally::Window;
 
-/// Expiry of what never expires.
+/// The expiry of an item that never expires.
 pub const NEVER: Window = (u64::MAX, u64::MAX);
 
-/// Below so many items nothing is gained by forgetting those that have expired.
+/// With fewer items it is not worth forgetting expired ones.
 const FEW: usize = 1 << 16;
 
 /// What was last written for a key.
@@ -19,21 +19,21 @@ pub struct Written {
     pub expiry: Window,
 }
 
-/// All that may be alive.
+/// All items that may be live.
 #[derive(Default)]
 pub struct Oracle {
     items: HashMap<Vec<u8>, Written>,
-    /// How many items there may be before the expired ones are forgotten.
+    /// The number of items at which the expired ones are forgotten.
     limit: usize,
 }
 
 impl Oracle {
-    /// `None` if a live item cannot be there.
+    /// The last write; `None` if no live item can be there.
     pub fn last(&self, key: &[u8]) -> Option<Written> {
         self.items.get(key).copied()
     }
 
-    /// `now`: no operation from here on is asked earlier.
+    /// `now`: no later operation begins earlier.
     pub fn write(&mut self, key: &[u8], written: Written, now: u64) {
         match self.items.get_mut(key) {
             Some(last) => *last = written,

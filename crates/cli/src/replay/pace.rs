@@ -1,12 +1,12 @@
-//! When the operations of a trace are done, and by which clock.
+//! When the operations of a trace are run, and by which clock.
 //!
-//! *As fast as it goes*, the database's clock is set to the moment of each operation. It moves for nothing else, so every
-//! lifetime is the trace's to the millisecond, and the same trace gives the same hits each time. What it does not give is
-//! the trace's time to reclaim in: background work has what the replay takes.
+//! *As fast as possible*, the database's clock is set to the moment of each operation, and to nothing else. So every
+//! lifetime is the trace's to the millisecond, and the same trace always gives the same hits. But background work has
+//! only the time that the replay takes, not the trace's.
 //!
-//! *By a factor*, the clock is real, and everything that is said in the trace's time is divided by the factor: moments,
-//! lifetimes (rounded to the millisecond, at least one), `reclaim_within`. Disk space and latencies then are what they would
-//! be under that load; an item that expires within the time of a single operation may be hit or not.
+//! *By a factor*, the clock is real, and all times of the trace are divided by the factor: moments, lifetimes (rounded to
+//! the millisecond, at least one), `reclaim_within`. Disk space and latencies are then as under that load; an item that
+//! expires during a single operation may be hit or not.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use ebbtide::{Clock, ManualClock, Options, Ttl};
 use crate::clock::Time;
 use crate::failure::{Failure, Outcome};
 
-/// Where the clock of a trace begins, in milliseconds since the Unix epoch: 2020-03-01. Always the same, so that runs are;
-/// in the past, so that a database that is kept can be opened by today's clock.
+/// Where the clock of a trace begins, in milliseconds since the Unix epoch: 2020-03-01. Always the same, so that runs
+/// are reproducible; in the past, so that a kept database can be opened with today's clock.
 const BEGINNING: u64 = 1_583_020_800_000;
 
 /// The largest factor: a second of the trace is a microsecond.
 const MAX_FACTOR: f64 = 1e6;
 
 pub enum Pace {
-    /// As fast as it goes.
+    /// As fast as possible.
     Trace(ManualClock),
     Real {
         time: Time,
@@ -32,7 +32,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// As it is said on the command line.
+    /// Parses the argument of the command line.
     pub fn parse(speed: &str) -> Outcome<Pace> {
         let factor = match speed {
             "max" => Some(0.0),
@@ -57,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// What the database's clock reads.
+    /// The reading of the database's clock.
     pub fn now(&self) -> u64 {
         match self {
             Pace::Trace(clock) => clock.wall(),
@@ -65,8 +65,8 @@ impl Pace {
         }
     }
 
-    /// How long to wait for a moment of the trace, `since` its first, which was played `begun` ago. Where time is the
-    /// trace's, it has come when this returns.
+    /// How long to wait for a moment of the trace: `since` its first moment, which was run `begun` ago. Under the
+    /// trace's clock, the moment has come when this returns.
     pub fn wait_for(&self, since: Duration, begun: Duration) -> Duration {
         match self {
             Pace::Trace(clock) => {
@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// How far a moment that was to be waited for is behind, by the same two times.
+    /// By how much a moment is late, by the same two times.
     pub fn lateness(&self, since: Duration, begun: Duration) -> Duration {
         match self {
             Pace::Trace(_) => Duration::ZERO,
@@ -86,7 +86,7 @@ impl Pace {
         }
     }
 
-    /// Of the trace's time, as the database gets it.
+    /// A duration of the trace, in the database's time.
     pub fn shortened(&self, time: Duration) -> Duration {
         match self {
             Pace::Trace(_) => time,
@@ -97,7 +97,7 @@ impl Pace {
         }
     }
 
-    /// Of the database's time, as the trace has it.
+    /// A duration of the database, in the trace's time.
     pub fn lengthened(&self, time: Duration) -> Duration {
         match self {
             Pace::Trace(_) => time,
@@ -105,7 +105,7 @@ impl Pace {
         }
     }
 
-    /// The ttl of an item that lives so many seconds in the trace.
+    /// The ttl of an item that lives this many seconds in the trace.
     pub fn ttl(&self, seconds: Option<u64>) -> Ttl {
         seconds.map_or(Ttl::Never, |seconds| {
             Ttl::After(self.shortened(Duration::from_secs(seconds)))

@@ -1,4 +1,4 @@
-//! Plays one operation after the other, each by the library's call for it, and judges what it answers.
+//! Runs one operation after the other, each by the library's call for it, and judges its answer.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::tally::{Tally, Window};
 #[derive(Clone, Copy, Default)]
 pub struct Count {
     pub played: u64,
-    /// Hit, stored or changed an item; for deletes, all: they do not say.
+    /// Operations that hit, stored or changed an item; for deletes, all, because they do not tell.
     pub done: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Player {
     pub pace: Pace,
     fill_on_miss: bool,
     oracle: Oracle,
-    /// Operations of the trace so far; the number of the one that is played.
+    /// The number of the current operation of the trace.
     pub played: u64,
     /// By [`Kind`].
     pub counts: [Count; Kind::ALL.len()],
@@ -32,7 +32,7 @@ pub struct Player {
     pub fills: u64,
     pub tally: Tally,
     pub reads: Histogram,
-    /// Everything that may write.
+    /// All operations that may write.
     pub writes: Histogram,
 }
 
@@ -52,7 +52,7 @@ impl Player {
         }
     }
 
-    /// Plays the next operation, whose moment has come.
+    /// Runs the next operation, whose moment has come.
     pub fn play(&mut self, step: &Step) -> Result<()> {
         self.played += 1;
         let done = match step.kind {
@@ -90,7 +90,7 @@ impl Player {
         Ok(true)
     }
 
-    /// `over`: only over a live item; else only where there is none.
+    /// `over`: only over a live item; otherwise only if there is none.
     fn store(&mut self, step: &Step, over: bool) -> Result<bool> {
         let (value, ttl) = self.made(step);
         let (stored, window) = self.timed(&self.writes, |container| match over {
@@ -105,7 +105,7 @@ impl Player {
         Ok(stored)
     }
 
-    /// Gives a live item another value, longer by `more` bytes, until the same moment.
+    /// Gives a live item another value, longer by `more` bytes, with the same expiry.
     fn change(&mut self, step: &Step, more: usize) -> Result<bool> {
         let mut shown = None;
         let (changed, window) = self.timed(&self.writes, |container| {
@@ -140,7 +140,7 @@ impl Player {
         Ok(true)
     }
 
-    /// Does `operation`, and says between which readings of the database's clock.
+    /// Runs `operation`; returns also between which readings of the database's clock.
     fn timed<T>(
         &self,
         histogram: &Histogram,
@@ -174,7 +174,7 @@ impl Player {
         self.oracle.write(&step.key, written, answered);
     }
 
-    /// Judges a value that was answered, or that there was none.
+    /// Judges an answer, which is a value or none.
     fn judge(&mut self, value: Option<&Value>, last: Option<Written>, window: Window) {
         let expiry = last.map(|last| last.expiry);
         self.tally.judge(value.is_some(), expiry, window);
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A player whose time is the trace's, and what it plays against.
+    /// A player under the trace's clock, and its database.
     fn player() -> (tempfile::TempDir, Database, Player) {
         let folder = tempfile::tempdir().unwrap();
         let pace = Pace::parse("max").unwrap_or_else(|_| unreachable!());

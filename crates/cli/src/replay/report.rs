@@ -1,4 +1,4 @@
-//! What a replay came to: as a table, or as one JSON object.
+//! The result of a replay, as a table or as one JSON object.
 
 use std::io::{Write, stdout};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::show;
 use crate::stats::{bytes_written, stats_json};
 use crate::table;
 
-/// Bytes on disk per byte live, over all looks since the first flush: what was there before is the log alone.
+/// Bytes on disk per live byte, over all readings since the first flush: before, there is only the log.
 #[derive(Default)]
 pub struct Samples {
     looks: u64,
@@ -41,22 +41,22 @@ impl Samples {
 pub struct Report {
     pub player: Player,
     pub samples: Samples,
-    /// From the first moment of the trace to the last.
+    /// The time from the first moment of the trace to the last.
     pub trace_time: Duration,
-    /// What it took to play it.
+    /// The duration of the replay.
     pub took: Duration,
-    /// How far behind its moment an operation was played, at most.
+    /// The largest delay of an operation.
     pub latest: Duration,
     /// Bad lines.
     pub skipped: u64,
-    /// At the end of the trace.
+    /// The statistics at the end of the trace.
     pub stats: Stats,
 }
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Report {
-    /// The promises that were not kept, in words.
+    /// The broken promises, in words.
     pub fn broken(&self) -> Vec<String> {
         self.player.tally.broken()
     }

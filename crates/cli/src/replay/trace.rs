@@ -5,15 +5,15 @@
 //! 1269,nz:u:eeW511W3,16,352,0,set,3600
 //! ```
 //!
-//! A key may hold commas: one field stands before it and five behind it. It stands for a key of the size that is stated,
-//! see [`fit`].
+//! A key may have commas: one field comes before it and five after it. It represents a key of the given size, see
+//! [`fit`].
 
 use std::borrow::Cow;
 use std::str::from_utf8;
 
 use twox_hash::XxHash3_64;
 
-/// What the library takes, said here so that a line is refused before anything of it is done.
+/// The library's limits, repeated here so that a bad line is refused before any of it is done.
 const MAX_KEY_LEN: usize = 65_535;
 const MAX_VALUE_LEN: usize = 64 << 20;
 const MAX_TTL: u64 = 2_147_483_647;
@@ -69,7 +69,7 @@ impl Kind {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Seconds; from when is the trace's matter.
+    /// Seconds since the trace's own origin.
     pub timestamp: u64,
     pub key: Vec<u8>,
     pub value_len: usize,
@@ -79,7 +79,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Why a line is refused is said in words.
+    /// Parses a line; the error says why it is refused.
     pub fn parse(line: &[u8]) -> Result<Step, String> {
         const FIELDS: &str =
             "not of the form timestamp,key,key size,value size,client,operation,ttl";
@@ -126,13 +126,14 @@ fn operation(name: &[u8]) -> Result<Kind, String> {
         })
 }
 
-/// The start of a field; a message is one line for a person.
+/// The start of a field, for one-line messages.
 fn shown(text: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&text[..text.len().min(40)])
 }
 
-/// A key of `len` bytes for one of another length, which anonymised traces have. A short one is filled with zero bytes. Of
-/// a long one its start stays, so that keys that began alike still do, and its last eight bytes are a hash of it all.
+/// Fits a key to `len` bytes, because anonymised traces have keys of other lengths. A short one is padded with zero
+/// bytes. Of a long one the start is kept, so that common prefixes stay common, and the last eight bytes are a hash of
+/// the whole.
 fn fit(key: &[u8], len: usize) -> Vec<u8> {
     let mut fitted = key.to_vec();
     fitted.resize(len, 0);
