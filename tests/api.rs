@@ -1,5 +1,5 @@
-//! Goal: the library's face keeps to its limits: what is out of range is refused with an error that says what and how,
-//! and nothing is stored; what is in range does what it says. tests/handles.rs has what becomes of handles.
+//! Goal: the public API keeps its limits: arguments out of range are refused with an error that says what and how, and
+//! nothing is stored; arguments in range do what the documentation says. tests/handles.rs covers handles.
 //!
 //! Method: one small test for each promise, on a real disk with a manual clock.
 

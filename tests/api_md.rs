@@ -1,5 +1,5 @@
-//! Goal: a program written against the public face compiles and does what it says: every name and shape of the sketch
-//! in the project's description, as an outside program would use them.
+//! Goal: a program written against the public API compiles and does what it says: every name and shape of the sketch in
+//! the project's description, as an outside program would use them.
 //!
 //! Method: one program that uses them all, in the order of the sketch.
 

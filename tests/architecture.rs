@@ -1,12 +1,12 @@
-//! Goal: the order of the `mod` lines is the architecture, and stays it.
+//! Goal: the order of the `mod` lines is the architecture.
 //!
 //! Method: the sources are read as text, without comments and unit tests. Every path that starts with `crate::`,
-//! `super::`, `self::` or a folder's own module is followed, name by name and through re-exports, to a module; it must be
-//! one whose `mod` line stands above that of the module it is used in (inside a folder, the folder's mod.rs gives the
-//! order). A folder's mod.rs stands behind the last of its modules that it uses: only those below that one may use it;
-//! re-exports are no use. Beside that: who may touch files, time and threads, where `unsafe` may stand, how long files and
-//! functions may be, and what must not be left behind. Of the documents: every relative link leads to a file and to a
-//! heading in it, pictures of bytes are those of the sources, and DESIGN.md stays short.
+//! `super::`, `self::` or a folder's own module is followed, name by name and through re-exports, to a module; its
+//! `mod` line must be above that of the module that uses it (inside a folder, the folder's mod.rs gives the order). A
+//! folder's mod.rs counts as after the last of its modules that it uses: only later ones may use it; re-exports are no
+//! use. Also checked: who may use files, time and threads, where `unsafe` may be, how long files and functions may be,
+//! and leftovers such as TODOs. In documents: every relative link leads to a file and to a heading in it, pictures of
+//! bytes are those of the sources, and DESIGN.md stays short.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

@@ -1,7 +1,7 @@
-//! Goal: a batch can do what a container can, under conditions, as one step: all of it or nothing.
+//! Goal: a batch can do what a container can, under conditions, atomically: all of it or nothing.
 //!
-//! Method: each condition where it holds and where it does not, over items in memory, in tables, and written by the batch
-//! itself; what a default's change leaves after kills; callers at once.
+//! Method: each condition where it holds and where it does not, for items in memory, in tables, and written by the
+//! batch itself; what is left of a change of the default after kills; concurrent callers.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

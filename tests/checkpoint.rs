@@ -1,8 +1,8 @@
-//! Goal: a checkpoint is one moment of a history, durable when it returns; it stops nobody, and touches nothing that it did
-//! not make.
+//! Goal: a checkpoint shows one moment of a history, is durable when it returns, blocks nobody, and touches only what
+//! it created.
 //!
-//! Method: on a simulated disk, copying is held up while all else goes on, files of others are put into its way, calls
-//! fail; links are tried on the real one.
+//! Method: on a simulated disk, copying is delayed while other operations go on, foreign files are in its way, calls
+//! fail; links are tested on the real disk.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

@@ -1,13 +1,13 @@
-//! Goal: whatever the wall clock does, nothing expired is shown, nothing unexpired is purged for good, and a clock that is
-//! refused is refused with words that say how to go on.
+//! Goal: whatever the wall clock does, no expired item is shown, no live item is purged, and the refusal of a clock
+//! says how to continue.
 //!
-//! Method: a matrix. Every jump from 1 ms to 10 years, forwards and backwards, and a clock that stands; at every moment
-//! that matters: while running, across a reopen after a clean end, a kill and a power cut, between the steps of merges,
-//! just before the first item is purged or its run dropped; with `Refuse` and with `StartAtMark`. The model keeps the
-//! promises of time by their definition, and everything that can be seen is compared with it after each step. Last, the
-//! clock is put right: what a wrong one only hid must be there again.
+//! Method: a matrix of every jump from 1 ms to 10 years, forwards and backwards, and a clock that stops, at every
+//! moment that matters: while running, across a reopen after a clean close, a kill and a power cut, between the steps
+//! of merges, and just before the first item is purged or its run dropped; with `Refuse` and with `StartAtMark`. The
+//! model keeps the promises about time by their definition, and everything visible is compared with it after each step.
+//! Finally the clock is corrected: items that a wrong clock only hid must be there again.
 //!
-//! Where jobs read the clock in their midst, a clock of its own jumps at its n-th reading, for every n.
+//! For jobs that read the clock during their work, a clock jumps at its n-th reading, for every n.
 //!
 //! `EBBTIDE_CASES` repeats the matrix with as many different items (default 1).
 

@@ -1,11 +1,11 @@
-//! Goal: damaged files give right data or an error that names the file and the place, never wrong data and never a
-//! panic; what the log lost at its end is a stretch of the latest writes that no sync had covered.
+//! Goal: damaged files give right data or an error that names the file and the offset, never wrong data and never a
+//! panic; a lost end of the log is a contiguous part of the latest writes that were never synced.
 //!
-//! Method: a small database with every kind of file (tables of several runs, a log with data, a manifest) is made once.
-//! For each damage the folder is copied, one file of it is changed, and the copy is opened, read in every way, and
-//! opened again. Whatever it answers is held against the states that the database went through.
+//! Method: a small database with every kind of file (tables of several runs, a log with data, a manifest) is created
+//! once. For each damage the folder is copied, one file of it is changed, and the copy is opened, read in every way,
+//! and opened again. Its answers are compared with the states that the database went through.
 //!
-//! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 12, beside its first and last ones).
+//! `EBBTIDE_FLIPS` says how many bytes of each file are changed (default 12, besides its first and last ones).
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

@@ -1,5 +1,5 @@
-//! Goal: what is dead is not read. Method: the bytes on a simulated disk are damaged where the dead lie; whoever read them
-//! would get an error, for every block and every large value has a checksum.
+//! Goal: dead records are not read. Method: the bytes of dead records on a simulated disk are damaged; reading them
+//! would be an error, because every block and every large value has a checksum.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Goal: what `stats()` says of a container is within 5 % of the stored bytes, whatever lies in it and however its
-//! default changes.
+//! Goal: the estimates of `stats()` for a container are within 5 % of the stored bytes, whatever it holds and however
+//! its default changes.
 //!
-//! Method: containers of many shapes on a simulated disk. At every look the tables' files are walked record by record,
-//! and what is in memory is remembered; each record is judged by the definition: gone if it ever was, under the default
-//! of then; hidden by a newer version, or a range delete. The sums are compared with the estimates.
+//! Method: containers of many shapes on a simulated disk. At every check the tables' files are read record by record,
+//! and the contents of memory are known; each record is judged by the definition: gone if it ever was, under the
+//! default at that time; hidden by a newer version or a range delete. The sums are compared with the estimates.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Goal: what a newcomer tries first works: a duration is a ttl, a range needs no annotation, a container is iterated, items
-//! come apart, and what is printed can be read.
+//! Goal: what a newcomer tries first works: a duration is a ttl, a range needs no annotation, a container is iterable,
+//! items can be taken apart, and printed values are readable.
 //!
-//! Method: small programs on a clock that stands until it is moved.
+//! Method: small programs with a clock that moves only when told to.
 
 use std::ops::Bound;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! Goal: what is promised of one kind of failure. Method: a test for each, on the simulated disk; its name is the promise.
+//! Goal: each promise about one kind of failure. Method: a test for each, on the simulated disk; its name is the
+//! promise.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

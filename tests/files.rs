@@ -1,5 +1,5 @@
-//! Goal: a database touches nothing but the files of its own folder, and nobody else touches those: modes, links, names,
-//! the lock, and folders that somebody made up to lead it astray.
+//! Goal: a database touches only the files of its own folder, and others cannot: modes, links, names, the lock, and
+//! folders made to lead it astray.
 //!
 //! Method: on the real disk; what must not be touched lies beside the database as a victim. Whatever could wait for ever
 //! (a pipe) is opened on a thread of its own. The umask belongs to a whole process, so databases under

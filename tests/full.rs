@@ -1,5 +1,5 @@
-//! Goal: a disk that is full, and a database that was closed or killed on it, is no dead end: whatever has expired is given
-//! back without a call and without any room, and writing goes on. What has not expired is all there.
+//! Goal: a full disk, and a database that was closed or killed on it, is no dead end: the space of expired items is
+//! freed without a call and without room, and writing goes on. All other items are there.
 //!
 //! Method: the simulated disk with a capacity, filled by puts until one finds no room; then a close, a kill or a power cut,
 //! the last free byte taken or not, an open with as much or less memory, and time. Steps are those of the background.

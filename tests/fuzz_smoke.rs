@@ -1,6 +1,5 @@
-//! Goal: what fuzzing found, and what it would find in its first second, is found by every `cargo test`, without a
-//! fuzzer. Method: each fuzz target over its committed seeds, and over some thousand mutations of them that a number
-//! repeats.
+//! Goal: every `cargo test` finds what fuzzing found, and what it would find in its first second, without a fuzzer.
+//! Method: each fuzz target with its committed seeds, and with some thousand mutations of them, generated from a seed.
 
 #![allow(clippy::disallowed_methods)]
 

@@ -1,8 +1,8 @@
-//! Goal: handles of what is closed or dropped say so; a database is open for one process, or for those that only read; its
-//! threads and files end with it, and values, iterators and snapshots outlive what they came from.
+//! Goal: handles of closed or dropped objects say so; a database is open for one process, or for readers only; its
+//! threads and files end with it, and values, iterators and snapshots outlive their origin.
 //!
-//! Method: one small test for each promise, on a real disk with a manual clock; what is counted for the whole process has
-//! a process of its own.
+//! Method: one small test for each promise, on a real disk with a manual clock; resources that are counted per process
+//! are tested in a process of their own.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Single histories, each of which once broke a promise: the shortest that does, with the promise for a name.
+//! Single histories, each of which once broke a promise: the shortest one that does, named after the promise.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Goal: whatever a user holds of a database keeps it open, and the last of it that goes closes it: the log is synced, the
-//! threads end, the folder is free. That holds wherever the last one is dropped.
+//! Goal: every object that a user holds of a database keeps it open, and dropping the last one closes it: the log is
+//! synced, the threads end, the folder is unlocked. That holds wherever the last one is dropped.
 //!
-//! Method: each kind of handle is left as the only one; that the database is open is told by its lock. Nothing is
-//! measured in time: what must come is waited for.
+//! Method: each kind of handle is left as the only one; the lock tells whether the database is open. Nothing is
+//! measured in time: tests wait for conditions.
 
 use std::any::Any;
 use std::path::Path;

@@ -1,16 +1,16 @@
-//! Goal: operations on one key are linearizable, clock included: each takes effect at one moment between call and return,
-//! at which the newest write and the time are those of that moment.
+//! Goal: operations on one key are linearizable, clock included: each takes effect at one moment between call and
+//! return, with the newest write and the time of that moment.
 //!
-//! Method: short histories of few keys, whose lifetimes are a few milliseconds, by several threads, while tiny memtables
-//! are flushed and merged; the clock dawdles before and after it is read, so that much comes between. A checker (Wing and
-//! Gong's algorithm, crate todc-utils) looks for an order in which they could have happened one after the other. Time is a
-//! part of that: by a manual clock each of its steps is an operation of the history, by the system's each operation bears
-//! what the clock showed at its call and at its return, and happened at a time in between.
+//! Method: short histories of few keys, whose lifetimes are some milliseconds, by several threads, while tiny memtables
+//! are flushed and merged; the clock pauses before and after it is read, so that much happens in between. A checker
+//! (Wing and Gong's algorithm, crate todc-utils) looks for an order in which they could have happened one after the
+//! other. Time is part of that: with a manual clock each of its steps is an operation of the history; with the system's
+//! each operation has the clock's readings at its call and at its return, and happened in between.
 //!
-//! A write tells nobody its stamp. It lies between call and effect, and what is found later narrows it down: so the state
-//! holds the earliest and the latest stamp that a version can have.
+//! A write does not reveal its stamp. It is between call and effect, and later reads narrow it down: so the state holds
+//! the earliest and the latest possible stamp of a version.
 //!
-//! `EBBTIDE_SECONDS` says how long each of the three goes on (default 3).
+//! `EBBTIDE_SECONDS` says how long each of the three runs (default 3).
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

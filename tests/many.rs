@@ -1,5 +1,5 @@
-//! Goal: what a database does for many containers together is done once, and one that fails keeps no other waiting.
-//! Method: the calls of a simulated disk are counted, or fail.
+//! Goal: work that a database does for many containers together is done once, and a failure of one does not hold up the
+//! others. Method: the calls of a simulated disk are counted, or fail.
 
 use std::path::Path;
 use std::sync::Arc;

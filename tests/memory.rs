@@ -1,6 +1,6 @@
-//! Goal: memory goes back when the data has gone, a value that is held keeps little more than itself alive, and want of
-//! memory is an error of the call. Method: what the system says of this process; and a limit for it, under which this
-//! program's own small allocations come from a reserve, so that none of them is what fails.
+//! Goal: memory is returned when the data is gone, a held value keeps little more than itself, and a lack of memory is
+//! an error of the call. Method: the system's figures for this process; and a limit for it, under which this program's
+//! own small allocations come from a reserve, so that none of them fails.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)]

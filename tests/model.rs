@@ -1,5 +1,5 @@
-//! Goal: whatever is written, configured, flushed, merged, crashed and reopened, and whatever the clock does, readers see
-//! what ttl.md says, and nothing tells whether compaction has run.
+//! Goal: whatever is written, configured, flushed, merged, crashed and reopened, and whatever the clock does, readers
+//! see what ttl.md says, whether or not compaction has run.
 //!
 //! Method: random histories from a seed, each step done by the engine on a simulated disk and by the model (its
 //! definition, crates/testkit/src/model.rs), all answers compared as they come, and everything that can be seen every few

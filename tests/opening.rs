@@ -1,5 +1,5 @@
-//! Goal: what an open brings into memory, what it leaves behind, and what a close leaves to it. Method: what the simulated
-//! disk holds before and after.
+//! Goal: what an open loads into memory and removes, and what a close leaves for it. Method: the simulated disk is
+//! compared before and after.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! What must come before what: each promise that rests on the order of two steps, and not on a step alone.
+//! Goal: each promise that depends on the order of two steps, not on one step alone.
 //!
-//! Method: a simulated disk or a clock that does something in the midst of a call, just where the wrong order would let it
-//! come between; or a power cut right behind the call.
+//! Method: a simulated disk or a clock acts during a call, exactly where the wrong order would matter; or the power is
+//! cut directly after the call.
 
 use std::io;
 use std::path::Path;

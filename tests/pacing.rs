@@ -1,8 +1,8 @@
-//! Goal: background work gives way to everything and still comes to its end: with the least budget nothing stands still
-//! but it, another budget counts at once, a starving database closes, and files that nobody needs all go.
+//! Goal: background work gives way to everything and still completes: with the lowest budget only it slows down, a
+//! changed budget applies at once, a database without budget closes, and all obsolete files are removed.
 //!
-//! Method: databases with threads, on disk, under a manual clock. Nothing is asserted about how long anything takes, but
-//! that it comes.
+//! Method: databases with threads, on disk, with a manual clock. Tests wait for conditions, and never assert how long
+//! something takes.
 
 #[allow(dead_code)]
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Goal: a panic ends what it happened in, and nothing else: no lock stays held, nobody waits for ever, nothing that was
-//! acknowledged is lost, and who depends on the work in which it happened is told.
+//! Goal: a panic ends only the operation in which it happens: no lock stays held, nobody waits for ever, no
+//! acknowledged write is lost, and whoever depends on that work gets an error.
 //!
-//! Method: a user's clock that panics, on a thread that a test names: it is looked at in each kind of work.
+//! Method: a user's clock that panics on a given thread, read in each kind of work.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

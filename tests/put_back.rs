@@ -1,10 +1,9 @@
-//! Goal: a log that is put back to an earlier state of the same database is never taken for the newest one: what the
-//! manifest knows to be durable is there, or opening says what is missing, and `verify` and `repair` with it.
+//! Goal: a log that was replaced by an earlier state of itself is never taken for the newest one: everything that the
+//! manifest knows to be durable is there, or open, `verify` and `repair` say what is missing.
 //!
 //! Method: histories on the simulated disk, with edits of each kind between synced and unsynced writes. After each step
-//! the folder `wal` is kept, and each one that was kept before takes the place of the newest one. A log that lacks a write
-//! that was synced before the last edit must be refused. One that lacks none opens as it was, and so does each that a
-//! power cut leaves.
+//! the folder `wal` is saved, and each saved one replaces the newest one. A log without a write that was synced before
+//! the last edit must be refused. One without a loss opens as it was, and so does each that a power cut leaves.
 
 #![allow(clippy::disallowed_methods)]
 

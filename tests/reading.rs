@@ -1,8 +1,8 @@
-//! Goal: every way of reading shows what an iterator shows, of containers and of snapshots, whatever lies where, in both
-//! directions; and a chunk of a cursor is judged by the time of the call that hands it out.
+//! Goal: every way of reading shows what an iterator shows, for containers and snapshots, wherever records are stored,
+//! in both directions; and a chunk of a cursor is judged by the time of the call that returns it.
 //!
-//! Method: random histories on a simulated disk, with work in the background done step by step and a clock that stands until
-//! it is moved. What is live is what an iterator over the same writes shows at that moment.
+//! Method: random histories on a simulated disk, with background work step by step and a clock that moves only when
+//! told to. An iterator over the same writes at the same moment defines what is live.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

@@ -1,5 +1,5 @@
-//! Goal: the bytes of what has expired leave the disk by themselves: on time, without a write, and down to the last one
-//! when nobody writes.
+//! Goal: the bytes of expired items leave the disk by themselves: on time, without a write, and completely when nobody
+//! writes.
 //!
 //! Method: a database on a simulated disk, with a manual clock, background work step by step. Each value carries a mark
 //! that no other bytes have; all files, tables and log alike, are searched for the marks of items that expired long

@@ -1,5 +1,5 @@
-//! Goal: a repair loses what is damaged, says so, and nothing else: every key has its right value or lies in a range that
-//! the report names.
+//! Goal: a repair loses what is damaged, says so, and loses nothing else: every key has its right value or is in a
+//! range that the report names.
 //!
 //! Method: databases on a simulated disk, of several runs with overwrites and deletes. Bytes of their tables are changed;
 //! the repaired database is compared with what was written, key by key.

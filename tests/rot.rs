@@ -1,10 +1,10 @@
-//! Goal: whatever rots, the answer is right or names the damage, `verify` finds what a reader would meet, and a repair
-//! brings back nothing that was deleted, expired, replaced or dropped, and all that was sound and cannot have been hidden
-//! by what is lost.
+//! Goal: whatever is damaged, the answer is right or names the damage, `verify` finds what a reader would meet, and a
+//! repair restores no item that was deleted, expired, replaced or dropped, and every sound one that the lost records
+//! cannot have hidden.
 //!
-//! Method: small databases with every kind of file and record lie in memory, at several moments of their lives. For each
-//! damage a copy is changed: a bit, a length, a sector, a file of the same name. The copy is verified; opened and read in
-//! every way, before and after a compaction; and repaired and read. What the writes amount to is kept beside.
+//! Method: small databases with every kind of file and record are in memory, at several moments of their histories. For
+//! each damage a copy is changed: a bit, a length, a sector, a file of the same name. The copy is verified; opened and
+//! read in every way, before and after a compaction; and repaired and read. The right contents are known.
 //!
 //! Default: a slice, the same every time. `EBBTIDE_ROT=n`: n damages of each kind to every file; `EBBTIDE_ROT=all`: every bit,
 //! every length, every pair of sectors near each other. `EBBTIDE_SECONDS=n`: damages at random from `EBBTIDE_SEED` on, for

@@ -1,5 +1,5 @@
-//! Goal: how many runs there are follows what is asked of them: scans that walk many have them merged, gets do not, and
-//! runs that a scan need not walk beside each other stay apart.
+//! Goal: the number of runs follows the load: scans over many runs have them merged, gets do not, and runs that a scan
+//! reads one after the other stay separate.
 //!
 //! Method: a database on a simulated disk, background work step by step, several runs over the same keys or over keys
 //! that ascend.

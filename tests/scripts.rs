@@ -1,4 +1,4 @@
-//! Goal: each promise of ttl.md, and each fact that dropping stands on, as a short history that someone can read.
+//! Goal: each promise of ttl.md, and each fact that the proof of dropping relies on, as a short readable history.
 //!
 //! Method: the files in tests/scripts are blocks: commands (crates/testkit/src/op.rs lists them), a line of dashes, and what
 //! they show. A block without dashes shows nothing. The model (crates/testkit) takes every step too, so a script is

@@ -1,8 +1,8 @@
-//! Goal: when flushing is blocked, memory stays under its bound, writers wait or fail as configured, all goes on when
-//! the fault stops; and closing always ends, whatever threads are at, and leaves no thread behind.
+//! Goal: when flushing is blocked, memory stays under its bound, writers wait or fail as configured, and everything
+//! continues when the fault ends; and closing always completes, whatever the threads are doing, and leaves no thread.
 //!
-//! Method: real threads on the real disk. The folder of tables is taken away under an open database, so that every flush
-//! fails, and put back. Nothing is measured in time: what must come is waited for.
+//! Method: real threads on the real disk. The folder of tables is removed under an open database, so that every flush
+//! fails, and put back. Nothing is measured in time: tests wait for conditions.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Goal: one thin line through everything, on the real disk. Method: write, read, flush, reopen, expire, reclaim.
+//! Goal: the main path works on the real disk. Method: write, read, flush, reopen, expire, reclaim.
 
 use std::time::Duration;
 

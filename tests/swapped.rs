@@ -1,5 +1,5 @@
-//! Goal: what belongs to another database, or is missing, is never taken for this one's: opening answers with the items
-//! that were written here, or says what is wrong; and `verify` says so whenever opening does.
+//! Goal: a file of another database, or a missing one, is never taken for this database's: open shows the items that
+//! were written here, or says what is wrong; and `verify` says so whenever open does.
 //!
 //! Method: two databases of one shape and other values, on the simulated disk, killed at several moments. Each file and
 //! each folder of the one is removed, or replaced by the other's; so are manifest and copy together. And on the real

@@ -1,4 +1,4 @@
-//! Writes a history and tells of it, so that others can break what is under it: the scripts beside this file.
+//! Writes a history and records its progress, for the scripts beside this file, which inject faults below it.
 //!
 //! ```text
 //! oracle write DIR TOLD [--sync] [--seed N] [--steps N]

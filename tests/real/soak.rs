@@ -1,5 +1,5 @@
-//! Days of use in as much time as there is, on the real disk, with real threads: every answer is compared with a model, and
-//! memory, file handles, threads and files are watched all along.
+//! Days of use in accelerated time, on the real disk, with real threads: every answer is compared with a model, and
+//! memory, file handles, threads and files are monitored.
 //!
 //! ```text
 //! soak [DIR]        for EBBTIDE_SECONDS (60), from EBBTIDE_SEED (1) on; DIR is made and must not exist; a temporary one

@@ -1,4 +1,4 @@
-//! The lives that are damaged: a database with every kind of file and record, at several of its moments.
+//! The databases that are damaged: with every kind of file and record, at several moments of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
