@@ -131,7 +131,7 @@ fn on_disk<'a>(
 }
 
 impl Engine {
-    /// Up to which sequence number a reader sees. Asked for when it has its read state.
+    /// The last sequence number that a reader sees. Called after it has loaded its read state.
     #[inline]
     pub(super) fn seq_of(&self, reader: &Reader<'_>) -> Seq {
         reader
