@@ -233,8 +233,8 @@ impl Batch {
 
     /// Sets for this batch what [`Options::durability`](crate::Options::durability) sets for all: with
     /// [`Durability::Sync`] the write returns when the batch survives a power cut, with [`Durability::Buffered`]
-    /// before. In a database with the other setting, a batch is visible as soon as all earlier writes may be. All that was
-    /// written before a batch with `Sync` survives with it, also when it writes nothing.
+    /// before. In a database with the other setting, a batch is visible as soon as all earlier writes may be. Every write
+    /// before a batch with `Sync` survives with it, even if the batch has no writes.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, Durability};

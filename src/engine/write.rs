@@ -158,8 +158,8 @@ impl Engine {
         self.commit(self.stamp(None), &prepared)
     }
 
-    /// The result of a batch that writes nothing. With [`Durability::Sync`](crate::Durability::Sync) all that came before
-    /// it survives a power cut, as it does before any other batch.
+    /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
+    /// with any other batch.
     pub(super) fn write_nothing(&self, writes: &Writes) -> Result<Written> {
         match self.durability_of(writes) {
             Durability::Sync => self.sync()?,
@@ -169,7 +169,7 @@ impl Engine {
         Ok(Written::new(last, now))
     }
 
-    /// When a batch counts as done.
+    /// The durability of a batch.
     pub(super) fn durability_of(&self, writes: &Writes) -> Durability {
         writes.durability().unwrap_or(self.options.durability)
     }
