@@ -225,10 +225,21 @@ impl Engine {
         if done { Ok(true) } else { kept.and(flushed) }
     }
 
+    /// Frees memory that no memtable used for a while. A spare is freed under the commit lock, when no writer is between
+    /// preparing it and inserting.
+    fn trim_pool(&self) {
+        if self.pool.trim(monotonic()) {
+            let commit = self.commit_log.lock();
+            let spare = self.pool.take_large_spare();
+            drop(commit);
+            drop(spare);
+        }
+    }
+
     /// Flushes a memtable that is full or that holds records that have been dead for long, or several small ones, or
     /// trims the log. A failure of one does not keep the others waiting.
     fn flush_step(&self) -> Result<bool> {
-        self.pool.trim(monotonic());
+        self.trim_pool();
         self.revive_log()?;
         let states = self.containers.all();
         let is_due = |state: &&Arc<ContainerState>| {

@@ -10,6 +10,8 @@
 //! * Kept chunks and chunks in use together are at most about twice `bytes_max`: a full memtable and one that fills.
 //! * A chunk is in one place: kept, or in one arena. A spare is shared by the arenas that have a part of it; each part
 //!   is given out once.
+//! * The spare is made, renewed and freed only under the lock under which a writer prepares, logs and inserts (the
+//!   engine's commit lock). So what was prepared is there until it is inserted.
 //! * The pool does not touch the contents of a chunk.
 
 use std::ptr::NonNull;
@@ -80,6 +82,12 @@ struct Spare {
     chunk: Arc<Chunk>,
     /// The used part.
     used: usize,
+}
+
+impl Spare {
+    fn is_large(&self) -> bool {
+        self.chunk.len() > SPARE_MIN
+    }
 }
 
 impl Pool {
@@ -155,24 +163,31 @@ impl Pool {
         Ok((spare.chunk.clone(), spare.chunk.at(at)))
     }
 
-    /// Frees what nobody used for [`TRIM_AFTER`], and a spare that is larger than usual.
-    pub fn trim(&self, now: Duration) {
+    /// Frees what nobody used for [`TRIM_AFTER`], but for the spare. Returns whether that is larger than usual, so that
+    /// [`Pool::take_large_spare`] should free it.
+    #[must_use = "a large spare is given back by its owner"]
+    pub fn trim(&self, now: Duration) -> bool {
         let mut kept = self.kept.lock();
         if now < kept.trimmed + TRIM_AFTER {
-            return;
+            return false;
         }
         kept.trimmed = now;
         let needless = std::mem::take(&mut kept.least);
         let stay = kept.chunks.len() - needless;
         let gone = kept.chunks.split_off(stay);
         kept.least = stay;
-        let is_large = |spare: &mut Spare| spare.chunk.len() > SPARE_MIN;
-        let spare = kept.spare.take_if(is_large);
-        if spare.is_some() {
-            self.spare_room.store(0, Ordering::Relaxed);
-        }
+        let has_large_spare = kept.spare.as_ref().is_some_and(Spare::is_large);
         drop(kept);
-        drop((gone, spare));
+        drop(gone);
+        has_large_spare
+    }
+
+    /// Takes out the spare if it is larger than usual. The caller holds what the callers of [`Pool::prepare`] hold until they
+    /// have inserted: else a writer might find no room for what it has logged. Dropping it takes time: after that lock.
+    pub fn take_large_spare(&self) -> Option<Arc<Chunk>> {
+        let spare = self.kept.lock().spare.take_if(|spare| spare.is_large())?;
+        self.spare_room.store(0, Ordering::Relaxed);
+        Some(spare.chunk)
     }
 
     /// Takes back an arena's chunks, and keeps some of them.

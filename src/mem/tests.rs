@@ -389,19 +389,43 @@ fn a_pool_keeps_what_is_taken_again_and_no_more() {
     let all = pool.bytes();
     assert!(all > 4 << 20, "{all}");
     let at = |seconds| std::time::Duration::from_secs(seconds);
-    pool.trim(at(10));
+    assert!(!pool.trim(at(10)));
     assert_eq!(pool.bytes(), all, "a moment ago it was in use");
     drop(fill(60_000));
-    pool.trim(at(11));
+    assert!(!pool.trim(at(11)));
     assert_eq!(pool.bytes(), all, "too early to tell");
-    pool.trim(at(20));
+    assert!(!pool.trim(at(20)));
     let half = pool.bytes();
     assert!((all / 3..all * 2 / 3).contains(&half), "{half} of {all}");
     drop(fill(60_000));
-    pool.trim(at(30));
+    assert!(!pool.trim(at(30)));
     assert_eq!(pool.bytes(), half, "all of it was taken");
-    pool.trim(at(40));
+    assert!(!pool.trim(at(40)));
     assert_eq!(pool.bytes(), 0);
+}
+
+/// A writer that has prepared may have logged, and must be able to insert, even if the pool is trimmed meanwhile.
+#[test]
+fn what_was_prepared_is_there_until_its_owner_gives_it_back() {
+    let pool = Arc::new(Pool::new(64 << 20));
+    let at = |seconds| std::time::Duration::from_secs(seconds);
+    let memtable = Memtable::with_pool(pool.clone());
+    let (key, value) = ([7; 8], vec![7; 1 << 20]);
+    let room = room_for(1, key.len() + value.len());
+    pool.prepare(room).unwrap();
+    assert!(pool.trim(at(10)), "the spare is larger than usual");
+    pool.refuses
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let header = Header {
+        kind: Kind::Put,
+        seq: Seq(1),
+        written_at: Timestamp(1),
+        ttl: ItemTtl::Absent,
+    };
+    memtable.insert(header, &key, &value).unwrap();
+    assert!(pool.take_large_spare().is_some());
+    assert!(pool.prepare(1).is_err(), "it went");
+    assert!(!pool.trim(at(20)));
 }
 
 /// Goal: a write that was prepared for succeeds although the system refuses memory, another one is refused, and neither
