@@ -103,7 +103,7 @@ pub enum Command {
     Export {
         #[command(flatten)]
         place: Place,
-        /// Written anew; without it, standard output
+        /// Replaced when all is written, and left as it is by an export that fails; without it, standard output
         #[arg(value_name = "FILE.jsonl")]
         file: Option<PathBuf>,
     },

@@ -1,8 +1,9 @@
 //! Import and export of many items, one JSON object a line.
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write, stdout};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process;
 use std::time::SystemTime;
 
 use ebbtide::{Batch, Container, Database, DefaultTtl, Ttl};
@@ -194,17 +195,67 @@ pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
         return Ok(());
     };
     let failed = |error| Failure::file("write", path, &error);
-    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+    let target = Target::of(path).map_err(failed)?;
+    let mut out = BufWriter::new(&target.file);
     let exported = write_items(&container, &mut out, &export_bar(&container), failed)?;
-    // Pipes and devices cannot be synced.
-    if out.get_ref().metadata().is_ok_and(|of| of.is_file()) {
-        out.get_ref().sync_all().map_err(failed)?;
-    }
+    drop(out);
+    target.finish().map_err(failed)?;
     match json {
         true => writeln!(stdout().lock(), "{}", json!({ "exported": exported }))?,
         false => note_exported(exported),
     }
     Ok(())
+}
+
+/// Where an export goes: a file appears under its name when it is whole, and replaces the one that was there; a failed
+/// export leaves that as it was. A pipe or a device is written to as it is.
+struct Target {
+    file: File,
+    /// The file that is written, which goes unless it is finished, and its name then.
+    renamed: Option<(PathBuf, PathBuf)>,
+}
+
+impl Target {
+    fn of(path: &Path) -> io::Result<Target> {
+        // Of a link, what it leads to.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let there = fs::metadata(&path).ok();
+        if there.as_ref().is_some_and(|of| !of.is_file()) {
+            let file = File::options().write(true).open(&path)?;
+            let renamed = None;
+            return Ok(Target { file, renamed });
+        }
+        let mut written = path.clone().into_os_string();
+        written.push(format!(".{}.tmp", process::id()));
+        let written = PathBuf::from(written);
+        let file = File::create(&written)?;
+        let target = Target {
+            file,
+            renamed: Some((written, path)),
+        };
+        if let Some(there) = there {
+            target.file.set_permissions(there.permissions())?;
+        }
+        Ok(target)
+    }
+
+    /// All is written: durable, it gets its name.
+    fn finish(mut self) -> io::Result<()> {
+        if let Some((written, path)) = &self.renamed {
+            self.file.sync_all()?;
+            fs::rename(written, path)?;
+            self.renamed = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some((written, _)) = &self.renamed {
+            let _ = fs::remove_file(written);
+        }
+    }
 }
 
 fn note_exported(items: u64) {

@@ -400,3 +400,48 @@ fn times_are_taken_over_where_that_is_asked_for() {
         "{why}"
     );
 }
+
+// The limit of a file's size stands for a full disk: the write fails midway.
+#[test]
+fn an_export_that_fails_leaves_the_file_as_it_was() {
+    let world = World::new();
+    let line = |n: u32| {
+        format!(
+            "{{\"_key\":\"{n:06}\",\"_value\":\"{}\"}}\n",
+            "v".repeat(100)
+        )
+    };
+    world.write("in.jsonl", &(0..1_000).map(line).collect::<String>());
+    world.told(&["import", "db", "c", "in.jsonl"]);
+    let names = || {
+        let names = std::fs::read_dir(world.path("out")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name());
+        names.collect::<Vec<_>>()
+    };
+    std::fs::create_dir(world.path("out")).unwrap();
+    let limited = || {
+        let program = env!("CARGO_BIN_EXE_ebbtide");
+        let script = format!("trap '' XFSZ; ulimit -f 16; exec {program} export db c out/c.jsonl");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script])
+            .current_dir(world.folder.path());
+        Ran::of(command.output().unwrap())
+    };
+    let failed = limited();
+    assert_ne!(failed.status, 0);
+    assert!(
+        failed.err.contains("cannot write out/c.jsonl"),
+        "{}",
+        failed.err
+    );
+    assert_eq!(names(), [""; 0]);
+    world.write("out/c.jsonl", "before");
+    assert_ne!(limited().status, 0);
+    assert_eq!(names(), ["c.jsonl"]);
+    assert_eq!(std::fs::read(world.path("out/c.jsonl")).unwrap(), b"before");
+    world.told(&["export", "db", "c", "out/c.jsonl"]);
+    assert_eq!(names(), ["c.jsonl"]);
+    let exported = std::fs::read_to_string(world.path("out/c.jsonl")).unwrap();
+    assert_eq!(exported.lines().count(), 1_000);
+}
