@@ -627,3 +627,77 @@ fn a_snapshot_does_not_keep_the_old_log() {
     assert_eq!(snapshot.container("c").unwrap().iter().count(), 0);
     takes_writes(&db, "beside a snapshot");
 }
+
+/// The end mark of the log may find no room. Nothing that was acknowledged relies on it.
+#[test]
+fn a_full_disk_is_closed_with_all_that_was_acknowledged() {
+    for first in 0..24 {
+        let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+        sim.set_capacity(480 << 10);
+        let db = open(&sim, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        c.put(u32::MAX.to_be_bytes(), vec![1; first]).unwrap();
+        let mut count = 0u32;
+        for len in [300, 30, 1, 0] {
+            loop {
+                match c.put(count.to_be_bytes(), vec![1; len]) {
+                    Ok(()) => count += 1,
+                    Err(error) if error.is_full() => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        let told = Arc::new(Mutex::new(None));
+        db.sync_then({
+            let told = told.clone();
+            move |done| *told.lock().unwrap() = Some(done.is_ok())
+        });
+        db.close()
+            .unwrap_or_else(|error| panic!("{first} bytes: {error}"));
+        assert_eq!(*told.lock().unwrap(), Some(true), "{first} bytes");
+        let after = sim.power_cut_with(Survivors::Nothing);
+        let db = open(&after, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        assert_eq!(c.iter().count(), 1 + count as usize, "{first} bytes");
+    }
+}
+
+#[test]
+fn a_container_dropped_while_the_old_log_is_flushed_leaves_no_table() {
+    let (sim, clock) = (Sim::new(3), ManualClock::new(START));
+    sim.set_capacity(480 << 10);
+    let db = open(&sim, &clock, MEMTABLE);
+    let all = ["c0", "c1"].map(|name| db.container(name).unwrap());
+    let lives = |n: u32| n / 2 % 10 < 3;
+    for n in 0u32.. {
+        let ttl = match lives(n) {
+            true => Ttl::Never,
+            false => Ttl::After(LIFE),
+        };
+        let put = all[n as usize % 2].put_with_ttl(n.to_be_bytes(), [1; 300], ttl);
+        if put.is_err_and(|error| error.is_full()) {
+            break;
+        }
+    }
+    db.sync().unwrap();
+    std::mem::forget((db, all));
+    let sim = sim.kill();
+    take_the_rest(&sim);
+    let db = open(&sim, &clock, MEMTABLE);
+    let is_dropped = Arc::new(Mutex::new(false));
+    sim.watch({
+        let (db, is_dropped) = (db.clone(), is_dropped.clone());
+        move |_, call| {
+            let makes = call.operation == "create" && call.path.starts_with("/db/tables");
+            if makes && !std::mem::replace(&mut *is_dropped.lock().unwrap(), true) {
+                assert!(db.drop_container("c0").unwrap());
+            }
+        }
+    });
+    clock.advance(2 * LIFE);
+    run_background(&db);
+    sim.unwatch();
+    assert!(*is_dropped.lock().unwrap());
+    let tables = sim.list(Path::new("/db/tables")).unwrap();
+    assert_eq!(tables.len() as u64, db.stats().tables, "{tables:?}");
+}

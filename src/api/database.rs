@@ -278,7 +278,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if the log could not be synced. The database is closed all the same.
+    /// [`Error::Io`](crate::Error::Io) if the log could not be synced. The database is closed all the same. A full disk is no
+    /// error: acknowledged writes have their room in the log already.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }

@@ -191,7 +191,7 @@ impl Engine {
             return Ok(self.remove_old_segments(old, start) > 0);
         }
         let is_known = |cut: &&Shortened<'_>| catalogue.containers.contains_key(&cut.state.id());
-        let cuts: Vec<&Shortened<'_>> = cuts.iter().filter(is_known).collect();
+        let (cuts, dropped): (Vec<_>, Vec<_>) = cuts.iter().partition(is_known);
         let (mut changes, mut versions) = (vec![], vec![]);
         for cut in cuts.iter().copied() {
             let is_as_judged = Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
@@ -220,6 +220,9 @@ impl Engine {
             cut.before.memtable.retire();
         }
         drop(manifest);
+        for flush in dropped.iter().filter_map(|cut| cut.flushed.as_ref()) {
+            self.clear_away(false, &flush.outputs);
+        }
         self.remove_old_segments(old, rest);
         Ok(true)
     }

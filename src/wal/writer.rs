@@ -459,7 +459,8 @@ impl Appender {
         Ok(Position(self.end))
     }
 
-    /// Syncs everything, then writes and syncs an end mark. `header` has the last sequence number and the times.
+    /// Syncs everything, then writes and syncs an end mark. `header` has the last sequence number and the times. If room
+    /// or memory is short, the log ends without the mark: everything before it is durable, and the ring records that.
     pub fn close(mut self, header: &FrameHeader) -> Result<()> {
         let log = Arc::clone(&self.log);
         log.sync_to(log.end())?;
@@ -467,7 +468,10 @@ impl Appender {
             kind: FrameKind::End,
             ..*header
         };
-        let end = self.append(&header, &[], PayloadCrc::of(&[]))?;
-        log.sync_to(end)
+        let marked = self.append(&header, &[], PayloadCrc::of(&[]));
+        match marked.and_then(|end| log.sync_to(end)) {
+            Err(short) if short.is_shortage() && log.check().is_ok() => Ok(()),
+            marked => marked,
+        }
     }
 }
