@@ -427,3 +427,47 @@ fn what_is_missing_was_reported_and_all_else_is_right() {
     println!("FIGURE repairs: {repaired}, {whole} without a loss, {lost} keys lost of {KEYS} each");
     assert!(repaired > 0 && whole > 0 && lost > 0);
 }
+
+#[test]
+fn a_damaged_header_of_a_log_segment_loses_nothing() {
+    let (sim, clock) = (Sim::new(2), ManualClock::new(START));
+    let (db, c) = open(&sim, &clock);
+    let mut model = Model::new();
+    for n in 0..3_000 {
+        let value = format!("value {n:0400}").into_bytes();
+        c.put(key(n), &value).unwrap();
+        model.insert(key(n), value);
+    }
+    db.sync().unwrap();
+    c.put(key(3_000), "last").unwrap();
+    model.insert(key(3_000), b"last".to_vec());
+    std::mem::forget((db, c));
+    let sim = sim.kill();
+    let wal = Path::new(PATH).join("wal");
+    let names = sim.list(&wal).unwrap().into_iter();
+    let mut segments: Vec<PathBuf> = names
+        .filter(|name| name.ends_with(".wal"))
+        .map(|name| wal.join(name))
+        .collect();
+    segments.sort();
+    // The last one is allocated ahead.
+    segments.pop();
+    assert!(segments.len() >= 2, "{segments:?}");
+    for (path, at) in segments.iter().zip([9, 47]) {
+        let sim = sim.kill();
+        flip(&sim, path, at);
+        let refused = options(&sim, &clock).open(PATH).err().unwrap();
+        assert!(
+            refused.to_string().contains("nothing is lost by it"),
+            "{refused}"
+        );
+        let report = repair(&sim, &clock);
+        let [loss] = &report.losses[..] else {
+            panic!("{report:?}")
+        };
+        assert!(loss.to_string().contains("nothing is lost by it"), "{loss}");
+        assert!(report.set_aside.contains(path), "{report:?}");
+        let (_db, c) = open(&sim, &clock);
+        assert_eq!(compare(&c, &model, &RepairReport::default(), 3_001), 0);
+    }
+}

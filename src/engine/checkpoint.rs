@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
 use crate::env::{Fs, sync_name};
-use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin};
+use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin, end_segment};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
@@ -143,7 +143,10 @@ impl Engine {
             let (from, to) = (self.wal_dir().join(&name), wal.join(&name));
             // Frames that are appended meanwhile, perhaps in part, are left out.
             let most = moment.end.0 - segment.start.0 + SEGMENT_HEADER_LEN as u64;
-            made.file(&to, || copy(fs, &from, &to, most, &go_on))?;
+            made.file(&to, || {
+                copy(fs, &from, &to, most, &go_on)?;
+                end_segment(fs, &to, most, segment.bytes).inspect_err(|_| drop(fs.remove(&to)))
+            })?;
         }
         fs.sync_dir(&tables)?;
         fs.sync_dir(&wal)?;

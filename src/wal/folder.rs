@@ -1,4 +1,5 @@
 //! The files of a log, as recovery reads them. A file whose header, identity or number is not as expected is damaged.
+//! If the header at its front is damaged, the one at its end is used.
 //!
 //! A file longer than any that the log writes is refused before memory for it is allocated.
 
@@ -18,10 +19,42 @@ use crate::wal::writer::RING_LEN_MAX;
 pub struct Loaded {
     pub frames: Decoder,
     pub path: PathBuf,
+    /// Header and frames, without the header at the end.
     pub bytes: Vec<u8>,
+    /// The header at the front is damaged, and the one at the end counts.
+    pub damage: Option<Error>,
 }
 
 impl Loaded {
+    /// A segment's file of this number.
+    fn of(number: u64, path: &Path, mut bytes: Vec<u8>) -> Result<Loaded> {
+        let front = match SegmentHeader::decode(&bytes) {
+            Err(HeaderFault::Version(found)) => return Err(unsupported(path.into(), found)),
+            Err(HeaderFault::Malformed(fault)) => {
+                Err(Error::corruption(path, fault.offset as u64, fault.what))
+            }
+            Ok(header) if header.number == number => Ok(header),
+            Ok(_) => Err(Error::corruption(path, 0, "this is another log segment")),
+        };
+        let back_at = bytes.len().saturating_sub(HEADER_LEN).max(HEADER_LEN);
+        let back = SegmentHeader::decode(&bytes[back_at.min(bytes.len())..]).ok();
+        let back = back.filter(|header| header.number == number);
+        // A file that was cut off ends in frames.
+        if back.is_some() {
+            bytes.truncate(back_at);
+        }
+        let (header, damage) = match (front, back) {
+            (Ok(front), _) => (front, None),
+            (Err(damage), Some(back)) => (back, Some(damage)),
+            (Err(damage), None) => return Err(damage),
+        };
+        Ok(Loaded {
+            frames: Decoder::new(header),
+            path: path.into(),
+            bytes,
+            damage,
+        })
+    }
     pub fn header(&self) -> &SegmentHeader {
         &self.frames.segment
     }
@@ -97,22 +130,10 @@ impl<'a> Folder<'a> {
         let Some(bytes) = self.bytes(number)? else {
             return Err(Error::corruption(path, 0, "the log segment is missing"));
         };
-        let header = match SegmentHeader::decode(&bytes) {
-            Ok(header) if header.number == number => header,
-            Ok(_) => return Err(Error::corruption(path, 0, "this is another log segment")),
-            Err(HeaderFault::Malformed(fault)) => {
-                return Err(Error::corruption(path, fault.offset as u64, fault.what));
-            }
-            Err(HeaderFault::Version(found)) => return Err(unsupported(path, found)),
-        };
-        Ok(Loaded {
-            frames: Decoder::new(header),
-            path,
-            bytes,
-        })
+        Loaded::of(number, &path, bytes)
     }
 
-    /// The segment after this one, if it was begun and its header is complete.
+    /// The segment after this one, if it was begun and one of its headers is complete.
     pub fn next(&self, header: &SegmentHeader) -> Result<Option<Loaded>> {
         self.of_chain(header.identity, header.number + 1)
     }
@@ -122,15 +143,9 @@ impl<'a> Folder<'a> {
         let Some(bytes) = self.bytes(number)? else {
             return Ok(None);
         };
-        match SegmentHeader::decode(&bytes) {
-            Ok(header) if header.number == number && header.identity == identity => {
-                Ok(Some(Loaded {
-                    frames: Decoder::new(header),
-                    path,
-                    bytes,
-                }))
-            }
-            Err(HeaderFault::Version(found)) => Err(unsupported(path, found)),
+        match Loaded::of(number, &path, bytes) {
+            Ok(found) if found.header().identity == identity => Ok(Some(found)),
+            Err(error @ Error::UnsupportedFormat { .. }) => Err(error),
             _ => Ok(None),
         }
     }

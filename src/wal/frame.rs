@@ -11,6 +11,8 @@
 //!         48  base written_at u64
 //!         56  edit u64             the manifest's last durable edit
 //!         64  frame*
+//!             zeros
+//!    -64      the header again  the last 64 bytes of the file
 //!
 //! frame    kind u8                 bits 0-1: 1 batch, 2 relog, 3 end mark; 0 is never written
 //!                                  bits 2-4: which of the numbers in brackets are there; the others are 0
@@ -49,7 +51,7 @@ use crate::base::{Seq, Timestamp};
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
 /// The version that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;

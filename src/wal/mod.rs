@@ -48,7 +48,8 @@ pub use frame::{
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
 pub use segments::{
-    LogStart, SegmentInfo, holds_chain, log_files, remove_before, remove_chain, sync_chain,
+    LogStart, SegmentInfo, end_segment, holds_chain, log_files, remove_before, remove_chain,
+    sync_chain,
 };
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 

@@ -6,7 +6,11 @@
 //! ring, is searched for *evidence* that more was synced: a complete frame whose watermark is beyond the end. The note
 //! behind the ring of how far the log was synced is evidence too, and so is the manifest's record of that.
 //!
-//! Frames behind a damaged segment header are found too, if the segment starts at the end of the one before it. But the
+//! If the header at a segment's front is damaged, the one at its end is used. It is damage if the log is known to be
+//! synced beyond the segment's start, by this segment or a later one, by the note or by the manifest; then nothing is lost.
+//! Otherwise the log ends before the segment: a power cut took the header.
+//!
+//! Frames behind headers that are both damaged are found too, if the segment starts at the end of the one before it. But the
 //! base of their numbers is unknown: they are evidence, and their numbers are ignored.
 
 use std::ops::Range;
@@ -133,6 +137,7 @@ pub fn salvage(
         synced,
         out,
         of_ring: 0..0,
+        harmless: None,
     };
     let damage = walk.chain(&log, &numbers, visit)?;
     Ok((walk.out, damage))
@@ -148,6 +153,8 @@ struct Walk<'a> {
     of_ring: Range<u64>,
     synced: Position,
     out: Replayed,
+    /// Damage by which nothing is lost; the first.
+    harmless: Option<Error>,
 }
 
 /// The frame at a position; notes whether it is only in the ring.
@@ -180,22 +187,62 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
+        self.note_damage(&segment);
         loop {
             let end = self.segment(&segment, visit)?;
             if self.out.clean {
-                return Ok(None);
+                return Ok(self.harmless.take());
             }
             match self.folder.next(segment.header())? {
-                Some(next) if next.header().start == end => {
+                Some(next) if next.header().start == end && self.goes_on_in(&next)? => {
+                    self.note_damage(&next);
                     let read = std::mem::replace(&mut segment, next);
                     self.folder.spare.set(read.bytes);
                 }
                 _ => {
                     let later =
                         numbers.partition_point(|&number| number <= segment.header().number);
-                    return self.judge_end(&segment, end, &numbers[later..]);
+                    let damage = self.judge_end(&segment, end, &numbers[later..])?;
+                    return Ok(damage.or(self.harmless.take()));
                 }
             }
+        }
+    }
+
+    /// The segment is the next one of the chain: the header at its front is whole, or the log is known to be synced beyond
+    /// its start.
+    fn goes_on_in(&self, next: &Loaded) -> Result<bool> {
+        let start = next.header().start;
+        let noted = self.ring.note.is_some_and(|note| note.position > start);
+        if next.damage.is_none() || noted || self.synced.0 > start {
+            return Ok(true);
+        }
+        let (identity, mut number) = (next.header().identity, next.header().number);
+        let (mut read, mut position) = (None, start);
+        loop {
+            let segment = read.as_ref().unwrap_or(next);
+            while let Some((found, _)) = frame_at(segment, &self.ring, position) {
+                if found.watermark > start {
+                    return Ok(true);
+                }
+                position += found.len as u64;
+            }
+            number += 1;
+            match self.folder.of_chain(identity, number)? {
+                Some(later) if later.header().start == position => read = Some(later),
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// A header at the front that is damaged, and is read at the end.
+    fn note_damage(&mut self, segment: &Loaded) {
+        if let (None, Some(Error::Corruption { path, offset, what })) =
+            (&self.harmless, &segment.damage)
+        {
+            let what =
+                format!("{what}; nothing is lost by it, for the segment ends in the same header");
+            self.harmless = Some(Error::corruption(path, *offset, what));
         }
     }
 
@@ -413,6 +460,7 @@ impl Walk<'_> {
             });
         }
         let whole = self.folder.of_chain(identity, number)?;
+        let whole = whole.filter(|next| next.damage.is_none());
         let bytes = self.folder.bytes(number)?.unwrap_or_default();
         let header = &bytes[..bytes.len().min(HEADER_LEN)];
         let is_begun = search.without_header || zeros(header) < header.len();

@@ -73,9 +73,14 @@ pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<boo
         }
         // A file that is too short or unreadable does not tell its chain.
         let file = fs.reader(&dir.join(&name));
-        if let Ok(bytes) = file.and_then(|file| file.read_at(0, HEADER_LEN))
-            && let Ok(header) = SegmentHeader::decode(&bytes)
-        {
+        let Ok(file) = file else { continue };
+        let back = fs.len(&dir.join(&name))?.unwrap_or(0);
+        let header_at = |at| {
+            let bytes = file.read_at(at, HEADER_LEN).ok()?;
+            SegmentHeader::decode(&bytes).ok()
+        };
+        let back = back.saturating_sub(HEADER_LEN as u64);
+        if let Some(header) = header_at(0).or_else(|| header_at(back)) {
             let is_one = header.identity == log.chain;
             found = Some(is_one || found == Some(true));
         }
@@ -106,6 +111,18 @@ pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize
     gone.count()
 }
 
+/// Puts its header behind a segment that was copied up to the offset `end`, if the whole has `len` bytes; durable but for
+/// the name.
+pub fn end_segment(fs: &dyn Fs, path: &Path, end: u64, len: u64) -> Result<()> {
+    if end >= len {
+        return Ok(());
+    }
+    let header = fs.reader(path)?.read_at(0, HEADER_LEN)?;
+    let file = fs.open(path)?;
+    file.write_at(end, &header)?;
+    file.sync()
+}
+
 /// Syncs every chain in the folder, where its files exist.
 pub fn sync_chain(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in fs.list(dir)? {
@@ -115,6 +132,9 @@ pub fn sync_chain(fs: &dyn Fs, dir: &Path) -> Result<()> {
     }
     fs.sync_dir(dir)
 }
+
+/// Bytes of a segment's file that are no frames: its header, twice.
+const SEGMENT_OVERHEAD: u64 = 2 * HEADER_LEN as u64;
 
 /// A segment of the chain.
 pub struct Segment {
@@ -132,7 +152,7 @@ pub struct Segment {
 impl Segment {
     /// The position at which the file is full.
     pub fn full_at(&self) -> u64 {
-        self.header.start + self.file_len - HEADER_LEN as u64
+        self.header.start + self.file_len - SEGMENT_OVERHEAD
     }
 
     /// Writes bytes of the log from `position` on, all of which belong to this segment.
@@ -163,6 +183,19 @@ struct Prepared {
     path: PathBuf,
     file: Box<dyn File>,
     len: u64,
+}
+
+impl Prepared {
+    /// Makes it at least `len` bytes long, and writes the header to both ends.
+    fn begin(&mut self, header: &SegmentHeader, len: u64) -> Result<()> {
+        if self.len < len {
+            self.file.allocate(len)?;
+            self.len = len;
+        }
+        let header = header.encode();
+        self.file.write_at(0, &header)?;
+        self.file.write_at(self.len - HEADER_LEN as u64, &header)
+    }
 }
 
 struct Pool {
@@ -334,12 +367,13 @@ impl Segments {
     /// Creates a file of this number, with blocks for `len` bytes.
     fn make(&self, number: u64, len: u64) -> Result<Prepared> {
         let path = self.dir.join(file_name::segment(number));
-        // Continues with a file that an earlier attempt left.
-        let file = if self.fs.len(&path)?.is_some() {
-            self.fs.open(&path)?
-        } else {
-            self.fs.create(&path)?
+        // Continues with a file that an earlier attempt left, at its length: the header is at its end, too.
+        let there = self.fs.len(&path)?;
+        let file = match there {
+            Some(_) => self.fs.open(&path)?,
+            None => self.fs.create(&path)?,
         };
+        let len = len.max(there.unwrap_or(0));
         if let Err(error) = file.allocate(len) {
             // Frees what was reserved before the room ran out. If that fails too, the next attempt finds the file.
             let _ = self.fs.remove(&path);
@@ -350,7 +384,7 @@ impl Segments {
 
     /// Begins the next segment for a first frame of `frame_len` bytes. Sets its number in `header`.
     pub fn begin(&self, header: SegmentHeader, frame_len: u64) -> Result<Arc<Segment>> {
-        let needed = HEADER_LEN as u64 + frame_len;
+        let needed = SEGMENT_OVERHEAD + frame_len;
         let usual = self.next_bytes.load(Ordering::Relaxed);
         let begun = self.begin_file(header, needed.max(usual))?;
         self.next_bytes.store(self.segment_bytes, Ordering::Relaxed);
@@ -371,16 +405,10 @@ impl Segments {
         filled?;
         let mut prepared = pool.prepared.pop_front().expect("at least one is wanted");
         header.number = pool.next;
-        let grown = if prepared.len < len {
-            prepared.file.allocate(len)
-        } else {
-            Ok(())
-        };
-        if let Err(error) = grown.and_then(|()| prepared.file.write_at(0, &header.encode())) {
+        if let Err(error) = prepared.begin(&header, len) {
             pool.prepared.push_front(prepared);
             return Err(error);
         }
-        prepared.len = prepared.len.max(len);
         pool.next += 1;
         self.is_prepared.store(false, Ordering::Relaxed);
         let segment = Arc::new(Segment {

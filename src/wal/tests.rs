@@ -146,7 +146,7 @@ fn frames_come_back_in_order_over_many_segments() {
 fn a_whole_folder_is_the_format() {
     let sim = world(2);
     let options = LogOptions {
-        segment_bytes: 160,
+        segment_bytes: 224,
         ..options(None)
     };
     let (log, mut appender) = create(&sim, &options, 1).unwrap();
@@ -161,7 +161,7 @@ fn a_whole_folder_is_the_format() {
     let bytes = sim.read(&dir().join("000001.wal")).unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = concat!(
-        "6562627477616c0005000000a778f4522a00000000000000",
+        "6562627477616c0006000000b07ca1e82a00000000000000",
         "0100000000000000000000000000000064000000000000008813000000000000",
         "0300000000000000",
         "05050000000257ee719263799a506669727374",
@@ -169,7 +169,9 @@ fn a_whole_folder_is_the_format() {
         "0f0000105002020000000094f933a2",
     );
     assert_eq!(&hex[..expected.len()], expected);
-    assert!(hex[expected.len()..].bytes().all(|digit| digit == b'0'));
+    let (between, end) = hex[expected.len()..].split_at(2 * (224 - HEADER_LEN) - expected.len());
+    assert!(between.bytes().all(|digit| digit == b'0'));
+    assert_eq!(end, &expected[..2 * HEADER_LEN]);
 }
 
 #[test]
@@ -300,9 +302,9 @@ fn a_segment_without_frames_is_a_link_of_the_chain() {
         let (log, mut appender) = create(&sim, &options(ring), 1).unwrap();
         let end = append(&mut appender, 0).unwrap();
         log.sync_to(end).unwrap();
-        // The file is looked for, created, allocated and has its header; the frame is not written.
+        // The file is looked for, created, allocated and has its header, twice; the frame is not written.
         sim.fail(FaultPlan {
-            at: sim.operations() + 5,
+            at: sim.operations() + 6,
             kind: Fault::Full,
             lasting: false,
         });
@@ -432,7 +434,7 @@ fn segments_of_another_version_or_place_are_refused() {
 
 #[test]
 fn a_later_segment_of_another_version_is_refused() {
-    for (version, advice) in [(4, "use the build that wrote it"), (6, "use a newer build")] {
+    for (version, advice) in [(5, "use the build that wrote it"), (7, "use a newer build")] {
         let sim = world(18);
         let (log, mut appender) = create(&sim, &options(None), 1).unwrap();
         for index in 0..30 {

@@ -60,6 +60,9 @@ fn check_damage(sim: &Sim, frames: &[LoggedFrame], segment: u64, from: u64, to: 
         frame.segment != segment || frame.offset + frame.len <= from || to <= frame.offset
     };
     let outcome = replayed(sim, 1);
+    if to <= HEADER_LEN as u64 {
+        return check_front(sim, frames, segment);
+    }
     if header_harmed && segment == 1 {
         assert!(outcome.unwrap_err().is_corruption(), "{what}");
         return;
@@ -99,6 +102,40 @@ fn check_damage(sim: &Sim, frames: &[LoggedFrame], segment: u64, from: u64, to: 
     }
 }
 
+/// The header at a segment's front is damaged, and nothing else: that is told if the segment was synced, and nothing is
+/// lost; else the log ends before it.
+fn check_front(sim: &Sim, frames: &[LoggedFrame], segment: u64) {
+    let start = frames.partition_point(|frame| frame.segment < segment);
+    let synced = frames.iter().map(|frame| frame.watermark).max().unwrap();
+    let was_durable = segment == 1 || synced > frames[start].position;
+    let (log, path) = (whole_chain(), dir().join(file_name::segment(segment)));
+    let mut indexes = vec![];
+    let (_, damage) = salvage(sim, dir(), Some(log), Position(0), &mut |frame| {
+        indexes.push((frame.header.first_seq.0 - 100) / 2);
+        Ok(())
+    })
+    .unwrap();
+    let left = if was_durable { frames.len() } else { start };
+    assert_eq!(indexes, (0..left as u64).collect::<Vec<_>>(), "{segment}");
+    match damage {
+        Some(Error::Corruption { path: at, what, .. }) if was_durable => {
+            assert_eq!(at, path);
+            assert!(what.contains("nothing is lost by it"), "{what}");
+        }
+        None if !was_durable => {}
+        other => panic!("{segment}: {other:?}"),
+    }
+}
+
+/// The log of [`chain`].
+fn whole_chain() -> LogStart {
+    LogStart {
+        chain: 42,
+        first: 1,
+        ring: None,
+    }
+}
+
 fn segments_of(frames: &[LoggedFrame]) -> Vec<(u64, PathBuf)> {
     let last = frames.last().unwrap().segment;
     let path = |number| (number, dir().join(file_name::segment(number)));
@@ -116,6 +153,24 @@ fn every_flipped_byte_is_noticed_or_a_torn_tail() {
             bad[at] ^= 0x10;
             rewrite(&sim, &path, &bad);
             check_damage(&sim, &frames, number, at as u64, at as u64 + 1, false);
+        }
+        rewrite(&sim, &path, &bytes);
+    }
+}
+
+#[test]
+fn a_header_whole_at_the_end_alone_is_lost_by_a_power_cut_or_damage() {
+    let sim = world(3);
+    let frames = chain(&sim);
+    for (number, path) in segments_of(&frames) {
+        let bytes = sim.read(&path).unwrap();
+        let front = &bytes[..HEADER_LEN];
+        assert_eq!(front, &bytes[bytes.len() - HEADER_LEN..]);
+        let other = if number == 1 { 2 } else { 1 };
+        let other = sim.read(&dir().join(file_name::segment(other))).unwrap();
+        for bad in [&[0; HEADER_LEN], &[0xff; HEADER_LEN], &other[..HEADER_LEN]] {
+            rewrite(&sim, &path, &[bad, &bytes[HEADER_LEN..]].concat());
+            check_front(&sim, &frames, number);
         }
         rewrite(&sim, &path, &bytes);
     }
@@ -432,7 +487,9 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
                 0 => sim.remove(&of(2)).unwrap(),
                 len => {
                     let file = sim.open(&of(2)).unwrap();
+                    let back = sim.len(&of(2)).unwrap().unwrap() - HEADER_LEN as u64;
                     file.write_at(0, &vec![0xaa; len]).unwrap();
+                    file.write_at(back, &[0; HEADER_LEN]).unwrap();
                 }
             }
             let end = frames
@@ -463,11 +520,7 @@ fn the_file_that_is_to_blame_is_named_with_what_is_lost() {
     let sim = world(3);
     chain(&sim);
     sim.remove(&of(1)).unwrap();
-    let log = LogStart {
-        chain: 42,
-        first: 1,
-        ring: None,
-    };
+    let log = whole_chain();
     let Some(Error::Corruption { path, what, .. }) = salvaged(&sim, log, 0) else {
         panic!("it is missing")
     };
@@ -497,6 +550,8 @@ fn a_frame_behind_a_damaged_header_is_evidence_and_tells_no_numbers() {
     appender.append(&less, b"", again).unwrap();
     let second = sim.open(&dir().join(file_name::segment(2))).unwrap();
     second.write_at(20, &[0xff]).unwrap();
+    let len = second.len().unwrap();
+    second.write_at(len - 1, &[0xff]).unwrap();
     let (found, damage) = salvage(
         &sim,
         dir(),

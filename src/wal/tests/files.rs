@@ -101,7 +101,7 @@ fn numbers_are_counted_from_the_segment_that_they_stand_in() {
 fn a_segment_is_filled_to_its_last_byte() {
     for (room, last) in [(3 * shortest(), 1), (3 * shortest() - 1, 2)] {
         let options = LogOptions {
-            segment_bytes: HEADER_LEN as u64 + room,
+            segment_bytes: 2 * HEADER_LEN as u64 + room,
             ..options(None)
         };
         let (log, mut appender) = create(&world(21), &options, 1).unwrap();
@@ -267,7 +267,7 @@ fn a_chain_that_is_given_up_leaves_those_before_it() {
 fn upkeep_is_wanted_for_a_segment_in_use_and_a_ring_half_full() {
     let frame = shortest();
     let options = |ring_bytes| LogOptions {
-        segment_bytes: HEADER_LEN as u64 + 8 * 2 * frame,
+        segment_bytes: 2 * HEADER_LEN as u64 + 8 * 2 * frame,
         ring_bytes,
         ..options(None)
     };
