@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Reads, Result, file_name};
+use crate::base::{ContainerId, Error, Reads, Result, Seq, file_name};
 use crate::catalog::{
     CurrentManifest, LoadedManifest, Pins, TableFile, TableRecord, TableSpace, expect_own,
-    find_current,
+    find_current, later_table,
 };
 use crate::engine::options::Options;
 use crate::engine::{self, RepairReport, VerifyReport};
 use crate::env::{Disk, Fs, LockKind};
 use crate::table::BlockCache;
-use crate::wal::salvage;
+use crate::wal::{Replayed, salvage};
 
 /// Reads and checks every byte of a database that no process has open for writing: manifest, tables, log. `progress` is
 /// called with the bytes done and their total. Writes nothing.
@@ -103,13 +103,22 @@ impl Check<'_> {
         let log_len: u64 = segments.iter().map(|segment| segment.1).sum();
         self.total = manifest_len + log_len + tables.iter().map(|table| table.1.len).sum::<u64>();
         self.done(1, manifest_len);
+        let mut last = loaded.catalogue.used;
         for (container, table) in tables {
-            self.table(container, table);
+            last = last.max(self.table(container, table));
         }
         let seen = self.log(&wal_dir, loaded)?;
         self.done(segments.len() as u64, log_len);
-        let of_copy = current.copy_fault(self.fs, seen)?;
+        let of_copy = current.copy_fault(self.fs, seen.edit)?;
         self.report.faults.extend(of_copy);
+        if self.report.faults.is_empty() {
+            let (dir, named) = (
+                self.path.join(file_name::TABLES_DIR),
+                loaded.catalogue.tables(),
+            );
+            let later = later_table(self.fs, &dir, &named, last.max(seen.last_seq))?;
+            self.report.faults.extend(later);
+        }
         Ok(())
     }
 
@@ -134,7 +143,8 @@ impl Check<'_> {
         Ok(segments)
     }
 
-    fn table(&mut self, container: ContainerId, record: TableRecord) {
+    /// Returns the highest sequence number in it, if it is sound.
+    fn table(&mut self, container: ContainerId, record: TableRecord) -> Seq {
         let space = TableSpace {
             fs: self.fs,
             dir: &self.path.join(file_name::TABLES_DIR),
@@ -143,15 +153,24 @@ impl Check<'_> {
             reads: Reads::Pread,
         };
         let file = TableFile::open(&space, container, record);
-        match file.and_then(|file| file.table.verify()) {
-            Ok(report) => self.report.records += report.records,
+        let checked = file.and_then(|file| {
+            let report = file.table.verify()?;
+            Ok((report.records, file.table.statistics().census.seq_max))
+        });
+        let mut last = Seq(0);
+        match checked {
+            Ok((records, highest)) => {
+                self.report.records += records;
+                last = highest;
+            }
             Err(error) => self.report.faults.push(error),
         }
         self.done(1, record.len);
+        last
     }
 
-    /// Returns the last edit that the log has seen.
-    fn log(&mut self, wal_dir: &Path, loaded: &LoadedManifest) -> Result<u64> {
+    /// Returns what was found, with the last edit that the log has seen.
+    fn log(&mut self, wal_dir: &Path, loaded: &LoadedManifest) -> Result<Replayed> {
         let mut records = 0;
         let catalogue = &loaded.catalogue;
         let (log, synced) = (catalogue.log, catalogue.log_synced);
@@ -174,6 +193,6 @@ impl Check<'_> {
         self.report.faults.extend(damage);
         let reached = loaded.reaches(self.fs, replayed.edit);
         self.report.faults.extend(reached.err());
-        Ok(replayed.edit)
+        Ok(replayed)
     }
 }

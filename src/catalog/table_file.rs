@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::base::{ContainerId, Error, Reads, Result, TableId, file_name};
+use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
 use crate::catalog::edit::TableRecord;
 use crate::catalog::facts::TableFacts;
 use crate::env::{Fs, ReadAt};
-use crate::table::{BlockCache, Expected, Source, Table};
+use crate::table::{BlockCache, Expected, Source, Table, highest_seq};
 
 /// The bytes of removed tables that are still held.
 #[derive(Debug, Default)]
@@ -213,4 +213,38 @@ pub fn unnamed_tables(
         None => name.ends_with(file_name::TEMPORARY),
     });
     Ok(names)
+}
+
+/// A table that `named` does not hold, with a write above `last`, the highest number that manifest, log and tables know of:
+/// the damage that it is evidence of. The log is synced before anything in it is written to a table, and rewrites only take
+/// what is in tables; so no crash leaves such a table, but an earlier manifest and log that were put back, or another
+/// database's. One that is not whole says nothing: that a crash leaves.
+pub fn later_table(
+    fs: &dyn Fs,
+    tables_dir: &Path,
+    named: &BTreeSet<TableId>,
+    last: Seq,
+) -> Result<Option<Error>> {
+    for name in unnamed_tables(fs, tables_dir, named)? {
+        let path = tables_dir.join(&name);
+        if file_name::parse_table(&name).is_none() {
+            continue;
+        }
+        let len = fs.len(&path)?.unwrap_or(0);
+        let source = Source::File(fs.reader(&path)?, len);
+        match highest_seq(source, path.clone()) {
+            Ok(seq) if seq > last => {
+                let what = format!(
+                    "this table has write {}, and manifest and log end at write {}: they are of an earlier time, or of \
+                     another database; put those back that belong to the tables, or go on with what they say by a repair, \
+                     which puts the table aside",
+                    seq.0, last.0
+                );
+                return Ok(Some(Error::corruption(path, 0, what)));
+            }
+            Err(error @ Error::Io { .. }) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(None)
 }

@@ -19,7 +19,7 @@ use crate::base::sync::Mutex;
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableSpace,
-    Version, begin, expect_own, find_current, unnamed_tables,
+    Version, begin, expect_own, find_current, later_table, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -280,6 +280,10 @@ pub(super) fn bring_in(
         return Err(Error::corruption(path, 0, MADE_UP));
     }
     loaded.reaches(space.fs, replayed.edit)?;
+    let damage = match damage {
+        None => later_table(space.fs, space.dir, &catalogue.tables(), last_seq)?,
+        damage => damage,
+    };
     catalogue.time_high_water = catalogue.time_high_water.max(replayed.time_high_water);
     let clock = SettledClock::start(
         options.clock.clone(),

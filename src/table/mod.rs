@@ -61,7 +61,7 @@ pub use reader::{Found, Table, table_of};
 pub use run::RunCursor;
 pub use salvage::{Gap, Salvage, behind, is_damage};
 pub use statistics::{Collector, Sampled, Statistics};
-pub use stored::Expected;
+pub use stored::{Expected, highest_seq};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::base::coding::{Malformed, Reader};
-use crate::base::{ContainerId, Error, Result, TableId};
+use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::table::block::{Extent, TRAILER_LEN, Trailer};
 use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
@@ -97,16 +97,28 @@ impl Stored {
     }
 }
 
-/// Opens the bytes of a table: its footer must be sound and of the expected table.
-pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<(Stored, Footer)> {
+/// The bytes of a file that ends in a sound footer, and the footer with its checksum.
+fn with_footer(source: Source, path: PathBuf) -> Result<(Stored, Footer, u32)> {
     let mut stored = Stored {
         source,
         path,
         identity: 0,
     };
-    let end = stored.source.len();
     let (footer, crc) = stored.footer()?;
     stored.identity = footer.identity;
+    Ok((stored, footer, crc))
+}
+
+/// The highest sequence number in a table of which no manifest says anything.
+pub fn highest_seq(source: Source, path: PathBuf) -> Result<Seq> {
+    let (stored, footer, _) = with_footer(source, path)?;
+    Ok(read_statistics(&stored, &footer)?.census.seq_max)
+}
+
+/// Opens the bytes of a table: its footer must be sound and of the expected table.
+pub fn open_stored(source: Source, path: PathBuf, expected: Expected) -> Result<(Stored, Footer)> {
+    let (stored, footer, crc) = with_footer(source, path)?;
+    let end = stored.source.len();
     let found = Expected {
         id: footer.id,
         container: footer.container,
