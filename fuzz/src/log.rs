@@ -50,7 +50,7 @@ fn forged(input: &mut Input<'_>) {
 
 /// A segment whose header and frames say whatever the input wants, under right checksums.
 pub fn forge(input: &mut Input<'_>, identity: u64, number: u64, start: u64) -> Vec<u8> {
-    let mut bytes = b"ebbtwal\0\x04\0\0\0".to_vec();
+    let mut bytes = b"ebbtwal\0\x06\0\0\0".to_vec();
     let mut fields = vec![];
     for field in [identity, number, start] {
         fields.extend_from_slice(&field.to_le_bytes());
