@@ -30,6 +30,8 @@ use crate::expiry::{Census, ExpiryView};
 const NODE_MOST: usize = 32;
 const NODE_BYTES: usize = 16 << 10;
 const NODE_LEAST: usize = 4;
+/// A shorter common prefix of a node's keys is not skipped: comparing it costs more than it tells.
+const SHARED_LEAST: usize = 4;
 
 /// For every key, the highest sequence number of a range delete over it.
 #[derive(Clone, Debug, Default)]
@@ -53,15 +55,17 @@ enum Below {
     Nodes(Vec<Arc<Node>>),
 }
 
-/// The keys of a node, ascending. Their prefixes are contiguous, and a search reads a key only where eight bytes do not
-/// decide.
+/// The keys of a node, ascending. Their prefixes are contiguous, and a search reads a key only where neither sixteen bytes
+/// nor the lengths decide.
 #[derive(Debug)]
 struct Keys {
     len: usize,
-    /// The length of their common prefix.
+    /// The length of their common prefix, which is skipped; 0 if it is too short for that.
     shared: usize,
-    /// The eight bytes of each after that.
+    /// The eight bytes of each after that; behind the last key the highest number.
     prefixes: [u64; NODE_MOST],
+    /// The next eight bytes of each.
+    seconds: [u64; NODE_MOST],
     ends: [u32; NODE_MOST],
     /// The keys, one after the other.
     bytes: Vec<u8>,
@@ -72,10 +76,12 @@ impl Keys {
     fn new<'a>(all: impl Iterator<Item = &'a [u8]> + Clone) -> Keys {
         let first = all.clone().next().expect("a node has a key");
         let last = all.clone().last().expect("a node has a key");
+        let shared = shared_len(first, last);
         let mut keys = Keys {
             len: 0,
-            shared: shared_len(first, last),
-            prefixes: [0; NODE_MOST],
+            shared: if shared < SHARED_LEAST { 0 } else { shared },
+            prefixes: [u64::MAX; NODE_MOST],
+            seconds: [0; NODE_MOST],
             ends: [0; NODE_MOST],
             bytes: Vec::with_capacity(all.clone().map(<[u8]>::len).sum()),
         };
@@ -83,7 +89,9 @@ impl Keys {
             keys.bytes.extend_from_slice(key);
             let end = u32::try_from(keys.bytes.len());
             keys.ends[keys.len] = end.expect("a node's keys are some of 64 KiB");
-            keys.prefixes[keys.len] = key_prefix(&key[keys.shared..]);
+            let rest = &key[keys.shared..];
+            keys.prefixes[keys.len] = key_prefix(rest);
+            keys.seconds[keys.len] = second_prefix(rest);
             keys.len += 1;
         }
         keys
@@ -91,8 +99,14 @@ impl Keys {
 
     #[inline]
     fn get(&self, at: usize) -> &[u8] {
+        &self.bytes[self.place_of(at)]
+    }
+
+    /// Where a key lies in the bytes.
+    #[inline]
+    fn place_of(&self, at: usize) -> Range<usize> {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start as usize..self.ends[at] as usize]
+        start as usize..self.ends[at] as usize
     }
 
     fn iter(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
@@ -110,21 +124,34 @@ impl Keys {
                 Ordering::Equal => {}
             }
         }
-        let (prefix, prefixes) = (key_prefix(&key[self.shared..]), &self.prefixes[..self.len]);
-        let mut from = prefixes.partition_point(|there| *there < prefix);
-        let mut to = from;
-        if prefixes.get(from) == Some(&prefix) {
-            to += prefixes[from..].partition_point(|there| *there == prefix);
+        let rest = &key[self.shared..];
+        let prefix = key_prefix(rest);
+        let mut from = prefixes_below(&self.prefixes, prefix);
+        if from >= self.len || self.prefixes[from] != prefix {
+            return from;
         }
+        let equals = &self.prefixes[from..self.len];
+        let mut to = from + equals.partition_point(|there| *there == prefix);
         while from < to {
             let middle = from.midpoint(to);
-            match self.get(middle).cmp(key) {
+            match self.compare(middle, rest) {
                 Ordering::Less => from = middle + 1,
                 Ordering::Equal => return middle + usize::from(at_it_too),
                 Ordering::Greater => to = middle,
             }
         }
         from
+    }
+
+    /// Compares a key with another one, `rest` without what is shared, that has the same prefix.
+    #[inline]
+    fn compare(&self, at: usize, rest: &[u8]) -> Ordering {
+        let seconds = self.seconds[at].cmp(&second_prefix(rest));
+        seconds.then_with(|| match rest.len() {
+            // They differ in zeros at the end at most, or the key is longer than sixteen bytes: the longer one is greater.
+            ..=16 => (self.place_of(at).len() - self.shared).cmp(&rest.len()),
+            _ => self.get(at)[self.shared..].cmp(rest),
+        })
     }
 
     #[inline]
@@ -135,6 +162,24 @@ impl Keys {
     fn before(&self, key: &[u8]) -> usize {
         self.place(key, false)
     }
+}
+
+/// How many of these, which ascend, are below a prefix: without branches, which would be mispredicted.
+#[inline]
+fn prefixes_below(prefixes: &[u64; NODE_MOST], prefix: u64) -> usize {
+    let mut below = 0;
+    let mut step = NODE_MOST / 2;
+    while step > 0 {
+        below += step * usize::from(prefixes[below + step - 1] < prefix);
+        step /= 2;
+    }
+    below + usize::from(prefixes[below] < prefix)
+}
+
+/// The eight bytes after a prefix.
+#[inline]
+fn second_prefix(rest: &[u8]) -> u64 {
+    key_prefix(rest.get(8..).unwrap_or_default())
 }
 
 /// Prefetches all of these at once, without waiting: a search that reads one after the other waits for each.
@@ -417,123 +462,4 @@ impl RangeTombstones {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::range_delete::tests::Numbers;
-
-    /// A key of the space from 0 to 400; some are long, so that nodes are split by bytes too.
-    fn key(number: u64, long: bool) -> Vec<u8> {
-        let len = if long { 2_000 } else { 2 };
-        let mut key = (number as u16).to_be_bytes().to_vec();
-        key.resize(len, 7);
-        key
-    }
-
-    /// Method: compared with the ranges themselves, key by key, after each one; ranges nested, overlapping, touching,
-    /// without an end, empty, of one key.
-    #[test]
-    fn fragments_are_what_the_ranges_are() {
-        for seed in 0..60u64 {
-            let mut random = Numbers(seed);
-            let (long, width) = (seed % 7 == 6, [3, 40, 400][seed as usize % 3]);
-            let mut ranges: Vec<(KeyRange, Seq)> = vec![];
-            let mut fragments = Fragments::default();
-            let mut before = vec![];
-            for n in 1..=300 {
-                let from = random.below(400);
-                let to = (random.below(20) > 0).then(|| from + random.below(width));
-                let range = KeyRange {
-                    from: if random.below(30) == 0 {
-                        vec![]
-                    } else {
-                        key(from, long)
-                    },
-                    to: to.map(|to| key(to, long)),
-                };
-                let seq = Seq(2 * n);
-                let next = fragments.with(&range, seq);
-                before.push(std::mem::replace(&mut fragments, next));
-                ranges.push((range, seq));
-            }
-            for upto in [1, 2, 17, 150, 299, 300] {
-                let fragments = before.get(upto).unwrap_or(&fragments);
-                check(fragments, &ranges[..upto], long, &mut random);
-            }
-        }
-    }
-
-    fn check(fragments: &Fragments, ranges: &[(KeyRange, Seq)], long: bool, random: &mut Numbers) {
-        let plain: Vec<Seq> = (0..420)
-            .map(|number| {
-                let key = key(number, long);
-                let covers = ranges.iter().filter(|(range, _)| range.contains(&key));
-                covers.map(|(_, seq)| *seq).max().unwrap_or_default()
-            })
-            .collect();
-        for (number, expected) in plain.iter().enumerate() {
-            assert_eq!(
-                fragments.max_covering_seq(&key(number as u64, long)),
-                *expected
-            );
-        }
-        for _ in 0..300 {
-            let first = random.below(400) as usize;
-            let last = first + random.below(420 - first as u64) as usize;
-            let all = plain[first..=last].iter().min().unwrap();
-            let (first, last) = (key(first as u64, long), key(last as u64, long));
-            let below = fragments.min_covering_seq(&first, &last);
-            // There may be other keys between two of these.
-            assert!(below <= *all);
-            let (mut least, mut starts) = (Seq::MAX, vec![]);
-            fragments.visit(&first, &last, |start, seq| {
-                least = least.min(seq);
-                starts.push(start.to_vec());
-            });
-            if starts.first().is_none_or(|start| *start > first) {
-                least = Seq(0);
-            }
-            assert_eq!(below, least);
-            assert!(starts.is_sorted_by(|a, b| a < b));
-            assert!(starts.iter().skip(1).all(|start| *start > first));
-            assert!(starts.last().is_none_or(|start| *start <= last));
-        }
-    }
-
-    /// A queue deletes its front again and again: the front stays one stretch.
-    #[test]
-    fn what_is_covered_again_takes_no_room() {
-        let mut fragments = Fragments::default();
-        for n in 1..=1_000u64 {
-            let range = KeyRange {
-                from: vec![],
-                to: Some(n.to_be_bytes().to_vec()),
-            };
-            fragments = fragments.with(&range, Seq(n));
-        }
-        let mut stretches = vec![];
-        fragments.visit(&[], &[0xff], |start, seq| {
-            stretches.push((start.to_vec(), seq))
-        });
-        // The key space is cut where each range ended; nothing is left before the next one.
-        assert_eq!(stretches.first(), Some(&(vec![], Seq(1_000))));
-        assert_eq!(stretches.len(), 2);
-        assert_eq!(stretches[1], (1_000u64.to_be_bytes().to_vec(), Seq(0)));
-    }
-
-    #[test]
-    fn a_cover_is_its_parts_together() {
-        let range = |from: u8, to: u8| KeyRange {
-            from: vec![from],
-            to: Some(vec![to]),
-        };
-        let older = Fragments::of([(&range(0, 50), Seq(3)), (&range(20, 30), Seq(5))]);
-        let newer = Fragments::of([(&range(40, 60), Seq(9))]);
-        let tombstones = RangeTombstones::new([newer, older, Fragments::default()].map(Arc::new));
-        let below = [10, 25, 45, 55, 60].map(|key| tombstones.max_covering_seq(&[key]));
-        assert_eq!(below, [3, 5, 9, 9, 0].map(Seq));
-        assert_eq!(tombstones.min_covering_seq(&[40], &[59]), Seq(9));
-        assert_eq!(tombstones.min_covering_seq(&[10], &[45]), Seq(3));
-        assert_eq!(tombstones.min_covering_seq(&[10], &[60]), Seq(0));
-        assert!(!tombstones.is_empty() && RangeTombstones::default().is_empty());
-    }
-}
+mod tests;

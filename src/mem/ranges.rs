@@ -37,7 +37,7 @@ const BLOCK_LEAST: usize = 64;
 const BLOCK_FAN: usize = 4;
 
 /// The bytes of an item besides its bounds: its place in the list, and two stretches in half-full nodes.
-const BYTES_EACH: usize = 192;
+const BYTES_EACH: usize = 224;
 /// How many copies of its bounds are kept: in the list, and in such nodes.
 const BOUNDS_HELD: usize = 3;
 
