@@ -119,6 +119,19 @@ impl Batch {
     }
 
     /// Stores an item if a live one has the key; if none has, the whole batch is a conflict.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (users, names) = (db.container("users")?, db.container("earlier names")?);
+    /// let mut batch = Batch::new();
+    /// batch.replace(&users, "u-1", "Ada Lovelace", Ttl::Inherit).put(&names, "u-1", "Ada Byron");
+    /// assert!(db.write(batch).unwrap_err().is_conflict()); // there is no such user
+    /// assert!(names.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replace(
         &mut self,
         container: &Container,
@@ -194,6 +207,20 @@ impl Batch {
     }
 
     /// Deletes every item whose key is in the range, as [`Container::delete_range`] does.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let menu = db.container("menu")?;
+    /// menu.put("soup", "5")?;
+    /// let mut batch = Batch::new();
+    /// batch.delete_range(&menu, ..).put(&menu, "salad", "6"); // in this order
+    /// db.write(batch)?; // nobody sees an empty menu
+    /// assert_eq!(menu.keys(..).collect::<ebbtide::Result<Vec<_>>>()?, ["salad"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn delete_range(&mut self, container: &Container, range: impl KeyBounds) -> &mut Self {
         let range = checked_range(range);
         if range.as_ref().is_ok_and(|range| range.is_empty()) {

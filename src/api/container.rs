@@ -106,6 +106,18 @@ impl Container {
     }
 
     /// Stores an item that inherits the container's default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let c = Database::open(folder.path())?.container("c")?;
+    /// c.put_with_ttl("k", "for a minute", Duration::from_secs(60))?;
+    /// c.put("k", "as long as the container says")?; // the ttl is not kept
+    /// assert!(c.item("k")?.unwrap().expires_at().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with_ttl(key, value, Ttl::Inherit)
     }
@@ -414,6 +426,18 @@ impl Container {
     }
 
     /// Deletes an item, whether it exists or not.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let c = Database::open(folder.path())?.container("c")?;
+    /// c.put("k", "v")?;
+    /// c.delete("k")?;
+    /// c.delete("k")?; // whether it was there: `take` tells
+    /// assert!(c.get("k")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         check_key(key)?;

@@ -104,6 +104,19 @@ impl Cursor {
     }
 
     /// Goes after the last item of the range.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let words = Database::open(folder.path())?.container("words")?;
+    /// ["ant", "bee", "cat"].iter().try_for_each(|word| words.put(word, ""))?;
+    /// let mut cursor = words.cursor(.."c");
+    /// cursor.seek_to_end();
+    /// let last = cursor.prev_chunk()?.unwrap();
+    /// assert_eq!(last.iter().next(), Some((&b"bee"[..], &b""[..])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn seek_to_end(&mut self) {
         self.stand(None);
     }

@@ -84,6 +84,17 @@ impl Database {
     }
 
     /// The names of all containers, sorted.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("sessions")?;
+    /// db.container("orders")?;
+    /// assert_eq!(db.containers(), ["orders", "sessions"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn containers(&self) -> Vec<String> {
         self.engine.containers()
@@ -216,6 +227,23 @@ impl Database {
 
     /// Reclaims and merges until nothing more can be gained: one run is left of items that end at about the same time.
     /// Also starts purging that an open with a leading clock has delayed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// c.put_with_ttl("k", "v", Duration::from_secs(60))?;
+    /// db.flush()?; // into a table
+    /// assert!(db.stats().table_bytes > 0);
+    /// clock.advance(Duration::from_secs(60));
+    /// db.compact()?; // or wait
+    /// assert_eq!(db.stats().table_bytes, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn compact(&self) -> Result<()> {
         self.engine.compact()
     }
@@ -248,11 +276,37 @@ impl Database {
 
     /// Reads and checks every byte of every table, as `ebbtide verify` does, while the database is in use. The log and
     /// the manifest are checked at open. Damage is listed in the report, and in `Stats::damage`.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("c")?.put("k", "v")?;
+    /// db.flush()?;
+    /// let report = db.verify()?;
+    /// assert!(report.faults.is_empty());
+    /// assert_eq!(report.records, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn verify(&self) -> Result<VerifyReport> {
         self.engine.verify()
     }
 
     /// The statistics of the database.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("c")?.put("k", "v")?;
+    /// let stats = db.stats();
+    /// assert_eq!((stats.live_items, stats.expired_bytes), (1, 0));
+    /// assert!(stats.overdue.is_zero()); // alarm on this: expired bytes stay longer than they should
+    /// assert!(stats.background_error.is_none()); // and on this
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()
@@ -302,12 +356,37 @@ impl Database {
     }
 
     /// Tells the database that the wall clock is right: a leap settles, and purging that waits for it starts.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{DefaultTtl, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// clock.jump(1_800_000_000_000 + 86_400_000); // a day, in no time: is that right?
+    /// assert!(c.set_default_ttl(DefaultTtl::Off).unwrap_err().is_retryable());
+    /// db.confirm_clock(); // it is: the machine's clock had been a day behind
+    /// c.set_default_ttl(DefaultTtl::Off)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn confirm_clock(&self) {
         self.engine.confirm_clock()
     }
 
     /// Changes [`Options::background_rate`], the cap on merging and reclaiming in bytes a second: at least 1, and 0
     /// counts as that.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.set_background_rate(32 << 20); // 32 MiB a second while users are awake,
+    /// db.set_background_rate(512 << 20); // and 512 at night
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.engine.set_background_rate(bytes_per_second)
     }

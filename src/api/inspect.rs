@@ -69,6 +69,20 @@ pub fn verify_in(
 /// Damaged files are kept in the folder `lost` of the database, and may hold expired and deleted bytes; remove the
 /// folder when it is no longer needed.
 ///
+/// ```
+/// use ebbtide::{Database, repair};
+///
+/// let folder = tempfile::tempdir()?;
+/// Database::open(folder.path())?.container("c")?.put("k", "v")?;
+/// let report = repair(folder.path(), false)?; // what would be lost?
+/// assert!(report.losses.is_empty());
+/// for loss in &report.losses {
+///     println!("{loss}");
+/// }
+/// let _ = repair(folder.path(), true)?; // once that has been decided on
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The folder holds no database, or a process has it open; neither the manifest nor its copy can be trusted, also
 /// because the log has later edits than both, or is another database's; something that is no file has the name of one;

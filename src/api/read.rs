@@ -126,11 +126,38 @@ macro_rules! reading_methods {
     ($handle:ident) => {
         impl $handle {
             /// The value of a live item.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let users = Database::open(folder.path())?.container("users")?;
+            /// users.put("u-1", "ada")?;
+            /// let value = users.get("u-1")?.unwrap(); // bytes, compared with text here
+            /// assert_eq!(value, "ada");
+            /// assert_eq!(std::str::from_utf8(&value)?, "ada");
+            /// assert!(users.get("u-2")?.is_none());
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 self.reading().get(key.as_ref())
             }
 
             /// A live item: value, version, times.
+            ///
+            /// ```
+            /// use std::time::Duration;
+            /// use ebbtide::{Database, Ttl};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let db = Database::open(folder.path())?;
+            /// let tokens = db.container("tokens")?;
+            /// tokens.put_with_ttl("t-1", "ada", Duration::from_secs(60))?;
+            /// let item = tokens.item("t-1")?.unwrap();
+            /// assert_eq!(item.ttl(), Ttl::After(Duration::from_secs(60)));
+            /// assert_eq!(item.expires_at(), Some(item.written_at() + Duration::from_secs(60)));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn item(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
                 self.reading().item(key.as_ref())
             }
@@ -142,6 +169,23 @@ macro_rules! reading_methods {
 
             /// All live items, in the order of keys. Sees what was written before the call, or before the snapshot was
             /// taken, and nothing later; whether an item is live is judged when it is reached.
+            ///
+            /// ```
+            /// use std::time::Duration;
+            /// use ebbtide::{ManualClock, Options};
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let clock = ManualClock::new(1_800_000_000_000);
+            /// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+            /// c.put("a", "stays")?;
+            /// c.put_with_ttl("b", "a minute", Duration::from_secs(60))?;
+            /// let mut items = c.iter();
+            /// c.put("c", "later")?; // not seen
+            /// assert_eq!(items.next().unwrap()?.key(), b"a");
+            /// clock.advance(Duration::from_secs(60));
+            /// assert!(items.next().is_none()); // b has expired under it
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn iter(&self) -> Iter {
                 self.reading().range(all_keys())
             }
@@ -170,11 +214,37 @@ macro_rules! reading_methods {
             }
 
             /// Like [`Self::iter`], for the keys in a range.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let squares = Database::open(folder.path())?.container("squares")?;
+            /// for n in 0..300u32 {
+            ///     squares.put(n.to_be_bytes(), (n * n).to_string())?; // the highest byte first: in the order of numbers
+            /// }
+            /// let from = 250u32.to_be_bytes();
+            /// assert_eq!(squares.range(from..).next().unwrap()?.value(), "62500");
+            /// assert_eq!(squares.range(..from).next_back().unwrap()?.value(), "62001");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn range(&self, range: impl KeyBounds) -> Iter {
                 self.reading().range(key_range(range))
             }
 
             /// Like [`Self::iter`], for the keys that start with these bytes.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let posts = Database::open(folder.path())?.container("posts")?;
+            /// // A zero byte ends the name, so that no other name begins with it.
+            /// posts.put("ada\0 1", "first")?;
+            /// posts.put("adam\0 1", "another's")?;
+            /// assert_eq!(posts.prefix("ada\0").count(), 1);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 self.reading().range(prefix_range(prefix.as_ref()))
             }
@@ -233,6 +303,17 @@ macro_rules! reading_methods {
             }
 
             /// The live item with the highest key: the last of [`Self::iter`].
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let log = Database::open(folder.path())?.container("log")?;
+            /// ["2026-01", "2026-02"].iter().try_for_each(|month| log.put(month, ""))?;
+            /// assert_eq!(log.first()?.unwrap().key(), b"2026-01");
+            /// assert_eq!(log.last()?.unwrap().key(), b"2026-02");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn last(&self) -> Result<Option<Item>> {
                 self.iter().next_back().transpose()
             }

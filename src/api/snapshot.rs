@@ -13,6 +13,22 @@ use crate::engine::{ContainerState, Handle, Reader, SnapshotPin};
 
 /// The writes up to one moment, in all containers. A snapshot freezes which writes are visible, never the clock or the
 /// settings: items that expire are gone from it too.
+///
+/// ```
+/// use ebbtide::Database;
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let (stock, orders) = (db.container("stock")?, db.container("orders")?);
+/// stock.put("apples", "58")?;
+/// let snapshot = db.snapshot();
+/// stock.put("apples", "0")?;
+/// orders.put("o-1", "58 apples")?;
+/// // Neither has happened yet.
+/// assert_eq!(snapshot.container("stock")?.get("apples")?.unwrap(), "58");
+/// assert!(snapshot.container("orders")?.is_empty()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "what was written is kept for it as long as it is held"]
 pub struct Snapshot {

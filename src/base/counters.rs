@@ -61,6 +61,22 @@ impl Counters {
 /// How long bytes stayed after the expiry of their item, until the tables or the memtable with them were removed. For
 /// an item written before the last change of the default it counts from that change at the earliest, which may have
 /// expired it. Times are kept in steps of less than a quarter of the time.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{ManualClock, Options};
+///
+/// let folder = tempfile::tempdir()?;
+/// let clock = ManualClock::new(1_800_000_000_000);
+/// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+/// db.container("c")?.put_with_ttl("k", "v", Duration::from_secs(60))?;
+/// db.flush()?;
+/// clock.advance(Duration::from_secs(60 + 5));
+/// db.compact()?;
+/// let lag = db.stats().reclaim_lag;
+/// println!("half within {:?}, all within {:?}", lag.quantile(0.5), lag.longest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimLag {
     /// Bytes by step.

@@ -235,6 +235,21 @@ impl Error {
     }
 
     /// Whether a condition of a batch does not hold: read again, then decide again.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database, Error, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let names = db.container("names")?;
+    /// names.put("ada", "1")?;
+    /// let mut batch = Batch::new();
+    /// batch.create(&names, "ada", "2", Ttl::Inherit);
+    /// let error = db.write(batch).unwrap_err();
+    /// assert!(error.is_conflict());
+    /// assert!(matches!(error, Error::Conflict { container, key } if container == "names" && key == b"ada"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Conflict { .. })

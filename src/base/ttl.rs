@@ -6,6 +6,29 @@ use std::time::{Duration, SystemTime};
 pub const MAX_TTL_MILLIS: u64 = 2_147_483_647_000;
 
 /// The lifetime of one item, as a write gives it.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use ebbtide::{ManualClock, Options, Ttl};
+///
+/// let folder = tempfile::tempdir()?;
+/// let clock = ManualClock::new(1_800_000_000_000);
+/// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+/// let end = |key| Ok::<_, ebbtide::Error>(c.item(key)?.unwrap().expires_at());
+/// let after = |seconds: u64| Some(UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds));
+///
+/// c.put_with_ttl("a", "1", Duration::from_secs(60))?; // Ttl::After
+/// c.put_with_ttl("b", "1", Ttl::Until(after(90).unwrap()))?;
+/// assert_eq!((end("a")?, end("b")?), (after(60), after(90)));
+/// clock.advance(Duration::from_secs(30));
+/// c.put_with_ttl("a", "2", Ttl::Keep)?; // another value, the same end
+/// assert_eq!(end("a")?, after(60));
+/// c.touch("a")?; // the same value, a minute from now
+/// assert_eq!(end("a")?, after(90));
+/// c.put_with_ttl("a", "3", Ttl::Never)?;
+/// assert_eq!(end("a")?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Ttl {
@@ -33,6 +56,20 @@ impl From<Duration> for Ttl {
 }
 
 /// The container's default ttl.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{ContainerOptions, Database, DefaultTtl};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let cache = db.container("cache")?;
+/// assert_eq!(cache.default_ttl(), DefaultTtl::NoDefault); // what a new container has
+/// let an_hour = DefaultTtl::After(Duration::from_secs(3_600));
+/// let pages = db.container_with("pages", ContainerOptions::new().default_ttl(an_hour))?;
+/// pages.put("/", "<html>")?; // for an hour
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum DefaultTtl {

@@ -18,6 +18,23 @@ use crate::expiry::Life;
 /// file stays readable while the value is held. The value of a write that is not in a table yet is copied, unless it is
 /// longer than a 64th of `Options::memtable_bytes`: then the memory of the writes beside it is kept while the value is
 /// held (`Stats::pinned_memtable_bytes`).
+///
+/// ```
+/// use std::collections::HashSet;
+/// use ebbtide::{Database, Value};
+///
+/// let folder = tempfile::tempdir()?;
+/// let c = Database::open(folder.path())?.container("c")?;
+/// c.put("k", "some bytes")?;
+/// let value: Value = c.get("k")?.unwrap();
+/// assert_eq!(value.len(), 10); // a slice of bytes
+/// assert_eq!(&value[5..], b"bytes");
+/// let seen: HashSet<Value> = [value.clone()].into(); // also behind another handle, on another thread
+/// assert!(seen.contains(&b"some bytes"[..]));
+/// let owned: Vec<u8> = value.into(); // holds on to no file
+/// # let _ = owned;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Value {
     bytes: Bytes,

@@ -7,6 +7,25 @@ use crate::data::item::Item;
 use crate::data::version::Version;
 
 /// A condition on a key, for [`Batch::require`](crate::Batch::require).
+///
+/// ```
+/// use ebbtide::{Batch, Database, Expect};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let pages = db.container("pages")?;
+/// let put_if = |expect| {
+///     let mut batch = Batch::new();
+///     batch.require(&pages, "home", expect).put(&pages, "home", "text");
+///     db.commit(batch)
+/// };
+/// let first = put_if(Expect::Absent)?;
+/// assert!(put_if(Expect::Absent).is_err());
+/// let second = put_if(Expect::Version(first.version()))?;
+/// assert!(put_if(Expect::Version(first.version())).is_err()); // written since
+/// assert!(first.version() < second.version());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expect {

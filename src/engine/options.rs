@@ -216,6 +216,20 @@ impl Options {
 
     /// What to do on open when the wall clock is behind the last recorded time by more than the skew. Default:
     /// [`ClockBehind::Refuse`].
+    ///
+    /// ```
+    /// use ebbtide::{ClockBehind, Error, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let at = |millis| Options::new().clock(ManualClock::new(millis));
+    /// at(1_800_000_000_000).open(folder.path())?.container("c")?.put("k", "v")?;
+    /// let years_ago = at(1_600_000_000_000);
+    /// let error = years_ago.open(folder.path()).unwrap_err();
+    /// assert!(matches!(error, Error::ClockBehind { .. }));
+    /// let db = years_ago.clock_behind(ClockBehind::StartAtMark).open(folder.path())?;
+    /// assert!(db.container("c")?.contains("k")?); // time stands where it was
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clock_behind(mut self, behind: ClockBehind) -> Self {
         self.clock_behind = behind;
         self
@@ -352,6 +366,20 @@ impl Options {
 }
 
 /// How to create a container. An existing container keeps the settings it was created with.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::{Compression, ContainerOptions, Database, DefaultTtl};
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Database::open(folder.path())?;
+/// let options = ContainerOptions::new()
+///     .default_ttl(DefaultTtl::After(Duration::from_secs(7 * 86_400)))
+///     .compression(Compression::Lz4);
+/// let pages = db.container_with("pages", options)?;
+/// assert_eq!(pages.default_ttl(), DefaultTtl::After(Duration::from_secs(604_800)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "they count for what is created with them"]
 pub struct ContainerOptions {

@@ -17,6 +17,30 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Timestamp};
 
 /// The source of time. The engine reads it during operations, so it must not call the database that uses it.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use ebbtide::{Clock, Options};
+///
+/// /// Counts its questions: each is a millisecond later.
+/// struct Counting(AtomicU64);
+///
+/// impl Clock for Counting {
+///     fn wall(&self) -> u64 {
+///         1_800_000_000_000 + self.0.fetch_add(1, Relaxed)
+///     }
+///
+///     fn uptime(&self) -> u64 {
+///         self.0.load(Relaxed)
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let db = Options::new().clock(Counting(AtomicU64::new(0))).open(folder.path())?;
+/// let first = db.now();
+/// assert!(first < db.now());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch; may be set forwards and backwards.
     fn wall(&self) -> u64;
