@@ -198,7 +198,6 @@ fn lifetimes_out_of_range_are_refused() {
     f.c.put_with_ttl("k", "old", Ttl::After(Duration::from_secs(60)))
         .unwrap();
     let before = f.c.item("k").unwrap();
-    let far = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL + Duration::from_millis(1);
     for (bad, given) in [
         (Ttl::After(Duration::ZERO), "ttl 0 s"),
         (
@@ -210,7 +209,6 @@ fn lifetimes_out_of_range_are_refused() {
             "ttl 2147483648 s",
         ),
         (Ttl::After(Duration::MAX), "ttl 18446744073709"),
-        (Ttl::Until(far), "ttl "),
     ] {
         let words = [given, "Ttl::Never", "2147483647 seconds"];
         f.clock.advance(Duration::from_millis(0));
@@ -307,6 +305,72 @@ fn lifetimes_at_the_edges_are_kept() {
     }
     f.c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
     assert!(!f.c.contains("past").unwrap());
+}
+
+/// A moment further ahead than a ttl reaches is never, and nothing sooner.
+#[test]
+fn a_moment_too_far_ahead_is_never() {
+    let f = fixture();
+    let edge = UNIX_EPOCH + Duration::from_millis(NOW) + MAX_TTL;
+    let furthest = UNIX_EPOCH + Duration::from_secs(i64::MAX as u64);
+    for (until, stored) in [
+        (edge - Duration::from_nanos(1), Ttl::After(MAX_TTL)),
+        (edge, Ttl::After(MAX_TTL)),
+        (edge + Duration::from_nanos(1), Ttl::Never),
+        (edge + Duration::from_millis(1), Ttl::Never),
+        (edge + MAX_TTL, Ttl::Never),
+        (furthest, Ttl::Never),
+    ] {
+        let ttl = Ttl::Until(until);
+        let found = |how: &str| {
+            let item = f.c.take("k").unwrap().unwrap();
+            assert_eq!(item.ttl(), stored, "{how} {until:?}");
+            let end = (stored != Ttl::Never).then_some(edge);
+            assert_eq!(item.expires_at(), end, "{how} {until:?}");
+        };
+        f.c.put_with_ttl("k", "v", ttl).unwrap();
+        found("put");
+        assert!(f.c.create("k", "v", ttl).unwrap());
+        found("create");
+        f.c.put("k", "v").unwrap();
+        assert!(f.c.replace("k", "v", ttl).unwrap());
+        found("replace");
+        f.c.put("k", "v").unwrap();
+        assert!(f.c.expire("k", ttl).unwrap());
+        found("expire");
+        assert!(f.c.update("k", |_| Update::Put(vec![], ttl)).unwrap());
+        found("update");
+        let mut batch = Batch::new();
+        batch.put_with_ttl(&f.c, "k", "v", ttl);
+        f.db.write(batch).unwrap();
+        found("batch");
+    }
+}
+
+/// What counts is how far the moment lies ahead of the write's own time, also where the log is read again.
+#[test]
+fn a_moment_is_too_far_ahead_by_the_time_of_the_write() {
+    let folder = TempDir::new().unwrap();
+    let clock = ManualClock::new(NOW);
+    let open = || Options::new().clock(clock.clone()).open(folder.path());
+    let db = open().unwrap();
+    let c = db.container("c").unwrap();
+    let until = UNIX_EPOCH + Duration::from_millis(NOW + 1_000) + MAX_TTL;
+    c.put_with_ttl("too far", "v", Ttl::Until(until)).unwrap();
+    clock.advance(Duration::from_secs(1));
+    c.put_with_ttl("just", "v", Ttl::Until(until)).unwrap();
+    let ttl = |key: &str| db.container("c").unwrap().item(key).unwrap().unwrap().ttl();
+    assert_eq!(
+        (ttl("too far"), ttl("just")),
+        (Ttl::Never, Ttl::After(MAX_TTL))
+    );
+    db.close().unwrap();
+    let db = open().unwrap();
+    let ttl = |key: &str| db.container("c").unwrap().item(key).unwrap().unwrap().ttl();
+    assert_eq!(
+        (ttl("too far"), ttl("just")),
+        (Ttl::Never, Ttl::After(MAX_TTL))
+    );
 }
 
 #[test]

@@ -552,7 +552,7 @@ impl Container {
             Ttl::Never => WriteTtl::Never,
             Ttl::After(duration) => WriteTtl::Millis(ttl_millis(duration)?),
             Ttl::Keep => WriteTtl::Keep,
-            Ttl::Until(moment) => self.engine.until(Timestamp::from_system_time_up(moment))?,
+            Ttl::Until(moment) => WriteTtl::Until(Timestamp::from_system_time_up(moment)),
         })
     }
 }

@@ -43,8 +43,9 @@ pub enum Ttl {
     /// ([`Item::written_at`](crate::Item::written_at)) and the ttl; an item that inherits the default goes on
     /// inheriting it. If there is no live item, this is [`Ttl::Inherit`].
     Keep,
-    /// The item expires at this moment; stored as the lifetime that ends then. A moment in the past is stored as
-    /// lifetime 0, which is expired at once wherever ttl applies.
+    /// The item expires at this moment, rounded up to 1 ms; stored as the lifetime that ends then. A moment in the past is
+    /// stored as lifetime 0, which is expired at once wherever ttl applies. A moment more than 2 147 483 647 s (68 years)
+    /// after the write is stored as [`Ttl::Never`].
     Until(SystemTime),
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
-use crate::base::{Error, MAX_TTL_MILLIS, Result, Seq, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp};
 use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
@@ -477,16 +477,6 @@ impl Engine {
             Durability::Sync => self.sync()?,
         }
         Ok(())
-    }
-
-    /// The moment at which a ttl ends, if it is one that can be stored.
-    pub fn until(&self, moment: Timestamp) -> Result<WriteTtl> {
-        if moment.since(self.clock.now()) > MAX_TTL_MILLIS {
-            let given = format!("until {moment}");
-            let allowed = "Ttl::Never, or a moment at most 2147483647 seconds ahead";
-            return Err(Error::invalid("ttl", given, allowed));
-        }
-        Ok(WriteTtl::Until(moment))
     }
 
     /// Throttles or stalls a writer of this many bytes when flushing falls behind.

@@ -242,7 +242,10 @@ impl Given {
     fn at(self, stamp: u64) -> (u64, Life) {
         let life = match self {
             Given::Life(life) => life,
-            Given::Until(moment) => Life::Own(moment.saturating_sub(stamp).min(MAX_TTL)),
+            Given::Until(moment) => match moment.saturating_sub(stamp) {
+                far if far > MAX_TTL => Life::Never,
+                lifetime => Life::Own(lifetime),
+            },
             Given::Keep => panic!("what is kept is looked up before"),
             Given::Kept(written_at, life) => return (written_at, life),
         };

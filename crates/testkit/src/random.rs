@@ -159,7 +159,7 @@ fn ttl(random: &mut Random) -> StepTtl {
             2_147_483_647_000,
         ]))),
         10 => StepTtl::Until(random.pick(&[-5_000, 0, -86_400_000])),
-        _ => StepTtl::Until(random.pick(&[1, 3_000, 30_000, 3_600_000])),
+        _ => StepTtl::Until(random.pick(&[1, 3_000, 30_000, 3_600_000, 2_147_483_647_001])),
     }
 }
 
