@@ -91,6 +91,9 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [rate limiter]: https://github.com/ebbtide/ebbtide/blob/main/examples/rate_limiter.rs
 //! [telemetry]: https://github.com/ebbtide/ebbtide/blob/main/examples/telemetry.rs
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
+//!
+//! # Features
+//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.
@@ -119,6 +122,8 @@ mod catalog;
 mod compact;
 mod engine;
 mod api;
+#[cfg(feature = "typed")]
+mod typed;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 #[cfg(feature = "unstable-internals")]
@@ -145,6 +150,20 @@ pub use data::write::{Expect, Updated, Written};
 pub use engine::options::{ContainerOptions, Durability, Options, Stall};
 pub use engine::{Loss, RepairReport, VerifyReport};
 pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
+#[cfg(feature = "typed")]
+pub use typed::batch::TypedBatch;
+#[cfg(feature = "typed")]
+pub use typed::container::TypedContainer;
+#[cfg(feature = "typed")]
+pub use typed::item::{TypedItem, TypedUpdate, TypedUpdated};
+#[cfg(feature = "typed")]
+pub use typed::key::{TypedKey, TypedPrefix};
+#[cfg(feature = "typed")]
+pub use typed::read::{TypedIter, TypedKeys};
+#[cfg(feature = "typed")]
+pub use typed::value::{Json, TypedValue};
+#[cfg(feature = "typed")]
+pub use typed::view::TypedView;
 
 // The examples of the README are tested like those of the documentation.
 #[cfg(doctest)]

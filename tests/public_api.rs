@@ -1,8 +1,8 @@
-//! Goal: nothing enters, leaves or changes the library's public surface unseen, and with its default features it shows
-//! nothing of the inside and burdens nobody with the command's dependencies.
+//! Goal: nothing enters, leaves or changes the library's public surface unseen, it shows nothing of the inside, and
+//! burdens nobody with the command's dependencies.
 //!
 //! Method: the sources are parsed. From the `pub use` lines of lib.rs on, each public name is followed to its definition,
-//! and listed with its fields, variants, methods and traits, as far as they are there without any feature. The list is
+//! and listed with its fields, variants, methods and traits, as far as they are there with the public features. The list is
 //! docs/public-api.txt; `EBBTIDE_REWRITE=1 cargo test --test public_api` writes it anew. And small programs that depend on
 //! the library are compiled: one imports every name of the list, others reach inside and must be refused.
 //!
@@ -24,7 +24,7 @@ use syn::{
 
 const LIST: &str = "docs/public-api.txt";
 const HEAD: &str = "\
-# The public surface of the library with its default features, as its sources have it. tests/public_api.rs compares them;
+# The public surface of the library with its public features, as its sources have it. tests/public_api.rs compares them;
 # `EBBTIDE_REWRITE=1 cargo test --test public_api` writes this file anew.
 ";
 
@@ -116,12 +116,15 @@ fn attributes(item: &Item) -> &[Attribute] {
 }
 
 fn is_there(item: &Item) -> bool {
-    has_default_features(attributes(item))
+    has_public_features(attributes(item))
 }
 
-/// What the attributes ask for holds for a library without features that is being neither tested nor documented, on whatever
-/// system.
-fn has_default_features(attributes: &[Attribute]) -> bool {
+/// The one feature that is no part of the surface.
+const INTERNALS: &str = "\"unstable-internals\"";
+
+/// What the attributes ask for holds for a library with its public features that is being neither tested nor documented, on
+/// whatever system.
+fn has_public_features(attributes: &[Attribute]) -> bool {
     attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("cfg"))
@@ -141,7 +144,8 @@ fn holds(condition: &Meta) -> bool {
                 _ => panic!("cfg({name}(..)) is new here"),
             }
         }
-        _ => !["test", "doc", "doctest", "loom", "feature"].contains(&name.as_str()),
+        Meta::NameValue(pair) if name == "feature" => text(&pair.value) != INTERNALS,
+        _ => !["test", "doc", "doctest", "loom"].contains(&name.as_str()),
     }
 }
 
@@ -205,6 +209,7 @@ fn marks(attributes: &[Attribute]) -> String {
         match name.as_str() {
             "must_use" | "non_exhaustive" | "deprecated" => marks += &format!("  #[{name}]"),
             _ if is_hidden => marks += "  #[doc(hidden)]",
+            "cfg" => marks += &format!("  {}", text(attribute)),
             _ => {}
         }
     }
@@ -236,7 +241,7 @@ fn list_fields(name: &str, fields: &Fields, lines: &mut BTreeSet<String>) {
     for (at, field) in fields.iter().enumerate() {
         let ident = field.ident.as_ref().map(ToString::to_string);
         let ident = ident.unwrap_or_else(|| at.to_string());
-        if is_public(&field.vis) && has_default_features(&field.attrs) {
+        if is_public(&field.vis) && has_public_features(&field.attrs) {
             lines.insert(format!("    field {name}.{ident}: {}", text(&field.ty)));
         }
     }
@@ -273,8 +278,16 @@ fn list_definition(name: &str, item: &Item) -> (String, BTreeSet<String>) {
         }
         Item::Trait(item) => {
             for member in &item.items {
-                let TraitItem::Fn(method) = member else {
-                    panic!("{name} has more than methods: this test has to list them");
+                let method = match member {
+                    TraitItem::Fn(method) => method,
+                    TraitItem::Type(ty) => {
+                        let generics = text(&ty.generics);
+                        lines.insert(format!("    type {name}::{}{generics}", ty.ident));
+                        continue;
+                    }
+                    _ => {
+                        panic!("{name} has more than methods and types: this test has to list them")
+                    }
                 };
                 let given = if method.default.is_some() {
                     " { .. }"
@@ -286,7 +299,7 @@ fn list_definition(name: &str, item: &Item) -> (String, BTreeSet<String>) {
             }
             let supertraits = text(&item.supertraits);
             let colon = if supertraits.is_empty() { "" } else { ": " };
-            format!("trait {name}{colon}{supertraits}")
+            format!("trait {name}{}{colon}{supertraits}", text(&item.generics))
         }
         Item::Type(item) => format!("type {name}{} = {}", text(&item.generics), text(&item.ty)),
         Item::Const(item) => format!("const {name}: {} = {}", text(&item.ty), text(&item.expr)),
@@ -325,8 +338,7 @@ fn list_impls(name: &str, home: &Source, sources: &[Source], lines: &mut BTreeSe
                     for member in &block.items {
                         match member {
                             ImplItem::Fn(method)
-                                if is_public(&method.vis)
-                                    && has_default_features(&method.attrs) =>
+                                if is_public(&method.vis) && has_public_features(&method.attrs) =>
                             {
                                 let marks = hidden.clone() + &marks(&method.attrs);
                                 let method = signature(&method.sig, &format!("{name}::"));
@@ -430,6 +442,7 @@ fn surface() -> (Vec<String>, String) {
                 panic!("{name} is defined {} times in {}", homes.len(), path[0]);
             };
             let (head, mut lines) = list_definition(name, home.defines(name).unwrap());
+            let head = head + &marks(&line.attrs);
             list_impls(name, home, &all, &mut lines);
             let lines = Vec::from_iter(lines);
             blocks.push((name.clone(), [vec![head], lines].concat().join("\n")));
@@ -468,7 +481,7 @@ const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref Double
     FusedIterator Hash Into IntoIter IntoIterator Item Iterator K N Option Output Path PathBuf Range RangeFrom RangeFull \
     RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
     Eq From Ord PartialEq PartialOrd B I \
-    Serialize Deserialize";
+    Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data";
 
 /// Whoever gets something can say what it is.
 #[test]
@@ -503,7 +516,7 @@ impl Embedder {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src/bin")).unwrap();
         let manifest = format!(
-            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?} }}\n",
+            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"typed\"] }}\n",
             root()
         );
         fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
@@ -576,7 +589,7 @@ fn embedders_see_the_surface_and_nothing_of_the_inside() {
 #[test]
 fn the_reader_of_sources_reads() {
     let file = syn::parse_file(
-        "#[cfg(any(test, feature = \"x\"))] pub struct Gone;\n\
+        "#[cfg(any(test, feature = \"unstable-internals\"))] pub struct Gone;\n\
          #[cfg(not(test))] pub struct Here;\n\
          #[derive(Clone, std::fmt::Debug)] #[must_use = \"so\"] pub struct Pair<T>(pub Vec<T>, u8);",
     );

@@ -309,7 +309,7 @@ impl Batch {
         self.note(asked);
     }
 
-    fn note(&mut self, pushed: Result<()>) -> &mut Self {
+    pub(crate) fn note(&mut self, pushed: Result<()>) -> &mut Self {
         if let Err(error) = pushed {
             self.refused.get_or_insert(error);
         }

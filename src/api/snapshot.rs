@@ -83,6 +83,12 @@ impl fmt::Debug for View {
 }
 
 impl View {
+    /// The name of the container.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.state.name()
+    }
+
     fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,

@@ -102,6 +102,17 @@ pub enum Error {
         /// The key of the condition.
         key: Vec<u8>,
     },
+    /// What is stored under a key is no key or value of the types of a [`TypedContainer`](crate::TypedContainer): it was
+    /// stored by other means, or as another type. The bytes are as they were written.
+    #[cfg(feature = "typed")]
+    Decode {
+        /// The name of the container.
+        container: String,
+        /// The key, as it is stored.
+        key: Vec<u8>,
+        /// Whether it is of the key or the value, and what is wrong there.
+        what: String,
+    },
     /// A write to a database that was opened with `read_only(true)`.
     ReadOnly,
     /// The database was closed.
@@ -162,6 +173,15 @@ impl Error {
     pub(crate) fn out_of_memory(bytes: usize) -> Error {
         Error::OutOfMemory {
             bytes: bytes as u64,
+        }
+    }
+
+    #[cfg(feature = "typed")]
+    pub(crate) fn decode(container: &str, key: &[u8], what: String) -> Error {
+        Error::Decode {
+            container: container.into(),
+            key: key.into(),
+            what,
         }
     }
 
@@ -299,16 +319,9 @@ impl fmt::Display for Error {
                 wall = Timestamp::from_system_time_up(*wall),
                 settled = Timestamp::from_system_time_up(*settled),
             ),
-            Error::Conflict { container, key } => write!(
-                f,
-                "a condition of the batch does not hold for key \"{}\" of container {container:?}; nothing was written: \
-                 read it anew, then decide again",
-                key.escape_ascii()
-            ),
-            Error::ContainerDropped { name } => write!(
-                f,
-                "container {name:?} was dropped; ask the database for it again to create it anew"
-            ),
+            Error::Conflict { .. } | Error::ContainerDropped { .. } => self.fmt_of_container(f),
+            #[cfg(feature = "typed")]
+            Error::Decode { .. } => self.fmt_of_container(f),
             Error::OutOfMemory { bytes } => write!(
                 f,
                 "the system gave no memory ({bytes} bytes); try again when there is some"
@@ -371,6 +384,34 @@ impl Error {
                 }
             }
             _ => unreachable!("it is not of a file"),
+        }
+    }
+
+    /// What is wrong with a container or an item of it, and what to do.
+    fn fmt_of_container(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Conflict { container, key } => write!(
+                f,
+                "a condition of the batch does not hold for key \"{}\" of container {container:?}; nothing was written: \
+                 read it anew, then decide again",
+                key.escape_ascii()
+            ),
+            #[cfg(feature = "typed")]
+            Error::Decode {
+                container,
+                key,
+                what,
+            } => write!(
+                f,
+                "the item with key \"{}\" of container {container:?} is not of the types that were asked for ({what}): \
+                 open the container with the types that it was written with",
+                key.escape_ascii()
+            ),
+            Error::ContainerDropped { name } => write!(
+                f,
+                "container {name:?} was dropped; ask the database for it again to create it anew"
+            ),
+            _ => unreachable!("it is not of a container"),
         }
     }
 }

@@ -211,3 +211,40 @@ fn what_is_written_with_sync_is_written() {
     let why = world.fails(2, &["get", "db", "c", "a", "--sync"]);
     assert!(why.contains("unexpected argument '--sync'"), "{why}");
 }
+
+/// What a program stored with types, as `TypedContainer` says that it is read.
+#[test]
+fn items_of_typed_containers_are_shown_and_written() {
+    let world = World::new();
+    let open = || ebbtide::Database::open(world.path("db")).unwrap();
+    let put = || -> ebbtide::Result<()> {
+        let db = open();
+        let names = db.typed::<String, ebbtide::Json<Vec<u32>>>("names")?;
+        names.put("ada", &vec![18, 15])?;
+        let numbers = db.typed::<(u16, String), (bool, String)>("numbers")?;
+        numbers.put((258, "x"), &(true, "ada".into()))
+    };
+    put().unwrap();
+    assert_eq!(world.ok(&["get", "db", "names", "ada"]), "[18,15]");
+    assert_eq!(world.ok(&["scan", "db", "names"]), "ada\t[18,15]\n");
+    assert_eq!(
+        world.ok(&["get", "db", "numbers", "--hex", "010278"]),
+        "0103616461\n"
+    );
+    assert_eq!(
+        world.ok(&["get", "db", "numbers", "--base64", "AQJ4"]),
+        "AQNhZGE=\n"
+    );
+    world.ok(&["put", "db", "names", "bob", "[1]"]);
+    world.ok(&["put", "db", "numbers", "--hex", "010379", "0000"]);
+    let get = || -> ebbtide::Result<_> {
+        let db = open();
+        let names = db.typed::<String, ebbtide::Json<Vec<u32>>>("names")?;
+        let numbers = db.typed::<(u16, String), (bool, String)>("numbers")?;
+        Ok((names.get("bob")?, numbers.get((259, "y"))?))
+    };
+    assert_eq!(
+        get().unwrap(),
+        (Some(vec![1]), Some((false, String::new())))
+    );
+}

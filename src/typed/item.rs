@@ -1,0 +1,64 @@
+//! Items with a key and a value of the program's types, and what an update does with one.
+
+use crate::api::container::Update;
+use crate::base::{Result, Ttl};
+use crate::data::item::Item;
+use crate::data::write::Written;
+use crate::typed::key::{self, TypedKey};
+use crate::typed::value::{self, TypedValue};
+
+/// An item of a [`TypedContainer`](crate::TypedContainer) as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypedItem<K, D> {
+    /// Its key.
+    pub key: K,
+    /// Its value.
+    pub value: D,
+    /// The item as it is stored, with its version, its times and its ttl.
+    pub stored: Item,
+}
+
+impl<K: TypedKey, D> TypedItem<K, D> {
+    /// What an item of a container is.
+    pub(crate) fn of<V: TypedValue<Data = D>>(container: &str, stored: Item) -> Result<Self> {
+        Ok(TypedItem {
+            key: key::decoded(container, stored.key())?,
+            value: value::decoded::<V>(container, stored.key(), stored.value())?,
+            stored,
+        })
+    }
+}
+
+/// What [`TypedContainer::update`](crate::TypedContainer::update) does with the item it was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TypedUpdate<D> {
+    /// Leaves it as it is.
+    Keep,
+    /// Writes this value with this ttl.
+    Put(D, Ttl),
+    /// Deletes it.
+    Delete,
+}
+
+impl<D> TypedUpdate<D> {
+    /// The same in bytes.
+    pub(crate) fn encoded<V: TypedValue<Data = D>>(self) -> Result<Update> {
+        Ok(match self {
+            TypedUpdate::Keep => Update::Keep,
+            TypedUpdate::Put(data, ttl) => Update::Put(value::encoded::<V>(&data)?, ttl),
+            TypedUpdate::Delete => Update::Delete,
+        })
+    }
+}
+
+/// What [`TypedContainer::fetch_update`](crate::TypedContainer::fetch_update) found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypedUpdated<K, D> {
+    /// The live item that was there before; `None` where there was none.
+    pub before: Option<TypedItem<K, D>>,
+    /// What was written; `None` where the item was left as it was, or there was none to delete.
+    pub written: Option<Written>,
+}

@@ -1,0 +1,372 @@
+//! Keys as bytes whose order is the order of the keys.
+//!
+//! ```text
+//! u8 to u128      big-endian, 1 to 16 bytes
+//! i8 to i128      the same, the sign bit inverted
+//! bool            0 false, 1 true
+//! char            UTF-8
+//! String, bytes   at the end of the key: as they are
+//!                 before its end: 0 is written as 0 255, and 0 1 stands behind
+//! Option          0 for None, 1 and the key for Some
+//! array, tuple    its elements, one behind the other
+//! ```
+//!
+//! No key that has another one behind it is a beginning of another such key: where two keys differ, they differ in the first
+//! element that does. What stands at the end may be a beginning of a longer one, and then comes before it.
+
+use crate::base::Error;
+use crate::base::Result as Answer;
+
+/// A type that can be the key of a [`TypedContainer`](crate::TypedContainer): one that has an encoding as bytes whose order is
+/// the order of the type.
+///
+/// Integers from `u8` to `u128` and `i8` to `i128`, `bool`, `char`, `String`, `Vec<u8>`, arrays, `Option`, and tuples of two to
+/// six of these, nested too, are such types. `usize` and `isize` are none, for their width is the machine's. The encoded key has
+/// 1 to 65 535 bytes, so that an empty string or array alone is refused.
+///
+/// A type of the program's own is one by the encoding of another:
+///
+/// ```
+/// use ebbtide::{Database, TypedKey};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// struct UserId(u64);
+///
+/// impl TypedKey for UserId {
+///     type Borrowed<'a> = UserId;
+///
+///     fn as_borrowed(&self) -> UserId {
+///         *self
+///     }
+///
+///     fn encode(key: &UserId, is_last: bool, out: &mut Vec<u8>) {
+///         u64::encode(&key.0, is_last, out);
+///     }
+///
+///     fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<UserId, &'static str> {
+///         u64::decode(is_last, bytes).map(UserId)
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let names = Database::open(folder.path())?.typed::<UserId, String>("names")?;
+/// names.put(UserId(7), &"ada".to_owned())?;
+/// assert_eq!(names.last()?.unwrap().key, UserId(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait TypedKey: Sized {
+    /// What stands for a key where one is given: `&str` for `String`, the number itself for a number.
+    type Borrowed<'a>;
+
+    /// The key, to be given.
+    fn as_borrowed(&self) -> Self::Borrowed<'_>;
+
+    /// Appends the key. `is_last`: nothing follows; otherwise the end of it must be found in what follows, whatever that is.
+    fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>);
+
+    /// Takes a key off the front of what [`TypedKey::encode`] wrote; with `is_last`, all that is left.
+    ///
+    /// # Errors
+    /// What is wrong with these bytes, as a part of a sentence.
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Self, &'static str>;
+}
+
+/// A key's bytes.
+pub fn encoded<K: TypedKey>(key: &K::Borrowed<'_>) -> Vec<u8> {
+    let mut out = vec![];
+    K::encode(key, true, &mut out);
+    out
+}
+
+/// The key that these bytes of a container are, all of them.
+pub fn decoded<K: TypedKey>(container: &str, stored: &[u8]) -> Answer<K> {
+    let mut bytes = stored;
+    let key = K::decode(true, &mut bytes).and_then(|key| match bytes {
+        [] => Ok(key),
+        _ => Err("there are bytes behind it"),
+    });
+    key.map_err(|what| Error::decode(container, stored, format!("its key: {what}")))
+}
+
+const TOO_SHORT: &str = "it is too short";
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], &'static str> {
+    let (taken, rest) = bytes.split_first_chunk().ok_or(TOO_SHORT)?;
+    *bytes = rest;
+    Ok(*taken)
+}
+
+/// Keys that are given as they are.
+macro_rules! plain {
+    () => {
+        type Borrowed<'a> = Self;
+
+        fn as_borrowed(&self) -> Self {
+            *self
+        }
+    };
+}
+
+macro_rules! unsigned {
+    ($integer:ty) => {
+        impl TypedKey for $integer {
+            plain!();
+
+            fn encode(key: &Self, _: bool, out: &mut Vec<u8>) {
+                out.extend_from_slice(&key.to_be_bytes());
+            }
+
+            fn decode(_: bool, bytes: &mut &[u8]) -> Result<Self, &'static str> {
+                take(bytes).map(Self::from_be_bytes)
+            }
+        }
+    };
+}
+
+macro_rules! signed {
+    ($integer:ty) => {
+        impl TypedKey for $integer {
+            plain!();
+
+            fn encode(key: &Self, _: bool, out: &mut Vec<u8>) {
+                out.extend_from_slice(&(key ^ Self::MIN).to_be_bytes());
+            }
+
+            fn decode(_: bool, bytes: &mut &[u8]) -> Result<Self, &'static str> {
+                take(bytes).map(|bytes| Self::from_be_bytes(bytes) ^ Self::MIN)
+            }
+        }
+    };
+}
+
+unsigned!(u8);
+unsigned!(u16);
+unsigned!(u32);
+unsigned!(u64);
+unsigned!(u128);
+signed!(i8);
+signed!(i16);
+signed!(i32);
+signed!(i64);
+signed!(i128);
+
+impl TypedKey for bool {
+    plain!();
+
+    fn encode(key: &bool, _: bool, out: &mut Vec<u8>) {
+        out.push(u8::from(*key));
+    }
+
+    fn decode(_: bool, bytes: &mut &[u8]) -> Result<bool, &'static str> {
+        match take(bytes)? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err("a bool is neither 0 nor 1"),
+        }
+    }
+}
+
+impl TypedKey for char {
+    plain!();
+
+    fn encode(key: &char, _: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(key.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    fn decode(_: bool, bytes: &mut &[u8]) -> Result<char, &'static str> {
+        let longest = &bytes[..bytes.len().min(4)];
+        let chunk = longest.utf8_chunks().next().ok_or(TOO_SHORT)?;
+        let char = chunk.valid().chars().next().ok_or("a char is not UTF-8")?;
+        *bytes = &bytes[char.len_utf8()..];
+        Ok(char)
+    }
+}
+
+/// A byte 0 of a string that others follow, and what ends it.
+const ZERO: [u8; 2] = [0, 255];
+const END: [u8; 2] = [0, 1];
+
+fn encode_bytes(key: &[u8], is_last: bool, out: &mut Vec<u8>) {
+    if is_last {
+        return out.extend_from_slice(key);
+    }
+    for &byte in key {
+        match byte {
+            0 => out.extend_from_slice(&ZERO),
+            _ => out.push(byte),
+        }
+    }
+    out.extend_from_slice(&END);
+}
+
+fn decode_bytes(is_last: bool, bytes: &mut &[u8]) -> Result<Vec<u8>, &'static str> {
+    if is_last {
+        return Ok(std::mem::take(bytes).to_vec());
+    }
+    let mut key = vec![];
+    loop {
+        match **bytes {
+            [0, 255, ..] => key.push(0),
+            [0, 1, ..] => break,
+            [0, ..] => return Err("a byte 0 has neither 1 nor 255 behind it"),
+            [byte, ..] => key.push(byte),
+            [] => return Err("a string has no end"),
+        }
+        *bytes = &bytes[1 + usize::from(bytes[0] == 0)..];
+    }
+    *bytes = &bytes[END.len()..];
+    Ok(key)
+}
+
+impl TypedKey for String {
+    type Borrowed<'a> = &'a str;
+
+    fn as_borrowed(&self) -> &str {
+        self
+    }
+
+    fn encode(key: &&str, is_last: bool, out: &mut Vec<u8>) {
+        encode_bytes(key.as_bytes(), is_last, out);
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<String, &'static str> {
+        String::from_utf8(decode_bytes(is_last, bytes)?).map_err(|_| "a string is not UTF-8")
+    }
+}
+
+impl TypedKey for Vec<u8> {
+    type Borrowed<'a> = &'a [u8];
+
+    fn as_borrowed(&self) -> &[u8] {
+        self
+    }
+
+    fn encode(key: &&[u8], is_last: bool, out: &mut Vec<u8>) {
+        encode_bytes(key, is_last, out);
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Vec<u8>, &'static str> {
+        decode_bytes(is_last, bytes)
+    }
+}
+
+impl<K: TypedKey> TypedKey for Option<K> {
+    type Borrowed<'a> = Option<K::Borrowed<'a>>;
+
+    fn as_borrowed(&self) -> Self::Borrowed<'_> {
+        self.as_ref().map(K::as_borrowed)
+    }
+
+    fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>) {
+        out.push(u8::from(key.is_some()));
+        if let Some(key) = key {
+            K::encode(key, is_last, out);
+        }
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Option<K>, &'static str> {
+        match take(bytes)? {
+            [0] => Ok(None),
+            [1] => K::decode(is_last, bytes).map(Some),
+            _ => Err("an Option is neither 0 nor 1"),
+        }
+    }
+}
+
+impl<K: TypedKey, const N: usize> TypedKey for [K; N] {
+    type Borrowed<'a> = [K::Borrowed<'a>; N];
+
+    fn as_borrowed(&self) -> Self::Borrowed<'_> {
+        std::array::from_fn(|at| self[at].as_borrowed())
+    }
+
+    fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>) {
+        for (at, element) in key.iter().enumerate() {
+            K::encode(element, is_last && at + 1 == N, out);
+        }
+    }
+
+    fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<[K; N], &'static str> {
+        let elements = (1..=N).map(|number| K::decode(is_last && number == N, bytes));
+        let elements = elements.collect::<Result<Vec<K>, _>>()?;
+        Ok(elements
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("N of them were read")))
+    }
+}
+
+/// The beginning of keys of a type: of a tuple its first elements, as a tuple (`("ada",)`); of a string or of bytes, the first
+/// of these. It is what [`TypedContainer::prefix`](crate::TypedContainer::prefix) takes.
+pub trait TypedPrefix<K> {
+    /// Appends what all keys that begin so begin with.
+    fn encode_prefix(&self, out: &mut Vec<u8>);
+}
+
+impl TypedPrefix<String> for &str {
+    fn encode_prefix(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_bytes());
+    }
+}
+
+impl TypedPrefix<Vec<u8>> for &[u8] {
+    fn encode_prefix(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+}
+
+/// A tuple as a key; `last` is its last element.
+macro_rules! tuple {
+    ($($name:ident $at:tt),+; $last_name:ident $last:tt) => {
+        impl<$($name: TypedKey,)+ $last_name: TypedKey> TypedKey for ($($name,)+ $last_name) {
+            type Borrowed<'a> = ($($name::Borrowed<'a>,)+ $last_name::Borrowed<'a>);
+
+            fn as_borrowed(&self) -> Self::Borrowed<'_> {
+                ($(self.$at.as_borrowed(),)+ self.$last.as_borrowed())
+            }
+
+            fn encode(key: &Self::Borrowed<'_>, is_last: bool, out: &mut Vec<u8>) {
+                $($name::encode(&key.$at, false, out);)+
+                $last_name::encode(&key.$last, is_last, out);
+            }
+
+            fn decode(is_last: bool, bytes: &mut &[u8]) -> Result<Self, &'static str> {
+                Ok(($($name::decode(false, bytes)?,)+ $last_name::decode(is_last, bytes)?))
+            }
+        }
+    };
+}
+
+tuple!(A 0; B 1);
+tuple!(A 0, B 1; C 2);
+tuple!(A 0, B 1, C 2; D 3);
+tuple!(A 0, B 1, C 2, D 3; E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4; F 5);
+
+/// The first elements of a tuple as its prefix, with those that follow.
+macro_rules! prefix {
+    ($($name:ident $at:tt),+; $($rest:ident),+) => {
+        impl<'a, $($name: TypedKey,)+ $($rest: TypedKey),+> TypedPrefix<($($name,)+ $($rest,)+)>
+            for ($($name::Borrowed<'a>,)+)
+        {
+            fn encode_prefix(&self, out: &mut Vec<u8>) {
+                $($name::encode(&self.$at, false, out);)+
+            }
+        }
+    };
+}
+
+prefix!(A 0; B);
+prefix!(A 0; B, C);
+prefix!(A 0, B 1; C);
+prefix!(A 0; B, C, D);
+prefix!(A 0, B 1; C, D);
+prefix!(A 0, B 1, C 2; D);
+prefix!(A 0; B, C, D, E);
+prefix!(A 0, B 1; C, D, E);
+prefix!(A 0, B 1, C 2; D, E);
+prefix!(A 0, B 1, C 2, D 3; E);
+prefix!(A 0; B, C, D, E, F);
+prefix!(A 0, B 1; C, D, E, F);
+prefix!(A 0, B 1, C 2; D, E, F);
+prefix!(A 0, B 1, C 2, D 3; E, F);
+prefix!(A 0, B 1, C 2, D 3, E 4; F);
