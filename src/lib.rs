@@ -93,7 +93,8 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 //!
 //! # Features
-//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types.
+//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `zstd`:
+//! [`Compression::Zstd`], which builds the C library.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.

@@ -373,6 +373,155 @@ fn a_moment_is_too_far_ahead_by_the_time_of_the_write() {
     );
 }
 
+/// Turns the compression that the manifest and its copy say from none to zstd, under right checksums.
+fn say_zstd(folder: &std::path::Path) {
+    let names = |folder: &std::path::Path| {
+        let entries = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let entries = entries.filter(|path| path.to_string_lossy().contains("manifest"));
+        entries.collect::<Vec<_>>()
+    };
+    let files = [names(folder), names(&folder.join("copy"))].concat();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let mut bytes = std::fs::read(&file).unwrap();
+        let (mut at, mut changed) = (16, 0);
+        while at + 8 < bytes.len() && bytes[at..at + 4] != [0; 4] {
+            let len = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+            let payload = String::from_utf8(bytes[at + 8..at + 8 + len].to_vec()).unwrap();
+            let zstd = payload.replace(r#""compression":"none""#, r#""compression":"zstd""#);
+            changed += usize::from(zstd != payload);
+            let crc = crc32fast::hash(&[&bytes[at..at + 4], zstd.as_bytes()].concat());
+            bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+            bytes[at + 8..at + 8 + len].copy_from_slice(zstd.as_bytes());
+            at += 8 + len;
+        }
+        assert!(changed > 0, "{}", file.display());
+        std::fs::write(file, bytes).unwrap();
+    }
+}
+
+/// A container that is compressed by zstd, for a build with the feature and for one without.
+#[test]
+fn a_build_without_zstd_says_what_it_lacks() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("db");
+    let db = Options::new().open(&path).unwrap();
+    db.container("pages").unwrap().put("k", "v").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    drop(db);
+    say_zstd(&path);
+    let new = folder.path().join("new");
+    let zstd = || Options::new().compression(Compression::Zstd).open(&new);
+    let answers = [
+        ("open", Options::new().open(&path).map(drop)),
+        (
+            "read-only",
+            Options::new().read_only(true).open(&path).map(drop),
+        ),
+        (
+            "verify",
+            ebbtide::verify(&path, &mut |_, _| {}).map(|report| assert!(report.faults.is_empty())),
+        ),
+        (
+            "repair",
+            ebbtide::repair(&path, true).map(|report| assert!(report.losses.is_empty())),
+        ),
+        ("create", zstd().map(drop)),
+        (
+            "container",
+            Options::new()
+                .open(folder.path().join("other"))
+                .and_then(|db| {
+                    let options = ContainerOptions::new().compression(Compression::Zstd);
+                    let made = db.container_with("pages", options).map(drop);
+                    assert_eq!(db.containers().len(), usize::from(made.is_ok()));
+                    made
+                }),
+        ),
+    ];
+    for (what, answer) in answers {
+        if cfg!(feature = "zstd") {
+            answer.unwrap_or_else(|error| panic!("{what}: {error}"));
+            continue;
+        }
+        let error = answer.expect_err(what);
+        assert!(
+            matches!(
+                error,
+                Error::MissingFeature {
+                    feature: "zstd",
+                    ..
+                }
+            ),
+            "{what}: {error}"
+        );
+        assert!(!error.is_corruption() && !error.is_retryable(), "{what}");
+        let said = error.to_string();
+        assert!(
+            said.contains("zstd") && said.contains("feature"),
+            "{what}: {said}"
+        );
+        assert!(!new.exists() || what != "create");
+    }
+    if cfg!(feature = "zstd") {
+        let pages = Options::new()
+            .open(&path)
+            .unwrap()
+            .container("pages")
+            .unwrap();
+        assert_eq!(pages.get("k").unwrap().unwrap(), "v");
+    }
+}
+
+/// What is packed is read as it was written, small and large, also by pread and after a reopen, and takes less.
+#[cfg(feature = "zstd")]
+#[test]
+fn zstd_packs_better_than_lz4() {
+    let folder = TempDir::new().unwrap();
+    let value = |n: u32| {
+        let (user, tail) = (n * 7_919 % 1_000, "x".repeat(n as usize % 50));
+        format!(
+            r#"{{"user":"user-{user}","visits":{n},"agent":"{tail}","ip":"10.0.{}.7"}}"#,
+            n % 256
+        )
+    };
+    let large = (0..2_000).map(value).collect::<String>();
+    let mut sizes = vec![];
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+        let path = folder.path().join(format!("{compression:?}"));
+        let db = Options::new().compression(compression).open(&path).unwrap();
+        let c = db.container("c").unwrap();
+        for n in 0..4_000 {
+            c.put(n.to_string(), value(n)).unwrap();
+        }
+        c.put("large", &large).unwrap();
+        db.flush().unwrap();
+        sizes.push(c.stats().disk_bytes);
+        db.close().unwrap();
+        for reads in [ebbtide::Reads::Map, ebbtide::Reads::Pread] {
+            let db = Options::new()
+                .reads(reads)
+                .read_only(true)
+                .open(&path)
+                .unwrap();
+            let c = db.container("c").unwrap();
+            assert_eq!(c.iter().count(), 4_001);
+            for n in 0..4_000 {
+                assert_eq!(c.get(n.to_string()).unwrap().unwrap(), value(n));
+            }
+            assert_eq!(c.get("large").unwrap().unwrap(), large);
+            assert!(db.verify().unwrap().faults.is_empty());
+        }
+    }
+    assert!(
+        sizes[0] > sizes[1] && sizes[1] > sizes[2] * 5 / 4,
+        "{sizes:?}"
+    );
+}
+
 #[test]
 fn options_out_of_range_are_refused() {
     let folder = TempDir::new().unwrap();

@@ -71,7 +71,7 @@ fn around_the_living(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
 
 #[test]
 fn the_large_value_of_an_expired_item_is_not_read() {
-    for compression in [Compression::None, Compression::Lz4] {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
         let (db, _) = open(&sim, &clock);
         let options = ebbtide::ContainerOptions::new().compression(compression);

@@ -664,9 +664,9 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
             "{bit}: {error}"
         );
     }
-    let newer = [&b"EBBTIDEM"[..], &[6, 0, 0, 0]].concat();
+    let newer = [&b"EBBTIDEM"[..], &[7, 0, 0, 0]].concat();
     let newer = [&newer[8..], &crc32fast::hash(&newer).to_le_bytes()].concat();
-    for (header, version) in [(&newer[..], 6), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
+    for (header, version) in [(&newer[..], 7), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
         let error = open_with(header).unwrap_err();
         assert!(
             matches!(&error, Error::UnsupportedFormat { found, .. } if *found == version),

@@ -241,7 +241,7 @@ fn what_was_hidden_in_a_merged_table_stays_hidden() {
 #[test]
 fn sixteen_bytes_cost_a_block() {
     const ITEMS: usize = 20_000;
-    for compression in [Compression::None, Compression::Lz4] {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let (sim, clock) = (Sim::new(1), ManualClock::new(START));
         let options = options(&sim, &clock).sizes(512, 1 << 30, 64 << 10);
         let db = options.compression(compression).open(PATH).unwrap();

@@ -28,15 +28,15 @@ fn main() -> Result<()> {
         seeds.push(("log", raw));
     }
     seeds.extend([1, 2].map(|mode| ("log", [&[mode][..], &soup(mode.into(), 600)].concat())));
-    for compression in [Compression::None, Compression::Lz4] {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let table = table(compression)?;
         seeds.push(("table_file", [b"\0", &table[..]].concat()));
         seeds.push(("table_file", [b"\x01", &table[..]].concat()));
     }
-    for forged in [0, 1] {
+    for compression in [0, 1, 2] {
         seeds.push((
             "table",
-            [&[forged, 1, 2, forged][..], &soup(9, 700)].concat(),
+            [&[compression, 1, 2, compression & 1][..], &soup(9, 700)].concat(),
         ));
     }
     seeds.extend(LINES.map(|line| ("json", line.into())));

@@ -107,7 +107,7 @@ impl World {
             .max_runs(2 + input.below(15))
             .reclaim_within(Duration::from_secs(1 + u64::from(input.u8())))
             .reclaim_strict(input.flag())
-            .compression([Compression::None, Compression::Lz4][input.below(2)])
+            .compression([Compression::None, Compression::Lz4, Compression::Zstd][input.below(3)])
             .durability([Durability::Buffered, Durability::Sync][usize::from(synced)])
             .sizes(64 << input.below(4), 512 << input.below(6), 4096)
             .stepped();

@@ -33,7 +33,7 @@ pub fn table_file(data: &[u8]) {
 /// checksums, whatever comes of it.
 pub fn table(data: &[u8]) {
     let mut input = Input::new(data);
-    let compression = [Compression::None, Compression::Lz4][input.below(2)];
+    let compression = [Compression::None, Compression::Lz4, Compression::Zstd][input.below(3)];
     let block_bytes = 64 << input.below(5);
     let (damages, forged) = (input.below(4), input.flag());
     let damages = input.take(3 * damages).as_chunks::<3>().0;

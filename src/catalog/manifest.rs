@@ -39,7 +39,7 @@ use crate::catalog::edit::{Catalogue, Change, Edit, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 5;
+const FORMAT_VERSION: u32 = 6;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
 

@@ -43,6 +43,8 @@ impl Engine {
     pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
         check_name(name)?;
         let default = DefaultMillis::from_public(options.default_ttl)?;
+        let compression = options.compression.unwrap_or(self.options.compression);
+        compression.check(|| format!("compression {compression:?}"))?;
         if self.scheduler.is_closing() {
             return Err(Error::Closed);
         }
@@ -64,7 +66,7 @@ impl Engine {
             id: ContainerId(catalogue.next_container),
             name: name.to_owned(),
             created: seq,
-            compression: options.compression.unwrap_or(self.options.compression),
+            compression,
             settings: Settings::new(default),
             settings_seq: seq,
             flushed: Seq(0),

@@ -301,6 +301,8 @@ impl Options {
 
     /// Checks that every setting is in its range.
     pub(crate) fn check(&self) -> Result<()> {
+        let compression = self.compression;
+        compression.check(|| format!("compression {compression:?}"))?;
         let at_least = |what, given: u128, least: u128, allowed| {
             if given < least {
                 Err(Error::invalid(what, given.to_string(), allowed))

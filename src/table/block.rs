@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! block    body, as it is or packed | body length u32 | codec u8 | crc32 u32
+//! codec    0 as it is, 1 LZ4, 2 zstd (codec.rs)
 //! body     entry* | entry offset* | hash byte* | packing (header_packing.rs) | count u32
 //!          an offset is a u16 when the body is shorter than 64 KiB, else a u32; it counts from the body's start
 //! entry    header fields (header_packing.rs) | key | value

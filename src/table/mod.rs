@@ -27,6 +27,7 @@
 //! * Lengths are checked before they are used; wrong bytes that pass their checksum cause at worst an error.
 
 mod cache;
+mod zstd_frame;
 mod codec;
 mod filter;
 mod format;

@@ -20,7 +20,7 @@ use crate::env::{memory_is_short, prefetch, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, Trailer};
 use crate::table::cache::BlockCache;
-use crate::table::codec::{Codec, unpack};
+use crate::table::codec::Codec;
 use crate::table::filter;
 use crate::table::format::{Access, Footer, Source, Stored};
 use crate::table::index::{Index, Sealed};
@@ -514,12 +514,8 @@ impl Table {
     /// A large value of `len` bytes.
     pub(super) fn large_value(&self, extent: &Extent, len: usize) -> Result<Bytes> {
         let stored = self.stored_value(extent)?;
-        match extent.codec {
-            Codec::Raw => Ok(stored),
-            Codec::Lz4 => {
-                unpack(&stored, len)?.map_err(|what| self.stored.fault(extent.offset, what))
-            }
-        }
+        let unpacked = extent.codec.unpack(stored, len)?;
+        unpacked.map_err(|what| self.stored.fault(extent.offset, what))
     }
 
     #[inline]

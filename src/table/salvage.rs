@@ -388,7 +388,7 @@ impl Survey {
             let body_end = end - TRAILER_LEN;
             let start = match trailer.codec {
                 Codec::Raw => body_end.checked_sub(trailer.body_len),
-                Codec::Lz4 => Some(from),
+                Codec::Lz4 | Codec::Zstd => Some(from),
             };
             let Some(start) = start.filter(|start| *start >= from) else {
                 continue;
@@ -402,7 +402,7 @@ impl Survey {
                     *looks = looks.checked_sub(body.len() as u64)?;
                     checksum(identity, place(start), &[&bytes[start..end - 4]])
                 }
-                Codec::Lz4 => {
+                Codec::Lz4 | Codec::Zstd => {
                     if !trailer.codec.can_hold(body.len(), trailer.body_len) {
                         continue;
                     }

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use crate::base::coding::{Malformed, Reader};
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::table::block::{Extent, TRAILER_LEN, Trailer};
-use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{Access, FOOTER_LEN, Footer, Source, Stored};
 use crate::table::statistics::Statistics;
@@ -52,10 +51,8 @@ impl Stored {
         };
         let bytes = self.view(&(extent.offset..end), Access::Sequential)?;
         self.check_value(extent, &bytes)?;
-        match extent.codec {
-            Codec::Raw => Ok(bytes),
-            Codec::Lz4 => unpack(&bytes, len)?.map_err(|what| self.fault(extent.offset, what)),
-        }
+        let unpacked = extent.codec.unpack(bytes, len)?;
+        unpacked.map_err(|what| self.fault(extent.offset, what))
     }
 
     /// The block at `place`, read and checked now.
@@ -82,12 +79,8 @@ impl Stored {
     /// The decompressed body of a block.
     pub fn unpacked(&self, place: &Range<u64>, block: &Bytes, trailer: &Trailer) -> Result<Bytes> {
         let body = block.slice(..block.len() - TRAILER_LEN);
-        match trailer.codec {
-            Codec::Raw => Ok(body),
-            Codec::Lz4 => {
-                unpack(&body, trailer.body_len)?.map_err(|what| self.fault(place.start, what))
-            }
-        }
+        let unpacked = trailer.codec.unpack(body, trailer.body_len)?;
+        unpacked.map_err(|what| self.fault(place.start, what))
     }
 
     /// Checks the checksum of a large value's stored bytes.

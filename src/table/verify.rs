@@ -12,7 +12,6 @@ use crate::base::record::{RecordRef, order};
 use crate::base::{Error, Result, Seq};
 use crate::expiry::Census;
 use crate::table::block::{Block, Extent, Layout};
-use crate::table::codec::{Codec, unpack};
 use crate::table::filter;
 use crate::table::format::{Access, FILTER_ALIGN, Footer};
 use crate::table::reader::Table;
@@ -199,9 +198,8 @@ impl Walk<'_> {
             .stored
             .view(&(extent.offset..end), Access::Sequential)?;
         self.table.check_value(extent, &stored)?;
-        if extent.codec == Codec::Lz4 {
-            unpack(&stored, len)?.map_err(|what| self.fault(extent.offset, what))?;
-        }
+        let unpacked = extent.codec.unpack(stored, len)?;
+        unpacked.map_err(|what| self.fault(extent.offset, what))?;
         self.collector.add_large_value();
         self.large_values += 1;
         self.at = end;

@@ -214,7 +214,7 @@ fn open(path: &Path, clock: &Fast, random: &mut Random) -> Database {
     Options::new()
         .clock(clock.clone())
         .durability(random.pick(&[Durability::Buffered, Durability::Buffered, Durability::Sync]))
-        .compression(random.pick(&[Compression::None, Compression::Lz4]))
+        .compression(random.pick(&[Compression::None, Compression::Lz4, Compression::Zstd]))
         .memtable_bytes(MEMTABLE >> random.below(3))
         .cache_bytes(CACHE)
         .max_runs(random.pick(&[3, 8, 20]))

@@ -45,7 +45,7 @@ pub fn setup(random: &mut Random) -> Setup {
         reclaim_within: random.pick(&[1_000, 5_000, 30_000]),
         strict: random.one_in(3),
         skew: random.pick(&[10_000, 60_000, 600_000]),
-        compression: random.pick(&[Compression::None, Compression::None, Compression::Lz4]),
+        compression: random.pick(&[Compression::None, Compression::Lz4, Compression::Zstd]),
         ..Setup::default()
     }
 }

@@ -91,6 +91,7 @@ impl Setup {
             ("clock-behind", "start") => self.behind = ClockBehind::StartAtMark,
             ("clock-behind", "refuse") => self.behind = ClockBehind::Refuse,
             ("compression", "lz4") => self.compression = Compression::Lz4,
+            ("compression", "zstd") => self.compression = Compression::Zstd,
             ("compression", "none") => self.compression = Compression::None,
             _ => return Err(format!("{name}={value} is not an option")),
         }
@@ -119,12 +120,7 @@ impl Setup {
             ("skew", show_duration(self.skew)),
             (
                 "compression",
-                if self.compression == Compression::Lz4 {
-                    "lz4"
-                } else {
-                    "none"
-                }
-                .to_owned(),
+                format!("{:?}", self.compression).to_lowercase(),
             ),
         ];
         Op::Reopen(

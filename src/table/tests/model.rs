@@ -474,20 +474,22 @@ fn seek<'a>(random: &mut Random, bound: &'a [u8]) -> Seek<'a> {
     }
 }
 
-const SHAPES: [(usize, Compression); 6] = [
+const SHAPES: &[(usize, Compression)] = &[
     (64, Compression::None),
     (64, Compression::Lz4),
     (256, Compression::None),
     (256, Compression::Lz4),
     (4096, Compression::None),
     (4096, Compression::Lz4),
+    #[cfg(all(feature = "zstd", not(miri)))]
+    (256, Compression::Zstd),
 ];
 
 /// Goal: a get finds the newest version at or below a sequence number, and its value. Method: every record's sequence
 /// number and its neighbours, for every key; keys that are not there.
 #[test]
 fn gets_are_those_of_the_model() {
-    for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
+    for (seed, &(block_bytes, compression)) in SHAPES.iter().enumerate() {
         let random = &mut Random(seed as u64);
         let records = records(random, 600);
         let table = table(9, &records, options(block_bytes, compression));
@@ -528,7 +530,7 @@ const WALKED: (usize, usize, usize) = if cfg!(miri) {
 #[test]
 fn walks_through_a_table_are_those_of_the_model() {
     let (shapes, keys, rounds) = WALKED;
-    for (seed, (block_bytes, compression)) in SHAPES.into_iter().take(shapes).enumerate() {
+    for (seed, &(block_bytes, compression)) in SHAPES.iter().take(shapes).enumerate() {
         let random = &mut Random(100 + seed as u64);
         let records = records(random, keys);
         let table = table(9, &records, options(block_bytes, compression));
@@ -540,7 +542,7 @@ fn walks_through_a_table_are_those_of_the_model() {
 /// Goal: so does a run's cursor, over dead and other tables. Method: the same, cut into tables.
 #[test]
 fn walks_through_a_run_are_those_of_the_model() {
-    for (seed, (block_bytes, compression)) in SHAPES.into_iter().enumerate() {
+    for (seed, &(block_bytes, compression)) in SHAPES.iter().enumerate() {
         let random = &mut Random(200 + seed as u64);
         let records = records(random, 400);
         let run = run(&records, random, options(block_bytes, compression));
@@ -622,7 +624,7 @@ fn a_block_grows_for_the_versions_of_a_key() {
             .map(|seq| put(b"k", seq, 10, ItemTtl::Never, &[seq as u8; 40])),
     );
     records.push(put(b"z", 1, 10, ItemTtl::Never, b"last"));
-    for compression in [Compression::None, Compression::Lz4] {
+    for &compression in COMPRESSIONS {
         let table = table(1, &records, options(64, compression));
         assert_eq!(table.verify().unwrap().blocks, 3);
         for seq in [1, 2, 1_499, 2_999, 3_000] {
