@@ -49,6 +49,15 @@ fn check<K: TypedKey + Ord + Debug>(a: &K, b: &K, behind_a: &[u8], behind_b: &[u
     );
 }
 
+/// What fails is shown, and kept nowhere.
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 /// Bytes that mean something to the encoding, above all.
 fn bytes() -> BoxedStrategy<Vec<u8>> {
     let byte = prop_oneof![Just(0), Just(1), Just(2), Just(254), Just(255), any::<u8>()];
@@ -83,7 +92,7 @@ fn pair<K: Clone + Debug>(
 macro_rules! orders {
     ($($name:ident: $strategy:expr, $mix:expr;)*) => {
         proptest! {
-            #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 512 }))]
+            #![proptest_config(cases(512))]
             $(
                 #[test]
                 fn $name((a, b) in pair($strategy, $mix), x in bytes(), y in bytes()) {
@@ -351,7 +360,7 @@ fn same(typed: &TypedContainer<Key, u64>, map: &BTreeMap<Key, u64>, at: &Key) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(cases(24))]
     #[test]
     fn a_container_is_an_ordered_map(
         steps in prop::collection::vec((0..6u8, string(), -2..3i32, any::<u64>()), 1..24)
