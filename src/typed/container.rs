@@ -52,8 +52,9 @@ use crate::typed::value::{self, TypedValue};
 /// Nothing on disk says of which types they are: another type may read them as other values.
 ///
 /// # Errors
-/// Of all methods those of [`Container`]; further [`Error::Decode`](crate::Error::Decode) for what is stored and is not of the
-/// types, and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a value that its format cannot hold.
+/// All methods have the errors of [`Container`]. Reading also returns [`Error::Decode`](crate::Error::Decode) for stored bytes that
+/// are not of the types; writing also returns [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a value that its format
+/// cannot encode.
 pub struct TypedContainer<K, V> {
     untyped: Container,
     types: PhantomData<fn() -> (K, V)>,

@@ -11,8 +11,8 @@
 //! array, tuple    its elements, one behind the other
 //! ```
 //!
-//! No key that has another one behind it is a beginning of another such key: where two keys differ, they differ in the first
-//! element that does. What stands at the end may be a beginning of a longer one, and then comes before it.
+//! An element before the last one is never a prefix of another element of its type, so two keys are ordered by their first
+//! elements that differ. The last element can be a prefix of another one, which then comes later.
 
 use crate::base::Error;
 use crate::base::Result as Answer;

@@ -151,8 +151,8 @@ macro_rules! typed_reading_methods {
 }
 pub(crate) use typed_reading_methods;
 
-/// Items of a [`TypedContainer`](crate::TypedContainer) in the order of keys, from both ends. One that is not of the types is
-/// [`Error::Decode`](crate::Error::Decode), and those behind it follow; another error is the last.
+/// Items of a [`TypedContainer`](crate::TypedContainer) in key order, from both ends. For an item that cannot be decoded it
+/// returns [`Error::Decode`](crate::Error::Decode), and goes on with the next item; any other error is the last.
 #[must_use = "items are read when they are asked for"]
 pub struct TypedIter<K, V> {
     container: String,

@@ -10,9 +10,9 @@ use crate::base::{Error, Result as Answer};
 
 /// How the values of a [`TypedContainer`](crate::TypedContainer) are stored.
 ///
-/// A type that serde knows is stored in [postcard's format](https://postcard.jamesmunns.com), which is short and has no names
-/// of fields: a field that is added, or that moves, makes what was stored before unreadable or another value. [`Json`] of the
-/// type is stored as JSON. Other formats are this trait for a type that serde does not know:
+/// A serde type is stored in [postcard's format](https://postcard.jamesmunns.com), which is short and has no field names: after a
+/// field is added or moved, older values cannot be decoded, or decode to other values. [`Json`] of the type is stored as JSON.
+/// For another format, implement this trait for a type that is not a serde type:
 ///
 /// ```
 /// use ebbtide::{Database, TypedValue};
@@ -71,8 +71,8 @@ impl<T: Serialize + DeserializeOwned> TypedValue for T {
     }
 }
 
-/// Values of a type that serde knows, stored as JSON: longer than by default, and readable by everybody; fields may be added
-/// and moved as serde's attributes allow.
+/// Values of a serde type, stored as JSON text. It is longer than postcard's format, and readable without the type; fields can be
+/// added and moved as serde's attributes allow.
 ///
 /// ```
 /// use ebbtide::{Database, Json};
@@ -92,7 +92,7 @@ impl<T: Serialize + DeserializeOwned> TypedValue for T {
 /// ```
 pub struct Json<T>(PhantomData<fn() -> T>);
 
-/// It says how a container stores its values, and there is none of it.
+/// No value has this type: it is only the name of a format.
 impl<T> fmt::Debug for Json<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Json")
