@@ -125,6 +125,8 @@ mod engine;
 mod api;
 #[cfg(feature = "typed")]
 mod typed;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 #[cfg(feature = "unstable-internals")]
@@ -135,12 +137,13 @@ mod models;
 
 pub use api::arguments::KeyBounds;
 pub use api::batch::Batch;
-pub use api::container::{Container, Update};
+pub use api::container::Container;
 pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::inspect::{repair, verify};
 pub use api::read::{Iter, Keys};
 pub use api::snapshot::{Snapshot, View};
+pub use api::writing::Update;
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};

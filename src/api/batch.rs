@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
+use crate::api::writing::write_ttl;
 use crate::base::{ContainerId, DefaultTtl, Error, Result, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::write::Expect;
@@ -69,7 +70,7 @@ impl Batch {
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let mut ttl = check_item(key, value).and_then(|()| container.write_ttl(ttl.into()));
+        let mut ttl = check_item(key, value).and_then(|()| write_ttl(ttl.into()));
         if let Ok(WriteTtl::Keep) = ttl {
             // A placeholder until the key has been read.
             ttl = Ok(WriteTtl::Absent);

@@ -4,31 +4,16 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::api::arguments::{
-    KeyBounds, all_keys, check_item, check_key, check_value, check_value_len, checked_range,
-    key_range, prefix_range,
-};
+use crate::api::arguments::{KeyBounds, all_keys, key_range, prefix_range};
 use crate::api::cursor::Cursor;
 use crate::api::read::{Iter, Keys, Reading, reading_methods};
+use crate::api::writing::{Update, Waiting, Writing};
 use crate::base::counters::ContainerStats;
-use crate::base::{DefaultTtl, Error, Result, Timestamp, Ttl};
-use crate::data::batch::{Op, WriteTtl};
+use crate::base::{DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
-use crate::data::write::{Updated, Written};
-use crate::engine::{ContainerState, Handle, Reader, UpdateAction};
-use crate::expiry::{DefaultMillis, ttl_millis};
-
-/// The decision of [`Container::update`]'s closure about an item.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Update {
-    /// Leaves the item unchanged.
-    Keep,
-    /// Writes this value with this ttl.
-    Put(Vec<u8>, Ttl),
-    /// Deletes it.
-    Delete,
-}
+use crate::data::write::Updated;
+use crate::engine::{ContainerState, Handle, Reader};
+use crate::expiry::DefaultMillis;
 
 /// A named, ordered set of items with its own expiry settings. Cheap to clone; clones are the same container.
 ///
@@ -119,7 +104,8 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_with_ttl(key, value, Ttl::Inherit)
+        self.writing()
+            .put(key.as_ref(), value.as_ref(), Ttl::Inherit)
     }
 
     /// Stores an item with a ttl of its own. The countdown starts now, whatever was stored before, except with
@@ -163,23 +149,7 @@ impl Container {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        check_item(key, value)?;
-        let ttl = self.write_ttl(ttl.into())?;
-        if ttl == WriteTtl::Keep {
-            return self
-                .conditionally(key, value.len(), |_| UpdateAction::Put(value.to_vec(), ttl))
-                .map(drop);
-        }
-        self.engine.write_one(
-            &self.state,
-            Op::Put {
-                container: self.state.id(),
-                ttl,
-                key,
-                value,
-            },
-        )
+        self.writing().put(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Stores an item if no live one has the key. False: a live one has it, and nothing was written.
@@ -203,13 +173,8 @@ impl Container {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
-        let value = value.as_ref();
-        let ttl = self.write_ttl(ttl.into())?;
-        self.conditionally(key.as_ref(), value.len(), |found| match found {
-            Some(_) => UpdateAction::Keep,
-            None => UpdateAction::Put(value.to_vec(), ttl),
-        })
-        .map(|written| written.is_some())
+        let writing = self.writing();
+        writing.create(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Stores an item if a live one has the key. False: none has it, and nothing was written.
@@ -231,13 +196,8 @@ impl Container {
         value: impl AsRef<[u8]>,
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
-        let value = value.as_ref();
-        let ttl = self.write_ttl(ttl.into())?;
-        self.conditionally(key.as_ref(), value.len(), |found| match found {
-            Some(_) => UpdateAction::Put(value.to_vec(), ttl),
-            None => UpdateAction::Keep,
-        })
-        .map(|written| written.is_some())
+        let writing = self.writing();
+        writing.replace(key.as_ref(), value.as_ref(), ttl.into())
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
@@ -259,11 +219,7 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => UpdateAction::Put(item.value().to_vec(), item.stored_ttl().into()),
-            None => UpdateAction::Keep,
-        })
-        .map(|written| written.is_some())
+        self.writing().touch(key.as_ref())
     }
 
     /// Gives a live item this ttl, keeps its value, and restarts the countdown. [`Ttl::Never`] makes it permanent,
@@ -287,19 +243,7 @@ impl Container {
     /// # Errors
     /// A lifetime out of range, or [`Ttl::Keep`], which would change nothing.
     pub fn expire(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool> {
-        let ttl = self.write_ttl(ttl.into())?;
-        if ttl == WriteTtl::Keep {
-            return Err(Error::invalid(
-                "ttl",
-                "Keep",
-                "one that is to count from now on",
-            ));
-        }
-        self.conditionally(key.as_ref(), 0, |found| match found {
-            Some(item) => UpdateAction::Put(item.value().to_vec(), ttl),
-            None => UpdateAction::Keep,
-        })
-        .map(|written| written.is_some())
+        self.writing().expire(key.as_ref(), ttl.into())
     }
 
     /// Removes a live item and returns it, atomically: of several callers one gets it. `None`: there is none.
@@ -316,15 +260,7 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
-        let mut taken = None;
-        self.conditionally(key.as_ref(), 0, |found| {
-            taken = found.cloned();
-            match found {
-                Some(_) => UpdateAction::Delete,
-                None => UpdateAction::Keep,
-            }
-        })?;
-        Ok(taken)
+        self.writing().take(key.as_ref())
     }
 
     /// Reads an item and decides what to do with it, atomically: nobody writes the key in between, and the item neither
@@ -352,8 +288,8 @@ impl Container {
         key: impl AsRef<[u8]>,
         decide: impl FnMut(Option<&Item>) -> Update,
     ) -> Result<bool> {
-        self.decide(key.as_ref(), decide)
-            .map(|written| written.is_some())
+        let written = self.writing().update(key.as_ref(), decide)?;
+        Ok(written.is_some())
     }
 
     /// Like [`Container::update`]; returns also the item that was there before and what was written.
@@ -377,52 +313,9 @@ impl Container {
     pub fn fetch_update(
         &self,
         key: impl AsRef<[u8]>,
-        mut decide: impl FnMut(Option<&Item>) -> Update,
+        decide: impl FnMut(Option<&Item>) -> Update,
     ) -> Result<Updated> {
-        let mut before = None;
-        let written = self.decide(key.as_ref(), |found| {
-            before = found.cloned();
-            decide(found)
-        })?;
-        Ok(Updated::new(before, written))
-    }
-
-    fn decide(
-        &self,
-        key: &[u8],
-        mut decide: impl FnMut(Option<&Item>) -> Update,
-    ) -> Result<Option<Written>> {
-        let mut refused = None;
-        let written = self.conditionally(key, 0, |found| {
-            refused = None;
-            match decide(found) {
-                Update::Keep => UpdateAction::Keep,
-                Update::Delete => UpdateAction::Delete,
-                Update::Put(value, ttl) => {
-                    let ttl = check_value(&value).and_then(|()| self.write_ttl(ttl));
-                    match ttl {
-                        Ok(ttl) => UpdateAction::Put(value, ttl),
-                        Err(error) => {
-                            refused = Some(error);
-                            UpdateAction::Keep
-                        }
-                    }
-                }
-            }
-        })?;
-        refused.map_or(Ok(written), Err)
-    }
-
-    fn conditionally(
-        &self,
-        key: &[u8],
-        value_len: usize,
-        mut decide: impl FnMut(Option<&Item>) -> UpdateAction,
-    ) -> Result<Option<Written>> {
-        check_key(key)?;
-        check_value_len(value_len)?;
-        self.engine
-            .update(&self.state, key, &mut |item| decide(item.as_ref()))
+        self.writing().fetch_update(key.as_ref(), decide)
     }
 
     /// Deletes an item, whether it exists or not.
@@ -439,15 +332,7 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
-        check_key(key)?;
-        self.engine.write_one(
-            &self.state,
-            Op::Delete {
-                container: self.state.id(),
-                key,
-            },
-        )
+        self.writing().delete(key.as_ref())
     }
 
     /// Deletes every item whose key is in the range, atomically, however many there are. A bound may be no longer than
@@ -464,17 +349,7 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
-        let range = checked_range(range)?;
-        if range.is_empty() {
-            return self.engine.check_open(&self.state);
-        }
-        let to = range.to.as_deref().unwrap_or_default();
-        let op = Op::DeleteRange {
-            container: self.state.id(),
-            from: &range.from,
-            to,
-        };
-        self.engine.write_one(&self.state, op)
+        self.writing().delete_range(range)
     }
 
     /// Deletes every item, atomically, by a range delete of all keys. The container, its settings and its handles stay;
@@ -524,8 +399,21 @@ impl Container {
         self.engine.container_stats(&self.state)
     }
 
+    fn writing(&self) -> Writing<'_, Waiting> {
+        self.writing_by(Waiting)
+    }
+
+    /// To be written to in this way.
+    pub(crate) fn writing_by<W>(&self, way: W) -> Writing<'_, W> {
+        Writing {
+            engine: &self.engine,
+            state: &self.state,
+            way,
+        }
+    }
+
     /// For reading its current state.
-    fn reading(&self) -> Reading<'_> {
+    pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,
             reader: Reader {
@@ -543,17 +431,6 @@ impl Container {
     /// Its state in the engine.
     pub(crate) fn state(&self) -> &Arc<ContainerState> {
         &self.state
-    }
-
-    /// The ttl of a write, checked.
-    pub(crate) fn write_ttl(&self, ttl: Ttl) -> Result<WriteTtl> {
-        Ok(match ttl {
-            Ttl::Inherit => WriteTtl::Absent,
-            Ttl::Never => WriteTtl::Never,
-            Ttl::After(duration) => WriteTtl::Millis(ttl_millis(duration)?),
-            Ttl::Keep => WriteTtl::Keep,
-            Ttl::Until(moment) => WriteTtl::Until(Timestamp::from_system_time_up(moment)),
-        })
     }
 }
 

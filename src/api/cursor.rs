@@ -17,6 +17,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "tokio")]
+use crate::base::AtOnce;
 use crate::base::Result;
 use crate::data::batch::KeyRange;
 use crate::data::item::Item;
@@ -193,6 +195,52 @@ impl Cursor {
             snapshot: Some(&self.pin),
         };
         Engine::scan(&self.engine, &reader, left)
+    }
+}
+
+/// Judges again what a cursor read before.
+#[cfg(feature = "tokio")]
+pub struct Judge {
+    state: Arc<ContainerState>,
+    engine: Handle,
+}
+
+#[cfg(feature = "tokio")]
+impl Judge {
+    /// The item is live still.
+    pub fn is_live(&self, item: &Item) -> bool {
+        self.engine.is_live(&self.state, item)
+    }
+
+    /// The same without waiting.
+    pub fn is_live_at_once(&self, item: &Item) -> AtOnce<bool> {
+        self.engine.is_live_at_once(&self.state, item)
+    }
+}
+
+/// For a cursor that is moved between threads, and whose items are handed out one by one.
+#[cfg(feature = "tokio")]
+impl Cursor {
+    /// Goes to where this direction begins.
+    pub(crate) fn begin(&mut self, is_backwards: bool) {
+        self.stand((!is_backwards).then(Vec::new));
+    }
+
+    /// What [`Cursor::next_chunk`] lends, or [`Cursor::prev_chunk`]; nothing where nothing is left.
+    pub(crate) fn items(&mut self, is_backwards: bool) -> Result<Vec<Item>> {
+        match is_backwards {
+            true => self.prev_chunk()?,
+            false => self.next_chunk()?,
+        };
+        Ok(std::mem::take(&mut self.items))
+    }
+
+    /// For what it reads.
+    pub(crate) fn judge(&self) -> Judge {
+        Judge {
+            state: self.state.clone(),
+            engine: self.engine.clone(),
+        }
     }
 }
 

@@ -83,6 +83,11 @@ impl Database {
         Ok(Container::new(self.engine.clone(), state))
     }
 
+    #[cfg(feature = "tokio")]
+    pub(crate) fn engine(&self) -> &Handle {
+        &self.engine
+    }
+
     /// The names of all containers, sorted.
     ///
     /// ```

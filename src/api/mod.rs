@@ -4,6 +4,7 @@
 pub mod arguments;
 pub mod cursor;
 pub mod read;
+pub mod writing;
 pub mod container;
 pub mod snapshot;
 pub mod batch;

@@ -89,7 +89,7 @@ impl View {
         self.state.name()
     }
 
-    fn reading(&self) -> Reading<'_> {
+    pub(crate) fn reading(&self) -> Reading<'_> {
         Reading {
             engine: &self.engine,
             reader: Reader {

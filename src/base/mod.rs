@@ -9,11 +9,15 @@ pub mod file_name;
 pub mod sync;
 pub mod error;
 pub mod choices;
+#[cfg(feature = "tokio")]
+pub mod at_once;
 pub mod coding;
 pub mod hash;
 pub mod counters;
 pub mod record;
 
+#[cfg(feature = "tokio")]
+pub use at_once::{AtOnce, NotNow};
 pub use choices::{Compression, Reads};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};

@@ -8,6 +8,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+#[cfg(feature = "tokio")]
+use crate::base::AtOnce;
 use crate::base::{Result, Seq, TableId, Timestamp};
 use crate::catalog::edit::{RunId, RunRecord};
 use crate::catalog::facts::{RunFacts, TableFacts};
@@ -124,6 +126,15 @@ impl Run {
     pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         match self.table_for(key) {
             Some(table) => table.get(hash, key, max),
+            None => Ok(None),
+        }
+    }
+
+    /// The same, if no file has to be read for it.
+    #[cfg(feature = "tokio")]
+    pub fn get_at_once(&self, hash: u64, key: &[u8], max: Seq) -> AtOnce<Option<Found>> {
+        match self.table_for(key) {
+            Some(table) => table.get_at_once(hash, key, max),
             None => Ok(None),
         }
     }

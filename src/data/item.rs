@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
 
+#[cfg(feature = "tokio")]
+use crate::base::record::Kind;
 use crate::base::record::{Header, MAX_KEY_LEN};
 use crate::base::{ItemTtl, Seq, Timestamp, Ttl};
 use crate::data::version::Version;
@@ -301,6 +303,17 @@ impl Item {
     #[must_use]
     pub fn into_parts(self) -> (Bytes, Value) {
         self.pair.into_parts()
+    }
+
+    /// All that was stored of it but key and value.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn header(&self) -> Header {
+        Header {
+            kind: Kind::Put,
+            seq: self.seq,
+            written_at: self.written_at,
+            ttl: self.stored_ttl(),
+        }
     }
 
     pub(crate) fn stored_ttl(&self) -> ItemTtl {

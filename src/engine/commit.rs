@@ -46,7 +46,11 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "tokio")]
+use crate::base::sync::try_lock_soon;
 use crate::base::sync::{Mutex, MutexGuard, lock_soon};
+#[cfg(feature = "tokio")]
+use crate::base::{AtOnce, NotNow};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::engine::relied::{Relied, Relying};
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, SegmentSummary, SyncedNote};
@@ -180,6 +184,12 @@ impl CommitLog {
     #[inline]
     pub fn lock_soon(&self) -> MutexGuard<'_, CommitState> {
         lock_soon(&self.state)
+    }
+
+    /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.
+    #[cfg(feature = "tokio")]
+    pub fn lock_at_once(&self) -> AtOnce<MutexGuard<'_, CommitState>> {
+        try_lock_soon(&self.state).ok_or(NotNow::Waits)
     }
 
     /// Waits until the write that holds the lock releases it.

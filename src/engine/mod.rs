@@ -65,10 +65,13 @@ mod pacing;
 mod read;
 mod read_many;
 mod relog;
+mod admit;
 mod writes;
 mod write;
 mod conditional;
 mod create;
+#[cfg(feature = "tokio")]
+mod at_once;
 mod jobs;
 mod background;
 mod report;
@@ -100,6 +103,8 @@ use state::Snapshots;
 use sync_waiters::SyncWaiters;
 use throttle::Throttle;
 
+#[cfg(feature = "tokio")]
+pub use at_once::Begun;
 pub use handle::Handle;
 pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};

@@ -56,11 +56,14 @@ pub struct Reader<'a> {
 
 /// Where the newest version of a key is.
 pub(super) enum Hit<'a> {
+    /// In a memtable.
     Memory(crate::mem::Entry<'a>),
+    /// In a table.
     Disk(table::Found),
 }
 
 impl Hit<'_> {
+    /// All but its value.
     pub(super) fn header(&self) -> Header {
         match self {
             Hit::Memory(entry) => entry.header,
@@ -79,8 +82,10 @@ impl Hit<'_> {
 /// The newest version of a key up to `max`, dead or not, unless a range delete covers it.
 fn newest<'a>(read_state: &'a ReadState, key: &[u8], max: Seq) -> Result<Option<Hit<'a>>> {
     let hash = hash_key(key);
-    let found = in_memory(read_state, hash, key, max)
-        .map_or_else(|| on_disk(read_state, hash, key, max), |hit| Ok(Some(hit)))?;
+    let found = in_memory(read_state, hash, key, max).map_or_else(
+        || on_disk(read_state, max, |run| run.get(hash, key, max)),
+        |hit| Ok(Some(hit)),
+    )?;
     Ok(found.filter(|hit| !read_state.covers(key, hit.header().seq, max)))
 }
 
@@ -102,12 +107,12 @@ pub(super) fn in_memory<'a>(
 }
 
 /// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.
-fn on_disk<'a>(
+#[inline(always)]
+pub(super) fn on_disk<'a, E>(
     read_state: &'a ReadState,
-    hash: u64,
-    key: &[u8],
     max: Seq,
-) -> Result<Option<Hit<'a>>> {
+    get: impl Fn(&Run) -> std::result::Result<Option<table::Found>, E>,
+) -> std::result::Result<Option<Hit<'a>>, E> {
     let mut best: Option<table::Found> = None;
     for run in &read_state.version.runs {
         if best
@@ -119,7 +124,7 @@ fn on_disk<'a>(
         if run.census.seq_min > max {
             continue;
         }
-        if let Some(found) = run.get(hash, key, max)?
+        if let Some(found) = get(run)?
             && best
                 .as_ref()
                 .is_none_or(|best| found.header.seq > best.header.seq)
@@ -223,7 +228,8 @@ impl Engine {
     /// A live item.
     pub fn item(&self, reader: &Reader<'_>, key: &[u8]) -> Result<Option<Item>> {
         self.read(reader, key, |hit, view| {
-            item(hit, key, view, self.clock.now())
+            let (header, now) = (hit.header(), self.clock.now());
+            Ok(item(&header, key, hit.value()?, view, now))
         })
     }
 
@@ -240,7 +246,10 @@ impl Engine {
         };
         let header = hit.header();
         let live = !view.dead(&header);
-        let item = live.then(|| item(hit, key, view, view.now)).transpose()?;
+        let item = match live {
+            true => Some(item(&header, key, hit.value()?, view, view.now)),
+            false => None,
+        };
         Ok((Some(header), item))
     }
 
@@ -272,11 +281,16 @@ impl Engine {
     }
 }
 
-fn item(hit: Hit<'_>, key: &[u8], view: &ExpiryView, now: Timestamp) -> Result<Item> {
-    let header = hit.header();
-    let pair = Pair::new(Bytes::copy_from_slice(key), hit.value()?);
-    let life = view.settings.life(&header);
-    Ok(Item::new(pair, &header, life, now))
+/// A live version as an item that is read now.
+pub(super) fn item(
+    header: &Header,
+    key: &[u8],
+    value: Bytes,
+    view: &ExpiryView,
+    now: Timestamp,
+) -> Item {
+    let pair = Pair::new(Bytes::copy_from_slice(key), value);
+    Item::new(pair, header, view.settings.life(header), now)
 }
 
 /// A cursor on a memtable or a run. A scan has few: the unused bytes of the smaller kind cost less than a box.

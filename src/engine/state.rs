@@ -8,6 +8,8 @@ use std::time::Duration;
 use crate::base::hash::hash_key;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::base::sync::{ArcSwap, Guard, Mutex, spin_loop};
+#[cfg(feature = "tokio")]
+use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
 use crate::env::sleep;
@@ -264,6 +266,12 @@ impl ContainerState {
         self.settings.load()
     }
 
+    /// The same, if nobody changes them now.
+    #[cfg(feature = "tokio")]
+    pub(super) fn settings_at_once(&self) -> AtOnce<Settings> {
+        self.settings.try_load().ok_or(NotNow::Waits)
+    }
+
     /// After the settings were read: whether they are of a batch that a reader at this sequence number does not see.
     #[inline]
     pub(super) fn may_be_newer_than(&self, seq: Seq) -> bool {
@@ -443,11 +451,8 @@ impl SettingsCell {
     fn load(&self) -> Settings {
         let mut tries = 0;
         loop {
-            let before = self.version.load(Ordering::Acquire);
-            let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
-                return SettingsCell::decode(words);
+            if let Some(settings) = self.try_load() {
+                return settings;
             }
             // The writer of a change waits for the disk, some milliseconds.
             tries += 1;
@@ -456,6 +461,16 @@ impl SettingsCell {
             }
             spin_loop();
         }
+    }
+
+    /// Them, if they are not being replaced.
+    #[inline]
+    fn try_load(&self) -> Option<Settings> {
+        let before = self.version.load(Ordering::Acquire);
+        let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let is_whole = before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
+        is_whole.then(|| SettingsCell::decode(words))
     }
 
     fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {

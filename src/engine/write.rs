@@ -4,27 +4,25 @@
 //! writes, user code, waiting for a sync. Under the lock nothing reads a file.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
 use crate::base::{Error, Result, Seq, Timestamp};
-use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
-use crate::engine::options::{Background, Durability, Stall};
+use crate::engine::options::Durability;
 use crate::engine::relied::Relying;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::engine::writes::{Writes, weight};
-use crate::env::{Reading, sleep};
+use crate::env::Reading;
 use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHeader, FrameKind, PayloadCrc, Position};
+use crate::wal::{FrameHeader, FrameKind, Log, PayloadCrc, Position};
 
 /// What an update does with the item it read.
 pub enum UpdateAction {
@@ -36,19 +34,41 @@ pub enum UpdateAction {
     Delete,
 }
 
+impl UpdateAction {
+    /// The write that it is to a key with this live version, if it is one.
+    pub(super) fn op<'a>(
+        &'a self,
+        state: &ContainerState,
+        key: &'a [u8],
+        live: Option<&Header>,
+    ) -> Option<Op<'a>> {
+        let container = state.id();
+        match self {
+            UpdateAction::Delete => live.map(|_| Op::Delete { container, key }),
+            UpdateAction::Keep => None,
+            UpdateAction::Put(value, ttl) => Some(Op::Put {
+                container,
+                ttl: ttl.over(live),
+                key,
+                value,
+            }),
+        }
+    }
+}
+
 /// What a conditional write has read of a key.
-struct Seen {
+pub(super) struct Seen {
     /// No later write was seen.
-    latest: Seq,
+    pub latest: Seq,
     /// The newest version, live or dead; none where there is none, or a range delete covers it.
-    version: Option<Header>,
+    pub version: Option<Header>,
     /// The view it was judged by.
-    view: ExpiryView,
+    pub view: ExpiryView,
 }
 
 impl Seen {
     /// Whether the version waits for its sync and may be dead when that is over: readers would never see it live.
-    fn ends_soon_after(&self, published: Seq) -> bool {
+    pub(super) fn ends_soon_after(&self, published: Seq) -> bool {
         let version = self.version.as_ref();
         version.is_some_and(|header| ends_unseen(&self.view, header, published))
     }
@@ -68,7 +88,12 @@ pub(super) fn ends_unseen(view: &ExpiryView, header: &Header, published: Seq) ->
 }
 
 /// Whether a key is no longer as it was read: it lives or died since by the clock, or was written.
-fn has_changed(state: &ContainerState, key: &[u8], seen: &Seen, view: &ExpiryView) -> bool {
+pub(super) fn has_changed(
+    state: &ContainerState,
+    key: &[u8],
+    seen: &Seen,
+    view: &ExpiryView,
+) -> bool {
     let read_state = state.read_state();
     !seen.is_same_by(view)
         || state.flushed() > seen.latest
@@ -100,7 +125,8 @@ pub(super) struct Logged {
     first: Seq,
     /// The sequence number of the last.
     pub last: Seq,
-    written_at: Timestamp,
+    /// Its time.
+    pub written_at: Timestamp,
     /// Their end in the log.
     pub position: Position,
 }
@@ -192,27 +218,12 @@ impl Engine {
                 continue;
             }
             let live = seen.version.filter(|_| item.is_some());
-            let (value, ttl);
-            let op = match decide(item) {
-                UpdateAction::Delete if live.is_some() => Op::Delete {
-                    container: state.id(),
-                    key,
-                },
-                UpdateAction::Keep | UpdateAction::Delete => {
-                    if self.is_still(state, key, &seen)? {
-                        return Ok(None);
-                    }
-                    continue;
+            let action = decide(item);
+            let Some(op) = action.op(state, key, live.as_ref()) else {
+                if self.is_still(state, key, &seen)? {
+                    return Ok(None);
                 }
-                UpdateAction::Put(bytes, its_ttl) => {
-                    (value, ttl) = (bytes, its_ttl.over(live.as_ref()));
-                    Op::Put {
-                        container: state.id(),
-                        ttl,
-                        key,
-                        value: &value,
-                    }
-                }
+                continue;
             };
             let written = self.write_if_still(state, key, &seen, &op)?;
             if written.is_some() {
@@ -289,7 +300,17 @@ impl Engine {
         relies_on: Option<Seq>,
         first: impl FnOnce() -> T,
     ) -> (Stamped<'_>, T) {
-        let commit = self.commit_log.lock_soon();
+        self.stamp_under(self.commit_log.lock_soon(), relies_on, first)
+    }
+
+    /// The same for who has the commit lock.
+    #[inline(always)]
+    pub(super) fn stamp_under<'a, T>(
+        &'a self,
+        commit: MutexGuard<'a, CommitState>,
+        relies_on: Option<Seq>,
+        first: impl FnOnce() -> T,
+    ) -> (Stamped<'a>, T) {
         let relying = relies_on.map(|seq| self.commit_log.rely_on_version(seq));
         let done = first();
         let mut reading = self.clock.read();
@@ -319,7 +340,7 @@ impl Engine {
     /// Whether the write is visible before it is synced. Publishing it publishes every earlier write, so where others
     /// wait for their sync, a write that need not be synced waits with them.
     #[inline]
-    fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
+    pub(super) fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
         self.options.durability == Durability::Buffered
             || writes.durability == Durability::Buffered
                 && self.commit_log.published().next() >= logged.first
@@ -376,17 +397,34 @@ impl Engine {
         logged: &Logged,
     ) -> Result<Written> {
         self.seal_when_full(&mut stamped.commit);
+        let log = self.leave_turn(stamped, writes)?;
+        if self.awaits_sync(writes, logged) {
+            log.sync_to(logged.position)?;
+            self.commit_log.publish(logged.last);
+        }
+        Ok(Written::new(logged.last, logged.written_at))
+    }
+
+    /// Lets the next write have its turn.
+    #[inline(always)]
+    pub(super) fn leave_turn(
+        &self,
+        stamped: Stamped<'_>,
+        writes: &Prepared<'_>,
+    ) -> Result<&Arc<Log>> {
         drop(stamped);
         self.counters.bytes_put.add(writes.weight);
         let log = self.commit_log.log()?;
         if log.wants_upkeep() {
             self.scheduler.wake(Thread::Log);
         }
-        if writes.durability == Durability::Sync || self.commit_log.published() < logged.last {
-            log.sync_to(logged.position)?;
-            self.commit_log.publish(logged.last);
-        }
-        Ok(Written::new(logged.last, logged.written_at))
+        Ok(log)
+    }
+
+    /// It is to be durable, or it is not seen before others are.
+    #[inline(always)]
+    pub(super) fn awaits_sync(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
+        writes.durability == Durability::Sync || self.commit_log.published() < logged.last
     }
 
     /// Inserts what was logged.
@@ -479,61 +517,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Throttles or stalls a writer of this many bytes when flushing falls behind.
-    fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
-        self.check_writable()?;
-        self.begin_log()?;
-        state.check()?;
-        let budget = self.options.memtable_bytes;
-        let mut stalled = None;
-        loop {
-            let unflushed = self.throttle.unflushed();
-            let runs = state.read_state().version.runs.len();
-            match write_throttle(unflushed, budget, runs, self.options.max_runs) {
-                WriteThrottle::Go => return Ok(()),
-                WriteThrottle::Slow(for_a_kib) => {
-                    self.rest(for_a_kib.mul_f64(bytes.div_ceil(1 << 10).max(1) as f64));
-                    return Ok(());
-                }
-                WriteThrottle::Stop if self.options.on_stall == Stall::Fail => {
-                    return Err(Error::Stalled);
-                }
-                WriteThrottle::Stop => {
-                    self.counters.stalls.add(u64::from(stalled.is_none()));
-                    let before = self.scheduler.failed_flushes();
-                    self.wait_for_room(*stalled.get_or_insert(before))?;
-                }
-            }
-        }
-    }
-
-    /// Makes a writer sleep for so long, or leaves the time to a later writer.
-    fn rest(&self, time: Duration) {
-        let Some(rest) = self.throttle.add_throttle_debt(time) else {
-            return;
-        };
-        self.counters.stalls.add(1);
-        if self.options.background == Background::Threads {
-            self.scheduler.wake(Thread::Merge);
-            sleep(rest);
-        }
-    }
-
-    /// Waits for a flush. If a flush fails, other than the first `failed`, the writer gets its error, because on a full
-    /// disk it would wait for ever.
-    fn wait_for_room(&self, failed: u64) -> Result<()> {
-        if self.options.background == Background::Stepped {
-            self.flush()?;
-        } else {
-            self.scheduler.wake(Thread::Flush);
-            sleep(Duration::from_millis(1));
-            if let Some(error) = self.scheduler.flush_failure_after(failed) {
-                return Err(error);
-            }
-        }
-        self.check_writable()
-    }
-
     /// Makes every acknowledged write survive a power cut, and visible.
     pub fn sync(&self) -> Result<()> {
         self.check_writable()?;
@@ -564,7 +547,11 @@ fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
 }
 
 /// Encodes one write into a buffer that the thread keeps for reuse.
-fn with_payload<T>(op: &Op<'_>, weight: u64, use_it: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+pub(super) fn with_payload<T, E: From<Error>>(
+    op: &Op<'_>,
+    weight: u64,
+    use_it: impl FnOnce(&[u8]) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
     /// A buffer that grew beyond this is freed.
     const KEPT_BYTES: usize = 64 << 10;
     thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });

@@ -45,6 +45,8 @@ mod read_ahead;
 mod stored;
 mod reader;
 mod lookup;
+#[cfg(feature = "tokio")]
+mod at_once;
 // all of a table
 mod cursor;
 mod run;

@@ -34,10 +34,10 @@ pub struct Table {
     pub(super) stored: Stored,
     pub(super) footer: Footer,
     pub(super) statistics: Arc<Statistics>,
-    cache: Option<Arc<BlockCache>>,
-    index: OnceLock<Index>,
+    pub(super) cache: Option<Arc<BlockCache>>,
+    pub(super) index: OnceLock<Index>,
     /// The checked filter.
-    filter: OnceLock<Bytes>,
+    pub(super) filter: OnceLock<Bytes>,
     /// A bit for each block, then one for each large value: whether it was checked.
     checked: Box<[AtomicU64]>,
 }
@@ -413,7 +413,7 @@ impl Table {
     }
 
     #[inline]
-    fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
+    pub(super) fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
         self.stored.trailer(place, block)
     }
 
@@ -519,7 +519,7 @@ impl Table {
     }
 
     #[inline]
-    fn is_checked(&self, bit: u64) -> bool {
+    pub(super) fn is_checked(&self, bit: u64) -> bool {
         self.checked[bit as usize / 64].load(Ordering::Relaxed) & 1 << (bit % 64) != 0
     }
 
@@ -555,10 +555,11 @@ pub struct Found {
     pub header: Header,
     /// Bytes of the value.
     pub value_len: usize,
-    value: FoundValue,
+    pub(super) value: FoundValue,
 }
 
-enum FoundValue {
+/// Where its value is.
+pub(super) enum FoundValue {
     Here(Bytes),
     Large(Arc<Table>, Extent),
 }

@@ -285,7 +285,7 @@ const SELDOM: u32 = 3;
 /// The fewest bytes of a frame: its kind, four varints of one byte, two checksums.
 pub const FRAME_LEN_MIN: usize = 1 + 4 + 8;
 /// The most bytes before a payload: seven varints of ten.
-const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
+pub const HEAD_LEN_MAX: usize = 1 + 7 * 10 + 8;
 
 /// A header's checksum begins with identity and number ...
 fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {

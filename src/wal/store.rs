@@ -35,6 +35,15 @@ impl Store {
         }
     }
 
+    /// A frame of so many bytes from `position` on is taken without a call to the system.
+    #[cfg(feature = "tokio")]
+    pub fn takes_at_once(&self, position: u64, len: u64) -> bool {
+        match self {
+            Store::Direct => false,
+            Store::Ring(ring) => ring.has_room(position, len),
+        }
+    }
+
     /// Copies all frames taken before the call into the segments' files.
     pub fn drain(&self, segments: &Segments) -> Result<()> {
         match self {
@@ -194,6 +203,12 @@ impl Buffered {
         self.store(position + front.len() as u64, back);
         self.taken.store(end, Ordering::Release);
         Ok(())
+    }
+
+    #[cfg(feature = "tokio")]
+    fn has_room(&self, position: u64, len: u64) -> bool {
+        let end = position + len;
+        len <= self.ring_len / 2 && end - self.drained.load(Ordering::Acquire) <= self.ring_len
     }
 
     fn drain(&self, segments: &Segments) -> Result<()> {

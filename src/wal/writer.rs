@@ -20,6 +20,8 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::env::{Fs, Ring};
+#[cfg(feature = "tokio")]
+use crate::wal::frame::HEAD_LEN_MAX;
 use crate::wal::frame::{
     Encoder, FrameHeader, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
     SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
@@ -426,6 +428,13 @@ impl Appender {
             .roll(&self.segment.header, self.end, header, frame_len)?;
         self.encoder = Encoder::new(self.segment.header);
         Ok(())
+    }
+
+    /// A frame with so much payload is appended without a file being touched, and so without waiting for one.
+    #[cfg(feature = "tokio")]
+    pub fn takes_at_once(&self, payload_len: usize) -> bool {
+        let len = (HEAD_LEN_MAX + payload_len) as u64;
+        self.end + len <= self.segment.full_at() && self.log.store.takes_at_once(self.end, len)
     }
 
     /// Appends a frame; when it returns, the frame survives a killed process. Returns the frame's end, which is the

@@ -7,7 +7,7 @@ mod model;
 #[cfg(all(test, loom))]
 pub use model::{
     ArcSwap, Backoff, Condvar, Elsewhere, Guard, Mutex, MutexGuard, RwLock, atomic, check,
-    lock_soon, spawn, spin_loop,
+    lock_soon, spawn, spin_loop, try_lock_soon,
 };
 
 #[cfg(not(all(test, loom)))]
@@ -25,15 +25,21 @@ mod real {
     /// Takes a lock that is held for less time than it takes to sleep and wake up: spins for a while first.
     #[inline]
     pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        try_lock_soon(mutex).unwrap_or_else(|| mutex.lock())
+    }
+
+    /// The same for who must not go to sleep: `None` when it does not become free in that while.
+    #[inline]
+    pub fn try_lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         const LOOKS: usize = 100;
         for _ in 0..LOOKS {
             if !mutex.is_locked()
                 && let Some(guard) = mutex.try_lock()
             {
-                return guard;
+                return Some(guard);
             }
             spin_loop();
         }
-        mutex.lock()
+        None
     }
 }

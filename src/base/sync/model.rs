@@ -104,6 +104,11 @@ pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
+/// The first look decides.
+pub fn try_lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
+}
+
 #[derive(Debug, Default)]
 pub struct Condvar(checked::Condvar);
 

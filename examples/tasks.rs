@@ -1,0 +1,202 @@
+//! Ten thousand tasks beside a timer: the figures of docs/decisions/tasks.md.
+//!
+//! `cargo run --release --features tokio --example tasks -- [--tasks N] [--seconds N] [--threads N] [--value BYTES]`
+//!
+//! Each load runs once by the calls of `ebbtide::tokio` and once by the calls that wait, made by the tasks themselves, on a
+//! runtime of `--threads` threads (1). Every task loops over two gets and one put of a random key. Beside them a task waits
+//! for a timer of 1 ms, again and again; how much later than that it runs is the *delay*. Loads:
+//!
+//! * `memory`: all that is read is in memtables
+//! * `tables`: it is in tables that the system has in memory, by maps
+//! * `cold`: it is in tables, by `pread`, with a cache of an eighth of them
+//! * `synced`: puts under `Durability::Sync`, no gets
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
+use ebbtide::{Durability, Options, Reads, Result};
+
+const KEYS: u64 = 200_000;
+
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    durability: Durability,
+    reads: Reads,
+    in_tables: bool,
+}
+
+struct Shape {
+    tasks: u64,
+    seconds: u64,
+    threads: usize,
+    value: usize,
+}
+
+fn argument(name: &str, default: u64) -> u64 {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name);
+    arguments
+        .nth(1)
+        .map_or(default, |value| value.parse().expect("a number"))
+}
+
+fn key(n: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    key[8..].copy_from_slice(&n.to_be_bytes());
+    key
+}
+
+/// One round of a task: by which calls, and how many.
+async fn round(
+    items: &AsyncContainer,
+    waits: bool,
+    load: &Load,
+    n: u64,
+    value: &[u8],
+) -> Result<u64> {
+    let of = |n: u64| key(n % KEYS);
+    let (first, second) = (of(n), of(n.wrapping_mul(31)));
+    if load.durability == Durability::Sync {
+        match waits {
+            true => items.as_sync().put(first, value)?,
+            false => items.put(first, value).await?,
+        }
+        return Ok(1);
+    }
+    if waits {
+        let items = items.as_sync();
+        items.get(first)?;
+        items.get(second)?;
+        items.put(first, value)?;
+        tokio::task::coop::consume_budget().await;
+    } else {
+        items.get(first).await?;
+        items.get(second).await?;
+        items.put(first, value).await?;
+    }
+    Ok(3)
+}
+
+/// How late a timer of a millisecond runs, in microseconds, sorted.
+async fn delays(stop: Arc<AtomicBool>) -> Vec<u64> {
+    let mut delays = vec![];
+    while !stop.load(Ordering::Relaxed) {
+        let due = Instant::now() + Duration::from_millis(1);
+        tokio::time::sleep_until(due.into()).await;
+        delays.push(due.elapsed().as_micros() as u64);
+    }
+    delays.sort_unstable();
+    delays
+}
+
+async fn measure(db: AsyncDatabase, load: Load, waits: bool, shape: &Shape) -> Result<String> {
+    let items = db.container("items").await?;
+    let (stop, calls) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let before = db.async_stats();
+    let mut tasks = vec![];
+    for task in 0..shape.tasks {
+        let (items, stop, calls) = (items.clone(), stop.clone(), calls.clone());
+        let value = vec![7; shape.value];
+        tasks.push(tokio::spawn(async move {
+            let mut n = task.wrapping_mul(0x2545_f491_4f6c_dd1d);
+            while !stop.load(Ordering::Relaxed) {
+                n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let done = round(&items, waits, &load, n >> 20, &value).await?;
+                calls.fetch_add(done, Ordering::Relaxed);
+            }
+            Ok::<(), ebbtide::Error>(())
+        }));
+    }
+    let timer = tokio::spawn(delays(stop.clone()));
+    let start = Instant::now();
+    tokio::time::sleep(Duration::from_secs(shape.seconds)).await;
+    stop.store(true, Ordering::Relaxed);
+    let took = start.elapsed();
+    let delays = timer.await.expect("it does not panic");
+    for task in tasks {
+        task.await.expect("it does not panic")?;
+    }
+    let after = db.async_stats();
+    let (inline, pooled) = (after.inline - before.inline, after.pooled - before.pooled);
+    let share = 100.0 * inline as f64 / (inline + pooled).max(1) as f64;
+    let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
+    let line = format!(
+        "{:7} {:8} {:>9.0} calls/s   timer late by p50 {:>6} us, p99 {:>6} us, most {:>7} us   inline {:>6}, pool threads {}",
+        load.name,
+        if waits { "waiting" } else { "tasks" },
+        calls.load(Ordering::Relaxed) as f64 / took.as_secs_f64(),
+        at(0.5),
+        at(0.99),
+        at(1.0),
+        if waits {
+            "-".to_owned()
+        } else {
+            format!("{share:.1} %")
+        },
+        after.threads,
+    );
+    db.close().await?;
+    Ok(line)
+}
+
+fn run(load: Load, waits: bool, shape: &Shape) -> Result<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new()
+        .durability(load.durability)
+        .reads(load.reads)
+        .cache_bytes(KEYS as usize * (shape.value + 16) / 8);
+    let db = options.open(folder.path())?;
+    let items = db.container("items")?;
+    if load.durability == Durability::Buffered {
+        for n in 0..KEYS {
+            items.put(key(n), vec![7; shape.value])?;
+        }
+    }
+    if load.in_tables {
+        db.flush()?;
+        db.compact()?;
+        items.iter().try_for_each(|item| item.map(drop))?;
+    }
+    drop(items);
+    let mut builder = match shape.threads {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let threads = shape.threads;
+    let runtime = builder.worker_threads(threads).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(measure(db.into(), load, waits, shape))
+}
+
+fn main() -> Result<()> {
+    let shape = Shape {
+        tasks: argument("--tasks", 10_000),
+        seconds: argument("--seconds", 5),
+        threads: argument("--threads", 1) as usize,
+        value: argument("--value", 100) as usize,
+    };
+    let load = |name, durability, reads, in_tables| Load {
+        name,
+        durability,
+        reads,
+        in_tables,
+    };
+    let (buffered, synced) = (Durability::Buffered, Durability::Sync);
+    for load in [
+        load("memory", buffered, Reads::Map, false),
+        load("tables", buffered, Reads::Map, true),
+        load("cold", buffered, Reads::Pread, true),
+        load("synced", synced, Reads::Map, false),
+    ] {
+        for waits in [false, true] {
+            println!("{}", run(load, waits, &shape)?);
+        }
+    }
+    Ok(())
+}

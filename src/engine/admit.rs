@@ -1,0 +1,74 @@
+//! Whether a writer may write now, and how long it waits for that: it is slowed down, or stopped, when flushing and merging
+//! cannot follow. Under the commit lock nobody waits for this.
+
+use std::time::Duration;
+
+use crate::base::{Error, Result};
+use crate::compact::pace::{WriteThrottle, write_throttle};
+use crate::engine::Engine;
+use crate::engine::options::{Background, Stall};
+use crate::engine::scheduler::Thread;
+use crate::engine::state::ContainerState;
+use crate::env::sleep;
+
+impl Engine {
+    /// Throttles or stalls a writer of this many bytes when flushing falls behind.
+    pub(super) fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
+        self.check_writable()?;
+        self.begin_log()?;
+        state.check()?;
+        let mut stalled = None;
+        loop {
+            match self.throttle_of(state) {
+                WriteThrottle::Go => return Ok(()),
+                WriteThrottle::Slow(for_a_kib) => {
+                    self.rest(for_a_kib.mul_f64(bytes.div_ceil(1 << 10).max(1) as f64));
+                    return Ok(());
+                }
+                WriteThrottle::Stop if self.options.on_stall == Stall::Fail => {
+                    return Err(Error::Stalled);
+                }
+                WriteThrottle::Stop => {
+                    self.counters.stalls.add(u64::from(stalled.is_none()));
+                    let before = self.scheduler.failed_flushes();
+                    self.wait_for_room(*stalled.get_or_insert(before))?;
+                }
+            }
+        }
+    }
+
+    /// What holds a writer to this container up, as things are.
+    #[inline]
+    pub(super) fn throttle_of(&self, state: &ContainerState) -> WriteThrottle {
+        let (budget, max_runs) = (self.options.memtable_bytes, self.options.max_runs);
+        let runs = state.read_state().version.runs.len();
+        write_throttle(self.throttle.unflushed(), budget, runs, max_runs)
+    }
+
+    /// Makes a writer sleep for so long, or leaves the time to a later writer.
+    fn rest(&self, time: Duration) {
+        let Some(rest) = self.throttle.add_throttle_debt(time) else {
+            return;
+        };
+        self.counters.stalls.add(1);
+        if self.options.background == Background::Threads {
+            self.scheduler.wake(Thread::Merge);
+            sleep(rest);
+        }
+    }
+
+    /// Waits for a flush. If a flush fails, other than the first `failed`, the writer gets its error, because on a full
+    /// disk it would wait for ever.
+    fn wait_for_room(&self, failed: u64) -> Result<()> {
+        if self.options.background == Background::Stepped {
+            self.flush()?;
+        } else {
+            self.scheduler.wake(Thread::Flush);
+            sleep(Duration::from_millis(1));
+            if let Some(error) = self.scheduler.flush_failure_after(failed) {
+                return Err(error);
+            }
+        }
+        self.check_writable()
+    }
+}

@@ -1,0 +1,262 @@
+//! Containers, as tasks use them.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::api::arguments::{KeyBounds, prefix_range};
+use crate::api::container::Container;
+use crate::api::writing::Update;
+use crate::base::{DefaultTtl, Result, Ttl};
+use crate::data::item::{Item, Value};
+use crate::data::write::Updated;
+use crate::tokio::read::{async_reading_methods, bounds, bytes};
+use crate::tokio::shared::{Lane, Shared};
+use crate::tokio::stream::{ItemStream, KeyStream};
+use crate::tokio::write::Begin;
+
+/// A [`Container`] for tasks: the same operations, the same answers, the same errors, and none of them makes the thread
+/// wait. Cheap to clone; clones are the same container.
+///
+/// **When a future is dropped.** Nothing is done before its first poll. A read is forgotten. A write is done whole or not at
+/// all: it is done if it had begun, inline or on a thread of the pool, and if it still stood in the pool's queue it never
+/// begins. The caller of a write whose future is dropped does not know which of the two, as with any call that has no
+/// answer.
+///
+/// ```
+/// use std::time::Duration;
+/// use ebbtide::Ttl;
+/// use ebbtide::tokio::AsyncDatabase;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let sessions = AsyncDatabase::open(folder.path()).await?.container("sessions").await?;
+/// sessions.put_with_ttl("s-1", "ada", Duration::from_secs(1_800)).await?;
+/// assert!(sessions.touch("s-1").await?); // half an hour more
+/// assert_eq!(sessions.get("s-1").await?.unwrap(), "ada");
+/// assert!(!sessions.create("s-1", "taken", Ttl::Inherit).await?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct AsyncContainer {
+    of: Container,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for AsyncContainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncContainer")
+            .field("name", &self.of.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncContainer {
+    pub(super) fn new(of: Container, shared: &Arc<Shared>) -> AsyncContainer {
+        AsyncContainer {
+            of,
+            shared: shared.clone(),
+        }
+    }
+
+    /// The container itself, whose calls may wait: for a [`Batch`](crate::Batch), or for threads that may.
+    #[must_use]
+    pub fn as_sync(&self) -> &Container {
+        &self.of
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.of.name()
+    }
+
+    /// What becomes of items without a ttl of their own.
+    pub async fn default_ttl(&self) -> Result<DefaultTtl> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Read, move || Ok(of.default_ttl()))
+            .await
+    }
+
+    /// See [`Container::set_default_ttl`]. Durable when it is answered.
+    pub async fn set_default_ttl(&self, default: DefaultTtl) -> Result<()> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Write, move || of.set_default_ttl(default))
+            .await
+    }
+
+    /// Stores an item that inherits the container's default.
+    pub async fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with_ttl(key, value, Ttl::Inherit).await
+    }
+
+    /// Stores an item with a ttl of its own; see [`Container::put_with_ttl`].
+    pub async fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<()> {
+        let ttl = ttl.into();
+        let at_once = |way: &Begin, (key, value): &mut (_, _)| {
+            self.of
+                .writing_by(way)
+                .put(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
+        };
+        let later = |(key, value)| {
+            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
+            move || of.put_with_ttl(key, value, ttl)
+        };
+        self.shared.write((key, value), at_once, later).await
+    }
+
+    /// Stores an item if no live one has the key. False: one has, and nothing was written.
+    pub async fn create(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<bool> {
+        let ttl = ttl.into();
+        let at_once = |way: &Begin, (key, value): &mut (_, _)| {
+            self.of
+                .writing_by(way)
+                .create(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
+        };
+        let later = |(key, value)| {
+            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
+            move || of.create(key, value, ttl)
+        };
+        self.shared.write((key, value), at_once, later).await
+    }
+
+    /// Stores an item if a live one has the key. False: none has, and nothing was written.
+    pub async fn replace(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: impl Into<Ttl>,
+    ) -> Result<bool> {
+        let ttl = ttl.into();
+        let at_once = |way: &Begin, (key, value): &mut (_, _)| {
+            self.of
+                .writing_by(way)
+                .replace(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
+        };
+        let later = |(key, value)| {
+            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
+            move || of.replace(key, value, ttl)
+        };
+        self.shared.write((key, value), at_once, later).await
+    }
+
+    /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.
+    pub async fn touch(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let at_once = |way: &Begin, key: &mut _| self.of.writing_by(way).touch(AsRef::as_ref(key));
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.touch(key)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
+    /// Gives a live item this ttl; see [`Container::expire`]. False: there is none.
+    pub async fn expire(&self, key: impl AsRef<[u8]>, ttl: impl Into<Ttl>) -> Result<bool> {
+        let ttl = ttl.into();
+        let at_once =
+            |way: &Begin, key: &mut _| self.of.writing_by(way).expire(AsRef::as_ref(key), ttl);
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.expire(key, ttl)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
+    /// Removes a live item and returns it, as one step: of several callers one gets it. `None`: there is none.
+    pub async fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Item>> {
+        let at_once = |way: &Begin, key: &mut _| self.of.writing_by(way).take(AsRef::as_ref(key));
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.take(key)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
+    /// Deletes an item, blindly: it is no error when there is none.
+    pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let at_once = |way: &Begin, key: &mut _| self.of.writing_by(way).delete(AsRef::as_ref(key));
+        let later = |key| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.delete(key)
+        };
+        self.shared.write(key, at_once, later).await
+    }
+
+    /// Reads an item and decides what becomes of it, as one step; see [`Container::update`]. The closure may be called more
+    /// than once, on the thread of the task and on one of the pool.
+    ///
+    /// ```
+    /// use ebbtide::{Ttl, Update};
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let counters = AsyncDatabase::open(folder.path()).await?.container("counters").await?;
+    /// for by in [2, 3] {
+    ///     let add = move |item: Option<&ebbtide::Item>| {
+    ///         let before = item.map_or(0, |item| u64::from_be_bytes(item.value()[..].try_into().unwrap()));
+    ///         Update::Put((before + by).to_be_bytes().to_vec(), Ttl::Inherit)
+    ///     };
+    ///     counters.update("hits", add).await?;
+    /// }
+    /// assert_eq!(counters.get("hits").await?.unwrap(), 5u64.to_be_bytes());
+    /// # Ok(()) }
+    /// ```
+    pub async fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&Item>) -> Update + Send + 'static,
+    ) -> Result<bool> {
+        let updated = self.fetch_update(key, decide).await?;
+        Ok(updated.written.is_some())
+    }
+
+    /// As [`AsyncContainer::update`], and tells the item that was there before and what was written.
+    pub async fn fetch_update(
+        &self,
+        key: impl AsRef<[u8]>,
+        decide: impl FnMut(Option<&Item>) -> Update + Send + 'static,
+    ) -> Result<Updated> {
+        let at_once = |way: &Begin, (key, decide): &mut (_, _)| {
+            let writing = self.of.writing_by(way);
+            writing.fetch_update(AsRef::as_ref(key), decide)
+        };
+        let later = |(key, decide)| {
+            let (of, key) = (self.of.clone(), bytes(key));
+            move || of.fetch_update(key, decide)
+        };
+        self.shared.write((key, decide), at_once, later).await
+    }
+
+    /// Deletes every item whose key lies in the range, in one step; see [`Container::delete_range`].
+    pub async fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        let at_once = |way: &Begin, range: &mut (Bound<Vec<u8>>, Bound<Vec<u8>>)| {
+            let writing = self.of.writing_by(way);
+            writing.delete_range((range.0.as_ref(), range.1.as_ref()))
+        };
+        let later = |range| {
+            let of = self.of.clone();
+            move || of.delete_range(range)
+        };
+        self.shared.write(bounds(range), at_once, later).await
+    }
+
+    /// Deletes every item, in one step.
+    pub async fn clear(&self) -> Result<()> {
+        self.delete_range(..).await
+    }
+}
+
+async_reading_methods!(AsyncContainer);

@@ -1,0 +1,166 @@
+//! What the asynchronous handles of a database share: it, the pools, and the counts of who answered.
+//!
+//! Invariants:
+//!
+//! 1. Nothing is done before a future is first polled. A poll does what needs no waiting, or adds one job to a pool.
+//! 2. Each answer takes from the budget that tokio gives a task: one that only meets what is in memory lets others run.
+//! 3. The last of these handles hands the database to a thread of its own: closing waits, and a task may drop that handle.
+
+use ::tokio::sync::oneshot;
+use ::tokio::task::coop::consume_budget;
+
+use crate::api::database::Database;
+use crate::base::counters::Counter;
+use crate::base::{AtOnce, Error, NotNow, Result};
+use crate::env::spawn;
+use crate::tokio::pool::{Answer, Pool, run_apart};
+use crate::tokio::write::Begin;
+
+/// Threads for reads, and as many for writes, where nobody chose.
+pub const THREADS: usize = 4;
+/// Flushes, merges and checks that run at a time; each keeps the disk busy.
+const UPKEEP_THREADS: usize = 2;
+
+/// Which threads: a stalled write keeps no read waiting, and a merge of an hour neither.
+#[derive(Clone, Copy)]
+pub enum Lane {
+    /// Gets and ranges.
+    Read,
+    /// Writes, and changes of containers.
+    Write,
+    /// What goes through all of the database.
+    Upkeep,
+    /// What must not wait for any of these: a thread of its own.
+    Apart,
+}
+
+/// See the file's head.
+pub struct Shared {
+    reads: Pool,
+    writes: Pool,
+    upkeep: Pool,
+    inline: Counter,
+    pooled: Counter,
+    /// There until this is dropped.
+    db: Option<Database>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let db = self.db.take();
+        // Without a thread it is closed here.
+        let _ = spawn("ebbtide-close", move || drop(db));
+    }
+}
+
+impl Shared {
+    /// With pools of so many threads.
+    pub fn new(db: Database, threads: usize) -> Shared {
+        Shared {
+            reads: Pool::new(threads),
+            writes: Pool::new(threads),
+            upkeep: Pool::new(UPKEEP_THREADS),
+            inline: Counter::default(),
+            pooled: Counter::default(),
+            db: Some(db),
+        }
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Database {
+        self.db.as_ref().expect("it is there until this is dropped")
+    }
+
+    /// How many calls were answered inline, and how many by the pools, which have so many threads.
+    pub fn counts(&self) -> (u64, u64, usize) {
+        let pools = [&self.reads, &self.writes, &self.upkeep];
+        let threads = pools.into_iter().map(Pool::threads).sum();
+        (self.inline.get(), self.pooled.get(), threads)
+    }
+
+    /// Has it done in a lane.
+    pub async fn pooled<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.start(lane, work)?.await
+    }
+
+    /// The same, for who waits by himself.
+    pub fn start<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<Answer<T>> {
+        self.pooled.add(1);
+        match lane {
+            Lane::Read => self.reads.run(work),
+            Lane::Write => self.writes.run(work),
+            Lane::Upkeep => self.upkeep.run(work),
+            Lane::Apart => run_apart(work),
+        }
+    }
+
+    /// Answers at once what can be read so; else has it read by the pool.
+    pub async fn read<A, T, J>(
+        &self,
+        mut of: A,
+        at_once: impl FnOnce(&mut A) -> AtOnce<T>,
+        later: impl FnOnce(A) -> J,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        J: FnOnce() -> Result<T> + Send + 'static,
+    {
+        consume_budget().await;
+        match at_once(&mut of) {
+            Err(NotNow::Waits) => self.pooled(Lane::Read, later(of)).await,
+            Err(NotNow::Failed(error)) => self.inline(Err(error)),
+            Ok(answer) => self.inline(Ok(answer)),
+        }
+    }
+
+    /// Begins at once what can be written so, and waits for its sync if it has one; else has it written by the pool.
+    pub async fn write<A, T, J>(
+        &self,
+        mut what: A,
+        at_once: impl FnOnce(&Begin, &mut A) -> AtOnce<T>,
+        later: impl FnOnce(A) -> J,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        J: FnOnce() -> Result<T> + Send + 'static,
+    {
+        consume_budget().await;
+        let (begun, awaits_sync) = {
+            let way = Begin::default();
+            let begun = at_once(&way, &mut what);
+            (begun, way.awaits_sync())
+        };
+        match begun {
+            Err(NotNow::Waits) => self.pooled(Lane::Write, later(what)).await,
+            Err(NotNow::Failed(error)) => self.inline(Err(error)),
+            Ok(answer) if awaits_sync => {
+                self.synced().await?;
+                self.inline(Ok(answer))
+            }
+            Ok(answer) => self.inline(Ok(answer)),
+        }
+    }
+
+    fn inline<T>(&self, answer: Result<T>) -> Result<T> {
+        self.inline.add(1);
+        answer
+    }
+
+    /// Waits until what is written survives a power cut. The thread that syncs does it for all who wait.
+    pub async fn synced(&self) -> Result<()> {
+        let (done, synced) = oneshot::channel();
+        self.db().sync_then(move |outcome| {
+            // Who waited may be gone by now.
+            let _ = done.send(outcome);
+        });
+        synced.await.unwrap_or(Err(Error::Closed))
+    }
+}
