@@ -125,7 +125,7 @@ mod engine;
 mod api;
 #[cfg(feature = "typed")]
 mod typed;
-#[cfg(feature = "tokio")]
+#[cfg(all(feature = "tokio", not(loom)))]
 pub mod tokio;
 #[cfg(any(doc, doctest))]
 pub mod guide;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
-use crate::api::container::{Container, Update};
+use crate::api::container::Container;
+use crate::api::writing::Update;
 use crate::api::database::Database;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;

@@ -1,6 +1,6 @@
 //! Items with a key and a value of the program's types, and what an update does with one.
 
-use crate::api::container::Update;
+use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::data::write::Written;
