@@ -280,10 +280,8 @@ pub(super) fn bring_in(
         return Err(Error::corruption(path, 0, MADE_UP));
     }
     loaded.reaches(space.fs, replayed.edit)?;
-    let damage = match damage {
-        None => later_table(space.fs, space.dir, &catalogue.tables(), last_seq)?,
-        damage => damage,
-    };
+    let later = || later_table(space.fs, space.dir, &catalogue.tables(), last_seq);
+    let damage = damage.map_or_else(later, |damage| Ok(Some(damage)))?;
     catalogue.time_high_water = catalogue.time_high_water.max(replayed.time_high_water);
     let clock = SettledClock::start(
         options.clock.clone(),
