@@ -1,4 +1,4 @@
-//! Ten thousand tasks beside a timer: the figures of docs/decisions/tasks.md.
+//! Ten thousand tasks beside a timer, by calls that never wait and by calls that do (docs/decisions/tasks.md).
 //!
 //! `cargo run --release --features tokio --example tasks -- [--tasks N] [--seconds N] [--threads N] [--value BYTES]`
 //!

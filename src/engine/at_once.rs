@@ -90,18 +90,16 @@ impl Engine {
     ) -> AtOnce<Option<T>> {
         self.check_open(reader.state)?;
         let read_state = reader.state.read_state();
-        let max = reader
-            .snapshot
-            .map_or_else(|| self.commit_log.published(), |pin| pin.seq());
+        let max = self.seq_of(reader);
+        let Some(hit) = newest(&read_state, key, max)? else {
+            return Ok(None);
+        };
         let now = self.clock.at_most();
         let settings = reader.state.settings_at_once()?;
         let later = ExpiryView::at(now, || settings);
         if reader.snapshot.is_none() && reader.state.may_be_newer_than(max) {
             return Err(NotNow::Waits);
         }
-        let Some(hit) = newest(&read_state, key, max)? else {
-            return Ok(None);
-        };
         let header = hit.header();
         if !later.dead(&header) && self.clock.leads() == 0 {
             return take(hit, &later).map(Some);
