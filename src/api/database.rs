@@ -317,6 +317,17 @@ impl Database {
         self.engine.stats()
     }
 
+    /// Takes in what the process that writes the database has written since, where this is a follower
+    /// ([`Options::follow`]): all that was acknowledged before the call is shown after it. Elsewhere nothing is
+    /// missing, and nothing happens.
+    ///
+    /// # Errors
+    /// Damage, as an open would find it, or a clock that is too far behind what the other process has relied on. What
+    /// was shown before is shown further on.
+    pub fn catch_up(&self) -> Result<()> {
+        self.engine.catch_up()
+    }
+
     /// Closes the database for all its clones, containers, snapshots and iterators: syncs the log and joins the
     /// threads. Later calls of any of them return [`Error::Closed`](crate::Error::Closed); values and items that were
     /// read stay valid. Closing again is no error. If a [`Clock`](crate::Clock) calls it on a thread of the database,
@@ -407,6 +418,48 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Database> {
         self.check()?;
         Database::open_with(path.as_ref(), self)
+    }
+
+    /// Opens the database in a folder to read it beside the process that writes it, or where nobody does. It takes no
+    /// lock and writes nothing, and the writer neither waits for it nor knows of it. What the writer does shows
+    /// within [`Options::catch_up_interval`], and at once after [`Database::catch_up`].
+    ///
+    /// What is shown is a prefix of the writer's history, the state that an open would recover if the writer were
+    /// killed at that moment: `Buffered` writes that are not synced, too, and a `Sync` write that is not acknowledged
+    /// yet. Items are judged at each read by the follower's own clock ([`Options::clock`]), which is no earlier than
+    /// what the writer has relied on. A snapshot, and an iterator, stays with the state in which it was made, and
+    /// keeps the room on disk of what it reads, also of files that the writer has removed meanwhile.
+    ///
+    /// Memory is needed for what the writer has not flushed, twice for a moment after each of its flushes. Whatever
+    /// would change something answers [`Error::ReadOnly`](crate::Error::ReadOnly), but for [`Database::checkpoint`],
+    /// which writes to another folder.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Error, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let writer = Database::open(folder.path())?.container("c")?; // mostly in another process
+    /// writer.put("k", "1")?;
+    /// let follower = Options::new().follow(folder.path())?;
+    /// let c = follower.container("c")?;
+    /// assert_eq!(c.get("k")?.unwrap(), "1");
+    /// writer.put("k", "2")?;
+    /// follower.catch_up()?;
+    /// assert_eq!(c.get("k")?.unwrap(), "2");
+    /// assert!(matches!(c.put("k", "3"), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound) when there is no database; damage, and a clock that is too far
+    /// behind, as [`Options::open`] has them. A file that the writer has just removed is none: it is looked for
+    /// again.
+    pub fn follow(&self, path: impl AsRef<Path>) -> Result<Database> {
+        self.check()?;
+        let engine = Engine::follow(path.as_ref(), self)?;
+        Ok(Database {
+            engine: Handle::new(engine),
+        })
     }
 }
 

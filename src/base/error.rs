@@ -120,7 +120,7 @@ pub enum Error {
         /// Whether it is of the key or the value, and what is wrong there.
         what: String,
     },
-    /// A write to a database that was opened with `read_only(true)`.
+    /// A write to a database that was opened with `read_only(true)`, or is followed.
     ReadOnly,
     /// The database was closed.
     Closed,
@@ -354,7 +354,7 @@ impl fmt::Display for Error {
 }
 
 const READ_ONLY: &str =
-    "the database was opened read-only; open it without read_only(true) to write";
+    "the database was opened read-only, or is followed; open it without read_only(true) to write";
 const STALLED: &str = "writing is faster than flushing and memory is full; try again shortly";
 
 impl Error {

@@ -95,6 +95,19 @@ impl CurrentManifest {
     }
 }
 
+/// The number of the manifest that counts, and its length in bytes: they change with every edit. `None`: there is none.
+pub fn manifest_stamp(fs: &dyn Fs, dir: &Path) -> Result<Option<(u64, u64)>> {
+    let names = fs.list(dir)?;
+    let numbers = names
+        .iter()
+        .filter_map(|name| file_name::parse_manifest(name));
+    let Some(number) = numbers.max() else {
+        return Ok(None);
+    };
+    let len = fs.len(&dir.join(file_name::manifest(number)))?;
+    Ok(len.map(|len| (number, len)))
+}
+
 /// Reads manifest and copy; `None` when the folder never was a database.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ mod version;
 mod manifest;
 mod current;
 
-pub use current::{CurrentManifest, LoadedManifest, find_current};
+pub use current::{CurrentManifest, LoadedManifest, find_current, manifest_stamp};
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{Manifest, begin, copy_path, expect_own, parse, write_both};

@@ -76,6 +76,16 @@ impl Engine {
         Ok(())
     }
 
+    /// The one thread of a follower.
+    pub(super) fn start_following(
+        engine: &Arc<Engine>,
+        round: fn(&Engine) -> Result<Duration>,
+    ) -> Result<()> {
+        let thread = Engine::start_loop(engine, Thread::Follow, round)?;
+        engine.scheduler.keep(vec![thread]);
+        Ok(())
+    }
+
     /// Starts a thread that does a round of work, then sleeps until it is woken or for as long as the round said, until
     /// the database closes. It holds the engine only while it works, so that a database whose handles were all dropped
     /// is freed.

@@ -9,6 +9,9 @@
 //! the copy recovers exactly what was acknowledged by then. Pinned files keep their names whatever is installed
 //! meanwhile; obsolete ones are removed after the copy. So copying blocks nobody, however long it takes.
 //!
+//! A follower pins nothing, and has no log. It links what its catalogue names, begins a log in the other folder and
+//! puts what its memtables hold into that. If the writer removes a table meanwhile, it catches up and begins anew.
+//!
 //! The target is a folder that does not exist or is empty. Each folder and file in it is created new, never
 //! overwritten, and never through a link below the target. A failure removes only what the checkpoint created.
 
@@ -18,16 +21,26 @@ use crate::base::file_name;
 use crate::base::{Error, Result};
 use crate::catalog::{Catalogue, NamePin, copy_path, write_both};
 use crate::engine::Engine;
+use crate::engine::begin::{log_options, start_chain};
+use crate::engine::catch_up::settle;
+use crate::engine::follower::{Follower, Stand};
 use crate::engine::options::Background;
+use crate::engine::relog::relog;
 use crate::engine::scheduler::Thread;
 use crate::env::{Fs, sync_name};
-use crate::wal::{Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin, end_segment};
+use crate::wal::{
+    Appender, FrameHeader, FrameKind, Position, SEGMENT_HEADER_LEN, SegmentInfo, SegmentPin,
+    end_segment, remove_chain,
+};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The number of the copy's manifest.
 const MANIFEST: u64 = 1;
+
+/// The number of the first segment of a log that is begun for a copy.
+const FIRST_SEGMENT: u64 = 1;
 
 /// The state of a database at one moment, with its files pinned.
 struct Moment {
@@ -43,9 +56,12 @@ struct Moment {
 impl Engine {
     /// Makes a consistent copy in a folder that does not exist or is empty. A failure leaves nothing behind.
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
-        self.check_writable()?;
         // Normalized: a trailing slash would let a link at the end of the path pass for a folder.
         let to: PathBuf = to.components().collect();
+        if let Some(follower) = &self.follower {
+            return self.checkpoint_followed(follower, &to);
+        }
+        self.check_writable()?;
         self.refuse_target(&to)?;
         self.flush()?;
         let mut made = Made {
@@ -69,6 +85,56 @@ impl Engine {
             Err(_) if self.scheduler.is_closing() => Err(Error::Closed),
             copied => copied,
         }
+    }
+
+    /// The same beside the process that writes.
+    fn checkpoint_followed(&self, follower: &Follower, to: &Path) -> Result<()> {
+        self.scheduler.check_open()?;
+        self.refuse_target(to)?;
+        let mut stand = follower.stand();
+        settle(|| {
+            self.catch_up_from(follower, &mut stand)?;
+            let mut made = Made {
+                fs: self.fs.as_ref(),
+                paths: vec![],
+            };
+            let copied = made
+                .folder_and_above(to)
+                .and_then(|()| self.copy_stand(to, &stand, &mut made));
+            if copied.is_err() {
+                let wal = to.join(file_name::WAL_DIR);
+                if made.paths.iter().any(|(path, _)| *path == wal) {
+                    remove_chain(self.fs.as_ref(), &wal, FIRST_SEGMENT);
+                }
+                made.remove();
+            }
+            copied
+        })
+    }
+
+    fn copy_stand(&self, to: &Path, stand: &Stand, made: &mut Made<'_>) -> Result<()> {
+        let mut catalogue = stand.catalogue.clone();
+        self.copy_tables(to, &catalogue, made)?;
+        let wal = to.join(file_name::WAL_DIR);
+        let header = |kind| FrameHeader {
+            kind,
+            first_seq: stand.last_seq,
+            last_seq: stand.last_seq,
+            written_at: self.clock.now(),
+            settled: catalogue.time_high_water,
+            edit: catalogue.edit,
+        };
+        let (options, relogged) = (log_options(&self.options, &wal), header(FrameKind::Relog));
+        let start = |appender: &mut Appender| {
+            let mut states = stand.states.values();
+            states.try_for_each(|state| relog(state, &relogged, appender))
+        };
+        let (log, appender) = start_chain(&self.fs, &options, FIRST_SEGMENT, &relogged, start)?;
+        appender.close(&header(FrameKind::End))?;
+        catalogue.log = Some(log.start(FIRST_SEGMENT));
+        catalogue.log_synced = log.synced();
+        catalogue.used = catalogue.used.max(stand.last_seq);
+        self.finish_copy(to, &catalogue, made)
     }
 
     /// Refuses a target that exists, lies inside the database, or contains it.
@@ -124,34 +190,43 @@ impl Engine {
 
     fn copy_into(&self, to: &Path, moment: &Moment, made: &mut Made<'_>) -> Result<()> {
         self.commit_log.log()?.sync_to(moment.end)?;
-        let fs = self.fs.as_ref();
-        let go_on = || match self.scheduler.is_closing() {
-            true => Err(Error::Closed),
-            false => Ok(()),
-        };
-        let folder = |name| to.join(name);
-        let (tables, wal) = (folder(file_name::TABLES_DIR), folder(file_name::WAL_DIR));
-        made.folder(&tables)?;
-        made.folder(&wal)?;
-        for id in moment.catalogue.tables() {
-            let name = file_name::table(id);
-            let (from, to) = (self.tables_dir().join(&name), tables.join(&name));
-            made.file(&to, || link_or_copy(fs, &from, &to, &go_on))?;
-        }
+        self.copy_tables(to, &moment.catalogue, made)?;
+        let (fs, wal) = (self.fs.as_ref(), to.join(file_name::WAL_DIR));
         for segment in &moment.segments {
             let name = file_name::segment(segment.number);
             let (from, to) = (self.wal_dir().join(&name), wal.join(&name));
             // Frames that are appended meanwhile, perhaps in part, are left out.
             let most = moment.end.0 - segment.start.0 + SEGMENT_HEADER_LEN as u64;
+            let go_on = || self.scheduler.check_open();
             made.file(&to, || {
                 copy(fs, &from, &to, most, &go_on)?;
                 end_segment(fs, &to, most, segment.bytes).inspect_err(|_| drop(fs.remove(&to)))
             })?;
         }
-        fs.sync_dir(&tables)?;
-        fs.sync_dir(&wal)?;
-        made.folder(&folder(file_name::COPY_DIR))?;
-        made.manifest(to, &moment.catalogue)?;
+        self.finish_copy(to, &moment.catalogue, made)
+    }
+
+    /// The folders of tables and of the log, and the tables.
+    fn copy_tables(&self, to: &Path, catalogue: &Catalogue, made: &mut Made<'_>) -> Result<()> {
+        let tables = to.join(file_name::TABLES_DIR);
+        made.folder(&tables)?;
+        made.folder(&to.join(file_name::WAL_DIR))?;
+        for id in catalogue.tables() {
+            let name = file_name::table(id);
+            let (from, to) = (self.tables_dir().join(&name), tables.join(&name));
+            let go_on = || self.scheduler.check_open();
+            made.file(&to, || link_or_copy(self.fs.as_ref(), &from, &to, &go_on))?;
+        }
+        Ok(())
+    }
+
+    /// Names what was copied, durably.
+    fn finish_copy(&self, to: &Path, catalogue: &Catalogue, made: &mut Made<'_>) -> Result<()> {
+        let fs = self.fs.as_ref();
+        fs.sync_dir(&to.join(file_name::TABLES_DIR))?;
+        fs.sync_dir(&to.join(file_name::WAL_DIR))?;
+        made.folder(&to.join(file_name::COPY_DIR))?;
+        made.manifest(to, catalogue)?;
         sync_name(fs, to)
     }
 }

@@ -44,6 +44,14 @@ impl ContainerSet {
         self.by_name.write().insert(name, state.clone());
     }
 
+    /// All at once: these are there, and no others. For a reader beside the process that makes and drops them.
+    pub fn replace(&self, states: impl Iterator<Item = Arc<ContainerState>>) {
+        let named = states
+            .map(|state| (state.name().to_owned(), state))
+            .collect();
+        *self.by_name.write() = named;
+    }
+
     /// Removes a container whose drop is durable.
     pub fn remove(&self, name: &str) {
         self.by_name.write().remove(name);

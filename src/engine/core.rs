@@ -65,7 +65,11 @@ impl Engine {
 
     /// Takes a snapshot of the published writes.
     pub fn snapshot(&self) -> SnapshotPin {
-        self.snapshots.register(|| self.commit_log.published())
+        let register = || self.snapshots.register(|| self.commit_log.published());
+        match &self.follower {
+            None => register(),
+            Some(follower) => follower.pin(register),
+        }
     }
 
     /// The header of a frame that holds no write and relies on no moment.

@@ -19,10 +19,12 @@
 //!
 //! | | lock | owner | held for |
 //! | --- | --- | --- | --- |
+//! | 1 | `stand` | `Follower` | to catch up; one at a time |
 //! | 1 | `merging` | `Scheduler` | a merge; one at a time |
 //! | 2 | `flushing` | `Scheduler` | a flush; one at a time |
 //! | 3 | the commit lock | `CommitLog` | a write, a change of settings, a seal, a relog |
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
+//! | 4 | `frozen` | `Follower` | to register a snapshot, to replace all read states |
 //! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
 //! | 5 | `installing` | `ContainerState` | one change of its read state |
@@ -58,6 +60,7 @@ mod throttle;
 mod obsolete;
 mod damage;
 mod sync_waiters;
+mod follower;
 // what the engine does with them
 mod core;
 mod handle;
@@ -79,6 +82,7 @@ mod old_log;
 mod begin;
 mod replay;
 mod open;
+mod catch_up;
 mod close;
 mod checkpoint;
 mod repair;
@@ -96,6 +100,7 @@ use catalog::Catalog;
 use commit::CommitLog;
 use containers::ContainerSet;
 use damage::DamagedTables;
+use follower::Follower;
 use obsolete::ObsoleteTables;
 use options::Options;
 use scheduler::Scheduler;
@@ -133,4 +138,6 @@ pub struct Engine {
     obsolete: ObsoleteTables,
     damaged: DamagedTables,
     sync_waiters: SyncWaiters,
+    /// Not there where this is the process that writes.
+    follower: Option<Follower>,
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
-use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, file_name};
+use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name};
 use crate::catalog::{
-    Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableSpace,
-    Version, begin, expect_own, find_current, later_table, unnamed_tables,
+    Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
+    TableSpace, Version, begin, expect_own, find_current, later_table, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -28,10 +28,11 @@ use crate::engine::catalog::{Catalog, LoggedSettings};
 use crate::engine::commit::{Beginning, CommitLog, OldLog};
 use crate::engine::containers::ContainerSet;
 use crate::engine::damage::DamagedTables;
+use crate::engine::follower::Stand;
 use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
 use crate::engine::relog::relog;
-use crate::engine::replay::{MADE_UP, replay_into};
+use crate::engine::replay::{MADE_UP, States, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::sync_waiters::SyncWaiters;
@@ -47,7 +48,7 @@ pub(super) struct Recovered {
     /// The highest number of a manifest in the folder.
     pub manifest_number: u64,
     torn: bool,
-    states: BTreeMap<ContainerId, Arc<ContainerState>>,
+    states: States,
     last_seq: Seq,
     /// The last edit that a frame of the log carries.
     pub seen_edit: u64,
@@ -59,6 +60,25 @@ pub(super) struct Recovered {
     clock: SettledClock,
     /// Settings that the manifest does not have yet.
     settings: Vec<LoggedSettings>,
+}
+
+impl Recovered {
+    /// Of what a follower has found.
+    pub fn followed(stand: &Stand, clock: SettledClock) -> Recovered {
+        Recovered {
+            catalogue: stand.catalogue.clone(),
+            manifest_number: 0,
+            torn: false,
+            states: stand.states.clone(),
+            last_seq: stand.last_seq,
+            seen_edit: stand.catalogue.edit,
+            log_end: None,
+            segments: vec![],
+            next_segment: 0,
+            clock,
+            settings: vec![],
+        }
+    }
 }
 
 impl Engine {
@@ -99,14 +119,26 @@ fn lock(path: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
 }
 
 /// What the containers of a database share.
-struct Shared {
-    cache: Arc<BlockCache>,
-    pins: Arc<Pins>,
-    pool: Arc<Pool>,
+pub(super) struct Shared {
+    pub cache: Arc<BlockCache>,
+    pub pins: Arc<Pins>,
+    pub pool: Arc<Pool>,
 }
 
 impl Shared {
-    fn new(options: &Options) -> Shared {
+    /// Where tables are, and what they are opened with.
+    pub fn space<'a>(&'a self, options: &'a Options, tables_dir: &'a Path) -> TableSpace<'a> {
+        TableSpace {
+            fs: options.fs.as_ref(),
+            dir: tables_dir,
+            cache: &self.cache,
+            pins: &self.pins,
+            reads: options.reads,
+        }
+    }
+
+    /// Empty.
+    pub fn new(options: &Options) -> Shared {
         Shared {
             cache: Arc::new(BlockCache::new(options.cache_bytes)),
             pins: Arc::default(),
@@ -118,7 +150,7 @@ impl Shared {
 /// How an open continues: with a new chain, with the old one where the disk is full, or with none where it is
 /// read-only.
 #[derive(Default)]
-struct Begun {
+pub(super) struct Begun {
     log: Option<Chain>,
     old_log: Option<OldLog>,
     manifest: Option<Manifest>,
@@ -151,7 +183,7 @@ impl Begun {
 }
 
 /// Builds the engine's parts from what was recovered.
-fn assemble(
+pub(super) fn assemble(
     path: &Path,
     options: &Options,
     lock: Option<Box<dyn Lock>>,
@@ -196,6 +228,7 @@ fn assemble(
         obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
         damaged: DamagedTables::default(),
         sync_waiters: SyncWaiters::new(),
+        follower: None,
         snapshots: Arc::default(),
         counters: Counters::default(),
         options: options.clone(),
@@ -207,7 +240,7 @@ fn assemble(
 }
 
 /// Loads the manifest. A folder that never was a database becomes one, unless the open is read-only.
-fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
+pub(super) fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     let fs = options.fs.as_ref();
     expect_own(fs, path)?;
     match find_current(fs, path)? {
@@ -233,13 +266,8 @@ fn recover(
     loaded: &LoadedManifest,
     shared: &Shared,
 ) -> Result<Recovered> {
-    let space = TableSpace {
-        fs: options.fs.as_ref(),
-        dir: &path.join(file_name::TABLES_DIR),
-        cache: &shared.cache,
-        pins: &shared.pins,
-        reads: options.reads,
-    };
+    let tables_dir = path.join(file_name::TABLES_DIR);
+    let space = shared.space(options, &tables_dir);
     match bring_in(path, options, loaded, &space, &shared.pool)? {
         (found, None) => Ok(found),
         (_, Some(damage)) => Err(damage),
@@ -255,18 +283,8 @@ pub(super) fn bring_in(
     pool: &Arc<Pool>,
 ) -> Result<(Recovered, Option<Error>)> {
     let mut catalogue = loaded.catalogue.clone();
-    let states = open_containers(space, &catalogue, pool)?;
-    let mut last_seq = catalogue.used;
-    for state in states.values() {
-        let highest = state
-            .read_state()
-            .version
-            .runs
-            .iter()
-            .map(|run| run.census.seq_max)
-            .max();
-        last_seq = last_seq.max(highest.unwrap_or_default());
-    }
+    let states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
+    let mut last_seq = highest_seq(&catalogue, &states);
     let wal_dir = path.join(file_name::WAL_DIR);
     let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
     let (replayed, damage) = (from_log.replayed, from_log.damage);
@@ -315,22 +333,33 @@ pub(super) fn free_table(fs: &dyn Fs, tables_dir: &Path) -> Result<u64> {
     Ok(tables.max().map_or(1, |highest| highest.0 + 1))
 }
 
-fn open_containers(
+/// The highest sequence number that catalogue and tables know of.
+pub(super) fn highest_seq(catalogue: &Catalogue, states: &States) -> Seq {
+    let highest = |state: &Arc<ContainerState>| {
+        let read_state = state.read_state();
+        let runs = read_state.version.runs.iter();
+        runs.map(|run| run.census.seq_max).max()
+    };
+    let in_tables = states.values().filter_map(highest).max();
+    catalogue.used.max(in_tables.unwrap_or_default())
+}
+
+/// Opens what a catalogue names, but for tables that are `open` already.
+pub(super) fn open_containers(
     space: &TableSpace<'_>,
     catalogue: &Catalogue,
     pool: &Arc<Pool>,
-) -> Result<BTreeMap<ContainerId, Arc<ContainerState>>> {
+    open: &BTreeMap<TableId, TableFile>,
+) -> Result<States> {
     let mut states = BTreeMap::new();
     for record in catalogue.containers.values() {
         let mut runs = vec![];
         for run in &record.runs {
-            let open = |table| TableFile::open(space, record.id, table);
-            let tables = run
-                .tables
-                .iter()
-                .copied()
-                .map(open)
-                .collect::<Result<Vec<_>>>()?;
+            let open = |table: &TableRecord| match open.get(&table.id) {
+                Some(file) if file.record == *table => Ok(file.clone()),
+                _ => TableFile::open(space, record.id, *table),
+            };
+            let tables = run.tables.iter().map(open).collect::<Result<Vec<_>>>()?;
             runs.push(Arc::new(Run::new(run, tables)));
         }
         let version = Version::new(runs, Arc::new(RangeDeletes::of(&record.range_deletes)));

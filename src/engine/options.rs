@@ -74,6 +74,7 @@ pub struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
+    pub(crate) catch_up_interval: Duration,
     pub(crate) scrub_within: Option<Duration>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
@@ -102,6 +103,7 @@ impl fmt::Debug for Options {
             .field("on_stall", &self.on_stall)
             .field("read_only", &self.read_only)
             .field("reads", &self.reads)
+            .field("catch_up_interval", &self.catch_up_interval)
             .field("scrub_within", &self.scrub_within)
             .finish_non_exhaustive()
     }
@@ -133,6 +135,7 @@ impl Options {
             clock: Arc::new(SystemClock),
             read_only: false,
             reads: Reads::Map,
+            catch_up_interval: Duration::from_millis(100),
             scrub_within: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
@@ -271,6 +274,13 @@ impl Options {
         self
     }
 
+    /// How long a follower waits between two looks at what was written: see [`Options::follow`]. A look that finds nothing
+    /// new reads a few bytes. Default 100 ms, at least 1 ms.
+    pub fn catch_up_interval(mut self, interval: Duration) -> Self {
+        self.catch_up_interval = interval;
+        self
+    }
+
     /// How tables are read into memory. Default: [`Reads::Map`].
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = reads;
@@ -313,6 +323,12 @@ impl Options {
         at_least(
             "sync_interval",
             self.sync_interval.as_millis(),
+            1,
+            "at least 1 ms",
+        )?;
+        at_least(
+            "catch_up_interval",
+            self.catch_up_interval.as_millis(),
             1,
             "at least 1 ms",
         )?;

@@ -31,7 +31,7 @@ use bytes::Bytes;
 
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Guard, Mutex};
 use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::Run;
 use crate::data::batch::KeyRange;
@@ -136,12 +136,21 @@ pub(super) fn on_disk<'a, E>(
 }
 
 impl Engine {
-    /// The last sequence number that a reader sees. Called after it has loaded its read state.
+    /// The read state that a reader sees, and then up to which sequence number.
     #[inline]
-    pub(super) fn seq_of(&self, reader: &Reader<'_>) -> Seq {
-        reader
-            .snapshot
-            .map_or_else(|| self.commit_log.published(), |pin| pin.seq())
+    pub(super) fn sight_of(&self, reader: &Reader<'_>) -> (Guard<Arc<ReadState>>, Seq) {
+        match reader.snapshot {
+            None => (reader.state.read_state(), self.commit_log.published()),
+            Some(pin) => (pin.guard(reader.state), pin.seq()),
+        }
+    }
+
+    /// After nothing was found: in a follower, waits until all read states are replaced, if some are. See catch_up.rs.
+    #[inline]
+    fn pass_switch(&self, reader: &Reader<'_>) {
+        if self.follower.is_some() {
+            reader.state.settings();
+        }
     }
 
     fn read<T>(
@@ -152,9 +161,9 @@ impl Engine {
     ) -> Result<Option<T>> {
         loop {
             self.check_open(reader.state)?;
-            let read_state = reader.state.read_state();
-            let max = self.seq_of(reader);
+            let (read_state, max) = self.sight_of(reader);
             let Some(hit) = newest(&read_state, key, max)? else {
+                self.pass_switch(reader);
                 return Ok(None);
             };
             // Read last: an absent key needs no time, and a later reading is as right.
@@ -474,7 +483,7 @@ impl Scan {
         }
         let mut walks = self.walks.lock();
         let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(state.pin(), self.pin.seq()),
+            sight: Sight::new(self.pin.read_state(state), self.pin.seq()),
             front: None,
             back: None,
         });

@@ -105,8 +105,7 @@ impl Engine {
         values: &mut Vec<Option<Bytes>>,
     ) -> Result<()> {
         self.check_open(reader.state)?;
-        let read_state = reader.state.read_state();
-        let max = self.seq_of(reader);
+        let (read_state, max) = self.sight_of(reader);
         let mut wanted: Vec<_> = keys
             .iter()
             .map(|key| {

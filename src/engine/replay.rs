@@ -24,7 +24,8 @@ use crate::wal::{Frame, FrameKind, Replayed, salvage};
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
 pub(super) const MADE_UP: &str = "no database counts that many writes";
 
-type States = BTreeMap<ContainerId, Arc<ContainerState>>;
+/// The containers of a catalogue.
+pub(super) type States = BTreeMap<ContainerId, Arc<ContainerState>>;
 
 /// The result of a replay.
 pub(super) struct FromLog {
@@ -43,20 +44,12 @@ pub(super) fn replay_into(
     states: &States,
 ) -> Result<FromLog> {
     let (log, synced) = (catalogue.log, catalogue.log_synced);
-    let mut gathered = Gathered {
-        states,
-        records: vec![],
-        bytes: vec![],
-        ranges: BTreeMap::new(),
-        catalogue,
-        settings: BTreeMap::new(),
-    };
+    let mut gathered = Gathered::new(catalogue, states);
     let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
         gathered.take_frame(frame)
     })?;
-    gathered.insert()?;
-    gathered.insert_ranges();
-    let settings = gathered.settings.into_values().collect();
+    let settings = gathered.finish()?;
+    set_logged(states, &settings)?;
     Ok(FromLog {
         replayed,
         damage,
@@ -70,8 +63,15 @@ const GATHERED_BYTES: usize = 2 << 20;
 /// How many records ahead are prefetched into the caches.
 const FETCHED_AHEAD: usize = 8;
 
+/// Sets what the log has changed of settings.
+pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) -> Result<()> {
+    let mut settings = settings.iter();
+    settings
+        .try_for_each(|logged| states[&logged.container].change_settings(|_| Ok(logged.settings)))
+}
+
 /// Records that were read but not yet inserted.
-struct Gathered<'a> {
+pub(super) struct Gathered<'a> {
     states: &'a States,
     records: Vec<Record>,
     /// Key, value, key, value ...
@@ -105,8 +105,30 @@ struct Record {
     value_end: usize,
 }
 
+impl<'a> Gathered<'a> {
+    /// Nothing was read yet.
+    pub fn new(catalogue: &'a Catalogue, states: &'a States) -> Gathered<'a> {
+        Gathered {
+            states,
+            records: vec![],
+            bytes: vec![],
+            ranges: BTreeMap::new(),
+            catalogue,
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// Brings in the rest; answers what was changed of settings, which nobody judges by yet.
+    pub fn finish(mut self) -> Result<Vec<LoggedSettings>> {
+        self.insert()?;
+        self.insert_ranges();
+        Ok(self.settings.into_values().collect())
+    }
+}
+
 impl Gathered<'_> {
-    fn take_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
+    /// Takes what a frame holds.
+    pub fn take_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         let malformed = |what| frame.corruption(&what);
         let (first, written_at) = (frame.header.first_seq, frame.header.written_at);
         if first.0 > HIGHEST_NUMBER {
@@ -190,12 +212,13 @@ impl Gathered<'_> {
             return Ok(());
         };
         let said = self.catalogue.containers.get(&container);
-        let last = self.settings.get(&container).map(|last| last.seq);
-        if last.max(said.map(|said| said.settings_seq)) >= Some(seq) {
+        let last = self.settings.get(&container);
+        let known = last.map(|last| last.seq);
+        if known.max(said.map(|said| said.settings_seq)) >= Some(seq) {
             return Ok(());
         }
-        let settings = state.settings().change(default, settled, seq);
-        state.change_settings(|_| Ok(settings))?;
+        let before = last.map_or_else(|| state.settings(), |last| last.settings);
+        let settings = before.change(default, settled, seq);
         let logged = LoggedSettings {
             container,
             settings,
@@ -211,11 +234,12 @@ impl Gathered<'_> {
         ranges.is_some_and(|ranges| seq < ranges.fragments.max_covering_seq(key))
     }
 
-    /// Inserts the range deletes.
+    /// Inserts the range deletes that the memtable does not have.
     fn insert_ranges(&mut self) {
-        for (container, ranges) in std::mem::take(&mut self.ranges) {
+        for (container, mut ranges) in std::mem::take(&mut self.ranges) {
             let read_state = self.states[&container].read_state();
-            for (seq, range) in ranges.by_number {
+            let there = read_state.active.memtable.range_deletes().seq_max();
+            for (seq, range) in ranges.by_number.split_off(&there.next()) {
                 read_state.active.memtable.delete_range(range, seq);
             }
         }

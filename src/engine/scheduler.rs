@@ -7,6 +7,7 @@
 //! log             a writer asks for upkeep       drains, prepares, syncs
 //! hurry           time                           looks for deadlines          takes the merge thread's place
 //! tell            somebody waits for a sync      syncs, tells them            begun for the first of them
+//! follow          time                           catches up with the writer   the only one of a follower
 //! ```
 //!
 //! Invariants:
@@ -38,15 +39,18 @@ pub enum Thread {
     Hurry,
     /// Calls those who wait for a sync of the log.
     Tell,
+    /// Catches up with the process that writes.
+    Follow,
 }
 
 impl Thread {
-    const ALL: [Thread; 5] = [
+    const ALL: [Thread; 6] = [
         Thread::Flush,
         Thread::Merge,
         Thread::Log,
         Thread::Hurry,
         Thread::Tell,
+        Thread::Follow,
     ];
 
     /// The thread's name in the system.
@@ -57,13 +61,14 @@ impl Thread {
             Thread::Log => "ebbtide-log",
             Thread::Hurry => "ebbtide-hurry",
             Thread::Tell => "ebbtide-tell",
+            Thread::Follow => "ebbtide-follow",
         }
     }
 
     /// Its priority.
     pub fn priority(self) -> Priority {
         match self {
-            Thread::Log | Thread::Tell => Priority::Usual,
+            Thread::Log | Thread::Tell | Thread::Follow => Priority::Usual,
             Thread::Flush | Thread::Hurry => Priority::Low,
             Thread::Merge => Priority::Lowest,
         }

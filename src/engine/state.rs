@@ -487,6 +487,20 @@ impl SettingsCell {
     }
 }
 
+/// The read states of all containers at one moment, for a reader beside the process that writes: jobs of that process
+/// know of no snapshot here, and leave out of later runs what one may need.
+#[derive(Default)]
+pub struct Frozen(BTreeMap<ContainerId, Arc<ReadState>>);
+
+impl Frozen {
+    /// As they are.
+    pub(super) fn of<'a>(states: impl Iterator<Item = &'a Arc<ContainerState>>) -> Arc<Frozen> {
+        Arc::new(Frozen(
+            states.map(|state| (state.id(), state.pin())).collect(),
+        ))
+    }
+}
+
 /// The sequence numbers of the open snapshots, each counted as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
@@ -503,6 +517,7 @@ impl Snapshots {
         *open.entry(seq).or_default() += 1;
         SnapshotPin {
             seq,
+            frozen: None,
             snapshots: self.clone(),
         }
     }
@@ -520,6 +535,8 @@ impl Snapshots {
 /// Keeps the versions that a snapshot sees.
 pub struct SnapshotPin {
     seq: Seq,
+    /// Where it is read, if not where everybody reads.
+    frozen: Option<Arc<Frozen>>,
     snapshots: Arc<Snapshots>,
 }
 
@@ -528,6 +545,31 @@ impl SnapshotPin {
     #[inline]
     pub(super) fn seq(&self) -> Seq {
         self.seq
+    }
+
+    /// The same, to be read there alone.
+    pub(super) fn within(mut self, frozen: Arc<Frozen>) -> SnapshotPin {
+        self.frozen = Some(frozen);
+        self
+    }
+
+    /// As [`SnapshotPin::read_state`], for as long as the guard is held.
+    #[inline]
+    pub(super) fn guard(&self, state: &ContainerState) -> Guard<Arc<ReadState>> {
+        match self.frozen {
+            None => state.read_state(),
+            Some(_) => self.read_state(state).into(),
+        }
+    }
+
+    /// Where it is read.
+    #[inline]
+    pub(super) fn read_state(&self, state: &ContainerState) -> Arc<ReadState> {
+        let frozen = self
+            .frozen
+            .as_ref()
+            .and_then(|frozen| frozen.0.get(&state.id()));
+        frozen.map_or_else(|| state.pin(), Arc::clone)
     }
 }
 

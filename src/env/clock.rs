@@ -208,6 +208,23 @@ struct State {
     hold_until: Option<u64>,
 }
 
+/// The wall is not further behind what was relied on than it may be.
+fn check_behind(
+    wall: u64,
+    max_skew: u64,
+    time_high_water: Timestamp,
+    behind: ClockBehind,
+) -> Result<()> {
+    let far_behind = time_high_water.0.saturating_sub(wall) > max_skew;
+    match far_behind && behind == ClockBehind::Refuse {
+        true => Err(Error::ClockBehind {
+            wall: Timestamp(wall).to_system_time(),
+            mark: time_high_water.to_system_time(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Settled time over a [`Clock`].
 pub struct SettledClock {
     clock: Arc<dyn Clock>,
@@ -229,13 +246,7 @@ impl SettledClock {
     ) -> Result<SettledClock> {
         let max_skew = u64::try_from(max_skew.as_millis()).unwrap_or(u64::MAX);
         let (wall, uptime) = (clock.wall(), clock.uptime());
-        let far_behind = time_high_water.0.saturating_sub(wall) > max_skew;
-        if far_behind && behind == ClockBehind::Refuse {
-            return Err(Error::ClockBehind {
-                wall: Timestamp(wall).to_system_time(),
-                mark: time_high_water.to_system_time(),
-            });
-        }
+        check_behind(wall, max_skew, time_high_water, behind)?;
         let leads = time_high_water.0 > 0 && wall.saturating_sub(time_high_water.0) > max_skew;
         let settled = wall.max(time_high_water.0);
         let state = State {
@@ -252,6 +263,20 @@ impl SettledClock {
             leads: AtomicU64::new(0),
             state: Mutex::new(state),
         })
+    }
+
+    /// From now on it is no earlier than `time_high_water`: another process has relied on that.
+    pub fn advance_to(&self, time_high_water: Timestamp, behind: ClockBehind) -> Result<()> {
+        let mut state = self.state.lock();
+        if time_high_water.0 <= state.settled {
+            return Ok(());
+        }
+        check_behind(self.clock.wall(), self.max_skew, time_high_water, behind)?;
+        state.settled = time_high_water.0;
+        state.settled_uptime = self.clock.uptime();
+        self.settled.store(time_high_water.0, Ordering::Release);
+        self.read_locked(&mut state);
+        Ok(())
     }
 
     /// The time for reads and stamps.

@@ -39,6 +39,7 @@ mod store;
 mod writer;
 mod folder;
 mod replay;
+mod tail;
 mod drain;
 
 pub use drain::{drain_ring, remove_rings};
@@ -51,6 +52,7 @@ pub use segments::{
     LogStart, SegmentInfo, end_segment, holds_chain, log_files, remove_before, remove_chain,
     sync_chain,
 };
+pub use tail::{Place, Tail, is_at_end, tail};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 
 #[cfg(all(test, loom))]

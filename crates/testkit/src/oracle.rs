@@ -66,7 +66,15 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn open(path: &Path, options: &Options) -> Result<Oracle> {
-        let db = options.open(path)?;
+        Oracle::of(options.open(path)?)
+    }
+
+    /// Beside the process that writes it, once it has been opened.
+    pub fn follow(path: &Path, options: &Options) -> Result<Oracle> {
+        Oracle::of(options.follow(path)?)
+    }
+
+    fn of(db: Database) -> Result<Oracle> {
         let counts = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);
         Ok(Oracle {
             data: db.container_with("data", counts)?,
@@ -143,6 +151,20 @@ impl Expected {
             }
         }
         self.count = count;
+    }
+
+    /// How many items are left.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// What is left of a key.
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.items.get(key).map(Vec::as_slice)
     }
 
     /// Compares all contents, by scans in both directions and gets, with what should be there.
