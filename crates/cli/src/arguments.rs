@@ -192,7 +192,8 @@ pub struct Home {
     pub dir: PathBuf,
     /// How long to wait while another process has the database open
     ///
-    /// Without it, or when it still is after so many seconds, that is an error.
+    /// Without it, or when it still is after so many seconds, what only reads is done beside that process, and says so;
+    /// else that is an error.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub wait: Option<u32>,
 }

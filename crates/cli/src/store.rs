@@ -1,4 +1,5 @@
-//! Opening: commands that only read open read-only, and only `put`, `import` and `ttl` may create a database.
+//! Opening: commands that only read open read-only, or follow the process that has the database open; only `put`,
+//! `import` and `ttl` may create a database.
 
 use std::path::Path;
 use std::thread;
@@ -7,14 +8,40 @@ use std::time::{Duration, Instant};
 use ebbtide::{Container, Database, Durability, Error, Options};
 
 use crate::arguments::{Home, Place, Writing};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{self, Failure, Outcome};
 
 /// The time between two tries while a database is open elsewhere.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens for reading.
 pub fn read(home: &Home) -> Outcome<Database> {
-    patiently(home, || Options::new().read_only(true).open(&home.dir))
+    let open = || Options::new().read_only(true).open(&home.dir);
+    or_follow(home, while_locked(home, open))
+}
+
+/// To copy it as a whole.
+pub fn copy(home: &Home) -> Outcome<Database> {
+    if !holds_manifest(&home.dir) {
+        read(home)?;
+    }
+    or_follow(home, while_locked(home, || Options::new().open(&home.dir)))
+}
+
+fn or_follow(home: &Home, opened: ebbtide::Result<Database>) -> Outcome<Database> {
+    match opened {
+        Err(Error::Locked { .. }) => follow(home),
+        done => Ok(done?),
+    }
+}
+
+/// Beside the process that has it open, which is said.
+pub fn follow(home: &Home) -> Outcome<Database> {
+    let db = Options::new().follow(&home.dir)?;
+    let dir = home.dir.display();
+    failure::note(&format_args!(
+        "{dir} is open in another process: read beside it, as it is now"
+    ));
+    Ok(db)
 }
 
 /// Opens an existing database for writing.
@@ -65,23 +92,29 @@ fn open(home: &Home, writing: Writing) -> Outcome<Database> {
 }
 
 /// Runs `work`, repeatedly while another process has the database open, for as long as the user will wait.
-pub fn patiently<T>(home: &Home, mut work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
+pub fn while_locked<T>(
+    home: &Home,
+    mut work: impl FnMut() -> ebbtide::Result<T>,
+) -> ebbtide::Result<T> {
     let begun = Instant::now();
-    let patience = home.wait.map(|seconds| Duration::from_secs(seconds.into()));
+    let patience = Duration::from_secs(home.wait.unwrap_or(0).into());
     loop {
-        let error = match work() {
-            Err(error @ Error::Locked { .. }) => error,
-            done => return Ok(done?),
-        };
-        match patience {
-            Some(patience) if begun.elapsed() < patience => thread::sleep(LOOK),
-            Some(patience) => {
-                let waited = patience.as_secs();
-                return Err(Failure::Refused(format!("{error} (waited for {waited} s)")));
-            }
-            None => return Err(Failure::Refused(format!("{error}, or --wait SECONDS"))),
+        match work() {
+            Err(Error::Locked { .. }) if begun.elapsed() < patience => thread::sleep(LOOK),
+            done => return done,
         }
     }
+}
+
+/// The same, for what cannot be done beside that process.
+pub fn patiently<T>(home: &Home, work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
+    while_locked(home, work).map_err(|error| match (&error, home.wait) {
+        (Error::Locked { .. }, Some(waited)) => {
+            Failure::Refused(format!("{error} (waited for {waited} s)"))
+        }
+        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait SECONDS")),
+        _ => error.into(),
+    })
 }
 
 /// An existing container.

@@ -69,13 +69,18 @@ pub fn verify(home: &Home, json: bool) -> Outcome {
         ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
             .expect("the template is well-formed"),
     );
-    let report = store::patiently(home, || {
+    let checked = store::while_locked(home, || {
         ebbtide::verify(&home.dir, &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
         })
-    })?;
+    });
     bar.finish_and_clear();
+    let report = match checked {
+        // To follow is to check manifest and log.
+        Err(Error::Locked { .. }) => store::follow(home)?.verify()?,
+        done => done?,
+    };
     let mut out = stdout().lock();
     if json {
         writeln!(out, "{}", report_json(&report))?;
@@ -175,7 +180,7 @@ fn repair_json(report: &RepairReport, done: bool) -> Value {
 }
 
 pub fn checkpoint(home: &Home, to: &Path, json: bool) -> Outcome {
-    let db = store::write_once(home)?;
+    let db = store::copy(home)?;
     db.checkpoint(to)?;
     db.close()?;
     if json {

@@ -321,14 +321,15 @@ fn every_command_says_the_same_of_a_lost_manifest() {
 }
 
 #[test]
-fn a_database_in_use_is_refused() {
+fn a_database_in_use_is_refused_to_who_writes() {
     let world = World::new();
     let db = ebbtide::Database::open(world.path("db")).unwrap();
     db.container("c").unwrap().put("k", "v").unwrap();
     for command in [
         &["put", "db", "c", "k", "w"][..],
-        &["get", "db", "c", "k"],
+        &["delete", "db", "c", "k"],
         &["compact", "db"],
+        &["repair", "db"],
     ] {
         assert!(world.fails(2, command).contains("is open elsewhere"));
         let begun = Instant::now();
@@ -355,6 +356,56 @@ fn a_database_in_use_is_refused() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(world.ok(&["get", "db", "c", "k"]), "new");
+}
+
+#[test]
+fn a_database_in_use_is_read_beside_who_writes_it() {
+    let world = World::new();
+    let db = ebbtide::Database::open(world.path("db")).unwrap();
+    let c = db.container("c").unwrap();
+    c.put("flushed", "1").unwrap();
+    db.flush().unwrap();
+    c.put("k", "v").unwrap();
+    let beside = |args: &[&str]| {
+        let ran = world.run(args);
+        let said = "db is open in another process: read beside it, as it is now";
+        assert_eq!(
+            (ran.status, ran.err.lines().next()),
+            (0, Some(said)),
+            "{args:?}"
+        );
+        String::from_utf8(ran.out).unwrap()
+    };
+    assert_eq!(beside(&["get", "db", "c", "k"]).trim(), "v");
+    assert_eq!(beside(&["get", "db", "c", "k", "--wait", "1"]).trim(), "v");
+    assert_eq!(beside(&["count", "db", "c"]).trim(), "2");
+    for args in [
+        &["scan", "db", "c"][..],
+        &["keys", "db", "c"],
+        &["export", "db", "c"],
+    ] {
+        let out = beside(args);
+        assert!(
+            out.contains("flushed") && out.contains('k'),
+            "{args:?}: {out}"
+        );
+    }
+    assert!(beside(&["containers", "db"]).contains('c'));
+    assert!(beside(&["stats", "db"]).contains('c'));
+    assert!(beside(&["verify", "db"]).contains("faults: 0"));
+    // What is acknowledged is there at once.
+    c.put("k", "w").unwrap();
+    assert_eq!(beside(&["get", "db", "c", "k"]).trim(), "w");
+    let copied = world.run(&["checkpoint", "db", "copy"]);
+    assert_eq!(copied.status, 0, "{}", copied.err);
+    let said: Vec<&str> = copied.err.lines().collect();
+    assert!(said[0].contains("read beside it") && said[1] == "checkpoint of db in copy");
+    c.put("k", "later").unwrap();
+    assert_eq!(world.ok(&["get", "copy", "c", "k"]), "w");
+    assert_eq!(world.ok(&["get", "copy", "c", "flushed"]), "1");
+    // Where nothing is to be found, that is said as ever.
+    let missing = world.run(&["get", "db", "c", "none"]);
+    assert_eq!(missing.status, 1);
 }
 
 #[test]
