@@ -2,7 +2,8 @@
 //! `cargo bench -- '^get/'`, only the databases that are needed are made.
 //!
 //! Groups have the names of the rows of benches/peers, benches in them are numbers of threads, and both do the same: items
-//! of 16 random and 100 other bytes, each with a lifetime that does not end meanwhile. `reclaim` has no row.
+//! of 16 random and 100 other bytes, each with a lifetime that does not end meanwhile. `reclaim` and `transaction` have no
+//! row.
 //!
 //! The folder of the databases is the system's temporary one; `TMPDIR` chooses another disk.
 
@@ -158,6 +159,30 @@ impl World {
     fn get(&self, number: u64) {
         let value = self.items.get(key(number)).expect("read");
         assert_eq!(value.is_some(), number < ABSENT);
+    }
+
+    /// Two gets, and a batch of two puts.
+    fn move_apart(&self, [from, to]: [u64; 2]) {
+        self.get(from);
+        self.get(to);
+        let mut batch = Batch::new();
+        batch.put_with_ttl(&self.items, key(from), VALUE, LIFE);
+        batch.put_with_ttl(&self.items, key(to), VALUE, LIFE);
+        self.db.write(batch).expect("written");
+    }
+
+    /// The same as a transaction.
+    fn move_together(&self, numbers: [u64; 2]) {
+        let moved = self.db.transaction(|tx| {
+            for number in numbers {
+                assert!(tx.get(&self.items, key(number))?.is_some());
+            }
+            for number in numbers {
+                tx.put_with_ttl(&self.items, key(number), VALUE, LIFE)?;
+            }
+            Ok(())
+        });
+        moved.expect("committed");
     }
 
     fn scan(&self, from: u64) {
@@ -356,6 +381,21 @@ fn reclaim(c: &mut Criterion) {
     group.bench_function("half expired", |b| compact(b, true));
 }
 
+/// Two reads and two writes, with and without a transaction: it may take 2.5 times as long.
+fn transaction(c: &mut Criterion) {
+    let world = LazyCell::new(World::settled);
+    let mut group = c.benchmark_group("transaction");
+    group.throughput(Throughput::Elements(1));
+    let mut measure = |name: &str, operation: fn(&World, [u64; 2])| {
+        group.bench_function(name, |b| {
+            let (world, mut draws): (&World, _) = (&world, Draws::new());
+            b.iter(|| operation(world, [draws.uniform(), draws.uniform()]));
+        });
+    };
+    measure("apart", World::move_apart);
+    measure("together", World::move_together);
+}
+
 fn settings() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_secs(1))
@@ -365,6 +405,6 @@ fn settings() -> Criterion {
 criterion_group! {
     name = benches;
     config = settings();
-    targets = rows, reclaim
+    targets = rows, reclaim, transaction
 }
 criterion_main!(benches);

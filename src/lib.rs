@@ -143,6 +143,8 @@ pub use api::database::Database;
 pub use api::inspect::{repair, verify};
 pub use api::read::{Iter, Keys};
 pub use api::snapshot::{Snapshot, View};
+pub use api::transaction::Transaction;
+pub use api::transaction_iter::TransactionIter;
 pub use api::writing::Update;
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use ebbtide::{
     Batch, Clock, ClockBehind, Compression, Container, ContainerOptions, ContainerStats, Database,
-    DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall, Stats, Ttl,
-    Update, Value,
+    DefaultTtl, Durability, Error, Item, ManualClock, Options, Result, Snapshot, Stall, Stats,
+    Transaction, Ttl, Update, Value, Written,
 };
 
 /// A clock of one's own.
@@ -69,6 +69,7 @@ fn a_program_uses_all_of_it() -> Result<()> {
 
     use_container(&c, &clock)?;
     use_batch(&db, &c, &other)?;
+    use_transactions(&db, &c, &other)?;
     use_snapshot(&db, &c)?;
     use_maintenance(&db, &c, &folder.path().join("copy"))?;
 
@@ -161,6 +162,32 @@ fn use_batch(db: &Database, c: &Container, other: &Container) -> Result<()> {
             && !c.contains("forgotten")?
     );
     Ok(())
+}
+
+fn use_transactions(db: &Database, c: &Container, other: &Container) -> Result<()> {
+    let moved: usize = db.transaction(|tx| {
+        let there: Option<Value> = tx.get(c, "batch")?;
+        let item: Option<Item> = tx.item(other, "batch")?;
+        assert!(there.is_some() && item.is_some() && tx.contains(c, "e")?);
+        tx.put(c, "moved", "1")?;
+        tx.put_with_ttl(other, "moved", "2", Duration::from_secs(5))?;
+        let (_created, _replaced, _touched): (bool, bool, bool) = (
+            tx.create(c, "moved", "", Ttl::Inherit)?,
+            tx.replace(c, "moved", "1", Ttl::Keep)?,
+            tx.touch(c, "moved")?,
+        );
+        tx.delete(c, "moved")?;
+        let back: Vec<Item> = tx.range(other, "a"..).rev().collect::<Result<_>>()?;
+        tx.delete_range(other, "moved".."movee")?;
+        Ok(back.len())
+    })?;
+    assert_eq!(moved, 2);
+    let tx: Transaction = db.begin();
+    assert!(tx.get(c, "moved")?.is_none());
+    tx.put(c, "moved", "1")?;
+    let written: Written = tx.commit()?;
+    assert_eq!(c.item("moved")?.unwrap().version(), written.version());
+    c.delete("moved")
 }
 
 fn use_snapshot(db: &Database, c: &Container) -> Result<()> {

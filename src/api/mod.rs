@@ -8,5 +8,8 @@ pub mod writing;
 pub mod container;
 pub mod snapshot;
 pub mod batch;
+pub mod transaction_state;
+pub mod transaction_iter;
+pub mod transaction;
 pub mod database;
 pub mod inspect;

@@ -102,11 +102,12 @@ pub enum Error {
         settled: SystemTime,
     },
     /// A condition of a batch does not hold, for example it creates an item that exists, or replaces or touches one
-    /// that does not: nothing of the batch was written.
+    /// that does not: nothing of the batch was written. Or what a transaction has read was changed or has expired since it
+    /// began: nothing of the transaction was written.
     Conflict {
         /// The name of the container.
         container: String,
-        /// The key of the condition.
+        /// The key of the condition, or the one that was changed; where a default was changed, one that was read.
         key: Vec<u8>,
     },
     /// What is stored under a key is no key or value of the types of a [`TypedContainer`](crate::TypedContainer): it was
@@ -261,7 +262,8 @@ impl Error {
         }
     }
 
-    /// Whether a condition of a batch does not hold: read again, then decide again.
+    /// Whether a condition of a batch does not hold, or what a transaction has read has changed: read again, then decide
+    /// again.
     ///
     /// ```
     /// use ebbtide::{Batch, Database, Error, Ttl};
@@ -404,8 +406,8 @@ impl Error {
         match self {
             Error::Conflict { container, key } => write!(
                 f,
-                "a condition of the batch does not hold for key \"{}\" of container {container:?}; nothing was written: \
-                 read it anew, then decide again",
+                "key \"{}\" of container {container:?} is not as the batch asks, or not as the transaction has read it; \
+                 nothing was written: read it anew, then decide again",
                 key.escape_ascii()
             ),
             #[cfg(feature = "typed")]

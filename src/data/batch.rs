@@ -122,6 +122,12 @@ impl KeyRange {
         self.contains(first) && self.contains(last)
     }
 
+    /// The first key that is in both ranges.
+    pub fn first_common<'r>(&'r self, other: &'r KeyRange) -> Option<&'r [u8]> {
+        let first = self.from.as_slice().max(&other.from);
+        (self.contains(first) && other.contains(first)).then_some(first)
+    }
+
     /// Whether no key is in the range.
     pub fn is_empty(&self) -> bool {
         self.to.as_ref().is_some_and(|to| *to <= self.from)

@@ -214,7 +214,9 @@ impl Item {
         }
     }
 
-    fn end(&self) -> Timestamp {
+    /// When it expires under the settings by which it was read; [`Timestamp::MAX`] for never.
+    #[inline]
+    pub(crate) fn end(&self) -> Timestamp {
         self.life.end(self.written_at)
     }
 
@@ -314,6 +316,11 @@ impl Item {
             written_at: self.written_at,
             ttl: self.stored_ttl(),
         }
+    }
+
+    /// From when its life is counted, and its own ttl.
+    pub(crate) fn countdown(&self) -> (Timestamp, ItemTtl) {
+        (self.written_at, self.stored_ttl())
     }
 
     pub(crate) fn stored_ttl(&self) -> ItemTtl {

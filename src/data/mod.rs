@@ -6,6 +6,7 @@ pub mod item;
 pub mod visibility;
 pub mod write;
 pub mod batch;
+pub mod own_writes;
 pub mod range_delete;
 pub mod range_tombstones;
 pub mod cursor;

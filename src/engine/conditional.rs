@@ -37,10 +37,9 @@ use crate::engine::relied::SEVERAL;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{Changing, ContainerState, ReadState};
-use crate::engine::write::{Prepared, Stamped, ends_unseen};
+use crate::engine::write::{Prepared, Stamped, ends_unseen, weight_of};
 use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
 use crate::expiry::{DefaultMillis, ExpiryView, ExpiryViews, Settings};
-use crate::wal::PayloadCrc;
 
 /// What was read of a key that the batch had not written before.
 struct Seen<'a> {
@@ -487,14 +486,7 @@ impl Engine {
 
     fn commit_plan(&self, plan: &Plan<'_>, payload: &[u8]) -> Result<Option<Written>> {
         let writes = plan.writes;
-        let prepared = Prepared {
-            payload,
-            crc: PayloadCrc::of(payload),
-            len: writes.len() as u64,
-            weight: Ops::new(payload).flatten().map(|op| weight(&op)).sum(),
-            states: writes.states(),
-            durability: self.durability_of(writes),
-        };
+        let prepared = self.prepare(writes, payload, weight_of(payload));
         if writes.set_defaults() {
             return self.commit_defaults(plan, &prepared);
         }

@@ -21,20 +21,21 @@ impl Engine {
         state.check()?;
         let seq = commit.next_seq();
         let basis = self.commit_log.all_before(&commit)?;
-        state.change_settings(|settings| {
-            let reading = self.clock.read();
-            if reading.unsettled {
-                return Err(Error::ClockUnsettled {
-                    wall: reading.now.to_system_time(),
-                    settled: reading.settled.to_system_time(),
-                });
-            }
-            let settings = settings.change(default, reading.settled, seq);
-            let changes = vec![Change::Settings(state.id(), settings, seq)];
-            self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
-            Ok(settings)
-        })?;
+        let mut changing = state.begin_change();
+        let reading = self.clock.read();
+        if reading.unsettled {
+            return Err(Error::ClockUnsettled {
+                wall: reading.now.to_system_time(),
+                settled: reading.settled.to_system_time(),
+            });
+        }
+        let settings = changing.settings();
+        let settings = settings.change(default, reading.settled, seq);
+        let changes = vec![Change::Settings(state.id(), settings, seq)];
+        self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
         self.commit_log.note_unlogged(&mut commit, seq);
+        changing.change_to(settings, seq);
+        drop(changing);
         self.scheduler.wake(Thread::Merge);
         Ok(())
     }

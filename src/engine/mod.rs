@@ -72,6 +72,7 @@ mod admit;
 mod writes;
 mod write;
 mod conditional;
+mod read_set;
 mod create;
 #[cfg(feature = "tokio")]
 mod at_once;
@@ -113,6 +114,7 @@ pub use at_once::Begun;
 pub use handle::Handle;
 pub use jobs::scrub::VerifyReport;
 pub use read::{Reader, Scan};
+pub use read_set::ReadSet;
 pub use repair::{Loss, RepairReport, repair};
 pub use state::{ContainerState, SnapshotPin};
 pub use write::UpdateAction;

@@ -262,6 +262,16 @@ impl Engine {
         Ok((Some(header), item))
     }
 
+    /// The newest version of a key up to `max`, live or dead, without its value.
+    pub(super) fn newest_version(
+        &self,
+        read_state: &ReadState,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<Header>> {
+        Ok(newest(read_state, key, max)?.map(|hit| hit.header()))
+    }
+
     /// The live items in a range.
     pub fn scan(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
         engine.check_open(reader.state)?;
@@ -269,24 +279,22 @@ impl Engine {
             Some(pin) => pin.clone(),
             None => Arc::new(engine.snapshot()),
         };
-        let walks = Arc::new(Mutex::new(None));
-        reader.state.watch(&walks);
         let ExpiryViews { now, settled } = engine.expiry_views(reader.state);
         let lead = engine.clock.at_most().since(now.now);
-        Ok(Scan {
-            state: reader.state.clone(),
-            pin,
-            left: Left {
-                range,
-                front: vec![],
-                back: vec![],
-            },
-            walks,
-            settled,
-            lead,
-            items: 0,
-            engine: engine.clone(),
-        })
+        Ok(Scan::new(engine, reader.state, pin, range, settled, lead))
+    }
+
+    /// The items in a range of a snapshot that are live by these views, whenever they are reached.
+    pub(super) fn scan_at(
+        engine: &Handle,
+        state: &Arc<ContainerState>,
+        pin: &Arc<SnapshotPin>,
+        range: KeyRange,
+        views: &ExpiryViews,
+    ) -> Scan {
+        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled, 0);
+        scan.fixed = Some(views.now.now);
+        scan
     }
 }
 
@@ -445,6 +453,8 @@ pub struct Scan {
     lead: u64,
     /// How many items it has returned.
     items: u64,
+    /// Judges all by this moment and the settings of `settled`.
+    fixed: Option<Timestamp>,
     engine: Handle,
 }
 
@@ -468,6 +478,33 @@ impl Drop for Scan {
 }
 
 impl Scan {
+    fn new(
+        engine: &Handle,
+        state: &Arc<ContainerState>,
+        pin: Arc<SnapshotPin>,
+        range: KeyRange,
+        settled: ExpiryView,
+        lead: u64,
+    ) -> Scan {
+        let walks = Arc::new(Mutex::new(None));
+        state.watch(&walks);
+        Scan {
+            state: state.clone(),
+            pin,
+            left: Left {
+                range,
+                front: vec![],
+                back: vec![],
+            },
+            walks,
+            settled,
+            lead,
+            items: 0,
+            fixed: None,
+            engine: engine.clone(),
+        }
+    }
+
     #[inline]
     fn step(
         &mut self,
@@ -487,8 +524,16 @@ impl Scan {
             front: None,
             back: None,
         });
-        let later = engine.later_view(state);
-        let read: &dyn Fn() -> ExpiryViews = &|| engine.expiry_views(state);
+        let fixed = self.fixed.map(|now| {
+            let settled = &self.settled;
+            ExpiryViews::at(now, settled.now, || settled.settings)
+        });
+        let later = match &fixed {
+            Some(views) => views.now,
+            None => engine.later_view(state),
+        };
+        let read: &dyn Fn() -> ExpiryViews =
+            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
         let moment = later.now.before(self.lead);
         let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
         let item = step(walks, &mut self.left, &mut check);

@@ -272,25 +272,15 @@ impl ContainerState {
         self.settings.try_load().ok_or(NotNow::Waits)
     }
 
-    /// After the settings were read: whether they are of a batch that a reader at this sequence number does not see.
+    /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.
     #[inline]
     pub(super) fn may_be_newer_than(&self, seq: Seq) -> bool {
-        self.settings.batch.load(Ordering::Acquire) > seq.0
+        self.settings.changed.load(Ordering::Acquire) > seq.0
     }
 
-    /// Replaces the settings; the caller holds the commit lock. Whoever asks for the settings waits from before
-    /// `change` reads the clock until its result is durable, so nobody judges by the old settings at a moment after the
-    /// change. After an error or a panic the old settings stay.
-    pub(super) fn change_settings(
-        &self,
-        change: impl FnOnce(Settings) -> Result<Settings>,
-    ) -> Result<()> {
-        let mut changing = self.begin_change();
-        changing.to = change(changing.to)?;
-        Ok(())
-    }
-
-    /// Begins a change: whoever asks for the settings waits until the result is dropped.
+    /// Begins to replace the settings; the caller holds the commit lock. Whoever asks for the settings waits from before the
+    /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at a
+    /// moment after the change. After an error or a panic the old settings stay.
     pub(super) fn begin_change(&self) -> Changing<'_> {
         self.settings.begin(self.settings.load())
     }
@@ -383,8 +373,8 @@ struct SettingsCell {
     /// Odd while the words are being replaced.
     version: AtomicU64,
     words: [AtomicU64; 4],
-    /// The last sequence number of the batch that changed them, if one did. Stored before they are.
-    batch: AtomicU64,
+    /// The last sequence number of the write that changed them, if one did since the open. Stored before they are.
+    changed: AtomicU64,
 }
 
 /// A change under way: readers of the cell wait until this is dropped, and then see the new settings.
@@ -399,10 +389,10 @@ impl Changing<'_> {
         self.to
     }
 
-    /// Changes them, for a batch whose last sequence number is this, and which is published.
+    /// Changes them, for a write whose last sequence number is this, and which is published.
     pub(super) fn change_to(&mut self, to: Settings, last: Seq) {
         self.to = to;
-        self.cell.batch.store(last.0, Ordering::Release);
+        self.cell.changed.store(last.0, Ordering::Release);
     }
 }
 
@@ -432,7 +422,7 @@ impl SettingsCell {
         let cell = SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
-            batch: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
         };
         drop(cell.begin(settings));
         cell

@@ -162,26 +162,41 @@ impl Engine {
                 "containers of this database",
             ));
         }
-        let (payload, states) = (writes.bytes(), writes.states());
-        let weight: u64 = Ops::new(payload).flatten().map(|op| weight(&op)).sum();
-        for state in states {
-            self.admit(state, weight / states.len() as u64)?;
-        }
+        let weight = self.admit_all(writes)?;
         if !writes.are_plain() {
             return self.write_conditional(writes);
         }
         if writes.len() == 0 {
             return self.write_nothing(writes);
         }
-        let prepared = Prepared {
+        let prepared = self.prepare(writes, writes.bytes(), weight);
+        self.commit(self.stamp(None), &prepared)
+    }
+
+    /// May all of a batch be written, now? Tells its weight.
+    pub(super) fn admit_all(&self, writes: &Writes) -> Result<u64> {
+        let (states, weight) = (writes.states(), weight_of(writes.bytes()));
+        for state in states {
+            self.admit(state, weight / states.len() as u64)?;
+        }
+        Ok(weight)
+    }
+
+    /// A batch, whose conditions have made these bytes of it, of this weight.
+    pub(super) fn prepare<'w>(
+        &self,
+        writes: &'w Writes,
+        payload: &'w [u8],
+        weight: u64,
+    ) -> Prepared<'w> {
+        Prepared {
             payload,
             crc: PayloadCrc::of(payload),
             len: writes.len() as u64,
             weight,
-            states,
+            states: writes.states(),
             durability: self.durability_of(writes),
-        };
-        self.commit(self.stamp(None), &prepared)
+        }
     }
 
     /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
@@ -530,6 +545,11 @@ impl Engine {
         self.commit_log.publish(latest);
         Ok(())
     }
+}
+
+/// Bytes of all keys and values.
+pub(super) fn weight_of(payload: &[u8]) -> u64 {
+    Ops::new(payload).flatten().map(|op| weight(&op)).sum()
 }
 
 /// Inserts one write into a memtable.

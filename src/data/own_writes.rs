@@ -1,0 +1,132 @@
+//! What a transaction has written to a container and not committed yet, and what it sees of that.
+//!
+//! ```text
+//! calls      put a 1 | delete-range a..c | put b 2 | delete d | put b 3
+//! deleted    a..c
+//! writes     b: put 3    d: deleted
+//! seen       a: deleted  b: 3    c: what the snapshot has    d: deleted
+//! ops        delete-range a..c | put b 3 | delete d          what a commit writes
+//! ```
+//!
+//! Invariant: a range delete removes the writes to its keys that came before it. So every write that is here came after
+//! all range deletes that cover its key, and a commit may write the range deletes first.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::base::record::{Header, Kind};
+use crate::base::{ContainerId, Seq, Timestamp};
+use crate::data::batch::{KeyRange, Op, WriteTtl};
+
+/// A value that is to be stored.
+#[derive(Clone, Debug)]
+pub struct OwnPut {
+    /// How long it is to live; never [`WriteTtl::Keep`].
+    pub ttl: WriteTtl,
+    /// Up to 64 MiB.
+    pub value: Bytes,
+}
+
+impl OwnPut {
+    /// As if it were written at this moment. It has no place among the writes yet, and so stands above all.
+    pub fn header(&self, now: Timestamp) -> Header {
+        let (written_at, ttl) = self.ttl.resolve(now);
+        Header {
+            kind: Kind::Put,
+            seq: Seq::MAX,
+            written_at,
+            ttl,
+        }
+    }
+}
+
+/// What became of a key.
+#[derive(Clone, Debug)]
+pub enum Own {
+    /// Nothing: the snapshot tells what is there.
+    Unwritten,
+    /// It was deleted, alone or by range.
+    Deleted,
+    /// A value was stored.
+    Put(OwnPut),
+}
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct OwnWrites {
+    /// `None`: deleted.
+    writes: BTreeMap<Vec<u8>, Option<OwnPut>>,
+    deleted: Vec<KeyRange>,
+}
+
+impl OwnWrites {
+    /// Stores a value.
+    pub fn put(&mut self, key: &[u8], put: OwnPut) {
+        self.writes.insert(key.to_vec(), Some(put));
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: &[u8]) {
+        self.writes.insert(key.to_vec(), None);
+    }
+
+    /// Deletes all keys of a range.
+    pub fn delete_range(&mut self, range: KeyRange) {
+        self.writes.retain(|key, _| !range.contains(key));
+        self.deleted.push(range);
+    }
+
+    /// What became of a key.
+    pub fn get(&self, key: &[u8]) -> Own {
+        match self.writes.get(key) {
+            Some(Some(put)) => Own::Put(put.clone()),
+            Some(None) => Own::Deleted,
+            None if self.is_deleted_by_range(key) => Own::Deleted,
+            None => Own::Unwritten,
+        }
+    }
+
+    /// A range delete covers the key.
+    pub fn is_deleted_by_range(&self, key: &[u8]) -> bool {
+        self.deleted.iter().any(|range| range.contains(key))
+    }
+
+    /// The first write to a key of a range, or the last one.
+    pub fn next_in(&self, range: &KeyRange, forward: bool) -> Option<(&[u8], Option<&OwnPut>)> {
+        if range.is_empty() {
+            return None;
+        }
+        let from = Bound::Included(&range.from[..]);
+        let to = range
+            .to
+            .as_deref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let mut writes = self.writes.range::<[u8], _>((from, to));
+        let next = match forward {
+            true => writes.next(),
+            false => writes.next_back(),
+        };
+        next.map(|(key, put)| (&key[..], put.as_ref()))
+    }
+
+    /// What a commit writes.
+    pub fn ops(&self, container: ContainerId) -> impl Iterator<Item = Op<'_>> {
+        let ranges = self.deleted.iter().map(move |range| Op::DeleteRange {
+            container,
+            from: &range.from,
+            to: range.to.as_deref().unwrap_or_default(),
+        });
+        let writes = self.writes.iter().map(move |(key, put)| match put {
+            Some(OwnPut { ttl, value }) => Op::Put {
+                container,
+                ttl: *ttl,
+                key,
+                value,
+            },
+            None => Op::Delete { container, key },
+        });
+        ranges.chain(writes)
+    }
+}
