@@ -26,6 +26,7 @@ use crate::api::arguments::{
 use crate::api::container::Container;
 use crate::api::transaction_iter::TransactionIter;
 use crate::api::transaction_state::TransactionState;
+use crate::api::writing::write_ttl;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Ttl};
 use crate::data::batch::{KeyRange, WriteTtl};
@@ -296,7 +297,7 @@ impl Transaction {
     ) -> Result<bool> {
         check_item(key, value)?;
         self.check(container)?;
-        let ttl = container.write_ttl(ttl)?;
+        let ttl = write_ttl(ttl)?;
         let (engine, state) = (&self.engine, container.state());
         let mut own = self.state.lock();
         own.read_set.check(engine, state)?;

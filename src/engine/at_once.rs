@@ -89,9 +89,12 @@ impl Engine {
         take: impl FnOnce(Hit<'_>, &ExpiryView) -> AtOnce<T>,
     ) -> AtOnce<Option<T>> {
         self.check_open(reader.state)?;
-        let read_state = reader.state.read_state();
-        let max = self.seq_of(reader);
+        let (read_state, max) = self.sight_of(reader);
         let Some(hit) = newest(&read_state, key, max)? else {
+            if self.follower.is_some() {
+                // As `pass_switch` does.
+                reader.state.settings_at_once()?;
+            }
             return Ok(None);
         };
         let now = self.clock.at_most();

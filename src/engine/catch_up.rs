@@ -170,7 +170,7 @@ impl Stand {
             let from = memory.and_then(|memory| memory.place);
             let read = read_log((fs, path), &log, from, &stand.catalogue, &stand.states);
             let (read, settings) = read?;
-            set_logged(&stand.states, &settings)?;
+            set_logged(&stand.states, &settings);
             stand.note(&read, &settings);
             stand.last_seq = stand
                 .last_seq

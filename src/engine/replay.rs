@@ -49,7 +49,7 @@ pub(super) fn replay_into(
         gathered.take_frame(frame)
     })?;
     let settings = gathered.finish()?;
-    set_logged(states, &settings)?;
+    set_logged(states, &settings);
     Ok(FromLog {
         replayed,
         damage,
@@ -64,10 +64,11 @@ const GATHERED_BYTES: usize = 2 << 20;
 const FETCHED_AHEAD: usize = 8;
 
 /// Sets what the log has changed of settings.
-pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) -> Result<()> {
-    let mut settings = settings.iter();
-    settings
-        .try_for_each(|logged| states[&logged.container].change_settings(|_| Ok(logged.settings)))
+pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) {
+    for logged in settings {
+        let mut changing = states[&logged.container].begin_change();
+        changing.change_to(logged.settings, logged.seq);
+    }
 }
 
 /// Records that were read but not yet inserted.

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use crate::api::container::Container;
-use crate::api::writing::Update;
 use crate::api::database::Database;
+use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};
