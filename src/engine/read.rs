@@ -145,14 +145,6 @@ impl Engine {
         }
     }
 
-    /// After nothing was found: in a follower, waits until all read states are replaced, if some are. See catch_up.rs.
-    #[inline]
-    fn pass_switch(&self, reader: &Reader<'_>) {
-        if self.follower.is_some() {
-            reader.state.settings();
-        }
-    }
-
     fn read<T>(
         &self,
         reader: &Reader<'_>,
@@ -163,7 +155,7 @@ impl Engine {
             self.check_open(reader.state)?;
             let (read_state, max) = self.sight_of(reader);
             let Some(hit) = newest(&read_state, key, max)? else {
-                self.pass_switch(reader);
+                self.pass_switch(reader.state);
                 return Ok(None);
             };
             // Read last: an absent key needs no time, and a later reading is as right.
