@@ -47,7 +47,9 @@ fn documented() -> BTreeMap<String, String> {
                 format!("{kind}.{name}.html")
             }
             ("fn" | "field" | "variant", Some((of, part))) => {
-                let of = format!("{}.{of}.html", kinds[of]);
+                // No page speaks of what is in a module.
+                let Some(its) = kinds.get(of) else { continue };
+                let of = format!("{its}.{of}.html");
                 let kind = match kind {
                     "fn" => "method",
                     "field" => "structfield",

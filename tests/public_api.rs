@@ -18,8 +18,8 @@ use std::process::Command;
 use quote::ToTokens;
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Fields, FnArg, ImplItem, Item, Meta, Pat, Signature, Token, TraitItem, Type,
-    UseTree, Visibility,
+    Attribute, Fields, FnArg, ImplItem, Item, ItemUse, Meta, Pat, Signature, Token, TraitItem,
+    Type, UseTree, Visibility,
 };
 
 const LIST: &str = "docs/public-api.txt";
@@ -408,7 +408,36 @@ fn expand(all: &mut [Source]) {
 /// Packages whose types are shown as they are.
 const FOREIGN: [&str; 1] = ["bytes"];
 
-/// The names that lib.rs makes public, and the list.
+/// What lib.rs makes public, and what its public modules do, with the names of these.
+fn exports<'a>(lib: &'a Source, all: &'a [Source]) -> Vec<(Option<&'a str>, &'a ItemUse)> {
+    let mut exports = vec![];
+    for item in &lib.items {
+        match item {
+            Item::Use(line) if is_public(&line.vis) => exports.push((None, line)),
+            Item::Mod(module) if is_public(&module.vis) => {
+                let name = module.ident.to_string();
+                let root = all.iter().find(|source| {
+                    source.module == name && source.path.ends_with(format!("{name}/mod.rs"))
+                });
+                let root = root.unwrap_or_else(|| panic!("{name} has no mod.rs"));
+                for item in &root.items {
+                    match item {
+                        Item::Use(line) if is_public(&line.vis) => {
+                            exports.push((Some(&*root.module), line));
+                        }
+                        _ if defined(item).is_some() => panic!("{name} defines things in mod.rs"),
+                        _ => {}
+                    }
+                }
+            }
+            _ if defined(item).is_some() => panic!("lib.rs defines nothing of its own"),
+            _ => {}
+        }
+    }
+    exports
+}
+
+/// The names that are public, and the list.
 fn surface() -> (Vec<String>, String) {
     let mut all = vec![];
     sources(&root().join("src"), &mut all);
@@ -416,36 +445,32 @@ fn surface() -> (Vec<String>, String) {
     all.sort_by(|a, b| a.path.cmp(&b.path));
     let lib = all.iter().find(|source| source.module == "lib").unwrap();
     let (mut names, mut blocks) = (vec![], vec![]);
-    for item in &lib.items {
-        let line = match item {
-            Item::Use(line) if is_public(&line.vis) => line,
-            Item::Mod(module) => {
-                let ident = &module.ident;
-                assert!(!is_public(&module.vis), "{ident}: no module is public");
-                continue;
-            }
-            _ if defined(item).is_some() => panic!("lib.rs defines nothing of its own"),
-            _ => continue,
-        };
+    for (within, line) in exports(lib, &all) {
         for path in leaves(&line.tree) {
             let name = path.last().unwrap();
-            names.push(name.clone());
+            let full = within.map_or(name.clone(), |module| format!("{module}::{name}"));
+            names.push(full.clone());
             if FOREIGN.contains(&path[0].as_str()) {
-                blocks.push((name.clone(), format!("pub use {}", path.join("::"))));
+                blocks.push((full, format!("pub use {}", path.join("::"))));
                 continue;
             }
+            let module = within.unwrap_or(&path[0]);
             let homes: Vec<&Source> = all
                 .iter()
-                .filter(|source| source.module == path[0] && source.defines(name).is_some())
+                .filter(|source| source.module == module && source.defines(name).is_some())
                 .collect();
             let [home] = homes[..] else {
-                panic!("{name} is defined {} times in {}", homes.len(), path[0]);
+                panic!("{full} is defined {} times in {module}", homes.len());
             };
-            let (head, mut lines) = list_definition(name, home.defines(name).unwrap());
+            let (head, mut lines) = list_definition(&full, home.defines(name).unwrap());
             let head = head + &marks(&line.attrs);
             list_impls(name, home, &all, &mut lines);
+            // A conversion into what is not public is not public either.
+            let lines = lines
+                .into_iter()
+                .filter(|line| !line.ends_with(" for NotNow"));
             let lines = Vec::from_iter(lines);
-            blocks.push((name.clone(), [vec![head], lines].concat().join("\n")));
+            blocks.push((full, [vec![head], lines].concat().join("\n")));
         }
     }
     blocks.sort();
@@ -480,7 +505,7 @@ fn the_surface_is_what_is_listed() {
 const KNOWN: &str = "Any Arc AsRef Borrow Bound C ControlFlow Debug Deref DoubleEndedIterator Duration Error ExactSizeIterator Fn FnMut FnOnce \
     FusedIterator Hash Into IntoIter IntoIterator Item Iterator K N Option Output Path PathBuf Range RangeFrom RangeFull \
     RangeInclusive RangeTo RangeToInclusive Self Send Sized String Sync SystemTime T Target Vec Clone Copy Default Display \
-    Eq From Ord PartialEq PartialOrd B I \
+    Drop Eq From Ord PartialEq Stream PartialOrd B I \
     Serialize Deserialize DeserializeOwned RangeBounds Borrowed Data";
 
 /// Whoever gets something can say what it is.
@@ -489,7 +514,10 @@ fn no_signature_has_a_type_that_is_not_public() {
     let (names, found) = surface();
     let mut unknown = BTreeSet::new();
     let is_known = |word: &str| {
-        KNOWN.split_whitespace().any(|known| known == word) || names.iter().any(|name| name == word)
+        KNOWN.split_whitespace().any(|known| known == word)
+            || names
+                .iter()
+                .any(|name| name.rsplit("::").next() == Some(word))
     };
     for line in found.lines().filter(|line| !line.starts_with('#')) {
         // Of a variant its own name is no type; what it holds is.
@@ -516,7 +544,7 @@ impl Embedder {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("src/bin")).unwrap();
         let manifest = format!(
-            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"typed\"] }}\n",
+            "[package]\nname = \"embedder\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nebbtide = {{ path = {:?}, features = [\"tokio\", \"typed\"] }}\n",
             root()
         );
         fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
