@@ -83,6 +83,10 @@ impl<T> Mutex<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().expect(NEVER)
     }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().expect(NEVER)
+    }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
