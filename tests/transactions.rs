@@ -279,6 +279,54 @@ fn no_expiry_skew() {
     }
 }
 
+/// What ended since the beginning is a conflict when it is read, whether its record is still there or not.
+#[test]
+fn what_has_ended_is_a_conflict_wherever_it_is() {
+    type Read = fn(&Transaction, &Container) -> Result<()>;
+    let reads: [Read; 5] = [
+        |tx, b| tx.get(b, "k").map(drop),
+        |tx, b| tx.contains(b, "k").map(drop),
+        |tx, b| tx.item(b, "k").map(drop),
+        |tx, b| tx.range(b, "j"..).next().transpose().map(drop),
+        |tx, b| tx.range(b, ..="k").next_back().transpose().map(drop),
+    ];
+    for place in [Place::Memory, Place::Tables, Place::Compacted] {
+        for read in reads {
+            let f = fixture();
+            let mut batch = Batch::new();
+            for c in [&f.a, &f.b] {
+                batch.put_with_ttl(c, "k", "v", after(10));
+            }
+            f.db.write(&batch).unwrap();
+            let (tx, other) = (f.db.begin(), f.db.begin());
+            assert!(tx.contains(&f.a, "k").unwrap());
+            f.advance(10);
+            f.settle(place);
+            let (read, again) = (read(&tx, &f.b), tx.get(&f.a, "k"));
+            assert!(read.is_err_and(|error| error.is_conflict()), "{place:?}");
+            assert!(again.is_err_and(|error| error.is_conflict()), "{place:?}");
+            is_conflict(other.get(&f.b, "k"), "b", "k");
+            assert!(other.commit().is_err(), "{place:?}");
+            assert!(!f.db.begin().contains(&f.b, "k").unwrap());
+        }
+    }
+}
+
+/// Jobs that drop nothing that has ended are no conflict, whatever the time.
+#[test]
+fn what_was_never_there_is_no_conflict() {
+    let f = fixture();
+    f.a.put("k", "v").unwrap();
+    f.a.put_with_ttl("later", "v", after(1_000)).unwrap();
+    let tx = f.db.begin();
+    f.advance(500);
+    f.settle(Place::Compacted);
+    assert!(tx.get(&f.a, "none").unwrap().is_none());
+    assert_eq!(keys(tx.iter(&f.a)), ["k", "later"]);
+    let began = tx.now();
+    assert_eq!(tx.commit().unwrap().written_at(), began);
+}
+
 #[test]
 fn what_ends_between_reading_and_stamp_is_a_conflict() {
     for by_range in [false, true] {

@@ -165,6 +165,7 @@ impl TransactionIter<'_> {
             .touch(engine, &source.state, &self.left.from)?;
         loop {
             source.fill(forward)?;
+            state.read_set.missed(source.place, &self.left.from)?;
             let snapshots = source.peek(forward);
             let own = state.own(&source.state);
             let own_next = own.and_then(|own| own.next_in(&self.left, forward));

@@ -50,6 +50,7 @@
 
 pub mod options;
 // parts: each owns its fields
+mod settings_cell;
 mod state;
 mod containers;
 mod relied;

@@ -16,14 +16,13 @@
 //! 1. `now` is read before S. All that was stamped before `now` is seen at S: a beginning lets the write that has the
 //!    commit lock pass, and waits for what waits for its sync.
 //! 2. What was read is all as of one moment: with S published. An item that was found lived at `now` and when it was
-//!    read, after S, so it lived in between. One that was not found was dead at `now`, and stays so; or it lived at `now`
-//!    and had ended when it was reached, which is a conflict at once if its record is still there. If a job has dropped the
-//!    record meanwhile, an edit of the manifest came after `edit`.
+//!    read, after S, so it lived in between. One that was not found was dead at `now`, and stays so. If it lived at `now`
+//!    and had ended when it was reached, that is a conflict at once: its record says so, or, when a job may have dropped
+//!    the record, the moment by which the container's jobs have judged ([`ContainerState::has_purged_after`]).
 //! 3. A transaction that writes takes effect at its stamp. There all it has read holds: what was found is the newest
 //!    version still and lives, what was absent is absent, and no other item is in a range. So it is as if all of it was
 //!    read at the stamp, and the order of stamps is the serial order.
-//! 4. A transaction that only reads takes effect at S, unless an edit came in between and time has passed: then what
-//!    was not found may have been dropped, and it is held to the rule of 3.
+//! 4. A transaction that only reads takes effect at S.
 //! 5. A container's settings are those that it had when the transaction first read it, from S until the commit: a change
 //!    moves ends, and is a conflict.
 //! 6. The snapshot is held until the end. So a version that was found stays as long as it lives, and with it whatever hides
@@ -78,8 +77,6 @@ pub struct ReadSet {
     now: Timestamp,
     /// Settled time at the beginning.
     settled: Timestamp,
-    /// The last edit of the manifest before that.
-    edit: u64,
     /// No write up to here changed what was read.
     checked: Seq,
     touched: Vec<Touched>,
@@ -90,7 +87,6 @@ pub struct ReadSet {
 impl ReadSet {
     /// Nothing was read yet; begins now.
     pub fn new(engine: &Engine) -> ReadSet {
-        let edit = engine.catalog.durable_edit();
         let reading = engine.clock.read();
         engine.commit_log.pass();
         // What cannot be synced is never seen.
@@ -99,7 +95,6 @@ impl ReadSet {
         ReadSet {
             now: reading.now,
             settled: reading.settled,
-            edit,
             checked: pin.seq(),
             pin,
             touched: vec![],
@@ -157,8 +152,9 @@ impl ReadSet {
         let view = self.views(place).now;
         let read_state = self.touched[place].state.pin();
         let (_, item) = engine.newest_checked(&read_state, key, self.pin.seq(), &view)?;
-        if let Some(item) = &item {
-            self.found(engine, place, key, item.end())?;
+        match &item {
+            Some(item) => self.found(engine, place, key, item.end())?,
+            None => self.missed(place, key)?,
         }
         let version = item.as_ref().map(|item| item.version().seq());
         self.touched[place].keys.insert(key.into(), version);
@@ -184,6 +180,14 @@ impl ReadSet {
             *first = Some((end, key.into()));
         }
         Ok(())
+    }
+
+    /// Nothing lived at `now` at `key` or, in a scan, between what was passed and what was found.
+    pub fn missed(&mut self, place: usize, key: &[u8]) -> Result<()> {
+        match self.touched[place].state.has_purged_after(self.now) {
+            true => Err(self.conflict_over(place, key)),
+            false => Ok(()),
+        }
     }
 
     /// By what a touched container's items are judged.
@@ -278,7 +282,7 @@ impl ReadSet {
         Ok(None)
     }
 
-    /// Under the commit lock, or where nothing is written: what was read is so, or the transaction is in conflict. False: it
+    /// Under the commit lock: what was read is so, or the transaction is in conflict. False: it
     /// has to be looked up again.
     fn holds_at(&mut self, now: Timestamp) -> Result<bool> {
         match self.fault_at(now)? {
@@ -388,9 +392,9 @@ impl Engine {
             return Err(conflict.clone());
         }
         if writes.len() == 0 {
-            self.end_reading(read_set)?;
-            if writes.durability() == Some(Durability::Sync) {
-                self.sync()?;
+            match writes.durability() {
+                Some(Durability::Sync) => self.sync()?,
+                _ => self.scheduler.check_open()?,
             }
             return Ok(Written::new(read_set.pin.seq(), read_set.now));
         }
@@ -410,18 +414,5 @@ impl Engine {
             read_set.look_again(self)?;
         }
         Ok(self.stamp(read_set.relies_on()))
-    }
-
-    /// The end of a transaction that only reads.
-    fn end_reading(&self, read_set: &mut ReadSet) -> Result<()> {
-        self.scheduler.check_open()?;
-        let is_of_its_snapshot =
-            self.catalog.durable_edit() == read_set.edit || self.clock.now() == read_set.now;
-        let mut holds = is_of_its_snapshot;
-        while !holds {
-            let stamped = self.stamp_over(read_set)?;
-            holds = read_set.holds_at(stamped.reading.now)?;
-        }
-        Ok(())
     }
 }

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use crate::base::hash::hash_key;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::base::sync::{ArcSwap, Guard, Mutex, spin_loop};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{ArcSwap, Guard, Mutex};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
-use crate::env::sleep;
-use crate::expiry::{DefaultMillis, Settings};
+use crate::engine::settings_cell::{Changing, SettingsCell};
+use crate::expiry::Settings;
 use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::wal::Position as LogPosition;
 
@@ -160,6 +159,8 @@ pub struct ContainerState {
     installing: Mutex<()>,
     /// Everything up to this sequence number is in runs.
     flushed: AtomicU64,
+    /// The latest moment by which an installed job may have dropped what had ended.
+    purged: AtomicU64,
     /// Scans that hold a read state; the engine takes it from those at rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
@@ -211,6 +212,7 @@ impl ContainerState {
             read_state: ArcSwap::from_pointee(read_state),
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
+            purged: AtomicU64::new(0),
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
             rest: Mutex::new(None),
@@ -275,7 +277,7 @@ impl ContainerState {
     /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.
     #[inline]
     pub(super) fn may_be_newer_than(&self, seq: Seq) -> bool {
-        self.settings.changed.load(Ordering::Acquire) > seq.0
+        self.settings.are_newer_than(seq)
     }
 
     /// Begins to replace the settings; the caller holds the commit lock. Whoever asks for the settings waits from before the
@@ -358,6 +360,16 @@ impl ContainerState {
         self.flushed.store(seq.0, Ordering::Release);
     }
 
+    /// What had ended by then may be missing in the read state that is installed next.
+    pub(super) fn note_purge(&self, judged_at: Timestamp) {
+        self.purged.fetch_max(judged_at.0, Ordering::Release);
+    }
+
+    /// Whether what had not ended by then may be missing in a read state, which was loaded before.
+    pub(super) fn has_purged_after(&self, moment: Timestamp) -> bool {
+        self.purged.load(Ordering::Acquire) > moment.0
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if self.dropped.load(Ordering::Acquire) {
             return Err(Error::ContainerDropped {
@@ -365,115 +377,6 @@ impl ContainerState {
             });
         }
         Ok(())
-    }
-}
-
-/// Settings that readers load as one value without a lock: a sequence lock, whose only writer holds the commit lock.
-struct SettingsCell {
-    /// Odd while the words are being replaced.
-    version: AtomicU64,
-    words: [AtomicU64; 4],
-    /// The last sequence number of the write that changed them, if one did since the open. Stored before they are.
-    changed: AtomicU64,
-}
-
-/// A change under way: readers of the cell wait until this is dropped, and then see the new settings.
-pub(super) struct Changing<'a> {
-    cell: &'a SettingsCell,
-    to: Settings,
-}
-
-impl Changing<'_> {
-    /// The settings that will be stored: the old ones until `change_to` is called.
-    pub(super) fn settings(&self) -> Settings {
-        self.to
-    }
-
-    /// Changes them, for a write whose last sequence number is this, and which is published.
-    pub(super) fn change_to(&mut self, to: Settings, last: Seq) {
-        self.to = to;
-        self.cell.changed.store(last.0, Ordering::Release);
-    }
-}
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        let default = match self.to.default {
-            DefaultMillis::Off => 0,
-            DefaultMillis::NoDefault => u64::MAX,
-            DefaultMillis::Millis(millis) => millis,
-        };
-        let Settings {
-            inherit_floor,
-            override_floor,
-            floor_seq,
-            ..
-        } = self.to;
-        let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
-        for (word, value) in self.cell.words.iter().zip(values) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.cell.version.fetch_add(1, Ordering::Release);
-    }
-}
-
-impl SettingsCell {
-    fn new(settings: Settings) -> Self {
-        let cell = SettingsCell {
-            version: AtomicU64::new(0),
-            words: Default::default(),
-            changed: AtomicU64::new(0),
-        };
-        drop(cell.begin(settings));
-        cell
-    }
-
-    /// Begins a change, which stores `to` unless told otherwise.
-    fn begin(&self, to: Settings) -> Changing<'_> {
-        let before = self.version.fetch_add(1, Ordering::Relaxed);
-        assert!(before.is_multiple_of(2), "one change at a time");
-        // The words are stored after the version is seen to be odd.
-        fence(Ordering::SeqCst);
-        Changing { cell: self, to }
-    }
-
-    #[inline]
-    fn load(&self) -> Settings {
-        let mut tries = 0;
-        loop {
-            if let Some(settings) = self.try_load() {
-                return settings;
-            }
-            // The writer of a change waits for the disk, some milliseconds.
-            tries += 1;
-            if tries > 100 {
-                sleep(Duration::from_micros(50));
-            }
-            spin_loop();
-        }
-    }
-
-    /// Them, if they are not being replaced.
-    #[inline]
-    fn try_load(&self) -> Option<Settings> {
-        let before = self.version.load(Ordering::Acquire);
-        let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        let is_whole = before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
-        is_whole.then(|| SettingsCell::decode(words))
-    }
-
-    fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {
-        Settings {
-            default: match default {
-                0 => DefaultMillis::Off,
-                u64::MAX => DefaultMillis::NoDefault,
-                millis => DefaultMillis::Millis(millis),
-            },
-            inherit_floor: Timestamp(inherit_floor),
-            override_floor: Timestamp(override_floor),
-            floor_seq: Seq(floor_seq),
-        }
     }
 }
 

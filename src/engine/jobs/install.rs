@@ -11,6 +11,7 @@ use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -21,7 +22,7 @@ impl Engine {
         state: &Arc<ContainerState>,
         version: &Version,
         gone: &[TableId],
-        judged_at: Timestamp,
+        view: &ExpiryView,
     ) -> Result<()> {
         let holds_one =
             |run: &&Arc<Run>| run.files.iter().any(|file| gone.contains(&file.record.id));
@@ -32,7 +33,7 @@ impl Engine {
         let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
         let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
         let dropped = bytes(&removed) - bytes(&added);
-        if !self.replace_runs(state, removed, added, judged_at)? {
+        if !self.replace_runs(state, removed, added, view)? {
             return Ok(());
         }
         self.counters.bytes_dropped.add(dropped);
@@ -44,7 +45,7 @@ impl Engine {
             let is_older = statistics.census.seq_max < settings.floor_seq;
             for (expired, bytes) in statistics.histograms.forecast(&settings) {
                 let since = settings.overdue_since(expired, is_older);
-                lag.add(judged_at.since(since), bytes);
+                lag.add(view.now.since(since), bytes);
             }
         }
         self.counters.note_reclaimed(&lag, 0);
@@ -57,12 +58,12 @@ impl Engine {
         state: &Arc<ContainerState>,
         version: &Version,
         runs: &[RunId],
-        judged_at: Timestamp,
+        view: &ExpiryView,
     ) -> Result<()> {
         let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
         let removed: Vec<Arc<Run>> = chosen.cloned().collect();
         let added = vec![Arc::new(Run::joined(self.catalog.new_run(), &removed))];
-        self.replace_runs(state, removed, added, judged_at)?;
+        self.replace_runs(state, removed, added, view)?;
         Ok(())
     }
 
@@ -78,7 +79,7 @@ impl Engine {
             match self.open_outputs(&flush.job, &flush.outputs) {
                 Ok(added) => installations.push(Installation {
                     state: flush.state,
-                    judged_at: flush.job.view.now,
+                    view: flush.job.view,
                     removed: vec![],
                     added,
                     flushed: Some(flush),
@@ -129,7 +130,7 @@ impl Engine {
                 written.insert(output.slot, run.id);
                 added.push(run);
             }
-            self.replace_runs(state, removed, added, job.view.now)
+            self.replace_runs(state, removed, added, &job.view)
         });
         self.clear_away(matches!(done, Ok(true)), outputs);
         progress.written = written;
@@ -151,11 +152,11 @@ impl Engine {
         state: &Arc<ContainerState>,
         removed: Vec<Arc<Run>>,
         added: Vec<Arc<Run>>,
-        judged_at: Timestamp,
+        view: &ExpiryView,
     ) -> Result<bool> {
         let replaced = Installation {
             state,
-            judged_at,
+            view: *view,
             removed,
             added,
             flushed: None,
@@ -175,7 +176,7 @@ impl Engine {
         let mut manifest = self.catalog.edit();
         let known = &manifest.catalogue()?.containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
-        let Some(judged_at) = installations.iter().map(|one| one.judged_at).max() else {
+        let Some(judged_at) = installations.iter().map(|one| one.view.now).max() else {
             return Ok(vec![]);
         };
         let plan = self.plan(&installations, basis)?;
@@ -250,6 +251,10 @@ impl Engine {
             // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
             // flushed.
             one.state.set_flushed(flush.up_to);
+        }
+        if one.may_purge() {
+            // Before the read state, too: a reader that misses a record must see that it may have been dropped.
+            one.state.note_purge(one.view.now);
         }
         one.state.install(|read_state| {
             let mut sealed = read_state.sealed.clone();
@@ -430,11 +435,21 @@ pub(in crate::engine) struct Progress {
 /// A job's result that is being installed.
 struct Installation<'a> {
     state: &'a Arc<ContainerState>,
-    /// The moment at which the dropped records were dead.
-    judged_at: Timestamp,
+    /// By what the dropped records were dead.
+    view: ExpiryView,
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
     flushed: Option<&'a Flushed<'a>>,
+}
+
+impl Installation<'_> {
+    /// Whether some input had ended, as far as the census tells, so that its record may be dropped.
+    fn may_purge(&self) -> bool {
+        let memtable = self.flushed.map(|flush| flush.leaves.memtable.census());
+        let runs = self.removed.iter().map(|run| run.census);
+        let mut inputs = runs.chain(memtable);
+        inputs.any(|census| census.oldest_dead(Seq(0), &self.view).is_some())
+    }
 }
 
 /// What an installation will change, decided before anything is changed.

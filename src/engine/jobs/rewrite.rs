@@ -189,8 +189,8 @@ impl Engine {
                     }
                     continue;
                 }
-                Choice::Drop(tables) => self.drop_tables(&state, version, &tables, view.now),
-                Choice::Join(runs) => self.join_runs(&state, version, &runs, view.now),
+                Choice::Drop(tables) => self.drop_tables(&state, version, &tables, &view),
+                Choice::Join(runs) => self.join_runs(&state, version, &runs, &view),
             };
             match free {
                 Ok(()) => return Ok(true),
@@ -234,7 +234,7 @@ impl Engine {
                 let facts = version.facts();
                 match pick_all(&facts, &self.snapshots.list(), &view, &self.goals()) {
                     Choice::Drop(tables) => {
-                        self.drop_tables(&state, &version, &tables, view.now)?;
+                        self.drop_tables(&state, &version, &tables, &view)?;
                     }
                     // A second rewrite would gain nothing that a drop does not: what still overlaps does so for a
                     // snapshot.
@@ -301,7 +301,7 @@ impl Engine {
         let mut gone = ended(&facts, &self.snapshots.list(), &BTreeSet::new(), &view);
         gone.retain(|table| part.remove(table));
         if !gone.is_empty() {
-            self.drop_tables(state, &version, &gone, view.now)?;
+            self.drop_tables(state, &version, &gone, &view)?;
         }
         if part.is_empty() {
             return Ok(true);

@@ -1,0 +1,126 @@
+//! A container's settings: one value for readers, which take no lock, and one change at a time.
+
+use std::time::Duration;
+
+use crate::base::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::base::sync::spin_loop;
+use crate::base::{Seq, Timestamp};
+use crate::env::sleep;
+use crate::expiry::{DefaultMillis, Settings};
+
+/// Settings that readers load as one value without a lock: a sequence lock, whose only writer holds the commit lock.
+pub(super) struct SettingsCell {
+    /// Odd while the words are being replaced.
+    version: AtomicU64,
+    words: [AtomicU64; 4],
+    /// The last sequence number of the write that changed them, if one did since the open. Stored before they are.
+    changed: AtomicU64,
+}
+
+/// A change under way: readers of the cell wait until this is dropped, and then see the new settings.
+pub(super) struct Changing<'a> {
+    cell: &'a SettingsCell,
+    to: Settings,
+}
+
+impl Changing<'_> {
+    /// The settings that will be stored: the old ones until `change_to` is called.
+    pub(super) fn settings(&self) -> Settings {
+        self.to
+    }
+
+    /// Changes them, for a write whose last sequence number is this, and which is published.
+    pub(super) fn change_to(&mut self, to: Settings, last: Seq) {
+        self.to = to;
+        self.cell.changed.store(last.0, Ordering::Release);
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let default = match self.to.default {
+            DefaultMillis::Off => 0,
+            DefaultMillis::NoDefault => u64::MAX,
+            DefaultMillis::Millis(millis) => millis,
+        };
+        let Settings {
+            inherit_floor,
+            override_floor,
+            floor_seq,
+            ..
+        } = self.to;
+        let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
+        for (word, value) in self.cell.words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.cell.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl SettingsCell {
+    /// A cell with these settings.
+    pub(super) fn new(settings: Settings) -> Self {
+        let cell = SettingsCell {
+            version: AtomicU64::new(0),
+            words: Default::default(),
+            changed: AtomicU64::new(0),
+        };
+        drop(cell.begin(settings));
+        cell
+    }
+
+    /// Whether they are of a write above this sequence number. Asked after they were loaded.
+    #[inline]
+    pub(super) fn are_newer_than(&self, seq: Seq) -> bool {
+        self.changed.load(Ordering::Acquire) > seq.0
+    }
+
+    /// Begins a change, which stores `to` unless told otherwise.
+    pub(super) fn begin(&self, to: Settings) -> Changing<'_> {
+        let before = self.version.fetch_add(1, Ordering::Relaxed);
+        assert!(before.is_multiple_of(2), "one change at a time");
+        // The words are stored after the version is seen to be odd.
+        fence(Ordering::SeqCst);
+        Changing { cell: self, to }
+    }
+
+    /// The settings. Waits for a change under way.
+    #[inline]
+    pub(super) fn load(&self) -> Settings {
+        let mut tries = 0;
+        loop {
+            if let Some(settings) = self.try_load() {
+                return settings;
+            }
+            // The writer of a change waits for the disk, some milliseconds.
+            tries += 1;
+            if tries > 100 {
+                sleep(Duration::from_micros(50));
+            }
+            spin_loop();
+        }
+    }
+
+    /// The settings, if no change is under way.
+    #[inline]
+    pub(super) fn try_load(&self) -> Option<Settings> {
+        let before = self.version.load(Ordering::Acquire);
+        let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let is_whole = before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
+        is_whole.then(|| SettingsCell::decode(words))
+    }
+
+    fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {
+        Settings {
+            default: match default {
+                0 => DefaultMillis::Off,
+                u64::MAX => DefaultMillis::NoDefault,
+                millis => DefaultMillis::Millis(millis),
+            },
+            inherit_floor: Timestamp(inherit_floor),
+            override_floor: Timestamp(override_floor),
+            floor_seq: Seq(floor_seq),
+        }
+    }
+}
