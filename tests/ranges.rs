@@ -3,9 +3,10 @@
 //!
 //! Method: stepped histories on a simulated disk whose figures are looked at; none depends on how long anything takes.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ebbtide::internals::{Sim, Survivors};
+use ebbtide::internals::{Fault, FaultPlan, Sim, Survivors};
 use ebbtide::{Container, Database, ManualClock, Options};
 
 const NOW: u64 = 1_767_225_600_000;
@@ -116,12 +117,9 @@ fn a_queue_stays_small() {
     assert!(c.stats().range_deletes <= 1, "{:?}", c.stats());
 }
 
-/// Goal: what takes several edits counts all the same wherever power is cut. Method: before each call of the manifest and one in three of the flush's others.
-#[test]
-fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
-    let sim = Sim::new(4);
-    let options = |sim: &Sim| options(sim).memtable_bytes(64 << 20);
-    let db = options(&sim).open("/db").unwrap();
+/// With a dozen range deletes in memory that take more than one edit, over items in a table.
+fn with_many_long_ones(sim: &Sim) -> (Database, Container) {
+    let db = options(sim).memtable_bytes(64 << 20).open("/db").unwrap();
     let c = db.container("c").unwrap();
     (0..100).for_each(|n| c.put(key(n), "older").unwrap());
     db.flush().unwrap();
@@ -132,12 +130,21 @@ fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
     }
     (0..20).for_each(|n| c.put(key(5 * n), "newer").unwrap());
     db.sync().unwrap();
+    (db, c)
+}
+
+/// Goal: what takes several edits counts all the same wherever power is cut. Method: before one call in three of the flush.
+#[test]
+fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
+    let sim = Sim::new(4);
+    let options = |sim: &Sim| options(sim).memtable_bytes(64 << 20);
+    let (db, c) = with_many_long_ones(&sim);
     let expected: Vec<(Vec<u8>, Vec<u8>)> = pairs(&c);
     let left = Arc::new(Mutex::new(vec![]));
     let taken = left.clone();
-    sim.watch(move |sim, call| {
-        // Every call would be every step of many that are alike. Between two edits there are few.
-        if sim.operations() % 3 != 0 && !call.path.to_string_lossy().contains("manifest") {
+    sim.watch(move |sim, _| {
+        // Every call would be every step of many that are alike.
+        if sim.operations() % 3 != 0 {
             return;
         }
         for kept in [Survivors::Nothing, Survivors::Everything] {
@@ -161,6 +168,42 @@ fn a_flush_of_many_long_ones_is_whole_wherever_it_is_cut_off() {
         db.compact().unwrap();
         assert_eq!((pairs(&c), c.stats().range_deletes), (expected.clone(), 0));
     }
+}
+
+/// Goal: a flush that fails between its edits, and is done again by the same process, adds none twice. Method: from each of
+/// its first calls on a manifest on, all fail until it has; what the manifest has in the end is seen after a reopen.
+#[test]
+fn a_flush_of_many_long_ones_is_whole_whichever_edit_fails() {
+    let mut again = 0;
+    for nth in 0..8 {
+        let sim = Sim::new(4);
+        let (db, c) = with_many_long_ones(&sim);
+        let expected = pairs(&c);
+        let calls = AtomicU64::new(0);
+        let plan = FaultPlan {
+            at: sim.operations(),
+            kind: Fault::Full,
+            lasting: true,
+        };
+        sim.fail_where(plan, move |call| {
+            let is_edit = call.changes() && call.path.to_string_lossy().contains("manifest");
+            is_edit && calls.fetch_add(1, Ordering::Relaxed) >= nth
+        });
+        let failed = db.flush().is_err();
+        sim.heal();
+        db.flush().unwrap();
+        if failed {
+            again += 1;
+        }
+        assert_eq!(pairs(&c), expected, "call {nth}");
+        drop((c, db));
+        let db = options(&sim).memtable_bytes(64 << 20).open("/db").unwrap();
+        db.flush().unwrap();
+        let c = db.container("c").unwrap();
+        let ranges = c.stats().range_deletes;
+        assert_eq!((pairs(&c), ranges), (expected, 12), "call {nth}");
+    }
+    assert!(again > 4, "{again} flushes were done again");
 }
 
 fn pairs(c: &Container) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -54,13 +54,13 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 /// **Conflicts.** Nothing is locked. When it commits, all that was read has to be as it was: each key, those that had no
 /// item too, and each range as far as it was read. Where something was written, deleted, came in between, or has *expired*
 /// since the transaction began, the answer is [`Error::Conflict`], with the container and the key, and nothing is written.
-/// The same goes for an item that has ended by the time it is read, and for a container whose default ttl was changed after
-/// the transaction began. After its first conflict a transaction answers nothing else. Keys that are written and were not
+/// The same goes for an item that has ended by the time it is read, for a read that finds nothing where a flush or a merge
+/// may have dropped such an item, and for a container whose default ttl was changed after the transaction began. So a read
+/// can be the one that answers with the conflict. After its first conflict a transaction answers nothing else. Keys that are written and were not
 /// read are no conflict: the later write counts.
 ///
 /// **Reading alone.** A transaction that writes nothing is of the moment at which it began, and its commit is no conflict,
-/// however much was written meanwhile. Only if time went on and tables were replaced, so that what has expired may be gone
-/// from disk already, is it validated as one that writes.
+/// however much was written meanwhile. Its reads may be.
 ///
 /// **Cost.** In memory until the end: its writes, each key that it read, of each range the two ends, and older versions of
 /// what others overwrite meanwhile. A commit asks the memtables for each key that was read and walks them through each
