@@ -544,6 +544,44 @@ fn nothing_can_be_changed_through_a_follower() {
     assert!(db.catch_up().unwrap_err().is_closed());
 }
 
+/// A transaction reads one state, or is told of a conflict, whatever the follower takes in meanwhile.
+#[test]
+fn a_transaction_of_a_follower_is_of_one_state() {
+    for flushes in [false, true] {
+        let mut writer = Writer::new(5);
+        let (a, b) = (writer.some(), writer.db().container("other").unwrap());
+        let db = writer.db().clone();
+        let write = |value: &str| {
+            let mut batch = Batch::new();
+            batch.put(&a, "k", value).put(&b, "k", value);
+            db.write(&batch).unwrap();
+        };
+        write("old");
+        let (follower, _) = writer.follow();
+        let (its_a, its_b) = (
+            follower.container(a.name()).unwrap(),
+            follower.container("other").unwrap(),
+        );
+        let tx = follower.begin();
+        assert_eq!(tx.get(&its_a, "k").unwrap().unwrap(), "old");
+        write("new");
+        if flushes {
+            writer.db().flush().unwrap();
+            writer.db().compact().unwrap();
+        }
+        follower.catch_up().unwrap();
+        assert_eq!(its_b.get("k").unwrap().unwrap(), "new");
+        match tx.get(&its_b, "k") {
+            Ok(value) => assert_eq!(value.unwrap(), "old"),
+            Err(error) => assert!(error.is_conflict(), "{error}"),
+        }
+        let tx = follower.begin();
+        tx.put(&its_b, "k", "mine").unwrap();
+        assert!(matches!(tx.commit(), Err(Error::ReadOnly)));
+        assert_eq!(its_b.get("k").unwrap().unwrap(), "new");
+    }
+}
+
 #[test]
 fn a_look_that_finds_nothing_new_reads_no_file() {
     let mut writer = Writer::new(3);

@@ -150,7 +150,7 @@ impl ReadSet {
     /// The item of a key, in a container that was touched, and that it was read.
     pub fn read(&mut self, engine: &Engine, place: usize, key: &[u8]) -> Result<Option<Item>> {
         let view = self.views(place).now;
-        let read_state = self.touched[place].state.pin();
+        let read_state = self.pin.read_state(&self.touched[place].state);
         let (_, item) = engine.newest_checked(&read_state, key, self.pin.seq(), &view)?;
         match &item {
             Some(item) => self.found(engine, place, key, item.end())?,
