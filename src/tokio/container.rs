@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
 use crate::api::writing::Update;
-use crate::base::{DefaultTtl, Result, Ttl};
+use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
 use crate::tokio::read::{async_reading_methods, bounds, bytes};
@@ -100,14 +100,25 @@ impl AsyncContainer {
         ttl: impl Into<Ttl>,
     ) -> Result<()> {
         let ttl = ttl.into();
+        let at_once =
+            |way: &Begin, key: &[u8], value: &[u8]| self.of.writing_by(way).put(key, value, ttl);
+        let later = move |of: Container, key, value| of.put_with_ttl(key, value, ttl);
+        self.store(key, value, at_once, later).await
+    }
+
+    async fn store<T: Send + 'static>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        at_once: impl FnOnce(&Begin, &[u8], &[u8]) -> AtOnce<T>,
+        later: impl FnOnce(Container, Vec<u8>, Vec<u8>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let at_once = |way: &Begin, (key, value): &mut (_, _)| {
-            self.of
-                .writing_by(way)
-                .put(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
+            at_once(way, AsRef::as_ref(key), AsRef::as_ref(value))
         };
         let later = |(key, value)| {
             let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
-            move || of.put_with_ttl(key, value, ttl)
+            move || later(of, key, value)
         };
         self.shared.write((key, value), at_once, later).await
     }
@@ -120,16 +131,10 @@ impl AsyncContainer {
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
         let ttl = ttl.into();
-        let at_once = |way: &Begin, (key, value): &mut (_, _)| {
-            self.of
-                .writing_by(way)
-                .create(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
-        };
-        let later = |(key, value)| {
-            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
-            move || of.create(key, value, ttl)
-        };
-        self.shared.write((key, value), at_once, later).await
+        let at_once =
+            |way: &Begin, key: &[u8], value: &[u8]| self.of.writing_by(way).create(key, value, ttl);
+        let later = move |of: Container, key, value| of.create(key, value, ttl);
+        self.store(key, value, at_once, later).await
     }
 
     /// Stores an item if a live one has the key. False: none has, and nothing was written.
@@ -140,16 +145,11 @@ impl AsyncContainer {
         ttl: impl Into<Ttl>,
     ) -> Result<bool> {
         let ttl = ttl.into();
-        let at_once = |way: &Begin, (key, value): &mut (_, _)| {
-            self.of
-                .writing_by(way)
-                .replace(AsRef::as_ref(key), AsRef::as_ref(value), ttl)
+        let at_once = |way: &Begin, key: &[u8], value: &[u8]| {
+            self.of.writing_by(way).replace(key, value, ttl)
         };
-        let later = |(key, value)| {
-            let (of, key, value) = (self.of.clone(), bytes(key), bytes(value));
-            move || of.replace(key, value, ttl)
-        };
-        self.shared.write((key, value), at_once, later).await
+        let later = move |of: Container, key, value| of.replace(key, value, ttl);
+        self.store(key, value, at_once, later).await
     }
 
     /// Restarts the countdown of a live item; keeps value and ttl. False: there is none.

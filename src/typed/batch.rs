@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeBounds;
 
 use crate::api::batch::Batch;
-use crate::base::{Result, Ttl};
+use crate::api::container::Container;
+use crate::base::Ttl;
 use crate::data::write::Expect;
 use crate::typed::container::TypedContainer;
 use crate::typed::key::{self, TypedKey};
@@ -65,11 +66,8 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         value: &V::Data,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
-        let (container, key) = (self.container.untyped(), key::encoded::<K>(&key));
-        let value = value::encoded::<V>(value);
-        self.add(|batch| {
-            batch.put_with_ttl(container, key, value?, ttl);
-            Ok(())
+        self.add(&key, value, |batch, container, key, value| {
+            batch.put_with_ttl(container, key, value, ttl);
         })
     }
 
@@ -80,11 +78,8 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         value: &V::Data,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
-        let (container, key) = (self.container.untyped(), key::encoded::<K>(&key));
-        let value = value::encoded::<V>(value);
-        self.add(|batch| {
-            batch.create(container, key, value?, ttl);
-            Ok(())
+        self.add(&key, value, |batch, container, key, value| {
+            batch.create(container, key, value, ttl);
         })
     }
 
@@ -95,11 +90,8 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         value: &V::Data,
         ttl: impl Into<Ttl>,
     ) -> &mut Self {
-        let (container, key) = (self.container.untyped(), key::encoded::<K>(&key));
-        let value = value::encoded::<V>(value);
-        self.add(|batch| {
-            batch.replace(container, key, value?, ttl);
-            Ok(())
+        self.add(&key, value, |batch, container, key, value| {
+            batch.replace(container, key, value, ttl);
         })
     }
 
@@ -133,8 +125,16 @@ impl<K: TypedKey, V: TypedValue> TypedBatch<'_, K, V> {
         self
     }
 
-    fn add(&mut self, write: impl FnOnce(&mut Batch) -> Result<()>) -> &mut Self {
-        let added = write(self.batch);
+    /// Adds a write of this key and value as they are stored, or the error that the value has no such form.
+    fn add(
+        &mut self,
+        key: &K::Borrowed<'_>,
+        value: &V::Data,
+        write: impl FnOnce(&mut Batch, &Container, Vec<u8>, Vec<u8>),
+    ) -> &mut Self {
+        let (container, key) = (self.container.untyped(), key::encoded::<K>(key));
+        let value = value::encoded::<V>(value);
+        let added = value.map(|value| write(self.batch, container, key, value));
         self.batch.note(added);
         self
     }
