@@ -4,12 +4,14 @@
 //! CommitLog     one order of writes; what is logged, in memory, visible      commit.rs
 //! Catalog       what is durable of tables and settings; its edits            catalog.rs
 //! ContainerSet  containers by name                                           containers.rs
-//! ContainerState  what a reader pins of one container; its settings          state.rs
+//! ContainerState  what a reader pins of one container                        state.rs
+//! SettingsCell  a container's settings, as one value                         settings_cell.rs
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
 //! ObsoleteTables  tables to be removed                                       obsolete.rs
 //! DamagedTables   damaged tables that scrubbing found                        damage.rs
 //! SyncWaiters     callers who wait for a sync of the log                     sync_waiters.rs
+//! Follower        what is taken in of another process's database             follower.rs
 //! ```
 //!
 //! The parts do not know each other, except that an edit takes a [`commit::Basis`]. [`Engine`] holds them; the files
@@ -40,8 +42,9 @@
 //! | 6 | `reclaim_lag` | `Counters` | |
 //! | 6 | `lock` | [`Engine`] | the folder's lock is released |
 //!
-//! A thread holds one lock of a rank at a time. The log, the memtables, the cache and the clock have locks of their own,
-//! which are taken inside any of these and inside which none of these is taken.
+//! A thread holds one lock of a rank at a time. A transaction's own lock (api/transaction.rs) is taken before all of these.
+//! The log, the memtables, the cache and the clock have locks of their own, which are taken inside any of these and inside
+//! which none of these is taken.
 //!
 //! Readers load a read state, the published sequence number, the clock and the settings, in that order, each newer than the
 //! one before. They take no lock, except the commit lock where a write in progress relies on a version that they found dead
