@@ -7,13 +7,14 @@
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
 
+use std::cell::Cell;
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ebbtide::internals::{Fs, Sim};
 use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
@@ -340,7 +341,13 @@ fn goes_on_while_held(sim: &Sim, gate: &Gate, options: &Options, reads: bool) {
     one_thread().block_on(async {
         let (db, items) = open(options, "/db").await;
         items.put("cold", [7; 300]).await.unwrap();
+        // In another block, so that the table's index is read before the gate is shut, and the block of `cold` is not.
+        for n in 0..100u32 {
+            items.put(format!("other-{n}"), [7; 300]).await.unwrap();
+        }
+        items.put("warm", [7; 300]).await.unwrap();
         db.flush().await.unwrap();
+        items.get("warm").await.unwrap();
         let buffered = AsyncDatabase::from(on(sim).open("/other").unwrap());
         let other = buffered.container("items").await.unwrap();
         gate.shut();
@@ -384,16 +391,23 @@ fn a_runtime_of_one_thread_goes_on_while_writers_are_stalled() {
         let (db, items) = open(&on(&sim).memtable_bytes(64 << 10), "/db").await;
         items.put("k", "v").await.unwrap();
         gate.shut();
+        let written = Cell::new(0);
         // Far more than memory takes while nothing is flushed.
         let writer = async {
             for n in 0..600u32 {
                 items.put(n.to_be_bytes(), [1; 1_000]).await.unwrap();
+                written.set(n);
             }
         };
+        // Until the writer is stopped, and not only slowed down: then it gets no further.
         let reader = gate.open_after(async {
-            while db.as_sync().stats().stalls == 0 {
+            let (mut seen, mut since) = (0, Instant::now());
+            while since.elapsed() < Duration::from_millis(200) {
                 assert_eq!(items.get("k").await.unwrap().unwrap(), "v");
                 yield_now().await;
+                if written.get() != seen || db.as_sync().stats().stalls == 0 {
+                    (seen, since) = (written.get(), Instant::now());
+                }
             }
         });
         tokio::join!(writer, reader);

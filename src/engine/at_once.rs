@@ -9,7 +9,7 @@
 //! writers are slowed down                                       is there no reason to?
 //! the commit lock                                               is it free soon?
 //! the log's segment or ring is full                             does the frame fit?
-//! the active memtables are full, and are sealed with a turn     are they not?
+//! the active memtables are full, and are sealed with a commit   are they not?
 //! the sync                                                      left to the caller: `Begun`
 //! ```
 //!
@@ -17,7 +17,7 @@
 //!
 //! 1. What is answered is what the waiting function could have answered in the same call: each step is the one that it takes
 //!    there, in the same order, and where it would wait the attempt ends.
-//! 2. A turn that is begun is ended: after the frame is in the log nothing is asked any more.
+//! 2. A commit that is begun is finished: after the frame is in the log nothing is asked any more.
 //! 3. No memtable is sealed here: sealing begins a segment of the log, which is a file. The next write finds the memtables
 //!    full, and seals them where it may wait.
 //!
@@ -177,15 +177,8 @@ impl Engine {
         for state in states {
             self.admit_at_once(state)?;
         }
-        let prepared = Prepared {
-            payload,
-            crc: PayloadCrc::of(payload),
-            len: writes.len() as u64,
-            weight: Ops::new(payload).flatten().map(|op| weight(&op)).sum(),
-            states,
-            durability: writes.durability().unwrap_or(self.options.durability),
-        };
-        self.commit_if(&prepared, None, |_| true)
+        let weight = Ops::new(payload).flatten().map(|op| weight(&op)).sum();
+        self.commit_if(&self.prepare(writes, payload, weight), None, |_| true)
     }
 
     /// As [`Engine::update`], up to the sync; the closure may have been called when the attempt ends.
@@ -293,7 +286,7 @@ impl Engine {
         if self.is_seen_at_once(writes, &logged) {
             self.commit_log.publish(logged.last);
         }
-        self.leave_turn(stamped, writes)?;
+        self.release_commit(stamped, writes)?;
         Ok(Begun {
             written: Written::new(logged.last, logged.written_at),
             awaits_sync: self.awaits_sync(writes, &logged),

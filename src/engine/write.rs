@@ -412,7 +412,7 @@ impl Engine {
         logged: &Logged,
     ) -> Result<Written> {
         self.seal_when_full(&mut stamped.commit);
-        let log = self.leave_turn(stamped, writes)?;
+        let log = self.release_commit(stamped, writes)?;
         if self.awaits_sync(writes, logged) {
             log.sync_to(logged.position)?;
             self.commit_log.publish(logged.last);
@@ -420,9 +420,9 @@ impl Engine {
         Ok(Written::new(logged.last, logged.written_at))
     }
 
-    /// Lets the next write have its turn.
+    /// Releases the commit lock, and does what follows outside it.
     #[inline(always)]
-    pub(super) fn leave_turn(
+    pub(super) fn release_commit(
         &self,
         stamped: Stamped<'_>,
         writes: &Prepared<'_>,
@@ -538,7 +538,7 @@ impl Engine {
         self.begin_log()?;
         let log = self.commit_log.log()?;
         let (position, latest) = {
-            let _turn = self.commit_log.lock();
+            let _commit = self.commit_log.lock();
             (log.end(), self.commit_log.latest())
         };
         log.sync_to(position)?;

@@ -292,7 +292,7 @@ impl Engine {
     /// the job found dead, and a reader must not miss both. A write that fails here never counted.
     fn let_writes_pass(&self) {
         let latest = {
-            let _turn = self.commit_log.lock();
+            let _commit = self.commit_log.lock();
             self.commit_log.latest()
         };
         let _ = self.make_visible(latest);
