@@ -83,10 +83,14 @@ async fn round(
 /// How late a timer of a millisecond runs, in microseconds, sorted.
 async fn delays(stop: Arc<AtomicBool>) -> Vec<u64> {
     let mut delays = vec![];
-    while !stop.load(Ordering::Relaxed) {
+    // Once at least: a runtime whose thread waits may not come to it before all is over.
+    loop {
         let due = Instant::now() + Duration::from_millis(1);
         tokio::time::sleep_until(due.into()).await;
         delays.push(due.elapsed().as_micros() as u64);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
     }
     delays.sort_unstable();
     delays
