@@ -198,54 +198,37 @@ impl<'de> Deserialize<'de> for RangeDelete {
 mod hex {
     use std::borrow::Cow;
 
+    use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
-    pub fn encode(bytes: &[u8]) -> String {
-        let mut text = String::with_capacity(2 * bytes.len());
-        for &byte in bytes {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        text
-    }
-
-    pub fn decode(text: &str) -> Option<Vec<u8>> {
-        let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
-        let pairs = text.as_bytes().chunks_exact(2);
-        if !pairs.remainder().is_empty() {
-            return None;
-        }
-        pairs
-            .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
-            .collect()
+    pub fn decode<E: Error>(text: &str) -> Result<Vec<u8>, E> {
+        HEXLOWER_PERMISSIVE
+            .decode(text.as_bytes())
+            .map_err(|error| E::custom(format_args!("not hexadecimal: {error}")))
     }
 
     pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&encode(bytes))
+        serializer.serialize_str(&HEXLOWER.encode(bytes))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Cow<'static, [u8]>, D::Error> {
-        decode(&String::deserialize(deserializer)?)
-            .map(Cow::Owned)
-            .ok_or_else(|| D::Error::custom("not hexadecimal"))
+        decode(&String::deserialize(deserializer)?).map(Cow::Owned)
     }
 }
 
 mod hex_option {
     use std::borrow::Cow;
 
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(
         bytes: &Option<Cow<'_, [u8]>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match bytes {
-            Some(bytes) => serializer.serialize_some(&super::hex::encode(bytes)),
+            Some(bytes) => super::hex::serialize(bytes, serializer),
             None => serializer.serialize_none(),
         }
     }
@@ -253,13 +236,9 @@ mod hex_option {
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Cow<'static, [u8]>>, D::Error> {
-        match Option::<String>::deserialize(deserializer)? {
-            Some(text) => match super::hex::decode(&text) {
-                Some(bytes) => Ok(Some(Cow::Owned(bytes))),
-                None => Err(D::Error::custom("not hexadecimal")),
-            },
-            None => Ok(None),
-        }
+        Option::<String>::deserialize(deserializer)?
+            .map(|text| super::hex::decode(&text).map(Cow::Owned))
+            .transpose()
     }
 }
 
