@@ -146,7 +146,7 @@ impl Database {
         self.commit(batch).map(drop)
     }
 
-    /// Like [`Database::write`]; returns also the versions of the items and the time of the write.
+    /// Like [`Database::write`]; returns also the version of the last write of the batch, and the time of all.
     ///
     /// ```
     /// use ebbtide::{Batch, Database};
