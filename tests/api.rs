@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ebbtide::internals::Sim;
 use ebbtide::{
     Batch, Compression, Container, ContainerOptions, ContainerStats, Database, DefaultTtl, Error,
-    Item, Iter, ManualClock, Options, Snapshot, Stall, Stats, SystemClock, Ttl, Update, Value,
-    View,
+    Item, Iter, ManualClock, Options, Reads, Snapshot, Stall, Stats, SystemClock, Ttl, Update,
+    Value, View,
 };
 use tempfile::TempDir;
 
@@ -852,4 +852,35 @@ fn stats_count_what_is_there() {
         "{all:?}"
     );
     assert!(all.disk_bytes >= all.log_bytes + all.table_bytes, "{all:?}");
+}
+
+/// What is set to the most that its type holds means as much as there can be, and overflows nothing.
+#[test]
+fn settings_as_large_as_their_types_are_taken() {
+    let dir = TempDir::new().unwrap();
+    let mut options = Options::new()
+        .sync_interval(Duration::MAX)
+        .catch_up_interval(Duration::MAX)
+        .reclaim_within(Duration::MAX)
+        .max_clock_skew(Duration::MAX)
+        .scrub_within(Some(Duration::MAX))
+        .memtable_bytes(usize::MAX)
+        .cache_bytes(usize::MAX)
+        .background_rate(u64::MAX)
+        .background_floor(u64::MAX);
+    for reads in [Reads::Map, Reads::Pread] {
+        options = options.reads(reads);
+        let db = options.open(dir.path()).unwrap();
+        let c = db.container("c").unwrap();
+        for n in 0..1_000u32 {
+            c.put(n.to_be_bytes(), [7; 100]).unwrap();
+        }
+        db.flush().unwrap();
+        c.put("k", "v").unwrap();
+        db.compact().unwrap();
+        assert_eq!(c.count(..).unwrap(), 1_001);
+        assert_eq!(c.get("k").unwrap().unwrap(), "v");
+        assert!(db.stats().table_bytes > 100_000);
+        db.close().unwrap();
+    }
 }

@@ -40,7 +40,13 @@ pub(crate) enum Background {
     Stepped,
 }
 
-/// How to open a database.
+/// Longer times count as this: it is further ahead than any clock, and sums of it do not overflow.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// More bytes count as this: more than there are, and small multiples of it do not overflow.
+const MOST_BYTES: usize = usize::MAX / 16;
+
+/// How to open a database. Times of more than 100 years count as 100 years, sizes of more than a sixteenth of
+/// [`usize::MAX`] as that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -153,7 +159,7 @@ impl Options {
 
     /// The most that a power cut can cost under [`Durability::Buffered`]. Default 1 s, at least 1 ms.
     pub fn sync_interval(mut self, interval: Duration) -> Self {
-        self.sync_interval = interval;
+        self.sync_interval = interval.min(LONGEST);
         self
     }
 
@@ -161,14 +167,14 @@ impl Options {
     /// least 4 KiB. Up to three times as much is used while flushing catches up; then writes stall as
     /// [`Options::on_stall`] says. Memory unused for some seconds is returned to the system.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
-        self.memtable_bytes = bytes;
+        self.memtable_bytes = bytes.min(MOST_BYTES);
         self
     }
 
     /// Bytes of memory for decompressed blocks, and under [`Reads::Pread`] for all blocks; else uncompressed ones are read
     /// where the system caches them. Default 256 MiB.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.cache_bytes = bytes;
+        self.cache_bytes = bytes.min(MOST_BYTES);
         self
     }
 
@@ -199,7 +205,7 @@ impl Options {
     /// No live file holds the bytes of an item that expired longer ago than this, or, if that is more, than an eighth
     /// of the longest lifetime stored beside it. Default 1 h, at least 1 ms.
     pub fn reclaim_within(mut self, time: Duration) -> Self {
-        self.reclaim_within = time;
+        self.reclaim_within = time.min(LONGEST);
         self
     }
 
@@ -213,7 +219,7 @@ impl Options {
     /// How far the wall clock may be ahead of the time that has passed before it is doubted, and how far it may be
     /// behind the last recorded time on open. Default 1 h.
     pub fn max_clock_skew(mut self, skew: Duration) -> Self {
-        self.max_clock_skew = skew;
+        self.max_clock_skew = skew.min(LONGEST);
         self
     }
 
@@ -277,7 +283,7 @@ impl Options {
     /// How long a follower waits between two looks at what was written: see [`Options::follow`]. A look that finds nothing
     /// new reads a few bytes. Default 100 ms, at least 1 ms.
     pub fn catch_up_interval(mut self, interval: Duration) -> Self {
-        self.catch_up_interval = interval;
+        self.catch_up_interval = interval.min(LONGEST);
         self
     }
 
@@ -291,7 +297,7 @@ impl Options {
     /// [`Options::background_rate`] leaves. Damage is listed in `Stats::damage`, and is the error of the next merge
     /// that needs the table. Default `None`: never; a month is usual.
     pub fn scrub_within(mut self, time: Option<Duration>) -> Self {
-        self.scrub_within = time;
+        self.scrub_within = time.map(|time| time.min(LONGEST));
         self
     }
 
