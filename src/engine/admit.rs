@@ -30,7 +30,7 @@ impl Engine {
                 }
                 WriteThrottle::Stop => {
                     self.counters.stalls.add(u64::from(stalled.is_none()));
-                    let before = self.scheduler.failed_flushes();
+                    let before = self.scheduler.flush_rounds();
                     self.wait_for_room(*stalled.get_or_insert(before))?;
                 }
             }
@@ -57,15 +57,15 @@ impl Engine {
         }
     }
 
-    /// Waits for a flush. If a flush fails, other than the first `failed`, the writer gets its error, because on a full
-    /// disk it would wait for ever.
-    fn wait_for_room(&self, failed: u64) -> Result<()> {
+    /// Waits for a flush. If a round of flushes fails that is not of the first `begun`, the writer gets its error, because
+    /// on a full disk it would wait for ever.
+    fn wait_for_room(&self, begun: u64) -> Result<()> {
         if self.options.background == Background::Stepped {
             self.flush()?;
         } else {
             self.scheduler.wake(Thread::Flush);
             sleep(Duration::from_millis(1));
-            if let Some(error) = self.scheduler.flush_failure_after(failed) {
+            if let Some(error) = self.scheduler.flush_failure_after(begun) {
                 return Err(error);
             }
         }

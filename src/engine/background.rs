@@ -103,6 +103,7 @@ impl Engine {
                 if engine.scheduler.is_closing() {
                     return;
                 }
+                engine.scheduler.begin_round(thread);
                 let done = survive(name, || round(&engine));
                 engine.scheduler.note_outcome(name, &done);
                 let wait = match done {

@@ -15,7 +15,7 @@
 //! 1. After [`Scheduler::close`] no thread begins a round, and every caller is told that the database is closed.
 //! 2. One rewrite at a time reads a table: [`Busy`] holds its id meanwhile.
 //! 3. A failure stays in the list until the same work succeeds; a caller who waits for a flush receives the error of
-//!    every flush that failed since.
+//!    the last round that failed, if it began since: an earlier one may have failed for want of room that there is now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -80,10 +80,10 @@ impl Thread {
 struct Failures {
     /// The last error of each kind of work that failed and has not succeeded since.
     by_work: BTreeMap<&'static str, Error>,
-    /// How many rounds of the flush thread have failed.
-    flushes: u64,
-    /// The error of the last of these rounds.
-    last_flush: Option<Error>,
+    /// How many rounds the flush thread has begun.
+    flush_rounds: u64,
+    /// The last of these rounds that failed, and its error.
+    failed_flush: Option<(u64, Error)>,
 }
 
 /// See the file's head.
@@ -233,6 +233,13 @@ impl Scheduler {
         now.saturating_sub(quiet.1)
     }
 
+    /// Notes that a thread begins a round.
+    pub fn begin_round(&self, thread: Thread) {
+        if thread == Thread::Flush {
+            self.failures.lock().flush_rounds += 1;
+        }
+    }
+
     /// Notes the outcome of background work. A failure stays in the statistics until the same work succeeds; callers
     /// who wait for a flush receive the flush thread's failures.
     pub fn note_outcome<T>(&self, work: &'static str, outcome: &Result<T>) {
@@ -243,8 +250,7 @@ impl Scheduler {
                 let mut failures = self.failures.lock();
                 failures.by_work.insert(work, error.clone());
                 if work == Thread::Flush.name() {
-                    failures.flushes += 1;
-                    failures.last_flush = Some(error.clone());
+                    failures.failed_flush = Some((failures.flush_rounds, error.clone()));
                 }
             }
         }
@@ -256,16 +262,16 @@ impl Scheduler {
         failures.by_work.values().next().map(Error::to_string)
     }
 
-    /// The number of failed rounds of the flush thread.
-    pub fn failed_flushes(&self) -> u64 {
-        self.failures.lock().flushes
+    /// The number of rounds that the flush thread has begun.
+    pub fn flush_rounds(&self) -> u64 {
+        self.failures.lock().flush_rounds
     }
 
-    /// The error of a flush round that failed after the first `failed` failures.
-    pub fn flush_failure_after(&self, failed: u64) -> Option<Error> {
+    /// The error of the last flush round that failed, unless it is one of the first `begun`.
+    pub fn flush_failure_after(&self, begun: u64) -> Option<Error> {
         let failures = self.failures.lock();
-        let is_new = failures.flushes > failed;
-        failures.last_flush.clone().filter(|_| is_new)
+        let (round, error) = failures.failed_flush.as_ref()?;
+        (*round > begun).then(|| error.clone())
     }
 
     /// When the next sync of the log is due.
@@ -291,5 +297,30 @@ impl Drop for Busy<'_> {
         self.tables.iter().for_each(|table| {
             busy.remove(table);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_flush_hears_only_of_rounds_that_began_since() {
+        let scheduler = Scheduler::new(Seq(0), Duration::ZERO);
+        let fails = || {
+            let full = Err::<(), _>(Error::Stalled);
+            scheduler.note_outcome(Thread::Flush.name(), &full);
+        };
+        scheduler.begin_round(Thread::Flush);
+        let begun = scheduler.flush_rounds();
+        fails();
+        assert!(scheduler.flush_failure_after(begun).is_none());
+        assert!(scheduler.failure().is_some());
+        scheduler.begin_round(Thread::Merge);
+        scheduler.begin_round(Thread::Flush);
+        fails();
+        assert!(scheduler.flush_failure_after(begun).is_some());
+        let begun = scheduler.flush_rounds();
+        assert!(scheduler.flush_failure_after(begun).is_none());
     }
 }
