@@ -26,8 +26,8 @@ fn every_engine_does_every_row() {
 
     let lines = fs::read_to_string(folder.path().join("out/rows/rows-2000x100.jsonl")).unwrap();
     let engines = engines.split(',').count();
-    // 19 rows, of which two are done with two numbers of threads.
-    assert_eq!(lines.lines().count(), 2 * 21 * engines, "{log}");
+    // 26 rows, of which two are done with two numbers of threads.
+    assert_eq!(lines.lines().count(), 2 * 28 * engines, "{log}");
     for line in lines.lines() {
         let outcome: serde_json::Value = serde_json::from_str(line).unwrap();
         let answers = &outcome["answers"];

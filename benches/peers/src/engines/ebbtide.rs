@@ -1,11 +1,12 @@
 //! Ebbtide: the engine knows lifetimes; nothing is added to the values.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use ebbtide::{Compression, Container, Database, DefaultTtl, Durability, Options, Ttl};
 
-use super::{Config, Engine, Life, Own, See};
+use super::{Config, Engine, Life, Own, See, SeeMany, Transfer};
 use crate::Result;
 
 struct Ebbtide {
@@ -36,12 +37,15 @@ pub fn open(folder: &Path, config: &Config) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Ebbtide { db, items }))
 }
 
+fn ttl(life: Option<Life>) -> Ttl {
+    life.map_or(Ttl::Never, |life| {
+        Ttl::After(Duration::from_millis(life.ttl_ms))
+    })
+}
+
 impl Engine for Ebbtide {
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
-        let ttl = life.map_or(Ttl::Never, |life| {
-            Ttl::After(Duration::from_millis(life.ttl_ms))
-        });
-        Ok(self.items.put_with_ttl(key, value, ttl)?)
+        Ok(self.items.put_with_ttl(key, value, ttl(life))?)
     }
 
     fn get(&self, key: &[u8], _now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
@@ -57,6 +61,42 @@ impl Engine for Ebbtide {
             see(item.key(), item.value());
         }
         Ok(())
+    }
+
+    fn lend(&self, from: &[u8], mut most: u64, _now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        let _ = self.items.for_each(from.., |key, value| {
+            see(key, value);
+            most -= 1;
+            match most {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok(())
+    }
+
+    fn get_many(&self, keys: &[&[u8]], _now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let values = self.items.get_many(keys)?;
+        for (n, value) in values.iter().enumerate() {
+            if let Some(value) = value {
+                see(n, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn transact(&self, work: &Transfer<'_>, _now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        Ok(self.db.transaction(|tx| {
+            for (n, key) in work.gets.iter().enumerate() {
+                if let Some(value) = tx.get(&self.items, key)? {
+                    see(n, &value);
+                }
+            }
+            for (key, value) in work.puts {
+                tx.put_with_ttl(&self.items, key, value, ttl(work.life))?;
+            }
+            Ok(())
+        })?)
     }
 
     fn flush(&self) -> Result<()> {

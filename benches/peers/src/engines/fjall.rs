@@ -14,14 +14,19 @@ use std::sync::Arc;
 use fjall::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
 use fjall::compaction::{Fifo, Leveled};
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase,
+    OptimisticTxKeyspace, PersistMode, Readable,
+};
 
-use super::{Config, Engine, Life, Own, See, stamped};
+use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
 struct Fjall {
     items: Keyspace,
+    /// Only where it is opened for transactions.
+    transactional: Option<(OptimisticTxDatabase, OptimisticTxKeyspace)>,
     sync: bool,
     // Dropped last: it joins fjall's threads.
     db: Database,
@@ -31,15 +36,40 @@ pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine
     let filter = Arc::new(Expiry {
         keys_are_fresh: config.keys_are_fresh,
     });
-    let db = Database::builder(folder)
-        .cache_size(config.cache_bytes)
-        .journal_compression(CompressionType::None)
-        .max_journaling_size((4 * config.memtable_bytes).max(64 << 20))
-        .worker_threads(2)
-        .with_compaction_filter_factories(Arc::new(move |_keyspace| {
-            (!fifo).then(|| filter.clone() as Arc<dyn Factory>)
-        }))
-        .open()?;
+    // The two builders have no trait in common that others could name.
+    macro_rules! open {
+        ($kind:ident) => {
+            $kind::builder(folder)
+                .cache_size(config.cache_bytes)
+                .journal_compression(CompressionType::None)
+                .max_journaling_size((4 * config.memtable_bytes).max(64 << 20))
+                .worker_threads(2)
+                .with_compaction_filter_factories(Arc::new(move |_keyspace| {
+                    (!fifo).then(|| filter.clone() as Arc<dyn Factory>)
+                }))
+                .open()?
+        };
+    }
+    let options = || options(config, fifo);
+    let (db, items, transactional) = if config.transactions {
+        let db = open!(OptimisticTxDatabase);
+        let items = db.keyspace("items", options)?;
+        let (inner, keyspace) = (db.inner().clone(), items.inner().clone());
+        (inner, keyspace, Some((db, items)))
+    } else {
+        let db = open!(Database);
+        let items = db.keyspace("items", options)?;
+        (db, items, None)
+    };
+    Ok(Box::new(Fjall {
+        items,
+        transactional,
+        sync: config.sync,
+        db,
+    }))
+}
+
+fn options(config: &Config, fifo: bool) -> KeyspaceCreateOptions {
     let options = KeyspaceCreateOptions::default()
         .max_memtable_size(config.memtable_bytes)
         .data_block_compression_policy(match config.lz4 {
@@ -49,7 +79,7 @@ pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine
         .filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(
             BloomConstructionPolicy::BitsPerKey(10.0),
         )));
-    let options = if fifo {
+    if fifo {
         let longest = config.longest_ms.map(|ms| ms.div_ceil(1_000));
         options.compaction_strategy(Arc::new(Fifo::new(u64::MAX, longest)))
     } else {
@@ -58,13 +88,7 @@ pub fn open(folder: &Path, config: &Config, fifo: bool) -> Result<Box<dyn Engine
             leveled = leveled.with_l0_threshold(u8::MAX);
         }
         options.compaction_strategy(Arc::new(leveled))
-    };
-    let items = db.keyspace("items", || options)?;
-    Ok(Box::new(Fjall {
-        items,
-        sync: config.sync,
-        db,
-    }))
+    }
 }
 
 impl Engine for Fjall {
@@ -96,6 +120,25 @@ impl Engine for Fjall {
             }
         }
         Ok(())
+    }
+
+    fn transact(&self, work: &Transfer<'_>, now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let (db, items) = self.transactional.as_ref().ok_or("not opened for that")?;
+        loop {
+            let mut tx = db.write_tx()?;
+            for (n, key) in work.gets.iter().enumerate() {
+                let stored = tx.get(items, key)?;
+                if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+                    see(n, value);
+                }
+            }
+            for (key, value) in work.puts {
+                stamped::encoded(value, work.life, |stored| tx.insert(items, *key, stored));
+            }
+            if tx.commit()?.is_ok() {
+                return Ok(());
+            }
+        }
     }
 
     fn flush(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 
-use super::{Config, Engine, Life, Own, See, stamped};
+use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
 use crate::Result;
 
 /// The map is a multiple of this, which every page size divides.
@@ -70,6 +70,33 @@ impl Engine for Lmdb {
             }
         }
         Ok(())
+    }
+
+    fn get_many(&self, keys: &[&[u8]], now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let txn = self.env.read_txn()?;
+        for (n, key) in keys.iter().enumerate() {
+            let stored = self.items.get(&txn, key)?;
+            if let Some(value) = stored.and_then(|stored| stamped::live(stored, now_ms)) {
+                see(n, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn transact(&self, work: &Transfer<'_>, now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let mut txn = self.env.write_txn()?;
+        for (n, key) in work.gets.iter().enumerate() {
+            let stored = self.items.get(&txn, key)?;
+            if let Some(value) = stored.and_then(|stored| stamped::live(stored, now_ms)) {
+                see(n, value);
+            }
+        }
+        for (key, value) in work.puts {
+            stamped::encoded(value, work.life, |stored| {
+                self.items.put(&mut txn, key, stored)
+            })?;
+        }
+        Ok(txn.commit()?)
     }
 
     fn flush(&self) -> Result<()> {

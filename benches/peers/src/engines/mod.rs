@@ -36,6 +36,8 @@ pub struct Config {
     /// The engine counts what it writes, where that has a price: with RocksDB.
     #[cfg_attr(not(feature = "rocksdb"), expect(dead_code))]
     pub counted: bool,
+    /// It is opened for transactions, where that is another way to open it.
+    pub transactions: bool,
     /// The most bytes that its file may take: LMDB wants to know.
     pub room_bytes: u64,
 }
@@ -71,6 +73,20 @@ pub struct Own {
 /// Is shown a key and its value.
 pub type See<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
+/// Is shown the place of a key among several, and its value.
+pub type SeeMany<'a> = dyn FnMut(usize, &[u8]) + 'a;
+
+/// What a transaction does.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer<'a> {
+    /// Keys that it gets.
+    pub gets: &'a [&'a [u8]],
+    /// Keys and values that it puts then.
+    pub puts: &'a [(&'a [u8], &'a [u8])],
+    /// How long these live.
+    pub life: Option<Life>,
+}
+
 /// One engine, open in one folder.
 pub trait Engine: Send + Sync {
     /// Puts an item; `None`: it never expires.
@@ -80,6 +96,20 @@ pub trait Engine: Send + Sync {
     fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()>;
     /// Shows key and value of the first live items from a key on, which is not empty; `most` of them at the most.
     fn scan(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()>;
+    /// The same by the way that lends key and value, where the engine has one beside an iterator that gives them.
+    fn lend(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        self.scan(from, most, now_ms, see)
+    }
+    /// Gets several items by one call, where the engine has one, and shows for each key its place and its value, unless
+    /// there is none or it has expired.
+    fn get_many(&self, keys: &[&[u8]], now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        for (n, key) in keys.iter().enumerate() {
+            self.get(key, now_ms, &mut |value| see(n, value))?;
+        }
+        Ok(())
+    }
+    /// Gets items and puts others, in one transaction that is serializable. Only where [`Config::transactions`] is set.
+    fn transact(&self, work: &Transfer<'_>, now_ms: u64, see: &mut SeeMany<'_>) -> Result<()>;
     /// Sees to it that all puts so far survive a killed process, where they would not without it.
     fn persist(&self) -> Result<()> {
         Ok(())
@@ -253,15 +283,18 @@ mod tests {
     }
 
     fn open(kind: Kind, folder: &Path) -> Box<dyn Engine> {
-        let config = Config {
+        kind.open(folder, &config()).unwrap()
+    }
+
+    fn config() -> Config {
+        Config {
             memtable_bytes: 1 << 20,
             cache_bytes: 8 << 20,
             reclaim_within: 1,
             longest_ms: Some(1_000),
             room_bytes: 64 << 20,
             ..Config::default()
-        };
-        kind.open(folder, &config).unwrap()
+        }
     }
 
     fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
@@ -279,11 +312,51 @@ mod tests {
         found
     }
 
+    #[test]
+    fn every_engine_gets_many_and_transacts() {
+        for kind in kinds().filter(|kind| kind.takes_any_order()) {
+            let folder = tempfile::tempdir().unwrap();
+            let config = Config {
+                transactions: true,
+                ..config()
+            };
+            let engine = kind.open(folder.path(), &config).unwrap();
+            engine.put(b"a", b"1", None).unwrap();
+            engine.put(b"b", b"2", life(1)).unwrap();
+            engine.put(b"c", b"3", life(60_000)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let keys: [&[u8]; 4] = [b"c", b"b", b"d", b"a"];
+            let mut found = Vec::new();
+            let see: &mut SeeMany<'_> = &mut |n, value| found.push((n, value.to_vec()));
+            engine.get_many(&keys, wall_ms(), see).unwrap();
+            assert_eq!(found, [(0, b"3".to_vec()), (3, b"1".to_vec())], "{kind:?}");
+            let work = Transfer {
+                gets: &keys[..2],
+                puts: &[(b"a", b"4"), (b"e", b"5")],
+                life: life(60_000),
+            };
+            let mut found = Vec::new();
+            let see: &mut SeeMany<'_> = &mut |n, value| found.push((n, value.to_vec()));
+            engine.transact(&work, wall_ms(), see).unwrap();
+            assert_eq!(found, [(0, b"3".to_vec())], "{kind:?}");
+            assert_eq!(get(&*engine, b"a"), Some(b"4".into()), "{kind:?}");
+            assert_eq!(get(&*engine, b"e"), Some(b"5".into()), "{kind:?}");
+            engine.close().unwrap();
+        }
+    }
+
     fn life(ttl_ms: u64) -> Option<Life> {
         Some(Life {
             ttl_ms,
             expires_at_ms: wall_ms() + ttl_ms,
         })
+    }
+
+    fn lent(engine: &dyn Engine, from: &[u8], most: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let see: &mut See<'_> = &mut |key, value| found.push((key.to_vec(), value.to_vec()));
+        engine.lend(from, most, wall_ms(), see).unwrap();
+        found
     }
 
     #[test]
@@ -319,6 +392,8 @@ mod tests {
             let all = all.map(|(key, value)| (key.into(), value.into()));
             assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
             assert_eq!(scan(&*engine, b"b", 1), all[1..2], "{kind:?}");
+            assert_eq!(lent(&*engine, b"\0", u64::MAX), all, "{kind:?}");
+            assert_eq!(lent(&*engine, b"b", 1), all[1..2], "{kind:?}");
             engine.quiesce().unwrap();
             assert_eq!(scan(&*engine, b"\0", u64::MAX), all, "{kind:?}");
             engine.close().unwrap();

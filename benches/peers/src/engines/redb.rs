@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Config, Engine, Life, Own, See, stamped};
+use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
 use crate::Result;
 
 /// What a killed process loses at the most.
@@ -51,6 +51,22 @@ impl Redb {
     }
 }
 
+fn get_each(
+    items: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    keys: &[&[u8]],
+    now_ms: u64,
+    see: &mut SeeMany<'_>,
+) -> Result<()> {
+    for (n, key) in keys.iter().enumerate() {
+        let stored = items.get(*key)?;
+        let stored = stored.as_ref().map(|stored| stored.value());
+        if let Some(value) = stored.and_then(|stored| stamped::live(stored, now_ms)) {
+            see(n, value);
+        }
+    }
+    Ok(())
+}
+
 impl Engine for Redb {
     fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
         let mut txn = self.db.begin_write()?;
@@ -86,6 +102,24 @@ impl Engine for Redb {
             }
         }
         Ok(())
+    }
+
+    fn get_many(&self, keys: &[&[u8]], now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        get_each(&self.db.begin_read()?.open_table(ITEMS)?, keys, now_ms, see)
+    }
+
+    fn transact(&self, work: &Transfer<'_>, now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let mut txn = self.db.begin_write()?;
+        txn.set_durability(self.durability())?;
+        {
+            let mut items = txn.open_table(ITEMS)?;
+            get_each(&items, work.gets, now_ms, see)?;
+            for (key, value) in work.puts {
+                let mut stored = items.insert_reserve(*key, stamped::length(value))?;
+                stamped::encode_into(stored.as_mut(), value, work.life);
+            }
+        }
+        Ok(txn.commit()?)
     }
 
     fn persist(&self) -> Result<()> {

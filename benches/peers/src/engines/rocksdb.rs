@@ -15,11 +15,12 @@ use std::path::Path;
 use rocksdb::compaction_filter::Decision;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompactionStyle, DBCompressionType, FifoCompactOptions,
-    Options, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBAccess, DBCompactionStyle,
+    DBCompressionType, DBRawIteratorWithThreadMode, ErrorKind, FifoCompactOptions,
+    OptimisticTransactionDB, Options, WriteOptions,
 };
 
-use super::{Config, Engine, Life, Own, See, stamped};
+use super::{Config, Engine, Life, Own, See, SeeMany, Transfer, stamped};
 use crate::Result;
 use crate::book::wall_ms;
 
@@ -30,6 +31,9 @@ pub enum Way {
     Periodic,
     Fifo,
 }
+
+/// The column family that every database has. By its handle, one call gets many keys.
+const FAMILY: &str = "default";
 
 struct RocksDb {
     db: DB,
@@ -59,7 +63,12 @@ pub fn open(folder: &Path, config: &Config, way: Way) -> Result<Box<dyn Engine>>
     }
     let mut write = WriteOptions::default();
     write.set_sync(config.sync);
-    let db = DB::open(&options, folder)?;
+    if config.transactions {
+        let db = OptimisticTransactionDB::open(&options, folder)?;
+        return Ok(Box::new(Transactional { db }));
+    }
+    let families = [ColumnFamilyDescriptor::new(FAMILY, options.clone())];
+    let db = DB::open_cf_descriptors(&options, folder, families)?;
     Ok(Box::new(RocksDb {
         db,
         options,
@@ -116,20 +125,26 @@ impl Engine for RocksDb {
         Ok(())
     }
 
-    fn scan(&self, from: &[u8], mut most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
-        let mut items = self.db.raw_iterator();
-        items.seek(from);
-        while let Some((key, stored)) = items.item() {
-            if let Some(value) = stamped::live(stored, now_ms) {
-                see(key, value);
-                most -= 1;
-                if most == 0 {
-                    break;
-                }
+    fn scan(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        show(self.db.raw_iterator(), from, most, now_ms, see)
+    }
+
+    fn get_many(&self, keys: &[&[u8]], now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        let family = self.db.cf_handle(FAMILY).ok_or("no column family")?;
+        let all = self
+            .db
+            .batched_multi_get_cf(&family, keys.iter().copied(), false);
+        for (n, stored) in all.into_iter().enumerate() {
+            let stored = stored?;
+            if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+                see(n, value);
             }
-            items.next();
         }
-        Ok(items.status()?)
+        Ok(())
+    }
+
+    fn transact(&self, _: &Transfer<'_>, _now_ms: u64, _: &mut SeeMany<'_>) -> Result<()> {
+        Err("not opened for that".into())
     }
 
     fn flush(&self) -> Result<()> {
@@ -173,4 +188,88 @@ impl RocksDb {
         let deep = (1..7).filter(|level| files(*level).is_some_and(|files| files > 0));
         Some(files(0)? + deep.count() as u64)
     }
+}
+
+/// The same, opened for optimistic transactions, which validate what they got for update.
+struct Transactional {
+    db: OptimisticTransactionDB,
+}
+
+impl Engine for Transactional {
+    fn put(&self, key: &[u8], value: &[u8], life: Option<Life>) -> Result<()> {
+        Ok(stamped::encoded(value, life, |stored| {
+            self.db.put(key, stored)
+        })?)
+    }
+
+    fn get(&self, key: &[u8], now_ms: u64, see: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let stored = self.db.get_pinned(key)?;
+        if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+            see(value);
+        }
+        Ok(())
+    }
+
+    fn scan(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        show(self.db.raw_iterator(), from, most, now_ms, see)
+    }
+
+    fn transact(&self, work: &Transfer<'_>, now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
+        loop {
+            let tx = self.db.transaction();
+            for (n, key) in work.gets.iter().enumerate() {
+                let stored = tx.get_pinned_for_update(key, true)?;
+                if let Some(value) = stored.as_ref().and_then(|s| stamped::live(s, now_ms)) {
+                    see(n, value);
+                }
+            }
+            for (key, value) in work.puts {
+                stamped::encoded(value, work.life, |stored| tx.put(key, stored))?;
+            }
+            match tx.commit() {
+                Err(error) if error.kind() == ErrorKind::Busy => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn quiesce(&mut self) -> Result<()> {
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    fn own(&self) -> Own {
+        Own::default()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.db.cancel_all_background_work(true);
+        Ok(())
+    }
+}
+
+/// Shows the first live items from a key on.
+fn show<D: DBAccess>(
+    mut items: DBRawIteratorWithThreadMode<'_, D>,
+    from: &[u8],
+    mut most: u64,
+    now_ms: u64,
+    see: &mut See<'_>,
+) -> Result<()> {
+    items.seek(from);
+    while let Some((key, stored)) = items.item() {
+        if let Some(value) = stamped::live(stored, now_ms) {
+            see(key, value);
+            most -= 1;
+            if most == 0 {
+                break;
+            }
+        }
+        items.next();
+    }
+    Ok(items.status()?)
 }

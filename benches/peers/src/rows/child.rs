@@ -15,7 +15,7 @@ use super::items::{Draws, KEY_BYTES, Key, LEFT, Values, belongs, key};
 use super::{Operation, Order, Outcome, Row};
 use crate::Result;
 use crate::book::wall_ms;
-use crate::engines::{Config, Engine, Life, See};
+use crate::engines::{Config, Engine, Life, See, SeeMany, Transfer};
 use crate::latency::{Tail, histogram};
 use crate::loads::unit;
 use crate::machine::{self, Cpu};
@@ -25,6 +25,8 @@ use crate::summary::Answers;
 const LIFE_MS: u64 = 30 * 24 * 3_600 * 1_000;
 /// What a row of a fixed number of operations may take, in times the seconds of the others.
 const PATIENCE: f64 = 10.0;
+/// Items that are got by one call.
+const MANY: usize = 16;
 /// Overlapping runs that are scanned.
 const RUNS: u64 = 8;
 /// The least key.
@@ -105,7 +107,8 @@ fn open(order: &Order) -> Result<Box<dyn Engine>> {
         longest_ms: Some(LIFE_MS),
         sync: order.row == Row::Synced,
         lz4: scale.lz4,
-        keep_runs: order.row == Row::ScanRuns,
+        keep_runs: order.row.keeps_runs(),
+        transactions: order.row == Row::Transact,
         room_bytes: 16 * data_bytes + (4 << 30),
         ..Config::default()
     };
@@ -125,7 +128,7 @@ fn prepare(order: &Order, engine: &dyn Engine, answers: &mut Answers) -> Result<
             worker.scan_all(items + left, answers)?;
         }
         _ => {
-            if order.row == Row::ScanRuns && !order.engine.is_tree() {
+            if order.row.keeps_runs() && !order.engine.is_tree() && !worker.has(0)? {
                 for run in 0..RUNS {
                     for slot in items * run / RUNS..items * (run + 1) / RUNS {
                         worker.put(slot)?;
@@ -232,6 +235,15 @@ impl<'a> Worker<'a> {
         Ok(done)
     }
 
+    /// Whether an item is there.
+    fn has(&self, slot: u64) -> Result<bool> {
+        let mut is_there = false;
+        let key = key(self.order.scale.seed, slot);
+        self.engine
+            .get(&key, self.now_ms(), &mut |_| is_there = true)?;
+        Ok(is_there)
+    }
+
     /// One operation; what it counts.
     fn operate(&mut self, answers: &mut Answers) -> Result<u64> {
         let (operation, slot, random) = self.draws.next();
@@ -245,6 +257,8 @@ impl<'a> Worker<'a> {
                 self.get(slot, true, answers)?;
                 self.put(slot)?;
             }
+            Operation::GetMany => return self.get_many(slot, answers),
+            Operation::Transact => self.transact(slot, answers)?,
             Operation::Scan => self.scan(slot, 100, answers)?,
             Operation::ScanSome => self.scan(slot, 1 + random % 100, answers)?,
             Operation::ScanAll => return self.scan_all(self.order.scale.items, answers),
@@ -262,11 +276,15 @@ impl<'a> Worker<'a> {
 
     fn put(&mut self, slot: u64) -> Result<()> {
         let key = key(self.order.scale.seed, slot);
-        let life = Life {
+        let life = self.life();
+        self.engine.put(&key, self.values.of(&key), Some(life))
+    }
+
+    fn life(&self) -> Life {
+        Life {
             ttl_ms: LIFE_MS,
             expires_at_ms: self.now_ms() + LIFE_MS,
-        };
-        self.engine.put(&key, self.values.of(&key), Some(life))
+        }
     }
 
     /// Gets an item that should be there, or should not.
@@ -282,6 +300,59 @@ impl<'a> Worker<'a> {
             Some(is_its_own) if !(there && is_its_own) => answers.wrong += 1,
             _ => answers.right += 1,
         }
+        Ok(())
+    }
+
+    /// Gets several items by one call, the first of which is given; how many.
+    fn get_many(&mut self, slot: u64, answers: &mut Answers) -> Result<u64> {
+        let seed = self.order.scale.seed;
+        let there = self.order.row != Row::GetManyAbsent;
+        let keys: [Key; MANY] = std::array::from_fn(|n| match n {
+            0 => key(seed, slot),
+            _ => key(seed, self.draws.next().1),
+        });
+        let value_bytes = self.order.scale.value_bytes;
+        let (mut right, mut wrong) = (0, 0);
+        let see: &mut SeeMany<'_> = &mut |n, value| match belongs(&keys[n], value, value_bytes) {
+            true if there => right += 1,
+            _ => wrong += 1,
+        };
+        let lent = keys.each_ref().map(Key::as_slice);
+        self.engine.get_many(&lent, self.now_ms(), see)?;
+        answers.wrong += wrong;
+        match there {
+            true => {
+                (answers.right, answers.missing) = (
+                    answers.right + right,
+                    answers.missing + (MANY as u64 - right - wrong),
+                )
+            }
+            false => answers.right += MANY as u64 - wrong,
+        }
+        Ok(MANY as u64)
+    }
+
+    /// Gets two items and puts two others, all of which are there, in a transaction.
+    fn transact(&mut self, slot: u64, answers: &mut Answers) -> Result<()> {
+        let seed = self.order.scale.seed;
+        let keys = [0; 3].map(|_| key(seed, self.draws.next().1));
+        let gets = [key(seed, slot), keys[0]];
+        let value_bytes = self.order.scale.value_bytes;
+        let values = [&keys[1], &keys[2]].map(|key| self.values.of(key).to_vec());
+        let work = Transfer {
+            gets: &[&gets[0], &gets[1]],
+            puts: &[(&keys[1], &values[0]), (&keys[2], &values[1])],
+            life: Some(self.life()),
+        };
+        let (mut right, mut wrong) = (0, 0);
+        let see: &mut SeeMany<'_> = &mut |n, value| match belongs(&gets[n], value, value_bytes) {
+            true => right += 1,
+            false => wrong += 1,
+        };
+        self.engine.transact(&work, self.now_ms(), see)?;
+        answers.right += right;
+        answers.wrong += wrong;
+        answers.missing += 2u64.saturating_sub(right + wrong);
         Ok(())
     }
 
@@ -316,7 +387,10 @@ impl<'a> Worker<'a> {
                 _ => wrong += 1,
             }
         };
-        self.engine.scan(from, most, self.now_ms(), see)?;
+        match self.order.row.is_lent() {
+            true => self.engine.lend(from, most, self.now_ms(), see)?,
+            false => self.engine.scan(from, most, self.now_ms(), see)?,
+        }
         answers.wrong += wrong;
         answers.right += seen - wrong;
         Ok(seen)
@@ -336,6 +410,10 @@ mod tests {
     }
 
     impl Engine for Liar {
+        fn transact(&self, _: &Transfer<'_>, _now_ms: u64, _: &mut SeeMany<'_>) -> Result<()> {
+            Ok(())
+        }
+
         fn put(&self, _key: &[u8], _value: &[u8], _life: Option<Life>) -> Result<()> {
             Ok(())
         }

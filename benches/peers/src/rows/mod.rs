@@ -42,12 +42,26 @@ pub enum Row {
     GetZipfian,
     /// Gets of items that are not there
     GetAbsent,
+    /// Gets of 16 items that are there by one call, each as likely, counted in items
+    GetMany,
+    /// The same of items that are not there
+    GetManyAbsent,
+    /// Two gets and two puts of items that are there in one transaction
+    Transact,
     /// Scans of 100 items from anywhere, after the compaction
     Scan,
-    /// The same over 8 runs that overlap, where an engine has runs
-    ScanRuns,
+    /// Scans of 100 items that are lent to a callback, after the compaction
+    Lent,
     /// Scans of everything, counted in items
     ScanAll,
+    /// The same, lent to a callback
+    LentAll,
+    /// Scans of 100 items over 8 runs that overlap, where an engine has runs
+    ScanRuns,
+    /// The same, lent to a callback
+    LentRuns,
+    /// Scans of everything over 8 runs, lent to a callback, counted in items
+    LentAllRuns,
     /// Puts over items that are there, each as likely
     Overwrite,
     /// Half gets, half puts, zipfian
@@ -83,6 +97,10 @@ pub enum Operation {
     Insert,
     /// Gets an item and puts it.
     Modify,
+    /// Gets several items by one call.
+    GetMany,
+    /// Gets items and puts others in a transaction.
+    Transact,
     /// Shows 100 items from one on.
     Scan,
     /// Shows 1 to 100 of them.
@@ -113,9 +131,16 @@ impl Row {
             Row::Get => "get, present, uniform",
             Row::GetZipfian => "get, present, zipfian",
             Row::GetAbsent => "get, absent",
+            Row::GetMany => "get 16 by one call, present, items",
+            Row::GetManyAbsent => "get 16 by one call, absent, items",
+            Row::Transact => "transaction, 2 gets and 2 puts",
             Row::Scan => "scan of 100, settled",
-            Row::ScanRuns => "scan of 100, 8 runs",
+            Row::Lent => "scan of 100, settled, lent",
             Row::ScanAll => "full scan, items",
+            Row::LentAll => "full scan, lent, items",
+            Row::ScanRuns => "scan of 100, 8 runs",
+            Row::LentRuns => "scan of 100, 8 runs, lent",
+            Row::LentAllRuns => "full scan, 8 runs, lent, items",
             Row::Overwrite => "overwrite, random",
             Row::Half => "half reads, half writes, zipfian",
             Row::Most => "95 % reads, zipfian",
@@ -142,8 +167,19 @@ impl Row {
 
     /// Whether other numbers of threads can be asked for.
     pub fn takes_threads(self) -> bool {
-        use Row::{Compact, Fill, Reopen, ScanAll, ScanRuns, Synced};
-        !matches!(self, Fill | Compact | ScanRuns | ScanAll | Synced | Reopen)
+        use Row::{Compact, Fill, LentAll, Reopen, ScanAll, Synced};
+        !self.keeps_runs() && !matches!(self, Fill | Compact | ScanAll | LentAll | Synced | Reopen)
+    }
+
+    /// Whether it is about 8 runs, which no compaction touches.
+    pub fn keeps_runs(self) -> bool {
+        matches!(self, Row::ScanRuns | Row::LentRuns | Row::LentAllRuns)
+    }
+
+    /// Whether items are lent to a callback, where an engine does that.
+    pub fn is_lent(self) -> bool {
+        use Row::{Lent, LentAll, LentAllRuns, LentRuns};
+        matches!(self, Lent | LentAll | LentRuns | LentAllRuns)
     }
 
     /// Whether its figure is the time that it takes.
@@ -166,15 +202,17 @@ impl Row {
             Row::YcsbD | Row::YcsbE if percent < 5 => Operation::Insert,
             Row::YcsbE => Operation::ScanSome,
             Row::YcsbF if percent < 50 => Operation::Modify,
-            Row::Scan | Row::ScanRuns => Operation::Scan,
-            Row::ScanAll => Operation::ScanAll,
+            Row::Scan | Row::ScanRuns | Row::Lent | Row::LentRuns => Operation::Scan,
+            Row::ScanAll | Row::LentAll | Row::LentAllRuns => Operation::ScanAll,
+            Row::GetMany | Row::GetManyAbsent => Operation::GetMany,
+            Row::Transact => Operation::Transact,
             _ => Operation::Get,
         }
     }
 
     fn over(self) -> Over {
         match self {
-            Row::GetAbsent => Over::Absent,
+            Row::GetAbsent | Row::GetManyAbsent => Over::Absent,
             Row::YcsbD => Over::Latest,
             Row::GetZipfian | Row::Half | Row::Most => Over::Zipfian,
             Row::YcsbA | Row::YcsbB | Row::YcsbC | Row::YcsbE | Row::YcsbF => Over::Zipfian,
@@ -184,8 +222,9 @@ impl Row {
 
     /// One operation of so many is timed, so that reading the clock costs a fast engine nothing.
     fn timed_of(self) -> u64 {
-        match self {
-            Row::Scan | Row::ScanRuns | Row::ScanAll | Row::Synced | Row::YcsbE => 1,
+        match self.operation(50) {
+            Operation::Scan | Operation::ScanSome | Operation::ScanAll => 1,
+            _ if self == Row::Synced => 1,
             _ => 8,
         }
     }

@@ -106,7 +106,7 @@ pub fn work(plan: &Plan) -> Result<u64> {
 /// Runs that must stay as they are get a folder of their own.
 fn folder_of(round: &Path, engine: Kind, row: Row) -> Result<PathBuf> {
     let suffix = match row {
-        Row::ScanRuns if !engine.is_tree() => "-runs",
+        _ if row.keeps_runs() && !engine.is_tree() => "-runs",
         _ => "",
     };
     let folder = round.join(format!("{}{suffix}", engine.name()));
