@@ -4,6 +4,15 @@
 //! A job pins one read state, then reads the clock once, then settings and floors once, and judges by these. Records
 //! that become obsolete at some time and those that never do go to different runs, dated ones by the slot in which they
 //! become obsolete. A table is cut only between keys.
+//!
+//! ```text
+//! record is live, and certainly the only one of its key?
+//!     yes   judged alone (decide_alone), written from where it lies             most records
+//!     no    all records of its key are collected (Group), judged, written       versions, tombstones, dead records
+//! ```
+//!
+//! Both ways judge by the same function. On the first nothing is copied, and nothing is dropped: if a record were wrongly
+//! taken for the only one, a record that shows nothing would stay, and nothing that shows would go.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,10 +21,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{Header, RecordRef};
+use crate::base::record::{Header, RecordRef, key_prefix};
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::Run;
-use crate::compact::verdict::{Decision, OlderVersions, Verdict, decide};
+use crate::compact::verdict::{Decision, OlderVersions, Verdict, decide, decide_alone};
 use crate::data::cursor::Cursor;
 use crate::data::merge::Merge;
 use crate::data::visibility::is_superseded;
@@ -74,9 +83,14 @@ impl Job {
     /// covered record.
     pub fn applied(&self) -> Seq {
         let oldest_snapshot = self.snapshots.first().copied().unwrap_or(Seq::MAX);
+        self.last_range_delete(oldest_snapshot)
+    }
+
+    /// The highest sequence number of a range delete up to this one; 0 if there is none.
+    fn last_range_delete(&self, up_to: Seq) -> Seq {
         let ranges = self.range_deletes.iter();
-        let applied = ranges.map(|ranges| ranges.last_up_to(oldest_snapshot));
-        applied.max().unwrap_or_default()
+        let last = ranges.map(|ranges| ranges.last_up_to(up_to));
+        last.max().unwrap_or_default()
     }
 }
 
@@ -100,21 +114,32 @@ pub fn run<C: Cursor>(
     slots.push(Slot::default()); // for what never becomes obsolete
     let (mut group, mut decisions) = (Group::default(), vec![]);
     let mut older = OverlapProbe::new(job);
-    let mut guards = job.guards.iter().peekable();
-    while group.collect(&mut sources, job, &mut |millis, bytes| {
-        host.reclaim(millis, bytes)
-    })? {
-        if guards.peek().is_some_and(|guard| ***guard <= *group.key) {
-            while guards.next_if(|guard| ***guard <= *group.key).is_some() {}
+    let mut guards = Guards::new(&job.guards);
+    while let Some(record) = sources.record() {
+        if guards.pass(record.key) {
             for slot in &mut slots {
                 slot.cut(job, host)?;
             }
         }
+        if let Some(decision) = decide_borrowed(&sources, &record, job, &mut older)? {
+            let front = sources.front().expect("a record has a cursor");
+            write(&record, front.value()?, &decision, &mut slots, job, host)?;
+            sources.advance(None)?;
+            continue;
+        }
+        group.collect(&mut sources, job, &mut |millis, bytes| {
+            host.reclaim(millis, bytes)
+        })?;
         let (versions, snapshots) = (&group.headers, &job.snapshots);
         let mut older = older.of(&group.key);
         decide(versions, snapshots, &job.view, &mut older, &mut decisions)?;
-        group.write(&decisions, &mut slots, job, host)?;
+        for (at, decision) in decisions.iter().enumerate() {
+            if let Some((record, value)) = group.left(at, decision) {
+                write(&record, value, decision, &mut slots, job, host)?;
+            }
+        }
     }
+    sources.end()?;
     let mut outputs = vec![];
     for (number, mut slot) in slots.into_iter().enumerate() {
         slot.finish_table(host)?;
@@ -127,6 +152,68 @@ pub fn run<C: Cursor>(
         }
     }
     Ok(outputs)
+}
+
+/// The decision on the first record, if it is live and certainly the only one of its key: then it is written from where
+/// it lies. None: all records of its key are to be collected and judged together.
+#[inline]
+fn decide_borrowed<C: Cursor>(
+    sources: &Merge<C>,
+    record: &RecordRef<'_>,
+    job: &Job,
+    older: &mut OverlapProbe<'_>,
+) -> Result<Option<Decision>> {
+    let header = &record.header;
+    if job.view.dead(header) || !sources.is_alone() {
+        return Ok(None);
+    }
+    decide_alone(header, &job.snapshots, &job.view, &mut older.of(record.key))
+}
+
+/// Writes what is left of a record to the run of its slot.
+#[inline]
+fn write(
+    record: &RecordRef<'_>,
+    value: &[u8],
+    decision: &Decision,
+    slots: &mut [Slot],
+    job: &Job,
+    host: &mut dyn Host,
+) -> Result<()> {
+    let slot = match decision.obsolete_at {
+        Timestamp::MAX => slots.len() - 1,
+        obsolete_at => job.cuts.partition_point(|cut| *cut < obsolete_at),
+    };
+    slots[slot].add(record, value, decision.obsolete_at, job, host)
+}
+
+/// The keys at which tables are cut.
+struct Guards<'a> {
+    /// Those that were not passed.
+    ahead: &'a [Box<[u8]>],
+    /// That of the next one: mostly enough to compare.
+    prefix: u64,
+}
+
+impl<'a> Guards<'a> {
+    fn new(guards: &'a [Box<[u8]>]) -> Guards<'a> {
+        let next = guards.first();
+        Guards {
+            ahead: guards,
+            prefix: next.map_or(u64::MAX, |next| key_prefix(next)),
+        }
+    }
+
+    /// Whether a key is the first one at or behind a guard. Keys ascend.
+    #[inline]
+    fn pass(&mut self, key: &[u8]) -> bool {
+        if key_prefix(key) < self.prefix {
+            return false;
+        }
+        let passed = self.ahead.partition_point(|guard| **guard <= *key);
+        *self = Guards::new(&self.ahead[passed..]);
+        passed > 0
+    }
 }
 
 /// Judges the sources as [`run`] does, and shows each record, with its value, as it would be written.
@@ -150,7 +237,7 @@ pub fn survivors<C: Cursor>(
     Ok(())
 }
 
-/// The versions of one key, newest first. Versions that a newer one here supersedes for every reader are left out at
+/// All versions of one key, newest first. Versions that a newer one here supersedes for every reader are left out at
 /// once, so that a key with a million versions needs no memory.
 #[derive(Default)]
 struct Group {
@@ -238,26 +325,6 @@ impl Group {
         };
         Some((record, value))
     }
-
-    fn write(
-        &self,
-        decisions: &[Decision],
-        slots: &mut [Slot],
-        job: &Job,
-        host: &mut dyn Host,
-    ) -> Result<()> {
-        for (at, decision) in decisions.iter().enumerate() {
-            let Some((record, value)) = self.left(at, decision) else {
-                continue;
-            };
-            let slot = match decision.obsolete_at {
-                Timestamp::MAX => slots.len() - 1,
-                obsolete_at => job.cuts.partition_point(|cut| *cut < obsolete_at),
-            };
-            slots[slot].add(&record, value, decision.obsolete_at, job, host)?;
-        }
-        Ok(())
-    }
 }
 
 /// A run that is being written.
@@ -266,6 +333,9 @@ struct Slot {
     end: Timestamp,
     builder: Option<TableBuilder>,
     tables: Vec<FinishedTable>,
+    /// Bytes of the table that is being built.
+    written: u64,
+    /// How many of these the budget was asked for.
     spent: u64,
 }
 
@@ -278,9 +348,10 @@ impl Slot {
         job: &Job,
         host: &mut dyn Host,
     ) -> Result<()> {
-        if self.builder.as_ref().is_some_and(|builder| {
-            builder.bytes() >= job.table_bytes && builder.last_key() != record.key
-        }) {
+        if self.written >= job.table_bytes
+            && let Some(builder) = &self.builder
+            && builder.last_key() != record.key
+        {
             self.finish_table(host)?;
         }
         let builder = match &mut self.builder {
@@ -293,7 +364,6 @@ impl Slot {
                     container: job.container,
                     settings: job.view.settings,
                 };
-                self.spent = 0;
                 let builder = TableBuilder::new(file, job.options, meta);
                 self.builder
                     .insert(builder.with_must_sample(job.must_sample.clone()))
@@ -301,12 +371,12 @@ impl Slot {
         };
         builder.add(record, value)?;
         self.end = self.end.max(obsolete_at);
-        let written = builder.bytes();
+        self.written = builder.bytes();
         // Fewer than were spent, if a block that was counted uncompressed has been compressed since.
-        let unspent = written.saturating_sub(self.spent);
+        let unspent = self.written.saturating_sub(self.spent);
         if unspent >= SPEND_BYTES {
             host.spend(unspent)?;
-            self.spent = written;
+            self.spent = self.written;
         }
         Ok(())
     }
@@ -324,6 +394,7 @@ impl Slot {
         if let Some(builder) = self.builder.take() {
             let table = builder.finish()?;
             host.spend(table.len.saturating_sub(self.spent))?;
+            (self.written, self.spent) = (0, 0);
             self.tables.push(table);
         }
         Ok(())
@@ -341,6 +412,8 @@ struct OverlapProbe<'a> {
     runs: Vec<RunPosition<'a>>,
     /// Up to this key the current tables of the runs are right; `None`: for all further keys.
     until: Option<&'a [u8]>,
+    /// No range delete has a higher sequence number.
+    newest_range: Seq,
 }
 
 /// A lookup of one key in them.
@@ -406,15 +479,28 @@ impl<'a> OverlapProbe<'a> {
             job,
             runs,
             until: Some(&[]),
+            newest_range: job.last_range_delete(Seq::MAX),
         }
     }
 
+    /// Whether one of the runs has a record that expires after a moment.
+    #[inline]
+    fn may_outlive(&self, moment: Timestamp) -> bool {
+        let latest = self.runs.first();
+        latest.is_some_and(|run| run.last_expiry > moment)
+    }
+
     /// Moves the runs to a key. Keys ascend, so tables change only where one ends.
-    fn of<'k>(&'k mut self, key: &'k [u8]) -> KeyProbe<'a, 'k> {
+    fn walk_to(&mut self, key: &[u8]) {
         if self.until.is_some_and(|until| until < key) {
             let ends = self.runs.iter_mut().filter_map(|run| run.walk_to(key));
             self.until = ends.min();
         }
+    }
+
+    /// For a key, which is not below those before it.
+    #[inline]
+    fn of<'k>(&'k mut self, key: &'k [u8]) -> KeyProbe<'a, 'k> {
         KeyProbe {
             others: self,
             key,
@@ -424,8 +510,25 @@ impl<'a> OverlapProbe<'a> {
 }
 
 impl OlderVersions for KeyProbe<'_, '_> {
+    #[inline]
     fn latest_live_expiry(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
+        if self.others.may_outlive(outlives) {
+            self.look_up(seq, outlives)
+        } else {
+            Ok(None)
+        }
+    }
+
+    #[inline]
+    fn is_covered(&self, seq: Seq, max: Seq) -> bool {
+        seq < self.others.newest_range && self.others.job.covers(self.key, seq, max)
+    }
+}
+
+impl KeyProbe<'_, '_> {
+    fn look_up(&mut self, seq: Seq, outlives: Timestamp) -> Result<Option<Timestamp>> {
         let (job, key) = (self.others.job, self.key);
+        self.others.walk_to(key);
         let mut longest = outlives;
         for run in &mut self.others.runs {
             if run.last_expiry <= longest {
@@ -454,8 +557,7 @@ impl OlderVersions for KeyProbe<'_, '_> {
         }
         Ok((longest > outlives).then_some(longest))
     }
-
-    fn is_covered(&self, seq: Seq, max: Seq) -> bool {
-        self.others.job.covers(self.key, seq, max)
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,10 +103,10 @@ mod tests {
                 key: &key,
                 value_len: 0,
             };
-            collector.add(&record, hash_key(&key));
+            collector.add(&record, hash_key(&key), true);
             census.add(&record);
         }
-        collector.add_block(&census);
+        collector.add_block(&census, &[last]);
         TableFacts {
             id: TableId(id),
             bytes,

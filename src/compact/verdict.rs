@@ -110,36 +110,64 @@ pub fn decide(
         if at > 0 && is_superseded(versions[at - 1].seq, header.seq, snapshots) {
             continue; // (a)
         }
-        if older.is_covered(header.seq, first_reader(header.seq, snapshots)) {
-            continue; // (r)
-        }
         let dead = view.dead(header);
-        let expires = if dead {
-            view.now
-        } else {
-            view.settings.expires_at(header)
+        let Some(decision) = judge(header, dead, latest_written, snapshots, view, older)? else {
+            continue;
         };
-        let hidden = if expires == Timestamp::MAX {
-            None
-        } else {
-            latest_written.max(older.latest_live_expiry(header.seq, expires)?)
-        };
-        decisions[at] = match (dead, hidden) {
-            (true, None) => continue, // (d)
-            (true, Some(obsolete_at)) => Decision {
-                verdict: Verdict::Bury,
-                obsolete_at,
-            }, // (c)
-            (false, hidden) => {
-                latest_written = latest_written.max(Some(expires));
-                Decision {
-                    verdict: Verdict::Keep,
-                    obsolete_at: expires.max(hidden.unwrap_or_default()),
-                } // (b)
-            }
-        };
+        if decision.verdict == Verdict::Keep {
+            latest_written = latest_written.max(Some(view.settings.expires_at(header)));
+        }
+        decisions[at] = decision;
     }
     Ok(())
+}
+
+/// Judges the only version of a key that a job holds, which is not dead, as [`decide`] does. None: it is dropped.
+#[inline]
+pub fn decide_alone(
+    header: &Header,
+    snapshots: &[Seq],
+    view: &ExpiryView,
+    older: &mut impl OlderVersions,
+) -> Result<Option<Decision>> {
+    judge(header, false, None, snapshots, view, older)
+}
+
+/// Judges a version that no newer one in the job supersedes; `dead`: whether it is. `latest_written` is the latest expiry
+/// of the live versions that the job writes, all of which are older. None: it is dropped.
+#[inline(always)]
+fn judge(
+    header: &Header,
+    dead: bool,
+    latest_written: Option<Timestamp>,
+    snapshots: &[Seq],
+    view: &ExpiryView,
+    older: &mut impl OlderVersions,
+) -> Result<Option<Decision>> {
+    if older.is_covered(header.seq, first_reader(header.seq, snapshots)) {
+        return Ok(None); // (r)
+    }
+    let expires = if dead {
+        view.now
+    } else {
+        view.settings.expires_at(header)
+    };
+    let hidden = if expires == Timestamp::MAX {
+        None
+    } else {
+        latest_written.max(older.latest_live_expiry(header.seq, expires)?)
+    };
+    Ok(match (dead, hidden) {
+        (true, None) => None, // (d)
+        (true, Some(obsolete_at)) => Some(Decision {
+            verdict: Verdict::Bury,
+            obsolete_at,
+        }), // (c)
+        (false, hidden) => Some(Decision {
+            verdict: Verdict::Keep,
+            obsolete_at: expires.max(hidden.unwrap_or_default()),
+        }), // (b)
+    })
 }
 
 #[cfg(test)]

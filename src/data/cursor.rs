@@ -108,6 +108,9 @@ pub trait Cursor {
     fn position(&self) -> Position<'_>;
     /// Whether it is on a record: cheaper than [`Cursor::position`].
     fn is_on_record(&self) -> bool;
+    /// Whether the record after the current one, forwards in this source, certainly has another key. False also where
+    /// finding out would take more than a look at that record.
+    fn ends_key(&self) -> bool;
     /// Starts a seek to the first position, in the direction of `to`, that `to` admits. A dead span is admitted if part
     /// of its range is. Until [`Cursor::poll_seek`] returns true, the cursor has no position.
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;

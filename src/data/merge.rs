@@ -99,6 +99,19 @@ impl<C: Cursor> Merge<C> {
         self.order.first().map(|entry| &self.cursors[entry.at])
     }
 
+    /// Whether certainly no other record of the sources has the key of the first one. Forwards, and for records whose
+    /// newer versions were not passed; without an expiry view.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        let Some(first) = self.order.first() else {
+            return false;
+        };
+        let is_last = self.order.get(1).is_none_or(|second| {
+            first.prefix != second.prefix || self.place(first.at).0 != self.place(second.at).0
+        });
+        is_last && self.cursors[first.at].ends_key()
+    }
+
     /// Returns the error if there is no record because a step failed.
     #[cold]
     pub fn end(&self) -> Result<()> {
@@ -160,7 +173,7 @@ impl<C: Cursor> Merge<C> {
 
     /// Sorts in the cursor at `place` of the order, which has moved towards the end.
     #[inline]
-    fn replace(&mut self, mut place: usize, view: Option<&ExpiryView>) {
+    fn replace(&mut self, place: usize, view: Option<&ExpiryView>) {
         let at = self.order[place].at;
         let key = match self.cursors[at].position() {
             Position::End => {
@@ -178,13 +191,13 @@ impl<C: Cursor> Merge<C> {
             at,
         };
         // A linear search: a binary one mispredicts more often.
-        while let Some(next) = self.order.get(place + 1)
-            && self.compare(&entry, next).is_gt()
-        {
-            self.order[place] = *next;
-            place += 1;
+        let behind = self.order[place + 1..].iter();
+        let passed = behind.take_while(|next| self.compare(&entry, next).is_gt());
+        let end = place + passed.count();
+        if end > place {
+            self.order.copy_within(place + 1..end + 1, place);
         }
-        self.order[place] = entry;
+        self.order[end] = entry;
     }
 
     fn entry(&self, at: usize) -> MergeEntry {

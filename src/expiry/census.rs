@@ -11,7 +11,7 @@
 //! time (histogram.rs); lanes.rs answers questions about a census under the settings of today.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
-use crate::base::record::RecordRef;
+use crate::base::record::{Header, RecordRef};
 use crate::base::{ItemTtl, Seq, Timestamp};
 
 /// A number of records, and of bytes by [`RecordRef::weight`].
@@ -167,6 +167,28 @@ impl Census {
                 self.longest_ttl = self.longest_ttl.max(millis);
             }
         }
+    }
+
+    /// The census of records of one kind with one ttl: their number and bytes, and headers with their lowest numbers and
+    /// with their highest.
+    pub fn of_alike(lowest: &Header, highest: &Header, tally: Tally) -> Census {
+        let mut census = Census {
+            seq_min: lowest.seq,
+            seq_max: highest.seq,
+            ..Census::default()
+        };
+        let lane = |min, max| Lane { tally, min, max };
+        let (first, last) = (lowest.written_at, highest.written_at);
+        match lowest.ttl {
+            _ if lowest.is_tombstone() => census.tombstones = tally,
+            ItemTtl::Never => census.never = tally,
+            ItemTtl::Absent => census.inheriting = lane(first, last),
+            ItemTtl::Millis(millis) => {
+                census.overriding = lane(first.after(millis), last.after(millis));
+                census.longest_ttl = millis;
+            }
+        }
+        census
     }
 
     /// Adds another census.

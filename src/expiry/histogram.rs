@@ -11,9 +11,9 @@
 //! as even ones: the error of an answer is part of one bucket.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
-use crate::base::record::Header;
+use crate::base::record::{Header, RecordRef};
 use crate::base::{ItemTtl, Timestamp};
-use crate::expiry::census::Tally;
+use crate::expiry::census::{Census, Tally};
 
 /// With more buckets than this, neighbours are joined.
 const MOST: usize = 256;
@@ -175,6 +175,31 @@ impl ExpiryHistograms {
             ItemTtl::Absent => self.inheriting.add(header.written_at, tally),
             ItemTtl::Millis(millis) => self.overriding.add(header.written_at.after(millis), tally),
         }
+    }
+
+    /// Adds the records of a block with this census, as [`ExpiryHistograms::add`] does one after the other.
+    pub fn add_block<'a>(
+        &mut self,
+        census: &Census,
+        mut records: impl Iterator<Item = RecordRef<'a>>,
+    ) {
+        let all = census.total();
+        for (lane, histogram) in [
+            (&census.inheriting, &mut self.inheriting),
+            (&census.overriding, &mut self.overriding),
+        ] {
+            // The first record makes the bucket, and may make the histogram join others by what it weighs then.
+            if lane.tally == all
+                && lane.min == lane.max
+                && let Some(first) = records.next()
+            {
+                let (count, bytes) = (1, first.weight());
+                histogram.add(lane.min, Tally { count, bytes });
+                histogram.add(lane.min, all.less(Tally { count, bytes }));
+                return;
+            }
+        }
+        records.for_each(|record| self.add(&record.header, record.weight()));
     }
 
     /// Adds other histograms, each bucket as if all of it were at its end.

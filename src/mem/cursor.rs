@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::arena::Stored;
 use super::node::Gap;
 use super::tree::{Tree, Window};
-use crate::base::record::RecordRef;
+use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
@@ -219,6 +219,18 @@ impl Cursor for MemCursor {
     #[inline(always)]
     fn is_on_record(&self) -> bool {
         self.dead_span.is_none() && self.window.place().is_some()
+    }
+
+    #[inline]
+    fn ends_key(&self) -> bool {
+        let Some(here) = self.window.place() else {
+            return false;
+        };
+        let (Some(here), Some(behind)) = (self.window.stored(), self.behind(here + 1)) else {
+            return true;
+        };
+        let (here, behind) = (here.key(), behind.key());
+        key_prefix(here) != key_prefix(behind) || here != behind
     }
 
     fn poll_seek(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<bool> {

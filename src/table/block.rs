@@ -15,23 +15,21 @@
 
 use std::ops::Range;
 
-use crate::base::Compression;
 use crate::base::coding::{Malformed, Reader, put_varint};
-use crate::base::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
-use crate::expiry::Census;
-use crate::table::codec::{Codec, Packer};
-use crate::table::format::{LARGE_VALUE_LEN, checksum};
-use crate::table::header_packing::{HeaderFields, HeaderPacking, PACKING_LEN, packing_around};
+use crate::base::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::table::codec::Codec;
+use crate::table::format::LARGE_VALUE_LEN;
+use crate::table::header_packing::{
+    HeaderFields, HeaderPacking, PACKING_LEN, WordPacking, packing_around,
+};
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
 /// Bytes behind the hash bytes of a body.
-const TAIL_LEN: usize = PACKING_LEN + COUNT_LEN;
+pub(super) const TAIL_LEN: usize = PACKING_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
 /// Bodies from this length on have u32 offsets.
-const WIDE_LEN: usize = 1 << 16;
-/// The most bytes that wait for a block: more, with forty bytes around each record, might not fit a u32.
-const MAX_PENDING_LEN: usize = u32::MAX as usize - (1 << 28);
+pub(super) const WIDE_LEN: usize = 1 << 16;
 
 /// The bytes after a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +153,7 @@ impl Entry {
 
 /// Whether a value of this length is stored outside its block.
 #[inline]
-fn is_large(value_len: usize) -> bool {
+pub(super) fn is_large(value_len: usize) -> bool {
     value_len > LARGE_VALUE_LEN
 }
 
@@ -273,9 +271,18 @@ impl<'a> Block<'a> {
         start: usize,
         bytes: &'a [u8],
     ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
-        let len = self.packing.key_len(self.bytes, start);
+        self.split(start, bytes, self.packing.key_len(self.bytes, start))
+    }
+
+    #[inline(always)]
+    fn split(
+        &self,
+        start: usize,
+        bytes: &'a [u8],
+        key_len: usize,
+    ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
         let behind = bytes.get(self.packing.len()..);
-        match behind.and_then(|behind| behind.split_at_checked(len)) {
+        match behind.and_then(|behind| behind.split_at_checked(key_len)) {
             Some(parts) => Ok(parts),
             None => Err(Malformed {
                 offset: start,
@@ -291,16 +298,43 @@ impl<'a> Block<'a> {
         Ok(self.key_and_rest(start, bytes)?.0)
     }
 
+    /// Whether two entries have different keys; mostly their hash bytes tell. False if one cannot be read.
+    #[inline]
+    pub fn differ(&self, a: usize, b: usize) -> bool {
+        let hashes = self.hashes();
+        hashes[a] != hashes[b] || matches!((self.key(a), self.key(b)), (Ok(a), Ok(b)) if a != b)
+    }
+
     /// Entry `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        let (key, rest) = self.key_and_rest(start, bytes)?;
+        let key_len = self.packing.key_len(self.bytes, start);
+        let header = self.packing.header(self.bytes, start);
+        self.entry_of((start, bytes), key_len, header)
+    }
+
+    /// The same by its packing taken apart.
+    #[inline(always)]
+    pub fn entry_by(&self, packing: &WordPacking, index: usize) -> Result<Entry, Malformed> {
+        let (start, bytes) = self.bytes_of(index)?;
+        let (key_len, header) = packing.read(self.bytes, start);
+        self.entry_of((start, bytes), key_len, header)
+    }
+
+    #[inline(always)]
+    fn entry_of(
+        &self,
+        (start, bytes): (usize, &'a [u8]),
+        key_len: usize,
+        header: Result<(Header, bool), &'static str>,
+    ) -> Result<Entry, Malformed> {
+        let (key, rest) = self.split(start, bytes, key_len)?;
         let bad = |what| Malformed {
             offset: start,
             what,
         };
-        let (header, large) = self.packing.header(self.bytes, start).map_err(bad)?;
+        let (header, large) = header.map_err(bad)?;
         let mut reader = Reader::new(rest);
         let value_len = match large {
             false => rest.len(),
@@ -363,136 +397,22 @@ pub(super) fn hash_byte(hash: u64) -> u8 {
     (hash >> 32) as u8
 }
 
-/// The value of an added record.
-pub enum Addition<'a> {
-    /// Its bytes.
-    Inline(&'a [u8]),
-    /// The extent of a large value.
-    Large(&'a Extent),
+/// The side from which a block is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From its first entry on.
+    Front,
+    /// From its last entry back.
+    Back,
 }
 
-struct Pending {
-    fields: HeaderFields,
-    hash_byte: u8,
-    key_len: usize,
-    /// The length of the value, or of its length and extent.
-    stored_len: usize,
-}
-
-/// Gathers records until their block is cut. Only then is the packing of their headers known, so they are kept
-/// unencoded.
-#[derive(Default)]
-pub struct BlockBuilder {
-    pending: Vec<Pending>,
-    /// Key, value, key, value ...
-    bytes: Vec<u8>,
-    census: Census,
-    /// Reused from block to block.
-    body: Vec<u8>,
-    offsets: Vec<usize>,
-}
-
-impl BlockBuilder {
-    /// Whether there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.pending.is_empty()
-    }
-
-    /// The approximate length of the body: seven bytes of header fields, an offset and a hash byte for each record.
-    pub fn len(&self) -> usize {
-        TAIL_LEN + self.bytes.len() + self.pending.len() * 10
-    }
-
-    /// Whether another record of about `len` bytes is too much for any block.
-    pub fn is_full(&self, len: usize) -> bool {
-        self.bytes.len() + self.pending.len() * 40 + len > MAX_PENDING_LEN
-    }
-
-    /// The census of the records so far.
-    pub fn census(&self) -> &Census {
-        &self.census
-    }
-
-    /// The key of the first record.
-    pub fn first_key(&self) -> &[u8] {
-        &self.bytes[..self.pending.first().map_or(0, |first| first.key_len)]
-    }
-
-    /// Adds a record after all others. `hash` is its key's.
-    pub fn push(&mut self, record: &RecordRef<'_>, hash: u64, value: &Addition<'_>) {
-        self.bytes.extend_from_slice(record.key);
-        let value_at = self.bytes.len();
-        match value {
-            Addition::Inline(bytes) => self.bytes.extend_from_slice(bytes),
-            Addition::Large(extent) => {
-                put_varint(&mut self.bytes, record.value_len as u64);
-                extent.encode(&mut self.bytes);
-            }
+impl Side {
+    /// The entry this many steps after entry `at`; an index that no entry has if there is none.
+    #[inline(always)]
+    pub fn ahead(self, at: usize, steps: usize) -> usize {
+        match self {
+            Side::Front => at + steps,
+            Side::Back => at.wrapping_sub(steps),
         }
-        self.census.add(record);
-        let large = matches!(value, Addition::Large(_));
-        self.pending.push(Pending {
-            fields: HeaderFields::of(&record.header, record.key.len(), large),
-            hash_byte: hash_byte(hash),
-            key_len: record.key.len(),
-            stored_len: self.bytes.len() - value_at,
-        });
-    }
-
-    /// Appends the block to `out`, whose end is at `offset` in the table `identity`, and starts a new block.
-    pub fn cut(
-        &mut self,
-        packer: &mut Packer,
-        compression: Compression,
-        (identity, offset): (u64, u64),
-        out: &mut Vec<u8>,
-    ) {
-        self.write_body();
-        let (codec, stored) = packer.pack(compression, &self.body);
-        let start = out.len();
-        out.extend_from_slice(stored);
-        out.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
-        out.push(codec as u8);
-        let crc = checksum(identity, offset, &[&out[start..]]);
-        out.extend_from_slice(&crc.to_le_bytes());
-        self.pending.clear();
-        self.bytes.clear();
-        self.census = Census::default();
-    }
-
-    /// Encodes the body.
-    pub(super) fn write_body(&mut self) -> &[u8] {
-        let packing_bytes = packing_around(self.pending.iter().map(|pending| pending.fields));
-        let packing = HeaderPacking::of(&packing_bytes);
-        let body = &mut self.body;
-        body.clear();
-        self.offsets.clear();
-        let mut rest = &self.bytes[..];
-        for pending in &self.pending {
-            self.offsets.push(body.len());
-            let (key_and_value, after) = rest.split_at(pending.key_len + pending.stored_len);
-            body.extend_from_slice(packing.pack(&pending.fields).as_ref());
-            body.extend_from_slice(key_and_value);
-            rest = after;
-        }
-        let count = self.pending.len();
-        if body.len() + count * 3 + TAIL_LEN < WIDE_LEN {
-            body.extend(
-                self.offsets
-                    .iter()
-                    .flat_map(|&at| (at as u16).to_le_bytes()),
-            );
-        } else {
-            body.extend(
-                self.offsets
-                    .iter()
-                    .flat_map(|&at| (at as u32).to_le_bytes()),
-            );
-        }
-        body.extend(self.pending.iter().map(|pending| pending.hash_byte));
-        body.extend_from_slice(&packing_bytes);
-        body.extend_from_slice(&(count as u32).to_le_bytes());
-        assert!(u32::try_from(body.len()).is_ok(), "a block is under 4 GiB");
-        body
     }
 }

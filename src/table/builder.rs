@@ -9,11 +9,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::hash::hash_key;
-use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
+use crate::base::record::{MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef, key_prefix};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, TableId};
 use crate::env::File;
 use crate::expiry::Census;
-use crate::table::block::{Addition, BlockBuilder, Extent};
+use crate::table::block::Extent;
+use crate::table::block_builder::{Addition, BlockBuilder};
 use crate::table::codec::Packer;
 use crate::table::filter;
 use crate::table::format::{FILTER_ALIGN, Footer, LARGE_VALUE_LEN, TableMeta, checksum};
@@ -72,6 +73,7 @@ pub struct TableBuilder {
     collector: Collector,
     /// The hash of each distinct key.
     hashes: Vec<u64>,
+    last_prefix: u64,
     last_seq: Seq,
 }
 
@@ -150,6 +152,7 @@ impl TableBuilder {
             index: IndexBuilder::new(INDEX_PAGE_BLOCKS * options.block_bytes),
             collector: Collector::default(),
             hashes: Vec::new(),
+            last_prefix: 0,
             last_seq: Seq(0),
         }
     }
@@ -166,52 +169,57 @@ impl TableBuilder {
         assert_eq!(record.value_len, value.len(), "a record is of its value");
         let fits = record.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
         assert!(fits, "keys and values have passed the limits of the engine");
-        let hash = self.admit(record)?;
+        let (hash, is_new) = self.admit(record)?;
         if value.len() > LARGE_VALUE_LEN {
             let extent = self.write_large(value)?;
             self.block.push(record, hash, &Addition::Large(&extent));
         } else {
             self.block.push(record, hash, &Addition::Inline(value));
         }
-        self.collector.add(record, hash);
+        self.collector.add(record, hash, is_new);
         self.last_seq = record.header.seq;
         Ok(())
     }
 
-    /// Cuts the block before a new key if it is full; returns the hash of the record's key.
-    fn admit(&mut self, record: &RecordRef<'_>) -> Result<u64> {
+    /// Cuts the block before a new key if it is full; returns the hash of the record's key, and whether it is new.
+    #[inline]
+    fn admit(&mut self, record: &RecordRef<'_>) -> Result<(u64, bool)> {
+        let prefix = key_prefix(record.key);
         let inline_len = if record.value_len > LARGE_VALUE_LEN {
             0
         } else {
             record.value_len
         };
         let len = record.key.len() + inline_len;
-        match self.hashes.last() {
-            Some(&hash) if self.collector.last_key() == record.key => {
-                assert!(
-                    record.header.seq < self.last_seq,
-                    "versions of a key go down"
-                );
-                if self.block.is_full(len) {
-                    return Err(Error::invalid(
-                        "a size of all versions of one key",
-                        "over 3.7 GiB",
-                        "less in one table; drop the snapshots that keep old versions",
-                    ));
-                }
-                Ok(hash)
-            }
-            last => {
-                let rises = last.is_none() || self.collector.last_key() < record.key;
-                assert!(rises && !record.key.is_empty(), "keys rise");
-                if !self.block.is_empty() && self.block.len() + len > self.options.block_bytes {
-                    self.cut_block()?;
-                }
-                let hash = hash_key(record.key);
-                self.hashes.push(hash);
-                Ok(hash)
-            }
+        // Mostly the first bytes tell, without a look at the last key.
+        if prefix <= self.last_prefix && self.last_key() >= record.key {
+            let hash = self.admit_version(record, len)?;
+            return Ok((hash, false));
         }
+        assert!(!record.key.is_empty(), "a key has a byte");
+        if !self.block.is_empty() && self.block.len() + len > self.options.block_bytes {
+            self.cut_block()?;
+        }
+        let hash = hash_key(record.key);
+        self.hashes.push(hash);
+        self.last_prefix = prefix;
+        Ok((hash, true))
+    }
+
+    /// Returns the hash of the last key, which is the record's.
+    fn admit_version(&mut self, record: &RecordRef<'_>, len: usize) -> Result<u64> {
+        assert!(self.last_key() == record.key, "keys rise");
+        let goes_down = record.header.seq < self.last_seq;
+        assert!(goes_down, "versions of a key go down");
+        if self.block.is_full(len) {
+            return Err(Error::invalid(
+                "a size of all versions of one key",
+                "over 3.7 GiB",
+                "less in one table; drop the snapshots that keep old versions",
+            ));
+        }
+        let hash = self.hashes.last();
+        Ok(*hash.expect("a key that is not new has a hash"))
     }
 
     fn write_large(&mut self, value: &[u8]) -> Result<Extent> {
@@ -227,19 +235,21 @@ impl TableBuilder {
     }
 
     fn cut_block(&mut self) -> Result<()> {
-        let census = *self.block.census();
-        let first_key = self.block.first_key().to_vec();
+        let (block, ranges) = (&self.block, self.block.ranges());
+        let census = block.census(&ranges);
+        let first_key = block.first_key().to_vec();
+        self.collector.add_expiries(&census, block.records());
+        self.collector.add_block(&census, block.last_key());
         let at = self.out.end();
         self.block.cut(
-            &mut self.packer,
-            self.options.compression,
+            &ranges,
+            (&mut self.packer, self.options.compression),
             (self.meta.identity, at),
             &mut self.out.pending,
         );
         let len = (self.out.end() - at) as usize;
         self.index
             .push(at, len, (&first_key, self.collector.last_key()), &census);
-        self.collector.add_block(&census);
         self.out.flush_chunk()
     }
 
@@ -250,7 +260,11 @@ impl TableBuilder {
 
     /// The key of the last record; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
-        self.collector.last_key()
+        if self.block.is_empty() {
+            self.collector.last_key()
+        } else {
+            self.block.last_key()
+        }
     }
 
     /// Whether no record was added.

@@ -87,11 +87,12 @@ pub fn build(hashes: &[u64]) -> Vec<u8> {
             *lane |= bit;
         }
     }
-    filter
-        .iter()
-        .flatten()
-        .flat_map(|lane| lane.to_le_bytes())
-        .collect()
+    let mut bytes = vec![0; filter.len() * FILTER_BLOCK_LEN];
+    let lanes = filter.as_flattened().iter();
+    for (bytes, lane) in bytes.as_chunks_mut().0.iter_mut().zip(lanes) {
+        *bytes = lane.to_le_bytes();
+    }
+    bytes
 }
 
 /// False: no key with this hash is in the filter's table.

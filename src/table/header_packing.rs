@@ -74,37 +74,106 @@ impl HeaderFields {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderPacking<'a>(&'a [u8; PACKING_LEN]);
 
+/// The lowest and the highest of each header field, among the records of a block so far.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldRanges {
+    lowest: [u64; COUNT],
+    highest: [u64; COUNT],
+}
+
+impl Default for FieldRanges {
+    fn default() -> Self {
+        FieldRanges {
+            lowest: [u64::MAX; COUNT],
+            highest: [0; COUNT],
+        }
+    }
+}
+
+impl FieldRanges {
+    /// Adds the fields of a record.
+    #[inline]
+    pub fn add(&mut self, fields: &HeaderFields) {
+        let mut lowest = fields.each;
+        if !fields.has_ttl {
+            lowest[TTL] = u64::MAX;
+        }
+        for at in 0..COUNT {
+            self.lowest[at] = self.lowest[at].min(lowest[at]);
+            self.highest[at] = self.highest[at].max(fields.each[at]);
+        }
+    }
+
+    /// If all records have one kind and one ttl, and all their values are inside or all outside: headers of that kind
+    /// and ttl with the lowest numbers and with the highest.
+    pub fn alike(&self) -> Option<(Header, Header)> {
+        let (lowest, highest) = (&self.lowest, &self.highest);
+        let (kind, ttl) = kind_and_ttl(lowest[TAG], lowest[TTL]).ok()?;
+        let one_ttl = !matches!(ttl, ItemTtl::Millis(_)) || lowest[TTL] == highest[TTL];
+        let header = |numbers: &[u64; COUNT]| Header {
+            kind,
+            seq: Seq(numbers[SEQ]),
+            written_at: Timestamp(numbers[WRITTEN_AT]),
+            ttl,
+        };
+        (lowest[TAG] == highest[TAG] && one_ttl).then(|| (header(lowest), header(highest)))
+    }
+
+    /// The smallest packing of these records' headers.
+    pub fn packing(&self) -> [u8; PACKING_LEN] {
+        let FieldRanges {
+            mut lowest,
+            mut highest,
+        } = *self;
+        if lowest[TTL] > highest[TTL] {
+            (lowest[TTL], highest[TTL]) = (0, 0);
+        }
+        let mut out = [0; PACKING_LEN];
+        out[SEQ_AT..][..8].copy_from_slice(&lowest[SEQ].to_le_bytes());
+        out[WRITTEN_AT_AT..][..8].copy_from_slice(&lowest[WRITTEN_AT].to_le_bytes());
+        out[TTL_AT..][..8].copy_from_slice(&lowest[TTL].to_le_bytes());
+        out[KEY_LEN_AT..][..2].copy_from_slice(&(lowest[KEY_LEN] as u16).to_le_bytes());
+        out[TAG_AT] = lowest[TAG] as u8;
+        let mut end = 0;
+        for at in 0..COUNT {
+            let bits = (u64::BITS - (highest[at] - lowest[at]).leading_zeros()) as u16;
+            if end % 8 + bits > u64::BITS as u16 {
+                end = end.next_multiple_of(8);
+            }
+            let place = Place { first: end, bits };
+            out[PLACES_AT + 2 * at..][..2].copy_from_slice(&place.encode().to_le_bytes());
+            end += bits;
+        }
+        out[LEN_AT] = end.div_ceil(8) as u8;
+        out
+    }
+}
+
 /// The smallest packing of these headers.
 pub fn packing_around(all: impl Iterator<Item = HeaderFields>) -> [u8; PACKING_LEN] {
-    let (mut lowest, mut highest) = ([u64::MAX; COUNT], [0; COUNT]);
-    for fields in all {
-        let counted = if fields.has_ttl { COUNT } else { TTL };
-        for at in 0..counted {
-            lowest[at] = lowest[at].min(fields.each[at]);
-            highest[at] = highest[at].max(fields.each[at]);
-        }
+    let mut ranges = FieldRanges::default();
+    all.for_each(|fields| ranges.add(&fields));
+    ranges.packing()
+}
+
+/// The kind and the ttl of a tag; `millis` is the ttl's field.
+#[inline(always)]
+fn kind_and_ttl(tag: u64, millis: u64) -> Result<(Kind, ItemTtl), &'static str> {
+    let kind = match tag & 3 {
+        1 => Kind::Put,
+        2 => Kind::Tombstone,
+        _ => return Err("unknown kind of record"),
+    };
+    let ttl = match (tag & !LARGE) >> 2 {
+        0 => ItemTtl::Absent,
+        1 => ItemTtl::Never,
+        2 if millis <= MAX_TTL_MILLIS => ItemTtl::Millis(millis),
+        _ => return Err("unknown kind of ttl"),
+    };
+    if kind == Kind::Tombstone && ttl != ItemTtl::Absent {
+        return Err("a tombstone with a ttl");
     }
-    if lowest[TTL] > highest[TTL] {
-        (lowest[TTL], highest[TTL]) = (0, 0);
-    }
-    let mut out = [0; PACKING_LEN];
-    out[SEQ_AT..][..8].copy_from_slice(&lowest[SEQ].to_le_bytes());
-    out[WRITTEN_AT_AT..][..8].copy_from_slice(&lowest[WRITTEN_AT].to_le_bytes());
-    out[TTL_AT..][..8].copy_from_slice(&lowest[TTL].to_le_bytes());
-    out[KEY_LEN_AT..][..2].copy_from_slice(&(lowest[KEY_LEN] as u16).to_le_bytes());
-    out[TAG_AT] = lowest[TAG] as u8;
-    let mut end = 0;
-    for at in 0..COUNT {
-        let bits = (u64::BITS - (highest[at] - lowest[at]).leading_zeros()) as u16;
-        if end % 8 + bits > u64::BITS as u16 {
-            end = end.next_multiple_of(8);
-        }
-        let place = Place { first: end, bits };
-        out[PLACES_AT + 2 * at..][..2].copy_from_slice(&place.encode().to_le_bytes());
-        end += bits;
-    }
-    out[LEN_AT] = end.div_ceil(8) as u8;
-    out
+    Ok((kind, ttl))
 }
 
 /// The bits of a field among those of a record.
@@ -231,6 +300,19 @@ impl<'a> HeaderPacking<'a> {
         }
     }
 
+    /// The same packing, taken apart, if the fields of a header are all in one word.
+    pub fn in_one_word(&self) -> Option<WordPacking> {
+        let places: [Place; COUNT] = std::array::from_fn(|at| self.place(at));
+        let is_inside = |place: &Place| u32::from(place.first + place.bits) < u64::BITS;
+        let len = self.len();
+        (len < size_of::<u64>() && places.iter().all(is_inside)).then(|| WordPacking {
+            lowest: std::array::from_fn(|at| self.lowest(at)),
+            first: std::array::from_fn(|at| u32::from(places[at].first)),
+            mask: std::array::from_fn(|at| (1 << places[at].bits) - 1),
+            behind: u64::MAX << (8 * len),
+        })
+    }
+
     /// The length of the key of the record that starts at `start` in a body.
     #[inline(always)]
     pub fn key_len(&self, body: &[u8], start: usize) -> usize {
@@ -253,27 +335,65 @@ impl<'a> HeaderPacking<'a> {
             written_at = self.read(WRITTEN_AT, body, start);
             millis = self.read(TTL, body, start);
         }
-        let kind = match tag & 3 {
-            1 => Kind::Put,
-            2 => Kind::Tombstone,
-            _ => return Err("unknown kind of record"),
+        header_of(tag, seq, written_at, millis)
+    }
+}
+
+/// The header with these fields, and whether its value is large.
+#[inline(always)]
+fn header_of(
+    tag: u64,
+    seq: u64,
+    written_at: u64,
+    millis: u64,
+) -> Result<(Header, bool), &'static str> {
+    let (kind, ttl) = kind_and_ttl(tag, millis)?;
+    let header = Header {
+        kind,
+        seq: Seq(seq),
+        written_at: Timestamp(written_at),
+        ttl,
+    };
+    Ok((header, tag & LARGE != 0))
+}
+
+/// A packing whose headers are part of one word: the one that most blocks have. Whoever reads or writes the headers of a
+/// whole block takes it apart once.
+#[derive(Clone, Copy)]
+pub struct WordPacking {
+    lowest: [u64; COUNT],
+    first: [u32; COUNT],
+    mask: [u64; COUNT],
+    /// The bits of the word that are none of the header's.
+    behind: u64,
+}
+
+impl WordPacking {
+    /// The length of the key and the header of the record that starts at `start` in a body, and whether its value is
+    /// large; as [`HeaderPacking::key_len`] and [`HeaderPacking::header`].
+    #[inline(always)]
+    pub fn read(&self, body: &[u8], start: usize) -> (usize, Result<(Header, bool), &'static str>) {
+        let word = word_at(body, start);
+        let field = |at: usize| {
+            let bits = word >> (self.first[at] % u64::BITS) & self.mask[at];
+            self.lowest[at].saturating_add(bits)
         };
-        let ttl = match (tag & !LARGE) >> 2 {
-            0 => ItemTtl::Absent,
-            1 => ItemTtl::Never,
-            2 if millis <= MAX_TTL_MILLIS => ItemTtl::Millis(millis),
-            _ => return Err("unknown kind of ttl"),
-        };
-        if kind == Kind::Tombstone && ttl != ItemTtl::Absent {
-            return Err("a tombstone with a ttl");
+        let header = header_of(field(TAG), field(SEQ), field(WRITTEN_AT), field(TTL));
+        (field(KEY_LEN) as usize, header)
+    }
+
+    /// Writes the header fields of a record that the packing was made for, and leaves the bytes of the word behind them
+    /// as they are.
+    #[inline]
+    pub fn write(&self, fields: &HeaderFields, word: &mut [u8; 8]) {
+        let mut bits = 0;
+        for at in 0..TTL {
+            bits |= (fields.each[at] - self.lowest[at]) << self.first[at];
         }
-        let header = Header {
-            kind,
-            seq: Seq(seq),
-            written_at: Timestamp(written_at),
-            ttl,
-        };
-        Ok((header, tag & LARGE != 0))
+        if fields.has_ttl {
+            bits |= (fields.each[TTL] - self.lowest[TTL]) << self.first[TTL];
+        }
+        *word = (u64::from_le_bytes(*word) & self.behind | bits).to_le_bytes();
     }
 }
 
@@ -301,6 +421,13 @@ mod tests {
         for record in records {
             let packed = packing.pack(&fields(record));
             assert_eq!(packed.as_ref().len(), packing.len());
+            if let Some(in_word) = packing.in_one_word() {
+                let mut word = [0xa5; 8];
+                in_word.write(&fields(record), &mut word);
+                let (packed_here, behind) = word.split_at(packing.len());
+                assert_eq!(packed_here, packed.as_ref());
+                assert!(behind.iter().all(|&byte| byte == 0xa5));
+            }
             body.extend_from_slice(packed.as_ref());
         }
         body.extend([0xff; 8]);
@@ -308,6 +435,9 @@ mod tests {
             let start = at * packing.len();
             assert_eq!(packing.key_len(&body, start), key_len);
             assert_eq!(packing.header(&body, start), Ok((header, large)));
+            if let Some(in_word) = packing.in_one_word() {
+                assert_eq!(in_word.read(&body, start), (key_len, Ok((header, large))));
+            }
         }
         packing.len()
     }
@@ -415,6 +545,7 @@ mod tests {
             let all = [0xff; PACKING_LEN];
             let _ = HeaderPacking::of(&all).header(&[0xff; 16][..len], 3);
             let _ = HeaderPacking::of(&all).key_len(&[0xff; 16][..len], 3);
+            assert!(HeaderPacking::of(&all).in_one_word().is_none());
         }
     }
 }

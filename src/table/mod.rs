@@ -31,10 +31,12 @@ mod zstd_frame;
 mod codec;
 mod filter;
 mod format;
+mod key_samples;
 mod statistics;
 // records, and which block has them
 mod header_packing;
 mod block;
+mod block_builder;
 mod search;
 mod page;
 mod index;

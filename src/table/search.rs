@@ -246,7 +246,8 @@ mod tests {
     use super::*;
     use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Timestamp};
-    use crate::table::block::{Addition, BlockBuilder, Layout};
+    use crate::table::block::Layout;
+    use crate::table::block_builder::{Addition, BlockBuilder};
 
     /// The number of entries before the place of a search.
     fn place(block: &Block<'_>, to: Seek<'_>) -> usize {
@@ -278,7 +279,8 @@ mod tests {
                 };
                 builder.push(&record, hash_key(record.key), &Addition::Inline(&[]));
             }
-            let body = builder.write_body();
+            let ranges = builder.ranges();
+            let body = builder.write_body(&ranges);
             let layout = Layout::of(body).unwrap();
             let block = layout.block(body);
             for (from, change) in

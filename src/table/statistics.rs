@@ -23,11 +23,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
-use crate::base::record::{Base, Header, MAX_KEY_LEN, RecordRef};
+use crate::base::record::{Base, Header, RecordRef};
 use crate::base::{Seq, Timestamp};
 use crate::expiry::{
-    Census, ExpiryHistogram, ExpiryHistograms, ExpiryView, Settings, Tally, is_oversized,
+    Census, ExpiryHistogram, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Settings, Tally,
+    is_oversized,
 };
+use crate::table::key_samples::{KeySamples, read_key};
 
 /// Keys in the sample of a large table: the estimated share of a set of keys has a standard error of 1.6 %.
 const SAMPLE_KEYS: usize = 1024;
@@ -35,10 +37,6 @@ const SAMPLE_KEYS: usize = 1024;
 const SAMPLE_KEYS_LEAST: usize = 256;
 /// Between these sizes, as many as take about one two-hundredth of the table, at some twenty bytes each.
 const BYTES_PER_SAMPLED: u64 = 200 * 20;
-/// With more key samples than this every second one is removed: the end of a range is placed within a hundredth of the
-/// table.
-const KEY_SAMPLES_MAX: usize = 128;
-
 /// One record of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
@@ -59,15 +57,6 @@ pub struct Sample {
     pub threshold: u64,
     /// Hash up, then key up, then sequence number down.
     pub records: Vec<Sampled>,
-}
-
-/// Some keys of a table, evenly spaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeySamples {
-    /// The distance from one to the next, in keys.
-    step: u64,
-    /// Ascending; the first is the table's first key.
-    keys: Vec<Box<[u8]>>,
 }
 
 /// The statistics, decoded.
@@ -222,75 +211,6 @@ impl Statistics {
     }
 }
 
-impl KeySamples {
-    /// The approximate number of keys below this one.
-    fn rank(&self, key: &[u8]) -> u64 {
-        match self
-            .keys
-            .binary_search_by(|sample| sample.as_ref().cmp(key))
-        {
-            Ok(sample) => sample as u64 * self.step,
-            Err(0) => 0,
-            // After this key sample, and not after the next.
-            Err(sample) => (sample as u64 - 1) * self.step + self.step.div_ceil(2),
-        }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.step);
-        put_varint(out, self.keys.len() as u64);
-        self.keys.iter().for_each(|key| put_prefixed(out, key));
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<KeySamples, Malformed> {
-        let step = reader.varint_up_to(u64::from(u32::MAX))?;
-        let count = reader.varint_up_to(KEY_SAMPLES_MAX as u64)?;
-        let keys: Vec<Box<[u8]>> = (0..count)
-            .map(|_| read_key(reader))
-            .collect::<Result<_, _>>()?;
-        if step == 0 || !keys.is_sorted_by(|a, b| a < b) {
-            return Err(reader.malformed("key samples out of place"));
-        }
-        Ok(KeySamples { step, keys })
-    }
-}
-
-impl Default for KeySamples {
-    fn default() -> Self {
-        KeySamples {
-            step: 1,
-            keys: vec![],
-        }
-    }
-}
-
-fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Malformed> {
-    let at = reader.clone();
-    let key = reader.prefixed()?;
-    if key.is_empty() || key.len() > MAX_KEY_LEN {
-        return Err(at.malformed("a key of a length that cannot be"));
-    }
-    Ok(key.into())
-}
-
-impl KeySamples {
-    /// Takes key number `rank`, the last so far, if it is to be sampled.
-    fn add(&mut self, key: &[u8], rank: u64) {
-        if !rank.is_multiple_of(self.step) {
-            return;
-        }
-        if self.keys.len() == KEY_SAMPLES_MAX {
-            let mut nth = 0;
-            self.keys.retain(|_| {
-                nth += 1;
-                nth % 2 == 1
-            });
-            self.step *= 2;
-        }
-        self.keys.push(key.into());
-    }
-}
-
 impl Sample {
     fn encode(&self, out: &mut Vec<u8>) {
         let headers = || self.records.iter().map(|sampled| &sampled.header);
@@ -347,9 +267,11 @@ pub struct Collector {
     census: Census,
     histograms: ExpiryHistograms,
     key_samples: KeySamples,
+    /// The number of the next key sample.
+    next_key_sample: u64,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
-    /// Sorted and cut to the sample size whenever there are many.
+    /// Cut to the sample size whenever there are many.
     sampled: Vec<Sampled>,
     cut_at: usize,
     threshold: Option<u64>,
@@ -369,37 +291,50 @@ impl Collector {
         }
     }
 
-    /// The key of the previous record.
+    /// The last key of the previous block.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// Adds a record; records come in order. `hash` is its key's.
-    pub fn add(&mut self, record: &RecordRef<'_>, hash: u64) {
-        if self.keys == 0 || self.last_key != record.key {
-            self.keys += 1;
-            if self.keys == 1 {
-                self.first_key = record.key.to_vec();
+    /// Adds a record; records come in order. `hash` is its key's; `is_new`: no record of the key was added. Its block
+    /// follows ([`Collector::add_block`]), and when it expires ([`Collector::add_expiry`]).
+    #[inline]
+    pub fn add(&mut self, record: &RecordRef<'_>, hash: u64, is_new: bool) {
+        if is_new {
+            if self.keys == self.next_key_sample {
+                self.sample_key(record.key);
             }
-            self.key_samples.add(record.key, self.keys - 1);
-            self.last_key.clear();
-            self.last_key.extend_from_slice(record.key);
+            self.keys += 1;
         }
-        let (header, weight) = (record.header, record.weight());
-        self.histograms.add(&header, weight);
-        self.bytes += weight;
+        self.bytes += record.weight();
+        let is_below = self.threshold.is_none_or(|threshold| hash < threshold);
+        let may_be_special = record.weight() > OVERSIZED_LEAST || !self.must_sample.is_empty();
+        if is_below || may_be_special {
+            self.sample_record(record, hash, is_below);
+        }
+    }
+
+    #[cold]
+    fn sample_key(&mut self, key: &[u8]) {
+        if self.keys == 0 {
+            self.first_key = key.to_vec();
+        }
+        self.next_key_sample = self.key_samples.add(key, self.keys);
+    }
+
+    #[cold]
+    fn sample_record(&mut self, record: &RecordRef<'_>, hash: u64, is_below: bool) {
+        let weight = record.weight();
         let sampled = Sampled {
             hash,
-            header,
+            header: record.header,
             weight,
             rank: self.keys - 1,
         };
-        if self.threshold.is_none_or(|threshold| hash < threshold) {
+        if is_below {
             self.sample(sampled);
         }
-        if is_oversized(weight, self.bytes)
-            || (!self.must_sample.is_empty() && self.must_sample.contains(&hash))
-        {
+        if is_oversized(weight, self.bytes) || self.must_sample.contains(&hash) {
             self.above_threshold.push(sampled);
         }
     }
@@ -412,25 +347,34 @@ impl Collector {
         }
     }
 
-    /// Keeps at most this many keys, those with the smallest hashes. The sort is stable, so records of equal hashes
-    /// stay in order.
+    /// Keeps at most this many keys, those with the smallest hashes; records stay in order.
     fn cut_sample(&mut self, most: usize) {
-        self.sampled.sort_by_key(|sampled| sampled.hash);
-        let (mut keys, mut last) = (0, None);
-        let excess = self.sampled.iter().position(|sampled| {
-            keys += usize::from(last != Some(sampled.hash));
-            last = Some(sampled.hash);
-            keys > most
-        });
-        if let Some(excess) = excess {
-            self.threshold = Some(self.sampled[excess].hash);
-            self.sampled.truncate(excess);
+        let hashes = self.sampled.iter().map(|sampled| sampled.hash).collect();
+        if let Some(threshold) = nth_distinct(hashes, most) {
+            self.threshold = Some(threshold);
+            self.sampled.retain(|sampled| sampled.hash < threshold);
         }
     }
 
-    /// Adds a block, whose records were added.
-    pub fn add_block(&mut self, census: &Census) {
+    /// Adds when a record expires, to the histograms. In the order of records.
+    pub fn add_expiry(&mut self, record: &RecordRef<'_>) {
+        self.histograms.add(&record.header, record.weight());
+    }
+
+    /// The same for the records of a block, which has this census.
+    pub fn add_expiries<'a>(
+        &mut self,
+        census: &Census,
+        records: impl Iterator<Item = RecordRef<'a>>,
+    ) {
+        self.histograms.add_block(census, records);
+    }
+
+    /// Adds a block, whose records and expiries were added.
+    pub fn add_block(&mut self, census: &Census, last_key: &[u8]) {
         self.census.merge(census);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(last_key);
         self.blocks += 1;
     }
 
@@ -453,8 +397,9 @@ impl Collector {
                 is_special && record.hash >= threshold
             });
             self.sampled.append(&mut self.above_threshold);
-            self.sampled.sort_by_key(|record| record.hash);
         }
+        // A stable sort: records of a key stay in order.
+        self.sampled.sort_by_key(|record| record.hash);
         let mut statistics = Statistics {
             records: self.census.total().count,
             keys: self.keys,
@@ -477,6 +422,23 @@ impl Collector {
     }
 }
 
+/// The number with `n` smaller ones, each counted once; quickly, if equal ones stand side by side.
+fn nth_distinct(mut numbers: Vec<u64>, n: usize) -> Option<u64> {
+    numbers.dedup();
+    if numbers.len() <= n {
+        return None;
+    }
+    let (smaller, nth, _) = numbers.select_nth_unstable(n);
+    let nth = *nth;
+    smaller.sort_unstable();
+    if smaller.is_sorted_by(|a, b| a < b) && smaller.last() != Some(&nth) {
+        return Some(nth);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.get(n).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -486,8 +448,10 @@ mod tests {
 
     fn statistics_of(keys: std::ops::Range<u32>, versions: u64) -> Statistics {
         let (mut collector, mut census) = (Collector::default(), Census::default());
+        let mut last_key = vec![];
         for number in keys {
             let key = number.to_be_bytes();
+            last_key = key.to_vec();
             for seq in (1..=versions).rev() {
                 let record = RecordRef {
                     header: Header {
@@ -500,11 +464,12 @@ mod tests {
                     key: &key,
                     value_len: 100,
                 };
-                collector.add(&record, hash_key(&key));
+                collector.add(&record, hash_key(&key), seq == versions);
                 census.add(&record);
+                collector.add_expiry(&record);
             }
         }
-        collector.add_block(&census);
+        collector.add_block(&census, &last_key);
         collector.finish(Settings::default())
     }
 
@@ -538,6 +503,14 @@ mod tests {
             assert_eq!(statistics.rank(&[]), 0);
             assert!(statistics.rank(&[0xff; 5]).abs_diff(u64::from(keys)) <= off.max(1));
         }
+    }
+
+    #[test]
+    fn numbers_are_counted_once_wherever_they_stand() {
+        let nth = |n| nth_distinct(vec![5, 5, 9, 1, 3, 1, 7, 3], n);
+        let distinct = [1, 3, 5, 7, 9].map(Some);
+        assert_eq!([0, 1, 2, 3, 4].map(nth), distinct);
+        assert_eq!([5, 6, 7, 8, 9].map(nth), [None; 5]);
     }
 
     #[test]

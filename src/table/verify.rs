@@ -69,6 +69,7 @@ impl Table {
                 .part(&(filter_at..index_at), Access::Sequential)?,
             at: 0,
             collector: Collector::with_must_sample(Arc::new(self.statistics.must_sample())),
+            last_key: vec![],
             last_seq: Seq(0),
             large_values: 0,
             page_census: Census::default(),
@@ -89,6 +90,7 @@ struct Walk<'a> {
     /// Everything before this offset was read.
     at: u64,
     collector: Collector,
+    last_key: Vec<u8>,
     last_seq: Seq,
     large_values: u64,
     /// The census of the blocks so far whose rows are in the current page of the index.
@@ -115,8 +117,7 @@ impl Walk<'_> {
         self.at = place.end;
         let block = layout.block(&body);
         let first = block.key(0).map_err(bad)?;
-        let keys_match =
-            page.first_key(row) == first && page.last_key(row) == self.collector.last_key();
+        let keys_match = page.first_key(row) == first && page.last_key(row) == self.last_key;
         if !keys_match || page.census(row) != census {
             return Err(self.fault(place.start, "the index says otherwise of this block"));
         }
@@ -128,7 +129,7 @@ impl Walk<'_> {
                 return Err(self.fault(place.start, "the index says otherwise of these blocks"));
             }
         }
-        self.collector.add_block(&census);
+        self.collector.add_block(&census, &self.last_key);
         Ok(())
     }
 
@@ -149,11 +150,12 @@ impl Walk<'_> {
                 value_len: entry.value_len(),
             };
             let hash = hash_key(record.key);
-            self.record(&record, hash, number, place)?;
+            let is_new = self.record(&record, hash, number, place)?;
             if entry.value().is_none() {
                 self.large_value(&block.extent(number).map_err(bad)?, entry.value_len())?;
             }
-            self.collector.add(&record, hash);
+            self.collector.add(&record, hash, is_new);
+            self.collector.add_expiry(&record);
             census.add(&record);
             entries.push(entry);
             hashes.push(hash);
@@ -165,24 +167,29 @@ impl Walk<'_> {
     }
 
     /// Checks that a record comes after the one before it, in another block only with another key, and that the filter
-    /// has it.
+    /// has it; returns whether its key is another than that of the record before.
     fn record(
         &mut self,
         record: &RecordRef<'_>,
         hash: u64,
         number: usize,
         place: &Range<u64>,
-    ) -> Result<()> {
-        let last_key = self.collector.last_key();
+    ) -> Result<bool> {
+        let last_key = &self.last_key;
         let rises = order(last_key, self.last_seq, record.key, record.header.seq).is_lt();
-        if !rises || (number == 0 && last_key == record.key) {
+        let is_new = last_key != record.key;
+        if !rises || (number == 0 && !is_new) {
             return Err(self.fault(place.start, "records are out of order"));
         }
         if !filter::may_contain(self.filter, hash) {
             return Err(self.fault(self.table.footer.filter_at, "the filter lacks a key"));
         }
         self.last_seq = record.header.seq;
-        Ok(())
+        if is_new {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(record.key);
+        }
+        Ok(is_new)
     }
 
     fn large_value(&mut self, extent: &Extent, len: usize) -> Result<()> {

@@ -11,7 +11,6 @@ use crate::data::merge::Merge;
 use crate::engine::Engine;
 use crate::engine::jobs::install::Flushed;
 use crate::engine::jobs::job::{JobSpec, Purpose};
-use crate::engine::read::Source;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::expiry::ExpiryView;
@@ -122,11 +121,7 @@ impl Engine {
             },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
-        let sources = Merge::seek(
-            vec![Source::Memory(flushable.memtable.cursor())],
-            Seek::First,
-            None,
-        )?;
+        let sources = Merge::seek(vec![flushable.memtable.cursor()], Seek::First, None)?;
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
         let flush = Flushed {
             state,

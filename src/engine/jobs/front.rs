@@ -34,7 +34,6 @@ use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::jobs::install::Flushed;
 use crate::engine::jobs::job::{JobSpec, Purpose};
-use crate::engine::read::Source;
 use crate::engine::relog::Show;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::expiry::ExpiryView;
@@ -321,7 +320,7 @@ impl Engine {
             purpose: Purpose::Flush { is_due: true },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
-        let memory = vec![Source::Memory(flushable.memtable.cursor())];
+        let memory = vec![flushable.memtable.cursor()];
         let sources = Merge::seek(memory, Seek::First, None)?;
         survivors(&job, sources, &mut |header, value| {
             show(header.header, header.key, value)

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use crate::base::counters::ReclaimLag;
 use crate::base::{Result, TableId, Timestamp, file_name};
 use crate::compact::{Host, Job, Output, Urgency, guards, oversized, run};
+use crate::data::cursor::Cursor;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
-use crate::engine::read::Source;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::env::{File, monotonic};
 use crate::expiry::ExpiryView;
@@ -69,10 +69,10 @@ impl Engine {
     }
 
     /// Returns the outputs, and how long the dropped records had been expired when they were judged.
-    pub(in crate::engine) fn run_job(
+    pub(in crate::engine) fn run_job<C: Cursor>(
         &self,
         job: &Job,
-        sources: Merge<Source>,
+        sources: Merge<C>,
         purpose: Purpose,
     ) -> Result<(Vec<Output>, ReclaimLag)> {
         let mut host = Writer {

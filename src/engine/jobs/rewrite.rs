@@ -27,7 +27,6 @@ use crate::engine::Engine;
 use crate::engine::jobs::install::Progress;
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::options::Background;
-use crate::engine::read::Source;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::ExpiryView;
@@ -348,9 +347,7 @@ impl Engine {
         let sources = inputs.iter().map(|run| {
             let files = run.files.iter().filter(chosen);
             files.clone().for_each(|file| file.table.recheck());
-            Source::Disk(RunCursor::new(
-                files.map(|file| file.table.clone()).collect(),
-            ))
+            RunCursor::new(files.map(|file| file.table.clone()).collect())
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         let job = self.job(state, read_state, tables, &spec);
