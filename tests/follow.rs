@@ -17,10 +17,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ebbtide::internals::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim, repair_with};
+use ebbtide::internals::{
+    Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, Sim, Survivors, repair_with,
+};
 use ebbtide::{
-    Batch, Clock, Container, Database, DefaultTtl, Error, ManualClock, Options, Result, Snapshot,
-    Ttl,
+    Batch, Clock, Compression, Container, Database, DefaultTtl, Error, ManualClock, Options, Reads,
+    Result, Snapshot, Ttl,
 };
 use testkit::random::Random;
 
@@ -731,6 +733,48 @@ fn a_repair_is_followed_though_it_cuts_history_off() {
         follower.catch_up().unwrap();
     }
     assert!(!follower.container("c").unwrap().contains("lost").unwrap());
+}
+
+/// An older copy of the folder takes its place, and the numbers of its tables are given again: what was cached of the
+/// tables that had them before is not shown.
+#[test]
+fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
+    for (reads, compression) in [
+        (Reads::Map, Compression::Lz4),
+        (Reads::Pread, Compression::None),
+    ] {
+        let clock = ManualClock::new(START);
+        let options = |sim: &Sim| {
+            let options = options(&clock).reads(reads).compression(compression);
+            options.fs(Arc::new(sim.clone()))
+        };
+        let sim = Sim::new(1);
+        let db = options(&sim).open(folder()).unwrap();
+        let c = db.container("c").unwrap();
+        c.put("kept", "1").unwrap();
+        db.sync().unwrap();
+        let older = sim.power_cut_with(Survivors::Nothing);
+        let write = |db: &Database, value: &str| {
+            let c = db.container("c").unwrap();
+            for n in 0..100 {
+                c.put(format!("k-{n}"), [value; 20].concat()).unwrap();
+            }
+            db.flush().unwrap();
+        };
+        write(&db, "lost");
+        let beside = Beside::new(&sim);
+        let follower = options(&sim).fs(Arc::new(beside.clone()));
+        let follower = follower.follow(folder()).unwrap();
+        let shown = Shown::by(&follower);
+        assert_eq!(shown, Shown::by(&db));
+        drop((c, db));
+        beside.sim.lock().unwrap().clone_from(&older);
+        let db = options(&older).open(folder()).unwrap();
+        write(&db, "new ");
+        write(&db, "newer");
+        follower.catch_up().unwrap();
+        assert_eq!(Shown::by(&follower), Shown::by(&db), "{reads:?}");
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Table {
         let number = index.blocks_of(at).start + row;
         let wanted = (hash, key, max);
         let cached = self.cache.as_ref();
-        if let Some(body) = cached.and_then(|cache| cache.get(self.id(), number as u64)) {
+        if let Some(body) = cached.and_then(|cache| cache.get(number as u64)) {
             return Ok(self.get_in(number, &body, 0..body.len(), wanted)?);
         }
         let map = map.ok_or(NotNow::Waits)?;

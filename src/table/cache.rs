@@ -1,21 +1,48 @@
 //! The block cache: decompressed blocks.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::base::TableId;
-
 /// The bytes of an entry besides its block: key, handle, and its share of the map, rounded up.
 const ENTRY_OVERHEAD: u64 = 128;
 
-/// A table, and the number of the block in it; table ids are never reused, so an entry never becomes stale.
-type BlockKey = (TableId, u64);
+/// The number of a [`TableCache`], and of the block in its table.
+type BlockKey = (u64, u64);
+
+/// A table's part of the cache. Each time that a table is opened it is another part, so no entry is stale: under a
+/// follower, a file of the same id can take another's place, when an older folder is put back.
+pub struct TableCache {
+    all: Arc<BlockCache>,
+    number: u64,
+}
+
+impl TableCache {
+    /// The part of a table that is being opened.
+    pub fn new(all: Arc<BlockCache>) -> TableCache {
+        let number = all.parts.fetch_add(1, Ordering::Relaxed);
+        TableCache { all, number }
+    }
+
+    /// The body of a block, if it is cached.
+    pub fn get(&self, block: u64) -> Option<Bytes> {
+        self.all.blocks.get(&(self.number, block))
+    }
+
+    /// Caches the body of a block.
+    pub fn insert(&self, block: u64, body: Bytes) {
+        self.all.blocks.insert((self.number, block), body);
+    }
+}
 
 /// A cache of decoded blocks, shared by the tables of a database and bounded in bytes.
 pub struct BlockCache {
+    /// How many parts there were.
+    parts: AtomicU64,
     blocks: Cache<BlockKey, Bytes, Weight, BuildHasherDefault<Mix>>,
 }
 
@@ -28,6 +55,7 @@ impl BlockCache {
             .build()
             .expect("both capacities are given");
         BlockCache {
+            parts: AtomicU64::new(0),
             blocks: Cache::with_options(
                 options,
                 Weight,
@@ -35,16 +63,6 @@ impl BlockCache {
                 DefaultLifecycle::default(),
             ),
         }
-    }
-
-    /// The body of a block, if it is cached.
-    pub fn get(&self, table: TableId, block: u64) -> Option<Bytes> {
-        self.blocks.get(&(table, block))
-    }
-
-    /// Caches the body of a block.
-    pub fn insert(&self, table: TableId, block: u64, body: Bytes) {
-        self.blocks.insert((table, block), body);
     }
 
     /// Bytes held, including the overhead of entries.
@@ -90,14 +108,15 @@ mod tests {
 
     #[test]
     fn a_cache_stays_within_its_bytes() {
-        let cache = BlockCache::new(64 << 10);
+        let cache = Arc::new(BlockCache::new(64 << 10));
+        let [table, other] = [0, 1].map(|_| TableCache::new(cache.clone()));
         for block in 0..1_000 {
-            cache.insert(TableId(1), block, Bytes::from(vec![block as u8; 4096]));
+            table.insert(block, Bytes::from(vec![block as u8; 4096]));
         }
         assert!(cache.bytes() <= 64 << 10);
-        let kept = (0..1_000).filter(|&block| cache.get(TableId(1), block).is_some());
+        let kept = (0..1_000).filter(|&block| table.get(block).is_some());
         assert!(kept.count() >= 8);
-        assert_eq!(cache.get(TableId(2), 999), None);
+        assert_eq!(other.get(999), None);
     }
 
     #[test]

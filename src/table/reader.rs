@@ -19,7 +19,7 @@ use crate::data::batch::KeyRange;
 use crate::env::{memory_is_short, prefetch, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, Trailer};
-use crate::table::cache::BlockCache;
+use crate::table::cache::{BlockCache, TableCache};
 use crate::table::codec::Codec;
 use crate::table::filter;
 use crate::table::format::{Access, Footer, Source, Stored};
@@ -34,7 +34,7 @@ pub struct Table {
     pub(super) stored: Stored,
     pub(super) footer: Footer,
     pub(super) statistics: Arc<Statistics>,
-    pub(super) cache: Option<Arc<BlockCache>>,
+    pub(super) cache: Option<TableCache>,
     pub(super) index: OnceLock<Index>,
     /// The checked filter.
     pub(super) filter: OnceLock<Bytes>,
@@ -66,7 +66,7 @@ impl Table {
             stored,
             footer,
             statistics: Arc::new(statistics),
-            cache,
+            cache: cache.map(TableCache::new),
             index: OnceLock::new(),
             filter: OnceLock::new(),
             checked: (0..touchable).map(|_| AtomicU64::new(0)).collect(),
@@ -428,7 +428,7 @@ impl Table {
         let cached = self
             .cache
             .as_ref()
-            .and_then(|cache| cache.get(self.id(), number as u64));
+            .and_then(|cache| cache.get(number as u64));
         if let Some(body) = cached {
             return Ok(body);
         }
@@ -443,7 +443,7 @@ impl Table {
             }
         };
         if let (Some(cache), Keep::Cached) = (&self.cache, keep) {
-            cache.insert(self.id(), number as u64, body.clone());
+            cache.insert(number as u64, body.clone());
         }
         Ok(body)
     }
