@@ -761,7 +761,8 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
             }
             db.flush().unwrap();
         };
-        write(&db, "lost");
+        // More files than the reopened database gives numbers to before it writes.
+        (0..8).for_each(|_| write(&db, "lost"));
         let beside = Beside::new(&sim);
         let follower = options(&sim).fs(Arc::new(beside.clone()));
         let follower = follower.follow(folder()).unwrap();
@@ -770,10 +771,11 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
         drop((c, db));
         beside.sim.lock().unwrap().clone_from(&older);
         let db = options(&older).open(folder()).unwrap();
-        write(&db, "new ");
-        write(&db, "newer");
-        follower.catch_up().unwrap();
-        assert_eq!(Shown::by(&follower), Shown::by(&db), "{reads:?}");
+        for value in ["new1", "new2", "new3", "new4", "new5", "new6", "new7", "new8"] {
+            write(&db, value);
+            follower.catch_up().unwrap();
+            assert_eq!(Shown::by(&follower), Shown::by(&db), "{reads:?}");
+        }
     }
 }
 
