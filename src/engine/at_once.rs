@@ -30,16 +30,16 @@ use bytes::Bytes;
 use crate::base::hash::hash_key;
 use crate::base::{AtOnce, NotNow, Seq};
 use crate::compact::pace::WriteThrottle;
-use crate::data::batch::{Op, Ops};
+use crate::data::batch::Op;
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
+use crate::engine::prepared::Prepared;
 use crate::engine::read::{Hit, Reader, in_memory, item, on_disk};
 use crate::engine::state::{ContainerState, ReadState};
-use crate::engine::write::{Prepared, Seen, Stamped, UpdateAction, has_changed, with_payload};
-use crate::engine::writes::{Writes, weight};
+use crate::engine::write::{Seen, Stamped, UpdateAction, has_changed};
+use crate::engine::writes::Writes;
 use crate::expiry::ExpiryView;
-use crate::wal::PayloadCrc;
 
 /// A write that is in the log and in memory, and will be done whatever becomes of its caller.
 #[must_use]
@@ -177,8 +177,11 @@ impl Engine {
         for state in states {
             self.admit_at_once(state)?;
         }
-        let weight = Ops::new(payload).flatten().map(|op| weight(&op)).sum();
-        self.commit_if(&self.prepare(writes, payload, weight), None, |_| true)
+        self.commit_if(
+            &self.prepare(writes, payload, writes.weight()),
+            None,
+            |_| true,
+        )
     }
 
     /// As [`Engine::update`], up to the sync; the closure may have been called when the attempt ends.
@@ -251,17 +254,8 @@ impl Engine {
         relies_on: Option<Seq>,
         holds: impl FnOnce(&Stamped<'_>) -> bool,
     ) -> AtOnce<Begun> {
-        let weight = weight(op);
-        with_payload(op, weight, |payload| {
-            let prepared = Prepared {
-                payload,
-                crc: PayloadCrc::of(payload),
-                len: 1,
-                weight,
-                states: std::slice::from_ref(state),
-                durability: self.options.durability,
-            };
-            self.commit_if(&prepared, relies_on, holds)
+        self.prepare_one(state, op, |prepared| {
+            self.commit_if(prepared, relies_on, holds)
         })
     }
 
@@ -274,7 +268,7 @@ impl Engine {
     ) -> AtOnce<Begun> {
         let mut commit = self.commit_log.lock_at_once()?;
         let has_room = commit.active_bytes() < self.options.memtable_bytes
-            && commit.appender()?.takes_at_once(writes.payload.len());
+            && commit.appender()?.takes_at_once(writes.payload().len());
         if !has_room {
             return Err(NotNow::Waits);
         }

@@ -33,12 +33,13 @@ use crate::data::item::Item;
 use crate::data::write::{Expect, Written};
 use crate::engine::Engine;
 use crate::engine::catalog::LoggedSettings;
+use crate::engine::prepared::{Prepared, weight_of};
 use crate::engine::relied::SEVERAL;
 use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::settings_cell::Changing;
 use crate::engine::state::{ContainerState, ReadState};
-use crate::engine::write::{Prepared, Stamped, ends_unseen, weight_of};
+use crate::engine::write::{Stamped, ends_unseen};
 use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
 use crate::expiry::{DefaultMillis, ExpiryView, ExpiryViews, Settings};
 

@@ -74,6 +74,7 @@ mod read_many;
 mod relog;
 mod admit;
 mod writes;
+mod prepared;
 mod write;
 mod conditional;
 mod read_set;

@@ -8,21 +8,21 @@ use std::sync::Arc;
 use crate::base::record::Header;
 use crate::base::sync::MutexGuard;
 use crate::base::{Error, Result, Seq, Timestamp};
-use crate::data::batch::{KeyRange, Op, Ops, Relogged, WriteTtl};
+use crate::data::batch::{KeyRange, Op, Relogged, WriteTtl};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::commit::CommitState;
 use crate::engine::options::Durability;
+use crate::engine::prepared::Prepared;
 use crate::engine::relied::Relying;
-use crate::engine::relog::make_room;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::engine::writes::{Writes, weight};
 use crate::env::Reading;
 use crate::expiry::ExpiryView;
 use crate::mem::{Memtable, room_for};
-use crate::wal::{FrameHeader, FrameKind, Log, PayloadCrc, Position};
+use crate::wal::{FrameHeader, FrameKind, Log, Position};
 
 /// What an update does with the item it read.
 pub enum UpdateAction {
@@ -108,17 +108,6 @@ pub(super) struct Stamped<'a> {
     pub commit: MutexGuard<'a, CommitState>,
 }
 
-/// Writes that are ready for the commit lock.
-pub(super) struct Prepared<'a> {
-    pub payload: &'a [u8],
-    pub crc: PayloadCrc,
-    pub len: u64,
-    /// Bytes of keys and values, for the counters.
-    pub weight: u64,
-    pub states: &'a [Arc<ContainerState>],
-    pub durability: Durability,
-}
-
 /// Writes that are in the log and in memtables.
 pub(super) struct Logged {
     /// The sequence number of the first.
@@ -134,19 +123,9 @@ pub(super) struct Logged {
 impl Engine {
     /// Writes one thing.
     pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
-        let weight = weight(&op);
-        self.admit(state, weight)?;
-        with_payload(&op, weight, |payload| {
-            let states = std::slice::from_ref(state);
-            let prepared = Prepared {
-                payload,
-                crc: PayloadCrc::of(payload),
-                len: 1,
-                weight,
-                states,
-                durability: self.options.durability,
-            };
-            self.commit(self.stamp(None), &prepared).map(drop)
+        self.admit(state, weight(&op))?;
+        self.prepare_one(state, &op, |prepared| {
+            self.commit(self.stamp(None), prepared).map(drop)
         })
     }
 
@@ -175,28 +154,11 @@ impl Engine {
 
     /// May all of a batch be written, now? Tells its weight.
     pub(super) fn admit_all(&self, writes: &Writes) -> Result<u64> {
-        let (states, weight) = (writes.states(), weight_of(writes.bytes()));
+        let (states, weight) = (writes.states(), writes.weight());
         for state in states {
             self.admit(state, weight / states.len() as u64)?;
         }
         Ok(weight)
-    }
-
-    /// A batch, whose conditions have made these bytes of it, of this weight.
-    pub(super) fn prepare<'w>(
-        &self,
-        writes: &'w Writes,
-        payload: &'w [u8],
-        weight: u64,
-    ) -> Prepared<'w> {
-        Prepared {
-            payload,
-            crc: PayloadCrc::of(payload),
-            len: writes.len() as u64,
-            weight,
-            states: writes.states(),
-            durability: self.durability_of(writes),
-        }
     }
 
     /// The result of a batch that writes nothing. With [`Durability::Sync`] every earlier write survives a power cut, as
@@ -281,24 +243,13 @@ impl Engine {
         seen: &Seen,
         op: &Op<'_>,
     ) -> Result<Option<Written>> {
-        let weight = weight(op);
-        with_payload(op, weight, |payload| {
-            let states = std::slice::from_ref(state);
-            let crc = PayloadCrc::of(payload);
-            let prepared = Prepared {
-                payload,
-                crc,
-                len: 1,
-                weight,
-                states,
-                durability: self.options.durability,
-            };
+        self.prepare_one(state, op, |prepared| {
             let stamped = self.stamp(seen.version.map(|header| header.seq));
             let view = ExpiryView::at(stamped.reading.now, || state.settings());
             if has_changed(state, key, seen, &view) {
                 return Ok(None);
             }
-            self.commit(stamped, &prepared).map(Some)
+            self.commit(stamped, prepared).map(Some)
         })
     }
 
@@ -357,7 +308,7 @@ impl Engine {
     #[inline]
     pub(super) fn is_seen_at_once(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
         self.options.durability == Durability::Buffered
-            || writes.durability == Durability::Buffered
+            || writes.durability() == Durability::Buffered
                 && self.commit_log.published().next() >= logged.first
     }
 
@@ -369,7 +320,7 @@ impl Engine {
         writes: &Prepared<'_>,
     ) -> Result<Logged> {
         self.check_writable()?;
-        for state in writes.states {
+        for state in writes.states() {
             state.check()?;
         }
         let Stamped {
@@ -378,16 +329,16 @@ impl Engine {
         let header = FrameHeader {
             kind: FrameKind::Batch,
             first_seq: commit.next_seq(),
-            last_seq: Seq(commit.next_seq().0 + writes.len - 1),
+            last_seq: Seq(commit.next_seq().0 + writes.len() - 1),
             written_at: reading.now,
             settled: reading.settled,
             edit: self.catalog.durable_edit(),
         };
         let appender = commit.appender()?;
         // What is in the log must get into the memtable, so memory is reserved first.
-        let room = room_for(writes.len as usize, writes.weight as usize);
+        let room = room_for(writes.len() as usize, writes.weight() as usize);
         self.pool.prepare(room)?;
-        let position = appender.append(&header, writes.payload, writes.crc)?;
+        let position = appender.append(&header, writes.payload(), writes.crc())?;
         let segment = appender.segment();
         self.apply(commit, &header, writes, segment)
             .map_err(|error| {
@@ -428,7 +379,7 @@ impl Engine {
         writes: &Prepared<'_>,
     ) -> Result<&Arc<Log>> {
         drop(stamped);
-        self.counters.bytes_put.add(writes.weight);
+        self.counters.bytes_put.add(writes.weight());
         let log = self.commit_log.log()?;
         if log.wants_upkeep() {
             self.scheduler.wake(Thread::Log);
@@ -439,7 +390,7 @@ impl Engine {
     /// It is to be durable, or it is not seen before others are.
     #[inline(always)]
     pub(super) fn awaits_sync(&self, writes: &Prepared<'_>, logged: &Logged) -> bool {
-        writes.durability == Durability::Sync || self.commit_log.published() < logged.last
+        writes.durability() == Durability::Sync || self.commit_log.published() < logged.last
     }
 
     /// Inserts what was logged.
@@ -452,28 +403,42 @@ impl Engine {
         segment: u64,
     ) -> Result<()> {
         let mut seq = header.first_seq;
-        for op in Ops::new(writes.payload) {
-            let op = op.expect("a batch was encoded by this program");
-            if op.is_of_settings() {
+        match writes.single() {
+            Some((op, state)) => {
+                self.apply_one(commit, state, &op.at(seq, header.written_at), segment)?;
                 seq = seq.next();
-                continue;
             }
-            let id = op.container();
-            let state = writes
-                .states
-                .iter()
-                .find(|state| state.id() == id)
-                .expect("a batch names its containers");
-            let read_state = state.read_state();
-            insert(&read_state.active.memtable, &op.at(seq, header.written_at))?;
-            read_state.active.logged_in(segment);
-            let grown = read_state.active.count_growth();
-            commit.add_active(grown);
-            self.throttle.add_unflushed(grown);
-            seq = seq.next();
+            None => {
+                for op in writes.decoded() {
+                    if !op.is_of_settings() {
+                        let record = op.at(seq, header.written_at);
+                        let state = writes.state_of(&op);
+                        self.apply_one(commit, state, &record, segment)?;
+                    }
+                    seq = seq.next();
+                }
+            }
         }
         debug_assert_eq!(seq, header.last_seq.next());
         self.commit_log.applied(commit, header.last_seq);
+        Ok(())
+    }
+
+    /// Inserts one write that was logged in `segment`.
+    #[inline(always)]
+    fn apply_one(
+        &self,
+        commit: &mut CommitState,
+        state: &ContainerState,
+        record: &Relogged<'_>,
+        segment: u64,
+    ) -> Result<()> {
+        let read_state = state.read_state();
+        insert(&read_state.active.memtable, record)?;
+        read_state.active.logged_in(segment);
+        let grown = read_state.active.count_growth();
+        commit.add_active(grown);
+        self.throttle.add_unflushed(grown);
         Ok(())
     }
 
@@ -547,11 +512,6 @@ impl Engine {
     }
 }
 
-/// Bytes of all keys and values.
-pub(super) fn weight_of(payload: &[u8]) -> u64 {
-    Ops::new(payload).flatten().map(|op| weight(&op)).sum()
-}
-
 /// Inserts one write into a memtable.
 #[inline]
 fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
@@ -564,24 +524,4 @@ fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
             Ok(())
         }
     }
-}
-
-/// Encodes one write into a buffer that the thread keeps for reuse.
-pub(super) fn with_payload<T, E: From<Error>>(
-    op: &Op<'_>,
-    weight: u64,
-    use_it: impl FnOnce(&[u8]) -> std::result::Result<T, E>,
-) -> std::result::Result<T, E> {
-    /// A buffer that grew beyond this is freed.
-    const KEPT_BYTES: usize = 64 << 10;
-    thread_local!(static PAYLOAD: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(vec![]) });
-    let mut payload = PAYLOAD.take();
-    payload.clear();
-    make_room(&mut payload, weight)?;
-    op.encode(&mut payload);
-    let result = use_it(&payload);
-    if payload.capacity() <= KEPT_BYTES {
-        PAYLOAD.set(payload);
-    }
-    result
 }

@@ -51,6 +51,8 @@ pub struct Condition {
 pub struct Writes {
     bytes: Vec<u8>,
     len: usize,
+    /// Bytes of the writes' keys and values.
+    weight: u64,
     engine: Option<Arc<Engine>>,
     states: Vec<Arc<ContainerState>>,
     conditions: Vec<Condition>,
@@ -78,6 +80,7 @@ impl Writes {
         self.place_of(state);
         self.sets_defaults |= matches!(op, Op::SetDefault { .. });
         self.len += 1;
+        self.weight += weight(&op);
         Ok(())
     }
 
@@ -130,6 +133,11 @@ impl Writes {
     /// The number of writes.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes of the writes' keys and values, except for what the walk fills in.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// The writes as the log will hold them, except for what the walk fills in.
