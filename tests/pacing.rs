@@ -332,3 +332,23 @@ fn a_leap_of_the_wall_misses_no_deadline() {
     assert!(c.stats().oldest_unreclaimed.is_some());
     assert_eq!(db.stats().overdue, Duration::ZERO);
 }
+
+/// Goal: writers are slowed by the runs there are now, not by those of an earlier moment. Method: without background
+/// work, runs are added by flushes until there are more than twice as many as there should be.
+#[test]
+fn many_runs_slow_writers_from_the_flush_on_that_brings_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new().max_runs(2).stepped();
+    let db = options.open(folder.path()).unwrap();
+    let c = db.container("c").unwrap();
+    for runs in 1..=8 {
+        c.put("k", [b'v'; 64 << 10]).unwrap();
+        assert_eq!(db.stats().stalls > 0, runs > 5, "with {} runs", runs - 1);
+        db.flush().unwrap();
+        assert_eq!(c.stats().runs, runs);
+    }
+    db.compact().unwrap();
+    let stalls = db.stats().stalls;
+    c.put("k", [b'v'; 64 << 10]).unwrap();
+    assert_eq!(db.stats().stalls, stalls, "they were merged");
+}

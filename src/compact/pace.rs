@@ -232,6 +232,7 @@ const SLOWEST: Duration = Duration::from_millis(2);
 
 /// Unflushed bytes up to twice `budget` cost nothing; above, sleeps grow, and at three times as much writing stops.
 /// More than twice `max_runs` throttle writes too, growing from `2 * max_runs` to `4 * max_runs`.
+#[inline]
 pub fn write_throttle(
     unflushed: usize,
     budget: usize,
@@ -241,13 +242,12 @@ pub fn write_throttle(
     if unflushed >= 3 * budget {
         return WriteThrottle::Stop;
     }
+    if unflushed <= 2 * budget && runs <= 2 * max_runs {
+        return WriteThrottle::Go;
+    }
     let pressure =
         share_over(unflushed, 2 * budget, budget).max(share_over(runs, 2 * max_runs, 2 * max_runs));
-    if pressure == 0.0 {
-        WriteThrottle::Go
-    } else {
-        WriteThrottle::Slow(SLOWEST.mul_f64(pressure * pressure))
-    }
+    WriteThrottle::Slow(SLOWEST.mul_f64(pressure * pressure))
 }
 
 #[cfg(test)]

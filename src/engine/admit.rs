@@ -13,10 +13,19 @@ use crate::env::sleep;
 
 impl Engine {
     /// Throttles or stalls a writer of this many bytes when flushing falls behind.
+    #[inline]
     pub(super) fn admit(&self, state: &ContainerState, bytes: u64) -> Result<()> {
         self.check_writable()?;
         self.begin_log()?;
         state.check()?;
+        match self.throttle_of(state) {
+            WriteThrottle::Go => Ok(()),
+            _ => self.admit_slowly(state, bytes),
+        }
+    }
+
+    #[cold]
+    fn admit_slowly(&self, state: &ContainerState, bytes: u64) -> Result<()> {
         let mut stalled = None;
         loop {
             match self.throttle_of(state) {
@@ -41,8 +50,7 @@ impl Engine {
     #[inline]
     pub(super) fn throttle_of(&self, state: &ContainerState) -> WriteThrottle {
         let (budget, max_runs) = (self.options.memtable_bytes, self.options.max_runs);
-        let runs = state.read_state().version.runs.len();
-        write_throttle(self.throttle.unflushed(), budget, runs, max_runs)
+        write_throttle(self.throttle.unflushed(), budget, state.runs(), max_runs)
     }
 
     /// Makes a writer sleep for so long, or leaves the time to a later writer.

@@ -107,11 +107,17 @@ impl Catalog {
         RunId(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Whether an edit may be in doubt; see [`Catalog::check_known`].
+    #[inline]
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Acquire)
+    }
+
     /// Fails while an edit is in doubt that cannot be confirmed: if that edit dropped a container, say, it would take
     /// later writes with it.
     #[inline]
     pub fn check_known(&self) -> Result<()> {
-        match self.in_doubt.load(Ordering::Acquire) {
+        match self.is_in_doubt() {
             true => self.edit().confirm(),
             false => Ok(()),
         }

@@ -34,7 +34,22 @@ impl Engine {
     }
 
     /// Fails if writes are not allowed.
+    #[inline(always)]
     pub(super) fn check_writable(&self) -> Result<()> {
+        let log = self.commit_log.begun();
+        let is_writable = !self.scheduler.is_closing()
+            && !self.options.read_only
+            && !log.is_some_and(|log| log.has_failed())
+            && !self.catalog.is_in_doubt();
+        match is_writable {
+            true => Ok(()),
+            false => self.check_writable_again(),
+        }
+    }
+
+    /// Says why writes are not allowed, unless they are by now.
+    #[cold]
+    fn check_writable_again(&self) -> Result<()> {
         self.scheduler.check_open()?;
         if self.options.read_only {
             return Err(Error::ReadOnly);

@@ -45,8 +45,9 @@ impl Flushable {
     /// The bytes it has grown by since the last call. The caller holds the commit lock and adds them to the engine's
     /// totals.
     pub fn count_growth(&self) -> usize {
-        let bytes = self.memtable.bytes();
-        bytes - self.counted.swap(bytes, Ordering::Relaxed)
+        let (bytes, before) = (self.memtable.bytes(), self.counted());
+        self.counted.store(bytes, Ordering::Relaxed);
+        bytes - before
     }
 
     /// Its bytes in the engine's totals.
@@ -79,7 +80,9 @@ impl Flushable {
 
     /// Notes a record in `segment`. The caller holds the commit lock, so segment numbers only rise.
     pub fn logged_in(&self, segment: u64) {
-        self.segment.fetch_min(segment, Ordering::AcqRel);
+        if segment < self.segment.load(Ordering::Relaxed) {
+            self.segment.store(segment, Ordering::Release);
+        }
         self.last_segment.store(segment, Ordering::Release);
     }
 
@@ -155,7 +158,9 @@ pub struct ContainerState {
     pool: Arc<Pool>,
     settings: SettingsCell,
     read_state: ArcSwap<ReadState>,
-    /// Held while the read state is replaced.
+    /// How many runs the read state has: each write asks, and need not pin it for that.
+    runs: AtomicUsize,
+    /// Held while the two are replaced.
     installing: Mutex<()>,
     /// Everything up to this sequence number is in runs.
     flushed: AtomicU64,
@@ -209,6 +214,7 @@ impl ContainerState {
             dropped: AtomicBool::new(false),
             pool,
             settings: SettingsCell::new(record.settings),
+            runs: AtomicUsize::new(read_state.version.runs.len()),
             read_state: ArcSwap::from_pointee(read_state),
             installing: Mutex::new(()),
             flushed: AtomicU64::new(record.flushed.0),
@@ -301,7 +307,14 @@ impl ContainerState {
     pub(super) fn install(&self, change: impl FnOnce(&ReadState) -> ReadState) {
         let _installing = self.installing.lock();
         let next = change(&self.read_state.load());
+        self.runs.store(next.version.runs.len(), Ordering::Relaxed);
         self.read_state.store(Arc::new(next));
+    }
+
+    /// How many runs it has.
+    #[inline]
+    pub(super) fn runs(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
     }
 
     /// Registers a holder of read states of this container.
@@ -370,6 +383,7 @@ impl ContainerState {
         self.purged.load(Ordering::Acquire) > moment.0
     }
 
+    #[inline]
     pub(super) fn check(&self) -> Result<()> {
         if self.dropped.load(Ordering::Acquire) {
             return Err(Error::ContainerDropped {

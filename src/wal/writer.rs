@@ -192,16 +192,23 @@ impl Log {
         }
     }
 
+    /// Whether a failure has ended this log.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
     /// The failure that ended this log, if one did.
     pub fn failure(&self) -> Option<Error> {
         let cause = Arc::clone(self.failure.get()?);
         Some(Error::Poisoned { cause })
     }
 
+    #[inline]
     fn check(&self) -> Result<()> {
-        match self.failure() {
-            None => Ok(()),
-            Some(failure) => Err(failure),
+        match self.has_failed() {
+            false => Ok(()),
+            true => Err(self.failure().expect("it stays")),
         }
     }
 
