@@ -7,39 +7,67 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a word.
 pub const WORD: usize = size_of::<u64>();
 
-/// Stores part of the first word: `bytes`, fewer than a word has after `within`. Only the difference is applied, so
-/// that other bytes of the word keep concurrent stores.
+/// Stores part of a word: the bytes of `value` under `mask`. Only the difference is applied, so that the others keep
+/// concurrent stores.
 #[inline]
-fn store_edge(words: &[AtomicU64], within: usize, bytes: &[u8]) {
-    if bytes.is_empty() {
-        return;
-    }
-    let before = words[0].load(Ordering::Relaxed).to_ne_bytes();
-    let mut changed = [0; WORD];
-    for ((changed, before), byte) in changed[within..]
-        .iter_mut()
-        .zip(&before[within..])
-        .zip(bytes)
-    {
-        *changed = before ^ byte;
-    }
-    words[0].fetch_xor(u64::from_ne_bytes(changed), Ordering::Relaxed);
+fn store_part(word: &AtomicU64, value: u64, mask: u64) {
+    let before = word.load(Ordering::Relaxed);
+    word.fetch_xor((before ^ value) & mask, Ordering::Relaxed);
+}
+
+/// Stores `bytes` from byte `within` of a word on, which has room for them.
+fn store_few(word: &AtomicU64, within: usize, bytes: &[u8]) {
+    let (mut value, mut mask) = ([0; WORD], [0; WORD]);
+    value[within..within + bytes.len()].copy_from_slice(bytes);
+    mask[within..within + bytes.len()].fill(0xff);
+    store_part(word, u64::from_ne_bytes(value), u64::from_ne_bytes(mask));
+}
+
+/// The mask of the bytes of a word from byte `from` on, in the order of memory.
+#[inline]
+fn from_byte(from: usize) -> u64 {
+    (u64::MAX << (8 * from)).to_le()
 }
 
 /// Copies `bytes` to `offset`, in bytes.
 pub fn store(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
-    let (mut at, mut rest) = (offset / WORD, bytes);
-    let within = offset % WORD;
-    if within > 0 || rest.len() < WORD {
-        let (edge, behind) = rest.split_at(rest.len().min(WORD - within));
-        store_edge(&words[at..], within, edge);
-        (at, rest) = (at + 1, behind);
+    let (mut at, within) = (offset / WORD, offset % WORD);
+    let (Some(first), Some(last)) = (bytes.first_chunk::<WORD>(), bytes.last_chunk::<WORD>())
+    else {
+        return store_short(words, offset, bytes);
+    };
+    let mut rest = bytes;
+    if within > 0 {
+        // The first eight bytes, moved up to their place.
+        let value = u64::from_le_bytes(*first) << (8 * within);
+        store_part(&words[at], value.to_le(), from_byte(within));
+        (at, rest) = (at + 1, &bytes[WORD - within..]);
     }
     let (middle, tail) = rest.as_chunks::<WORD>();
-    for (word, bytes) in words[at..].iter().zip(middle) {
+    let whole = &words[at..at + middle.len()];
+    for (word, bytes) in whole.iter().zip(middle) {
         word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
     }
-    store_edge(&words[at + middle.len()..], 0, tail);
+    if !tail.is_empty() {
+        // The last eight bytes, moved down to their place.
+        let value = u64::from_le_bytes(*last) >> (8 * (WORD - tail.len()));
+        store_part(
+            &words[at + middle.len()],
+            value.to_le(),
+            !from_byte(tail.len()),
+        );
+    }
+}
+
+/// Copies fewer bytes than a word has, which may be in two.
+fn store_short(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
+    let within = offset % WORD;
+    let (front, back) = bytes.split_at(bytes.len().min(WORD - within));
+    for (word, within, part) in [(0, within, front), (1, 0, back)] {
+        if !part.is_empty() {
+            store_few(&words[offset / WORD + word], within, part);
+        }
+    }
 }
 
 /// Copies `out.len()` bytes from `offset`.
@@ -63,5 +91,28 @@ pub fn load(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
     }
     if !tail.is_empty() {
         tail.copy_from_slice(&next()[..tail.len()]);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Goal: the bytes stored, and no others, are changed, wherever they begin and end in a word. Method: all places and
+    /// lengths up to some words, over bytes that are all different from those stored.
+    #[test]
+    fn what_is_stored_is_there_and_nothing_else_is_touched() {
+        let stored: Vec<u8> = (1..=40).collect();
+        for offset in 0..2 * WORD {
+            for len in 0..=stored.len() {
+                let words: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(u64::MAX)).collect();
+                store(&words, offset, &stored[..len]);
+                let mut expected = [0xff; 8 * WORD];
+                expected[offset..offset + len].copy_from_slice(&stored[..len]);
+                let mut all = [0; 8 * WORD];
+                load(&words, 0, &mut all);
+                assert_eq!(all, expected, "{len} bytes at {offset}");
+            }
+        }
     }
 }
