@@ -84,13 +84,31 @@ impl fmt::Display for Timestamp {
 
 /// Whole milliseconds of a duration, rounded up.
 pub fn millis_up(duration: Duration) -> u64 {
-    let millis = duration.as_nanos().div_ceil(1_000_000);
-    u64::try_from(millis).unwrap_or(u64::MAX)
+    let millis = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    duration
+        .as_secs()
+        .saturating_mul(1_000)
+        .saturating_add(millis)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_begun_millisecond_counts_as_one() {
+        for (duration, millis) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_nanos(1_000_000), 1),
+            (Duration::new(7, 999_000_001), 8_000),
+            (Duration::from_millis(u64::MAX), u64::MAX),
+            (Duration::new(u64::MAX / 1_000, 615_000_001), u64::MAX),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(millis_up(duration), millis, "{duration:?}");
+        }
+    }
 
     #[test]
     fn timestamps_print_as_rfc_3339() {

@@ -2,12 +2,12 @@
 //! census, which is right after every change of the default, and the coordinated sample, which shows which records hide
 //! which.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::Seq;
+use crate::base::hash::HashedMap;
 use crate::catalog::{Facts, RunFacts};
 use crate::expiry::{Census, ExpiryView, Tally, is_oversized};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
@@ -485,22 +485,4 @@ impl Answer {
     }
 }
 
-/// Hashes are mixed already; those of a sample are low, so the other half comes first.
-#[derive(Default)]
-struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("hashes are numbers")
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash.rotate_left(32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-type NewestSeqs = HashMap<u64, Seq, BuildHasherDefault<Mixed>>;
+type NewestSeqs = HashedMap<Seq>;

@@ -93,11 +93,17 @@ impl Filter {
     /// Adds a key. Called by one thread at a time. `expected` estimates how many more will come; it is called when the
     /// filter grows.
     pub fn add(&self, hash: u64, expected: impl FnOnce() -> usize) {
-        if self.may_contain(hash) {
+        let mut last = None;
+        for blocks in self.stages() {
+            if block(blocks, hash).may_contain(hash) {
+                return;
+            }
+            last = Some(blocks);
+        }
+        if self.admits_all.load(Ordering::Relaxed) {
             return;
         }
         let taken = self.taken.load(Ordering::Relaxed);
-        let last = self.stages().last();
         let last_len = last.map_or(0, <[Block]>::len);
         if let Some(blocks) = last
             && taken < last_len * KEYS_PER_BLOCK

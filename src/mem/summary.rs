@@ -9,8 +9,7 @@
 //! everything. So records after a range delete have a summary of their own: the records of a memtable are divided into
 //! *eras* in the order of time, each with its counts and its sample.
 
-use std::collections::HashMap;
-
+use crate::base::hash::HashedMap;
 use crate::base::record::{Header, RecordRef};
 use crate::expiry::{Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Tally};
 use crate::mem::tree::Inserted;
@@ -113,7 +112,7 @@ pub struct Era {
     hidden: Puts,
     /// By the key's hash: every key below the threshold whose newest version is here, and keys with a version that may
     /// be oversized.
-    sample: HashMap<u64, Newest>,
+    sample: HashedMap<Newest>,
     /// No key with a hash below this is left out; `u64::MAX` if none is.
     threshold: u64,
     /// With more keys than this the sample is cut.
@@ -126,7 +125,7 @@ impl Default for Era {
             census: Census::default(),
             puts: Puts::default(),
             hidden: Puts::default(),
-            sample: HashMap::new(),
+            sample: HashedMap::default(),
             threshold: u64::MAX,
             cut_at: 2 * SAMPLE_KEYS,
         }

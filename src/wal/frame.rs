@@ -43,6 +43,8 @@
 //! Little-endian. The caller computes the payload's checksum outside the commit lock; the header's checksum covers it,
 //! and so ties the payload to its position.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::coding::{Malformed, Reader};
@@ -107,8 +109,13 @@ pub struct PayloadCrc(u32);
 
 impl PayloadCrc {
     /// Computes it; call this outside the commit lock.
+    #[inline]
     pub fn of(payload: &[u8]) -> PayloadCrc {
-        PayloadCrc(crc32fast::hash(payload))
+        /// A new one asks each time what the processor can do.
+        static EMPTY: LazyLock<crc32fast::Hasher> = LazyLock::new(crc32fast::Hasher::new);
+        let mut crc = EMPTY.clone();
+        crc.update(payload);
+        PayloadCrc(crc.finalize())
     }
 }
 
