@@ -18,6 +18,12 @@ impl Counter {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
+    /// The same under a lock that all who add to this counter hold.
+    #[inline]
+    pub fn add_alone(&self, by: u64) {
+        self.0.store(self.get() + by, Ordering::Relaxed);
+    }
+
     /// Its value now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

@@ -278,7 +278,7 @@ impl Engine {
         }
         let logged = self.log_and_apply(&mut stamped, writes)?;
         if self.is_seen_at_once(writes, &logged) {
-            self.commit_log.publish(logged.last);
+            self.commit_log.publish_latest(&stamped.commit);
         }
         self.release_commit(stamped, writes)?;
         Ok(Begun {

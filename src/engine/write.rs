@@ -298,7 +298,7 @@ impl Engine {
     ) -> Result<Written> {
         let logged = self.log_and_apply(&mut stamped, writes)?;
         if self.is_seen_at_once(writes, &logged) {
-            self.commit_log.publish(logged.last);
+            self.commit_log.publish_latest(&stamped.commit);
         }
         self.finish_commit(stamped, writes, &logged)
     }
@@ -378,8 +378,8 @@ impl Engine {
         stamped: Stamped<'_>,
         writes: &Prepared<'_>,
     ) -> Result<&Arc<Log>> {
+        self.counters.bytes_put.add_alone(writes.weight());
         drop(stamped);
-        self.counters.bytes_put.add(writes.weight());
         let log = self.commit_log.log()?;
         if log.wants_upkeep() {
             self.scheduler.wake(Thread::Log);
