@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::{
     Cursor, Expected, Fs, ItemTtl, Position, Seek, Sim, Table, parse_manifest,
@@ -527,6 +527,29 @@ fn few_items_are_counted() {
 }
 
 /// Off, a lifetime, none, another one: what was over stays over, and the estimates know it from the first moment.
+/// Such a write has the moment of what the change has ended for good, and lives.
+#[test]
+fn few_items_of_the_millisecond_of_a_change_are_counted() {
+    let clock = ManualClock::new(NOW);
+    let folder = tempfile::tempdir().unwrap();
+    let db = Options::new().clock(clock.clone());
+    let c = db.open(folder.path()).unwrap().container("c").unwrap();
+    c.put_with_ttl("ended", "v", Duration::from_millis(5))
+        .unwrap();
+    c.put("lives", "v").unwrap();
+    clock.advance(Duration::from_millis(5));
+    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    c.put_with_ttl("at once", "v", Ttl::Until(UNIX_EPOCH))
+        .unwrap();
+    c.put_with_ttl("hidden", "v", Ttl::Until(UNIX_EPOCH))
+        .unwrap();
+    c.put("hidden", "v").unwrap();
+    let count = c.count(..).unwrap();
+    assert_eq!((c.len_estimate(), count), (3, 3));
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    assert_eq!((c.len_estimate(), c.count(..).unwrap()), (2, 2));
+}
+
 #[test]
 fn changes_of_the_default() {
     for make in [big, small] {

@@ -771,7 +771,9 @@ fn a_folder_that_was_put_back_is_followed_by_what_it_holds() {
         drop((c, db));
         beside.sim.lock().unwrap().clone_from(&older);
         let db = options(&older).open(folder()).unwrap();
-        for value in ["new1", "new2", "new3", "new4", "new5", "new6", "new7", "new8"] {
+        for value in [
+            "new1", "new2", "new3", "new4", "new5", "new6", "new7", "new8",
+        ] {
             write(&db, value);
             follower.catch_up().unwrap();
             assert_eq!(Shown::by(&follower), Shown::by(&db), "{reads:?}");

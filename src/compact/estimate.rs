@@ -157,9 +157,23 @@ impl<'a> Estimator<'a> {
             .sample()
             .map(|(hash, newest)| self.observe_newest(hash, newest, census))
             .collect();
-        let counted = Estimate::of(census, era.gone(self.view));
+        let hidden = era.hidden(self.view);
+        let gone = match era.threshold() {
+            // All keys are in the sample. The histograms do not tell on which side of a change of the default a write of
+            // the same millisecond is.
+            u64::MAX => {
+                let mut kept = hidden;
+                for newest in observed.iter().filter(|newest| newest.asked) {
+                    let (count, bytes) = (1, newest.weight);
+                    kept.add(Tally { count, bytes });
+                }
+                census.total().less(census.tombstones).less(kept)
+            }
+            _ => era.gone(self.view),
+        };
+        let counted = Estimate::of(census, gone);
         Part {
-            asked: counted.live.less(era.hidden(self.view)),
+            asked: counted.live.less(hidden),
             counted,
             seq_min: census.seq_min,
             seq_max: census.seq_max,
