@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, repair_with};
 use ebbtide::{
-    Compression, Container, Database, DefaultTtl, Loss, ManualClock, Options, RepairReport, Ttl,
+    ClockBehind, Compression, Container, Database, DefaultTtl, Error, Loss, ManualClock, Options,
+    RepairReport, Ttl,
 };
 use testkit::random::Random;
 
@@ -470,4 +471,36 @@ fn a_damaged_header_of_a_log_segment_loses_nothing() {
         let (_db, c) = open(&sim, &clock);
         assert_eq!(compare(&c, &model, &RepairReport::default(), 3_001), 0);
     }
+}
+
+/// The recorded time is hours ahead of the wall clock: a repair does not depend on it, and leaves to the next open whether
+/// time may start there.
+#[test]
+fn a_database_from_the_future_is_repaired() {
+    let sim = Sim::new(1);
+    let clock = ManualClock::new(START);
+    let (db, c) = open(&sim, &clock);
+    for n in 0..100 {
+        c.put(key(n), "v").unwrap();
+    }
+    c.put_with_ttl("ended", "v", Duration::from_secs(1))
+        .unwrap();
+    db.flush().unwrap();
+    clock.jump(START + 48 * 3_600_000);
+    db.confirm_clock();
+    c.put("last", "v").unwrap();
+    assert!(!c.contains("ended").unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    flip(&sim, &tables(&sim)[0], 20);
+    let earlier = ManualClock::new(START + 1_000);
+    let report = repair(&sim, &earlier);
+    assert!(!report.losses.is_empty());
+    let refused = options(&sim, &earlier).open(PATH).unwrap_err();
+    assert!(matches!(refused, Error::ClockBehind { .. }), "{refused}");
+    let at_mark = options(&sim, &earlier).clock_behind(ClockBehind::StartAtMark);
+    let c = at_mark.open(PATH).unwrap().container("c").unwrap();
+    assert!(c.contains("last").unwrap() && !c.contains("ended").unwrap());
+    let kept = (0..100).filter(|n| c.contains(key(*n)).unwrap());
+    assert!(kept.count() >= 80);
 }

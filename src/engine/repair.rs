@@ -39,7 +39,7 @@ use crate::engine::checkpoint::link_or_copy;
 use crate::engine::jobs::job::identity;
 use crate::engine::open::{FullDisk, Recovered, bring_in, free_table, write_anew};
 use crate::engine::options::Options;
-use crate::env::{Fs, LockKind, make_dir};
+use crate::env::{ClockBehind, Fs, LockKind, make_dir};
 use crate::mem::Pool;
 use crate::table::{
     BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
@@ -119,6 +119,11 @@ impl fmt::Display for Loss {
 
 /// See [`crate::repair`].
 pub fn repair(path: &Path, options: &Options, apply: bool) -> Result<RepairReport> {
+    // It judges nothing by the wall clock. The next open decides whether time may start at the mark.
+    let options = &Options {
+        clock_behind: ClockBehind::StartAtMark,
+        ..options.clone()
+    };
     let fs = options.fs.as_ref();
     if !fs.is_dir(path) {
         return Err(Error::NotFound { path: path.into() });
