@@ -317,7 +317,7 @@ impl Batch {
         self
     }
 
-    /// The number of writes in it, without a refused one.
+    /// The number of writes in it, without a refused one, and without deletes of empty ranges.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()

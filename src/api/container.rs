@@ -264,8 +264,9 @@ impl Container {
     }
 
     /// Reads an item and decides what to do with it, atomically: nobody writes the key in between, and the item neither
-    /// expires nor comes back by a corrected clock. If that happens, the closure is called again. True: the item was
-    /// changed; false: it was kept, or there was none to delete, and nothing was written.
+    /// expires nor comes back by a corrected clock. If that happens, the closure is called again, as often as it takes: one
+    /// that writes the key itself never ends. True: the item was changed; false: it was kept, or there was none to delete,
+    /// and nothing was written.
     ///
     /// ```
     /// use ebbtide::{Database, Ttl, Update};

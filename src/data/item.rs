@@ -240,7 +240,8 @@ impl Item {
         self.written_at.to_system_time()
     }
 
-    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then.
+    /// The item's own ttl; never [`Ttl::Until`], which is stored as the lifetime that ends then: `After(0)` if that had
+    /// passed, which is seen where ttl is off.
     #[must_use]
     pub fn ttl(&self) -> Ttl {
         self.stored_ttl().to_public()

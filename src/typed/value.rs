@@ -12,6 +12,8 @@ use crate::base::{Error, Result as Answer};
 ///
 /// A serde type is stored in [postcard's format](https://postcard.jamesmunns.com), which is short and has no field names: after a
 /// field is added or moved, older values cannot be decoded, or decode to other values. [`Json`] of the type is stored as JSON.
+/// Types that ask the format what it holds (`#[serde(untagged)]`, `#[serde(flatten)]`) are written and never decoded: use
+/// [`Json`] for them.
 /// For another format, implement this trait for a type that is not a serde type:
 ///
 /// ```
