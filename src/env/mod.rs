@@ -1,6 +1,7 @@
 //! The operating system: files, clocks, threads. Only this folder may use std::fs, memory maps, time and threads.
 
 mod tasks;
+mod wait_word;
 mod fs;
 pub mod words;
 mod system;
@@ -22,3 +23,4 @@ pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
 pub use system::is_resident;
 pub use system::{Chunk, fault_in, memory_is_short, prefetch, will_need, zeros};
 pub use tasks::{JoinHandle, Signal, give_way, is_another, is_own_thread, sleep, spawn};
+pub use wait_word::WaitWord;

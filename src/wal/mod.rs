@@ -36,6 +36,7 @@
 mod frame;
 mod segments;
 mod store;
+mod group;
 mod writer;
 mod folder;
 mod replay;

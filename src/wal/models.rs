@@ -10,8 +10,8 @@ use super::store::{Buffered, Store, frame_len};
 use super::writer::{Appender, Log, LogOptions};
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::{Elsewhere, check, spawn};
-use crate::base::{Seq, Timestamp, file_name};
-use crate::env::{Fs, Ring, Sim, Survivors, words};
+use crate::base::{Error, Seq, Timestamp, file_name};
+use crate::env::{Fault, FaultPlan, Fs, Ring, Sim, Survivors, words};
 
 const DIR: &str = "/wal";
 
@@ -103,25 +103,33 @@ fn a_frame_is_whole_in_one_place() {
     });
 }
 
-fn append(appender: &mut Appender, seq: u64) -> Position {
-    let header = FrameHeader {
+fn header(seq: u64) -> FrameHeader {
+    FrameHeader {
         kind: FrameKind::Batch,
         first_seq: Seq(seq),
         last_seq: Seq(seq),
         written_at: Timestamp(seq),
         settled: Timestamp(seq),
         edit: 1,
-    };
+    }
+}
+
+fn append(appender: &mut Appender, seq: u64) -> Position {
     let payload = [seq as u8; 4];
     appender
-        .append(&header, &payload, PayloadCrc::of(&payload))
+        .append(&header(seq), &payload, PayloadCrc::of(&payload))
         .unwrap()
 }
 
-/// After a power cut a frame is there whose sync was waited for, while others append and sync.
-#[test]
-fn one_sync_serves_many_and_covers_each() {
-    check("syncs beside each other and an append", 2, || {
+/// A log on a disk each of whose calls is a step.
+struct World {
+    sim: Sim,
+    calls: Elsewhere,
+    log: Arc<Log>,
+}
+
+impl World {
+    fn new() -> (World, Appender) {
         let (sim, dir) = disk();
         let options = LogOptions {
             segment_bytes: 1 << 10,
@@ -130,24 +138,119 @@ fn one_sync_serves_many_and_covers_each() {
             ..LogOptions::new(&dir)
         };
         let fs = Arc::new(sim.clone());
-        let (log, mut appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(1), 1).unwrap();
+        let (log, appender) = Log::create(fs, &options, 1, Seq(1), Timestamp(1), 1).unwrap();
         let calls = Elsewhere::new();
         let watching = calls.clone();
         sim.watch(move |_, _| watching.step());
-        let sync = move |position, seq: u64| {
-            log.sync_to(position).unwrap();
-            calls.step();
-            let left = sim.power_cut_with(Survivors::Nothing);
-            let found = replay(&left, Path::new(DIR), 1, &mut |_| Ok(())).unwrap();
-            assert!(found.last_seq >= Seq(seq), "{seq} was synced");
-        };
-        let first = append(&mut appender, 1);
-        let other = {
-            let sync = sync.clone();
-            spawn(move || sync(first, 1))
-        };
-        let second = append(&mut appender, 2);
-        sync(second, 2);
-        other.join().unwrap();
+        (World { sim, calls, log }, appender)
+    }
+
+    /// What was acknowledged up to `seq` is there after a power cut now.
+    fn assert_synced(&self, seq: u64) {
+        self.calls.step();
+        let left = self.sim.power_cut_with(Survivors::Nothing);
+        let found = replay(&left, Path::new(DIR), 1, &mut |_| Ok(())).unwrap();
+        assert!(found.last_seq >= Seq(seq), "{seq} was synced");
+    }
+}
+
+/// After a power cut a frame is there whose sync was waited for, while others append and sync. Some wait for the sync
+/// under way, some for the next one; nobody waits for ever.
+#[test]
+fn one_sync_serves_many_and_covers_each() {
+    for (syncs, interruptions) in [(2, 3), (3, 2)] {
+        let what = format!("{syncs} syncs beside each other and appends");
+        check(&what, interruptions, move || {
+            let (world, mut appender) = World::new();
+            let world = Arc::new(world);
+            let sync = |seq: u64, position| {
+                let world = world.clone();
+                move || {
+                    world.log.sync_to(position).unwrap();
+                    world.assert_synced(seq);
+                }
+            };
+            let others: Vec<_> = (1..syncs)
+                .map(|seq| spawn(sync(seq, append(&mut appender, seq))))
+                .collect();
+            sync(syncs, append(&mut appender, syncs))();
+            for other in others {
+                other.join().unwrap();
+            }
+        });
+    }
+}
+
+/// A failed sync reaches all who wait, for it and for the next one.
+#[test]
+fn a_failed_sync_reaches_all_who_wait() {
+    for round in [0, 1] {
+        let what = format!("syncs beside each other, of which number {round} fails");
+        check(&what, 2, move || {
+            let (world, mut appender) = World::new();
+            let ends = [1, 2, 3].map(|seq| append(&mut appender, seq));
+            world.sim.fail(FaultPlan {
+                at: round,
+                kind: Fault::Io,
+                lasting: false,
+            });
+            let sync = |end| {
+                let log = world.log.clone();
+                move || log.sync_to(end)
+            };
+            let others = [ends[0], ends[1]].map(|end| spawn(sync(end)));
+            let own = sync(ends[2])();
+            let [first, second] = others.map(|other| other.join().unwrap());
+            let synced = world.log.synced();
+            for (outcome, end) in [first, second, own].iter().zip(ends) {
+                assert_eq!(outcome.is_ok(), end <= synced, "{outcome:?}");
+            }
+            // One round may have served all of them.
+            assert!(round > 0 || world.log.failure().is_some());
+            assert_eq!(world.log.failure().is_none(), ends[2] <= synced);
+        });
+    }
+}
+
+/// Who waits for a sync while the log ends by a failed write is told so, or was synced.
+#[test]
+fn the_end_of_the_log_reaches_all_who_wait() {
+    check("syncs beside a failure elsewhere", 2, || {
+        let (world, mut appender) = World::new();
+        let world = Arc::new(world);
+        let syncs = [1, 2].map(|seq| {
+            let (world, end) = (world.clone(), append(&mut appender, seq));
+            spawn(move || match world.log.sync_to(end) {
+                Ok(()) => world.assert_synced(seq),
+                Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{error}"),
+            })
+        });
+        world.log.end_with(Error::Closed);
+        let last = world.log.sync_to(world.log.end());
+        assert!(last.is_ok() || matches!(last, Err(Error::Poisoned { .. })));
+        for sync in syncs {
+            sync.join().unwrap();
+        }
+    });
+}
+
+/// Closing beside a wait: both end, and all is synced.
+#[test]
+fn a_log_is_closed_while_others_wait_for_a_sync() {
+    check("syncs beside the end", 2, || {
+        let (world, mut appender) = World::new();
+        let world = Arc::new(world);
+        let syncs = [1, 2].map(|seq| {
+            let (world, end) = (world.clone(), append(&mut appender, seq));
+            spawn(move || {
+                world.log.sync_to(end).unwrap();
+                world.assert_synced(seq);
+            })
+        });
+        appender.close(&header(2)).unwrap();
+        world.assert_synced(2);
+        for sync in syncs {
+            sync.join().unwrap();
+        }
     });
 }

@@ -1,14 +1,14 @@
 //! Appending frames, and group commit: one sync for many waiters.
 //!
 //! The [`Appender`] is guarded by the commit lock. The [`Log`] beside it is shared: any thread may ask it to sync. One
-//! of the waiting threads, the *leader*, syncs for all, up to the log's end when it begins.
+//! of the waiting threads, the *leader*, syncs for all, up to the log's end when it begins (src/wal/group.rs).
 //!
 //! A failed sync is final, because the system may have thrown away what it could not write: the failure is latched, and
 //! every later append and sync returns [`Error::Poisoned`]. A failed write of a frame is final too, unless the system
 //! was out of some resource. A segment that cannot be begun fails only its append. The folder is held open, so that
 //! syncing its names needs no resource that may be exhausted.
 //!
-//! Locks: `syncing` is released before files are touched. A drain holds the ring's buffer, and takes the locks of
+//! Locks: that of the group is released before files are touched. A drain holds the ring's buffer, and takes the locks of
 //! `Segments` after it.
 
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::env::{Fs, Ring};
 #[cfg(feature = "tokio")]
@@ -26,6 +25,7 @@ use crate::wal::frame::{
     Encoder, FrameHeader, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
     SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
 };
+use crate::wal::group::{Group, Lead, Seat};
 use crate::wal::segments::{LentSegments, LogStart, Segment, SegmentInfo, Segments, ring_name};
 use crate::wal::store::{Buffered, Store, frame_len};
 
@@ -94,13 +94,10 @@ pub struct Log {
     segments: Segments,
     store: Store,
     end: AtomicU64,
-    synced: AtomicU64,
+    group: Group,
     /// Once the newest segment reaches this position, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
-    /// Whether a thread syncs. Only that thread moves `synced`.
-    syncing: Mutex<bool>,
-    sync_done: Condvar,
 }
 
 impl Log {
@@ -146,11 +143,9 @@ impl Log {
             segments,
             store,
             end: AtomicU64::new(0),
-            synced: AtomicU64::new(0),
+            group: Group::default(),
             prepare_from: AtomicU64::new(prepare_from(&segment)),
             failure: OnceLock::new(),
-            syncing: Mutex::new(false),
-            sync_done: Condvar::new(),
         });
         let appender = Appender {
             log: Arc::clone(&log),
@@ -177,18 +172,18 @@ impl Log {
 
     /// The position up to which the log survives a power cut.
     pub fn synced(&self) -> Position {
-        Position(self.synced.load(Ordering::Acquire))
+        self.group.synced()
     }
 
     /// That position, and the chain's identity.
     pub fn synced_note(&self) -> SyncedNote {
-        self.note(self.synced().0)
+        self.note(self.synced())
     }
 
-    fn note(&self, position: u64) -> SyncedNote {
+    fn note(&self, position: Position) -> SyncedNote {
         SyncedNote {
             identity: self.identity,
-            position,
+            position: position.0,
         }
     }
 
@@ -258,34 +253,27 @@ impl Log {
     /// Makes the log durable up to `position` or further. Waits if another thread is syncing.
     pub fn sync_to(&self, position: Position) -> Result<()> {
         assert!(position <= self.end(), "only what was appended is synced");
-        let mut syncing = self.syncing.lock();
-        loop {
-            if self.synced() >= position {
-                return Ok(());
+        let mut seat = Seat::default();
+        while self.synced() < position {
+            // A failure of the log is found by the leader. A thread that was woken to lead must not leave before.
+            if let Some(lead) = self.group.wait_or_lead(position, &mut seat) {
+                return self.sync_for_all(lead);
             }
-            self.check()?;
-            if !*syncing {
-                break;
-            }
-            self.sync_done.wait(&mut syncing);
         }
-        *syncing = true;
-        drop(syncing);
-        let target = self.end().0;
-        let done = self.sync_all(target);
-        let mut syncing = self.syncing.lock();
-        *syncing = false;
-        if done.is_ok() {
-            self.synced.store(target, Ordering::Release);
-        }
-        self.sync_done.notify_all();
-        done
+        Ok(())
     }
 
-    fn sync_all(&self, target: u64) -> Result<()> {
+    fn sync_for_all(&self, mut lead: Lead<'_>) -> Result<()> {
+        let target = lead.gather(|| self.end());
+        self.sync_all(target)?;
+        lead.synced();
+        Ok(())
+    }
+
+    fn sync_all(&self, target: Position) -> Result<()> {
         self.drain()?;
         self.segments
-            .sync(self.synced().0, target)
+            .sync(self.synced().0, target.0)
             .map_err(|error| self.latch(error))?;
         self.store.note_synced(self.note(target));
         Ok(())
