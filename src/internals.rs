@@ -12,7 +12,7 @@ pub use crate::data::cursor::{Cursor, Position, Seek};
 pub use crate::engine::repair as repair_with;
 pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
-    Sim, Survivors,
+    Sim, Survivors, pretend_memory_is_short,
 };
 pub use crate::expiry::{Census, DefaultMillis, ExpiryHistogram, ExpiryView, Settings, Tally};
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};

@@ -9,6 +9,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ebbtide::Reads;
+use ebbtide::internals::pretend_memory_is_short;
 use testkit::op::Op;
 use testkit::random::{Random, history, setup, shrink};
 use testkit::world::{Setup, World};
@@ -44,14 +46,14 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-#[test]
-fn every_history_is_seen_as_the_model_says() {
+/// Plays the cases from a seed, with settings that `adapt` changes.
+fn play_all(adapt: impl Fn(u64, Setup) -> Setup) {
     let first = testkit::env("EBBTIDE_SEED", 1);
     let cases = testkit::env("EBBTIDE_CASES", 12);
     let steps = testkit::env("EBBTIDE_STEPS", 1_000) as usize;
     for seed in first..first + cases {
         let mut random = Random(seed);
-        let setup = setup(&mut random);
+        let setup = adapt(seed, setup(&mut random));
         let ops = history(&mut random, steps);
         let Err((at, difference)) = play(&setup, seed, &ops) else {
             continue;
@@ -67,4 +69,19 @@ fn every_history_is_seen_as_the_model_says() {
             setup.step()
         );
     }
+}
+
+#[test]
+fn every_history_is_seen_as_the_model_says() {
+    play_all(|_, setup| setup);
+}
+
+/// Gets take cached records in the place of blocks.
+#[test]
+fn so_is_it_where_memory_is_short() {
+    pretend_memory_is_short(true);
+    play_all(|seed, setup| Setup {
+        reads: [Reads::Map, Reads::Pread][seed as usize % 2],
+        ..setup
+    });
 }

@@ -550,6 +550,11 @@ impl Database {
         self.engine.step()
     }
 
+    /// Bytes of the block cache, including the overhead of entries.
+    pub fn cached_bytes(&self) -> u64 {
+        self.engine.cached_bytes()
+    }
+
     /// Describes every container's memtables, runs and tables in words.
     pub fn describe(&self) -> String {
         self.engine.describe()

@@ -5,6 +5,7 @@
 //! list of open snapshots, and judges every record by these. One edit of the catalogue, which carries the mark,
 //! installs its result.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,6 +187,7 @@ impl Engine {
 
     /// Checks deadlines often enough to miss none, and rarely enough to cost nothing.
     fn hurry_round(&self) -> Result<Duration> {
+        self.sweep_cache();
         self.hurry()?;
         let look = self.options.reclaim_within / 32;
         Ok(look.clamp(TICK / 4, Duration::from_secs(1)))
@@ -228,12 +230,32 @@ impl Engine {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
+        self.sweep_cache();
         let kept = self.log_step();
         self.tell_synced();
         let flushed = self.flush_step();
         let done = matches!(flushed, Ok(true)) || self.merge_step()?;
         self.scrub_some()?;
         if done { Ok(true) } else { kept.and(flushed) }
+    }
+
+    /// Drops expired records from the cache, in time: their bytes leave memory as they leave the disk.
+    fn sweep_cache(&self) {
+        if !self.cache.has_records() {
+            return;
+        }
+        let now = self.clock.read().now;
+        let interval = self.options.reclaim_within / 32;
+        if self.cache.is_sweep_due(now, interval) {
+            let states = self.containers.all();
+            let views: BTreeMap<_, _> = states
+                .iter()
+                .map(|state| (state.id(), self.expiry_view(state)))
+                .collect();
+            self.cache.sweep(now, |container, header| {
+                views.get(&container).is_none_or(|view| view.dead(header))
+            });
+        }
     }
 
     /// Frees memory that no memtable used for a while. A spare is freed under the commit lock, when no writer is between

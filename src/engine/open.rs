@@ -140,7 +140,11 @@ impl Shared {
     /// Empty.
     pub fn new(options: &Options) -> Shared {
         Shared {
-            cache: Arc::new(BlockCache::new(options.cache_bytes)),
+            // Records are swept by a thread, which only who writes has.
+            cache: Arc::new(match options.read_only {
+                true => BlockCache::new(options.cache_bytes),
+                false => BlockCache::with_records(options.cache_bytes),
+            }),
             pins: Arc::default(),
             pool: Arc::new(Pool::new(options.memtable_bytes)),
         }

@@ -12,6 +12,12 @@ use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::{Census, ExpiryView};
 
 impl Engine {
+    /// Bytes of the block cache, including the overhead of entries.
+    #[cfg(any(test, feature = "unstable-internals"))]
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.bytes()
+    }
+
     /// The statistics of a container; all zero when it was dropped.
     pub fn container_stats(&self, state: &ContainerState) -> ContainerStats {
         let read_state = state.pin();

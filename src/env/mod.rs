@@ -19,8 +19,8 @@ pub use fs::{
 pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]
 pub use sim::{Call, FailedSync, Fault, FaultPlan, Sim, Survivors};
-#[cfg(feature = "tokio")]
-pub use system::is_resident;
-pub use system::{Chunk, fault_in, memory_is_short, prefetch, will_need, zeros};
+#[cfg(any(test, feature = "unstable-internals"))]
+pub use system::pretend_memory_is_short;
+pub use system::{Chunk, fault_in, is_resident, memory_is_short, prefetch, will_need, zeros};
 pub use tasks::{JoinHandle, Signal, give_way, is_another, is_own_thread, sleep, spawn};
 pub use wait_word::WaitWord;

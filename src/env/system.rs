@@ -140,10 +140,12 @@ pub fn fault_in(bytes: &[u8]) -> io::Result<()> {
 /// Whether reading some bytes of a map needs no device now, as far as the system tells: of a file that this process may
 /// neither write nor owns it says yes always. One call, of some hundred nanoseconds; more bytes than this asks about are
 /// taken not to be there.
-#[cfg(feature = "tokio")]
 pub fn is_resident(bytes: &[u8]) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
+        if SEEN.get().is_pretended() {
+            return false;
+        }
         const MOST_PAGES: usize = 64;
         let page = rustix::param::page_size();
         let lead = bytes.as_ptr() as usize % page;
@@ -177,7 +179,6 @@ pub fn will_need(bytes: &[u8]) {
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub fn memory_is_short() -> bool {
-    thread_local!(static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false }) });
     let mut seen = SEEN.get();
     match seen.calls_left.checked_sub(1) {
         Some(left) => seen.calls_left = left,
@@ -185,6 +186,25 @@ pub fn memory_is_short() -> bool {
     }
     SEEN.set(seen);
     seen.is_short
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+thread_local! {
+    static SEEN: Cell<Seen> = const { Cell::new(Seen { calls_left: 0, read: 0, is_short: false }) };
+}
+
+/// For tests: from now on memory is short for the calling thread, and nothing of a map is resident; or all is queried
+/// again.
+#[cfg(any(test, feature = "unstable-internals"))]
+pub fn pretend_memory_is_short(is_short: bool) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    SEEN.set(Seen {
+        calls_left: if is_short { Seen::PRETENDED } else { 0 },
+        read: 0,
+        is_short,
+    });
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = is_short;
 }
 
 /// A thread's last query.
@@ -200,6 +220,14 @@ struct Seen {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 impl Seen {
+    /// More calls than any test makes, to the highest number.
+    const PRETENDED: u32 = u32::MAX;
+
+    /// Only a pretended query is that far away.
+    fn is_pretended(&self) -> bool {
+        self.calls_left > Seen::PRETENDED / 2
+    }
+
     #[cold]
     fn look(&mut self) {
         let read = blocks_read();

@@ -4,12 +4,17 @@
 //! ```text
 //! step          reads                            prefetches
 //! announce      -                                the line of the filter
-//! start         filter, index                    the end of the block, where memory is short all of it
+//! start         filter, index                    the end of the block; where memory is short, all of it from the device
 //! find_entry    the block's end, hash bytes      the entry
 //! finish        the entry                        -
 //! ```
 //!
 //! The result of `finish` is that of [`Table::get`]; only the waiting differs.
+//!
+//! Where memory is short, gets, these and single ones, use cached records: the newest version of a key in this table
+//! (src/table/cache.rs). `start` looks for one, and asks for no block if it is there. `finish` caches the record whose block
+//! was not in memory, if it is certain to be the newest version: no record of the table has a higher sequence number than
+//! the get may see. A cached version that is too new for a snapshot says nothing about older ones, so the block is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,21 +22,37 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::{Result, Seq};
-use crate::env::{memory_is_short, prefetch, will_need};
+use crate::env::{is_resident, memory_is_short, prefetch, will_need};
 use crate::table::block::Layout;
+use crate::table::cache::CachedRecord;
 use crate::table::filter;
 use crate::table::format::Access;
-use crate::table::reader::{Found, Table};
+use crate::table::reader::{Found, FoundValue, Keep, Table};
 
 /// A get of a key that passed the table's filter.
 pub struct Lookup<'a> {
     table: &'a Arc<Table>,
     hash: u64,
     key: &'a [u8],
-    /// The number and the file range of the block that can hold the key.
-    block: (usize, Range<u64>),
+    place: Place<'a>,
+}
+
+/// Where the version is to be found.
+enum Place<'a> {
+    Cached(CachedRecord),
+    Block(Block<'a>),
+}
+
+/// The block that can hold the key.
+struct Block<'a> {
+    number: usize,
+    /// Its range in the file.
+    place: Range<u64>,
     /// If the block needs no decompression: the map, and the range of the body in it.
     body: Option<(&'a Bytes, Range<usize>)>,
+    is_short: bool,
+    /// Memory is short, and a part of the mapped block was not there.
+    is_read: bool,
 }
 
 impl<'a> Lookup<'a> {
@@ -48,37 +69,44 @@ impl<'a> Lookup<'a> {
         if !table.may_contain(hash)? {
             return Ok(None);
         }
-        Lookup::in_block(table, hash, key)
+        Lookup::past_filter(table, hash, key, memory_is_short())
     }
 
     #[inline(never)]
-    fn in_block(table: &'a Arc<Table>, hash: u64, key: &'a [u8]) -> Result<Option<Lookup<'a>>> {
-        let Some(block) = table.find_block(key)? else {
-            return Ok(None);
+    fn past_filter(
+        table: &'a Arc<Table>,
+        hash: u64,
+        key: &'a [u8],
+        is_short: bool,
+    ) -> Result<Option<Lookup<'a>>> {
+        let cached = match &table.cache {
+            Some(cache) if is_short => cache.record(hash, key),
+            _ => None,
         };
-        let place = &block.1;
-        if let Some(map) = table.stored.map(Access::Random)
-            && let Some(block) = map.get(place.start as usize..place.end as usize)
-        {
-            if memory_is_short() {
-                will_need(block);
-            }
-            block.iter().rev().take(256).step_by(64).for_each(prefetch);
-        }
+        let place = match cached {
+            Some(record) => Place::Cached(record),
+            None => match table.find_block(key)? {
+                Some(found) => Place::Block(Block::prefetch(table, found, is_short)),
+                None => return Ok(None),
+            },
+        };
         Ok(Some(Lookup {
             table,
             hash,
             key,
-            block,
-            body: None,
+            place,
         }))
     }
 
     /// Finds the approximate entry in the block, if the block needs no decompression.
     pub fn find_entry(&mut self) -> Result<()> {
-        let (number, place) = &self.block;
-        self.body = self.table.raw_body(*number, place, Access::Random)?;
-        if let Some((map, range)) = &self.body {
+        let Place::Block(block) = &mut self.place else {
+            return Ok(());
+        };
+        block.body = self
+            .table
+            .raw_body(block.number, &block.place, Access::Random)?;
+        if let Some((map, range)) = &block.body {
             let body = &map[range.clone()];
             // `finish` reports damage.
             if let Ok(layout) = Layout::of(body) {
@@ -90,11 +118,105 @@ impl<'a> Lookup<'a> {
 
     /// The newest version with a sequence number of `max` at most.
     pub fn finish(self, max: Seq) -> Result<Option<Found>> {
-        let (number, place) = self.block;
-        let wanted = (self.hash, self.key, max);
-        match self.body {
-            Some((map, range)) => self.table.get_in(number, map, range, wanted),
-            None => self.table.get_in_own(number, &place, wanted),
+        let Lookup {
+            table,
+            hash,
+            key,
+            place,
+        } = self;
+        let block = match place {
+            Place::Block(block) => block,
+            Place::Cached(record) if record.header.seq <= max => {
+                return Ok(Some(Found {
+                    header: record.header,
+                    value_len: record.value.len(),
+                    value: FoundValue::Here(record.value),
+                }));
+            }
+            Place::Cached(_) => return table.get_in_memory(hash, key, max),
+        };
+        let wanted = (hash, key, max);
+        match block.body {
+            Some((map, range)) => {
+                let found = table.get_in(block.number, map, range, wanted)?;
+                if block.is_read {
+                    table.cache_record(wanted, &found);
+                }
+                Ok(found)
+            }
+            None if block.is_short => table.get_passing(block.number, &block.place, wanted),
+            None => table.get_in_own(block.number, &block.place, wanted),
+        }
+    }
+}
+
+impl<'a> Block<'a> {
+    #[inline(always)]
+    fn prefetch(
+        table: &'a Arc<Table>,
+        (number, place): (usize, Range<u64>),
+        is_short: bool,
+    ) -> Block<'a> {
+        let mut is_read = false;
+        if let Some(map) = table.stored.map(Access::Random)
+            && let Some(block) = map.get(place.start as usize..place.end as usize)
+        {
+            if is_short {
+                is_read = !is_resident(block);
+                will_need(block);
+            }
+            block.iter().rev().take(256).step_by(64).for_each(prefetch);
+        }
+        Block {
+            number,
+            place,
+            body: None,
+            is_short,
+            is_read,
+        }
+    }
+}
+
+impl Table {
+    /// [`Table::get`] past the filter where memory is short.
+    #[cold]
+    pub(super) fn get_in_short_memory(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<Found>> {
+        let Some(mut lookup) = Lookup::past_filter(self, hash, key, true)? else {
+            return Ok(None);
+        };
+        lookup.find_entry()?;
+        lookup.finish(max)
+    }
+
+    /// Gets from a block that is compressed or not mapped, and caches the record instead of the block.
+    fn get_passing(
+        self: &Arc<Self>,
+        number: usize,
+        place: &Range<u64>,
+        wanted: (u64, &[u8], Seq),
+    ) -> Result<Option<Found>> {
+        if let Some(body) = self.cached_body(number) {
+            return self.get_in(number, &body, 0..body.len(), wanted);
+        }
+        let body = self.own_body(number, place, Keep::Passing, Access::Random)?;
+        let found = self.get_in(number, &body, 0..body.len(), wanted)?;
+        self.cache_record(wanted, &found);
+        Ok(found)
+    }
+
+    /// Caches what a get found, if it is certain to be the newest version here and its value was read with it.
+    fn cache_record(&self, (hash, key, max): (u64, &[u8], Seq), found: &Option<Found>) {
+        if let Some(cache) = &self.cache
+            && let Some(found) = found
+            && let FoundValue::Here(value) = &found.value
+            && max >= self.census().seq_max
+        {
+            cache.insert_record(self.container(), (hash, key), &found.header, value);
         }
     }
 }

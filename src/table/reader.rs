@@ -196,9 +196,27 @@ impl Table {
         if !self.may_contain(hash)? {
             return Ok(None);
         }
-        match self.find_block(key)? {
-            Some((number, place)) => self.get_at(number, &place, (hash, key, max)),
-            None => Ok(None),
+        if memory_is_short() {
+            return self.get_in_short_memory(hash, key, max);
+        }
+        self.get_in_memory(hash, key, max)
+    }
+
+    /// The same past the filter, where blocks are taken to be in memory.
+    #[inline(always)]
+    pub(super) fn get_in_memory(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &[u8],
+        max: Seq,
+    ) -> Result<Option<Found>> {
+        let Some((number, place)) = self.find_block(key)? else {
+            return Ok(None);
+        };
+        let wanted = (hash, key, max);
+        match self.raw_body(number, &place, Access::Random)? {
+            Some((map, range)) => self.get_in(number, map, range, wanted),
+            None => self.get_in_own(number, &place, wanted),
         }
     }
 
@@ -214,21 +232,7 @@ impl Table {
         Ok(found.map(|row| (index.blocks_of(at).start + row, page.place(row))))
     }
 
-    /// As [`Table::get`], in block `number` at `place`.
-    #[inline]
-    fn get_at(
-        self: &Arc<Self>,
-        number: usize,
-        place: &Range<u64>,
-        wanted: (u64, &[u8], Seq),
-    ) -> Result<Option<Found>> {
-        match self.raw_body(number, place, Access::Random)? {
-            Some((map, range)) => self.get_in(number, map, range, wanted),
-            None => self.get_in_own(number, place, wanted),
-        }
-    }
-
-    /// The same for a block that is compressed or not mapped.
+    /// As [`Table::get`], in block `number` at `place`, which is compressed or not mapped.
     #[cold]
     pub(super) fn get_in_own(
         self: &Arc<Self>,
@@ -345,6 +349,9 @@ impl Table {
         keep: Keep,
         access: Access,
     ) -> Result<Bytes> {
+        if access == Access::Random && memory_is_short() {
+            self.request(place);
+        }
         match self.raw_body(number, place, access)? {
             Some((map, range)) => Ok(map.slice(range)),
             None => self.own_body(number, place, keep, access),
@@ -386,6 +393,15 @@ impl Table {
         }
     }
 
+    /// Requests a block that is mapped: it is read at once, not page by page as it is touched.
+    fn request(&self, place: &Range<u64>) {
+        if let Some(map) = self.stored.map(Access::Random)
+            && let Some(block) = map.get(place.start as usize..place.end as usize)
+        {
+            will_need(block);
+        }
+    }
+
     /// The map, and the range of the body of block `number` in it, checked; `None` if it is compressed, or nothing is
     /// mapped.
     #[inline]
@@ -402,10 +418,6 @@ impl Table {
         if !self.is_checked(number as u64) {
             self.checked_block(number, place, access)?;
         }
-        if access == Access::Random && memory_is_short() {
-            // By one read, instead of one for each page that is touched.
-            will_need(&map[start..place.end as usize]);
-        }
         touch_end(&map[start..place.end as usize]);
         let trailer = self.trailer(place, &map[start..place.end as usize])?;
         let body = (map, start..start + trailer.body_len);
@@ -417,19 +429,20 @@ impl Table {
         self.stored.trailer(place, block)
     }
 
+    /// The body of block `number`, if it is in the cache.
+    pub(super) fn cached_body(&self, number: usize) -> Option<Bytes> {
+        self.cache.as_ref()?.get(number as u64)
+    }
+
     /// The body of block `number`, which is compressed or not mapped.
-    fn own_body(
+    pub(super) fn own_body(
         &self,
         number: usize,
         place: &Range<u64>,
         keep: Keep,
         access: Access,
     ) -> Result<Bytes> {
-        let cached = self
-            .cache
-            .as_ref()
-            .and_then(|cache| cache.get(number as u64));
-        if let Some(body) = cached {
+        if let Some(body) = self.cached_body(number) {
             return Ok(body);
         }
         let body = match self.stored.map(access) {

@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ebbtide::internals::Sim;
 use ebbtide::{
     Batch, ClockBehind, Compression, Container, ContainerOptions, Database, DefaultTtl, Durability,
-    Error, Expect, Item, Iter, ManualClock, Options, Snapshot, Ttl, Update, Value, Version, View,
+    Error, Expect, Item, Iter, ManualClock, Options, Reads, Snapshot, Ttl, Update, Value, Version,
+    View,
 };
 
 use crate::model::{Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write};
@@ -49,6 +50,7 @@ pub struct Setup {
     pub skew: u64,
     pub behind: ClockBehind,
     pub compression: Compression,
+    pub reads: Reads,
 }
 
 impl Default for Setup {
@@ -65,6 +67,7 @@ impl Default for Setup {
             skew: 3_600_000,
             behind: ClockBehind::Refuse,
             compression: Compression::None,
+            reads: Reads::Map,
         }
     }
 }
@@ -137,6 +140,7 @@ impl Setup {
             .memtable_bytes(self.memtable)
             .cache_bytes(16 << 10)
             .compression(self.compression)
+            .reads(self.reads)
             .background_rate(1 << 40)
             .reclaim_within(Duration::from_millis(self.reclaim_within))
             .reclaim_strict(self.strict)
