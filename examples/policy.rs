@@ -344,8 +344,10 @@ impl Simulation {
 
     fn table(&mut self, records: Vec<Record>) -> TableFacts {
         let (mut collector, mut census, mut bytes) = (Collector::default(), Census::default(), 0);
+        let mut last_key = None;
         for record in &records {
             let key = record.key.to_be_bytes();
+            let is_new = last_key.replace(key) != Some(key);
             let record = RecordRef {
                 header: record.header,
                 key: &key,
@@ -355,11 +357,12 @@ impl Simulation {
                     VALUE_LEN
                 },
             };
-            collector.add(&record, hash_key(&key));
+            collector.add(&record, hash_key(&key), is_new);
+            collector.add_expiry(&record);
             census.add(&record);
             bytes += record.weight();
         }
-        collector.add_block(&census);
+        collector.add_block(&census, &last_key.unwrap_or_default());
         self.next_id += 1;
         let id = TableId(self.next_id);
         self.tables.insert(id, Arc::new(records));
