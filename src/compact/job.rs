@@ -171,7 +171,7 @@ fn decide_borrowed<C: Cursor>(
 }
 
 /// Writes what is left of a record to the run of its slot.
-#[inline]
+#[inline(always)]
 fn write(
     record: &RecordRef<'_>,
     value: &[u8],
@@ -340,6 +340,7 @@ struct Slot {
 }
 
 impl Slot {
+    #[inline(always)]
     fn add(
         &mut self,
         record: &RecordRef<'_>,
@@ -356,18 +357,7 @@ impl Slot {
         }
         let builder = match &mut self.builder {
             Some(builder) => builder,
-            None => {
-                let (id, identity, file) = host.create_table()?;
-                let meta = TableMeta {
-                    id,
-                    identity,
-                    container: job.container,
-                    settings: job.view.settings,
-                };
-                let builder = TableBuilder::new(file, job.options, meta);
-                self.builder
-                    .insert(builder.with_must_sample(job.must_sample.clone()))
-            }
+            None => self.builder.insert(begin_table(job, host)?),
         };
         builder.add(record, value)?;
         self.end = self.end.max(obsolete_at);
@@ -399,6 +389,18 @@ impl Slot {
         }
         Ok(())
     }
+}
+
+fn begin_table(job: &Job, host: &mut dyn Host) -> Result<TableBuilder> {
+    let (id, identity, file) = host.create_table()?;
+    let meta = TableMeta {
+        id,
+        identity,
+        container: job.container,
+        settings: job.view.settings,
+    };
+    let builder = TableBuilder::new(file, job.options, meta);
+    Ok(builder.with_must_sample(job.must_sample.clone()))
 }
 
 /// The budget is asked each time this many bytes have been written.

@@ -123,7 +123,7 @@ pub fn decide(
 }
 
 /// Judges the only version of a key that a job holds, which is not dead, as [`decide`] does. None: it is dropped.
-#[inline]
+#[inline(always)]
 pub fn decide_alone(
     header: &Header,
     snapshots: &[Seq],

@@ -34,6 +34,7 @@
 //! | mem/cursor.rs | is there at once; a dead span is a row of dead records in a leaf |
 //! | table/cursor.rs | the three steps; a dead span is a page of the index, some rows of it, or one block |
 //! | table/run.rs | finds the table, passes the steps on to its cursor, goes on to the next table; a dead span is a table |
+//! | table/run_reader.rs | for jobs, which read everything: is there at once, on the first record; has no dead spans |
 
 use bytes::Bytes;
 
@@ -108,9 +109,11 @@ pub trait Cursor {
     fn position(&self) -> Position<'_>;
     /// Whether it is on a record: cheaper than [`Cursor::position`].
     fn is_on_record(&self) -> bool;
-    /// Whether the record after the current one, forwards in this source, certainly has another key. False also where
-    /// finding out would take more than a look at that record.
-    fn ends_key(&self) -> bool;
+    /// Whether the record after the current one, forwards in this source, certainly has another key. False is no answer.
+    #[inline(always)]
+    fn ends_key(&self) -> bool {
+        false
+    }
     /// Starts a seek to the first position, in the direction of `to`, that `to` admits. A dead span is admitted if part
     /// of its range is. Until [`Cursor::poll_seek`] returns true, the cursor has no position.
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;

@@ -34,7 +34,7 @@ pub struct Merge<C> {
 /// A cursor's entry in the order.
 #[derive(Clone, Copy)]
 struct MergeEntry {
-    /// The prefix of its key: mostly enough to compare.
+    /// The prefix of its key, its bits inverted in backward iteration: mostly enough to compare.
     prefix: u64,
     /// Index into the cursors.
     at: usize,
@@ -121,11 +121,13 @@ impl<C: Cursor> Merge<C> {
     /// Goes to the next record.
     #[inline]
     pub fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
-        let done = self.go(view);
-        if let Err(error) = &done {
-            self.fail(error);
+        match self.go(view) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fail(&error);
+                Err(error)
+            }
         }
-        done
     }
 
     #[cold]
@@ -186,13 +188,13 @@ impl<C: Cursor> Merge<C> {
                 self.far_end(&span)
             }
         };
-        let entry = MergeEntry {
-            prefix: key_prefix(key),
-            at,
-        };
+        let entry = self.entry_of(key, at);
         // A linear search: a binary one mispredicts more often.
         let behind = self.order[place + 1..].iter();
-        let passed = behind.take_while(|next| self.compare(&entry, next).is_gt());
+        let passed = behind.take_while(|next| {
+            next.prefix < entry.prefix
+                || (next.prefix == entry.prefix && self.compare_whole(at, next.at).is_gt())
+        });
         let end = place + passed.count();
         if end > place {
             self.order.copy_within(place + 1..end + 1, place);
@@ -201,8 +203,14 @@ impl<C: Cursor> Merge<C> {
     }
 
     fn entry(&self, at: usize) -> MergeEntry {
+        self.entry_of(self.place(at).0, at)
+    }
+
+    #[inline]
+    fn entry_of(&self, key: &[u8], at: usize) -> MergeEntry {
+        let turned = if self.forward { 0 } else { u64::MAX };
         MergeEntry {
-            prefix: key_prefix(self.place(at).0),
+            prefix: key_prefix(key) ^ turned,
             at,
         }
     }
@@ -275,8 +283,7 @@ impl<C: Cursor> Merge<C> {
     fn compare(&self, a: &MergeEntry, b: &MergeEntry) -> Ordering {
         match a.prefix.cmp(&b.prefix) {
             Ordering::Equal => self.compare_whole(a.at, b.at),
-            prefixes if self.forward => prefixes,
-            prefixes => prefixes.reverse(),
+            prefixes => prefixes,
         }
     }
 

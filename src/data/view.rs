@@ -202,10 +202,6 @@ mod tests {
             self.at.is_some()
         }
 
-        fn ends_key(&self) -> bool {
-            false
-        }
-
         fn start_seek(&mut self, to: Seek<'_>, _: Option<&ExpiryView>) -> Result<()> {
             let first = if to.is_forward() {
                 0

@@ -331,11 +331,6 @@ impl Cursor for Source {
         each!(self, cursor => cursor.is_on_record())
     }
 
-    #[inline(always)]
-    fn ends_key(&self) -> bool {
-        each!(self, cursor => cursor.ends_key())
-    }
-
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         each!(self, cursor => cursor.start_seek(to, view))
     }
@@ -366,7 +361,6 @@ impl Cursor for Source {
         each!(self, cursor => cursor.value_bytes())
     }
 
-    #[inline(always)]
     fn value(&self) -> Result<&[u8]> {
         each!(self, cursor => cursor.value())
     }

@@ -19,9 +19,7 @@ use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::{Header, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::table::codec::Codec;
 use crate::table::format::LARGE_VALUE_LEN;
-use crate::table::header_packing::{
-    HeaderFields, HeaderPacking, PACKING_LEN, WordPacking, packing_around,
-};
+use crate::table::header_packing::{HeaderFields, HeaderPacking, PACKING_LEN, packing_around};
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
@@ -255,8 +253,13 @@ impl<'a> Block<'a> {
     #[inline(always)]
     pub(super) fn bytes_of(&self, index: usize) -> Result<(usize, &'a [u8]), Malformed> {
         let (start, end) = self.span(index);
+        Ok((start, self.bytes_between(start, end)?))
+    }
+
+    #[inline(always)]
+    fn bytes_between(&self, start: usize, end: usize) -> Result<&'a [u8], Malformed> {
         match self.bytes.get(start..end) {
-            Some(bytes) if end <= self.layout.offsets_at => Ok((start, bytes)),
+            Some(bytes) if end <= self.layout.offsets_at => Ok(bytes),
             _ => Err(Malformed {
                 offset: self.layout.offsets_at,
                 what: "an entry's offset lies outside the block",
@@ -298,13 +301,6 @@ impl<'a> Block<'a> {
         Ok(self.key_and_rest(start, bytes)?.0)
     }
 
-    /// Whether two entries have different keys; mostly their hash bytes tell. False if one cannot be read.
-    #[inline]
-    pub fn differ(&self, a: usize, b: usize) -> bool {
-        let hashes = self.hashes();
-        hashes[a] != hashes[b] || matches!((self.key(a), self.key(b)), (Ok(a), Ok(b)) if a != b)
-    }
-
     /// Entry `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
@@ -314,12 +310,23 @@ impl<'a> Block<'a> {
         self.entry_of((start, bytes), key_len, header)
     }
 
-    /// The same by its packing taken apart.
-    #[inline(always)]
-    pub fn entry_by(&self, packing: &WordPacking, index: usize) -> Result<Entry, Malformed> {
-        let (start, bytes) = self.bytes_of(index)?;
-        let (key_len, header) = packing.read(self.bytes, start);
-        self.entry_of((start, bytes), key_len, header)
+    /// Decodes entries, and appends them.
+    pub fn entries(&self, range: Range<usize>, out: &mut Vec<Entry>) -> Result<(), Malformed> {
+        let Some(packing) = self.packing.in_one_word() else {
+            for index in range {
+                out.push(self.entry(index)?);
+            }
+            return Ok(());
+        };
+        let mut start = self.offset(range.start);
+        for index in range {
+            let end = self.offset(index + 1);
+            let bytes = self.bytes_between(start, end)?;
+            let (key_len, header) = packing.read(self.bytes, start);
+            out.push(self.entry_of((start, bytes), key_len, header)?);
+            start = end;
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -395,24 +402,4 @@ impl<'a> Block<'a> {
 #[inline]
 pub(super) fn hash_byte(hash: u64) -> u8 {
     (hash >> 32) as u8
-}
-
-/// The side from which a block is entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// From its first entry on.
-    Front,
-    /// From its last entry back.
-    Back,
-}
-
-impl Side {
-    /// The entry this many steps after entry `at`; an index that no entry has if there is none.
-    #[inline(always)]
-    pub fn ahead(self, at: usize, steps: usize) -> usize {
-        match self {
-            Side::Front => at + steps,
-            Side::Back => at.wrapping_sub(steps),
-        }
-    }
 }

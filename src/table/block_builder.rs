@@ -61,8 +61,8 @@ pub struct BlockBuilder {
     body: Vec<u8>,
     /// Bytes before each key.
     room: usize,
-    /// Bytes of keys and values.
-    bytes: usize,
+    /// Bytes of keys and values, and ten for each record.
+    gathered: usize,
     weight: u64,
     /// Where records are moved to; reused.
     moved: Vec<u8>,
@@ -76,12 +76,12 @@ impl BlockBuilder {
 
     /// The approximate length of the body: seven bytes of header fields, an offset and a hash byte for each record.
     pub fn len(&self) -> usize {
-        TAIL_LEN + self.bytes + self.pending.len() * 10
+        TAIL_LEN + self.gathered
     }
 
     /// Whether another record of about `len` bytes is too much for any block.
     pub fn is_full(&self, len: usize) -> bool {
-        self.bytes + self.pending.len() * 40 + len > MAX_PENDING_LEN
+        self.gathered + self.pending.len() * 30 + len > MAX_PENDING_LEN
     }
 
     /// The ranges of the records' header fields, by which it is counted and cut.
@@ -143,7 +143,7 @@ impl BlockBuilder {
                 extent.encode(&mut self.body);
             }
         }
-        self.bytes += self.body.len() - pending.start as usize - self.room;
+        self.gathered += self.body.len() - pending.start as usize - self.room + 10;
         self.weight += record.weight();
         self.pending.push(pending);
     }
@@ -166,7 +166,7 @@ impl BlockBuilder {
         out.extend_from_slice(&crc.to_le_bytes());
         self.pending.clear();
         self.body.clear();
-        (self.bytes, self.weight) = (0, 0);
+        (self.gathered, self.weight) = (0, 0);
     }
 
     /// Completes the body.

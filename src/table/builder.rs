@@ -170,12 +170,14 @@ impl TableBuilder {
         let fits = record.key.len() <= MAX_KEY_LEN && value.len() <= MAX_VALUE_LEN;
         assert!(fits, "keys and values have passed the limits of the engine");
         let (hash, is_new) = self.admit(record)?;
-        if value.len() > LARGE_VALUE_LEN {
-            let extent = self.write_large(value)?;
-            self.block.push(record, hash, &Addition::Large(&extent));
+        let extent;
+        let addition = if value.len() > LARGE_VALUE_LEN {
+            extent = self.write_large(value)?;
+            Addition::Large(&extent)
         } else {
-            self.block.push(record, hash, &Addition::Inline(value));
-        }
+            Addition::Inline(value)
+        };
+        self.block.push(record, hash, &addition);
         self.collector.add(record, hash, is_new);
         self.last_seq = record.header.seq;
         Ok(())

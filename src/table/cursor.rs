@@ -20,8 +20,7 @@ use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::data::item::Pair;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
-use crate::table::block::{Block, Entry, Extent, Layout, Side};
-use crate::table::header_packing::WordPacking;
+use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::index::Index;
 use crate::table::page::Page;
 use crate::table::read_ahead::ReadAhead;
@@ -81,7 +80,6 @@ struct Loaded {
     number: usize,
     body: Bytes,
     layout: Layout,
-    packing: Option<WordPacking>,
 }
 
 /// A cursor on a table.
@@ -200,7 +198,6 @@ impl TableCursor {
         let layout = Layout::of(&body).map_err(|bad| self.fault(bad))?;
         self.loaded = Some(Loaded {
             number,
-            packing: layout.block(&body).packing.in_one_word(),
             body,
             layout,
         });
@@ -212,11 +209,7 @@ impl TableCursor {
     fn stand_on(&mut self, at: usize, side: Side) -> Result<()> {
         let block = self.block();
         block.fetch(side.ahead(at, FETCHED_AHEAD));
-        let entry = match &self.loaded().packing {
-            Some(packing) => block.entry_by(packing, at),
-            None => block.entry(at),
-        };
-        match entry {
+        match block.entry(at) {
             Ok(entry) => {
                 self.state = State::Record(entry);
                 self.at = at;
@@ -458,6 +451,24 @@ impl TableCursor {
     }
 }
 
+/// The side from which a block is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Front,
+    Back,
+}
+
+impl Side {
+    /// The entry this many steps after entry `at`; an index that no entry has if there is none.
+    #[inline(always)]
+    fn ahead(self, at: usize, steps: usize) -> usize {
+        match self {
+            Side::Front => at + steps,
+            Side::Back => at.wrapping_sub(steps),
+        }
+    }
+}
+
 impl Cursor for TableCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
@@ -480,14 +491,6 @@ impl Cursor for TableCursor {
     #[inline(always)]
     fn is_on_record(&self) -> bool {
         matches!(self.state, State::Record(_))
-    }
-
-    #[inline(always)]
-    fn ends_key(&self) -> bool {
-        // All versions of a key are in one block.
-        let behind = self.at + 1;
-        self.is_on_record()
-            && (behind == self.loaded().layout.count() || self.block().differ(self.at, behind))
     }
 
     fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
@@ -585,7 +588,7 @@ impl Cursor for TableCursor {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn value(&self) -> Result<&[u8]> {
         match self.entry().value() {
             Some(range) => Ok(&self.body()[range]),

@@ -80,17 +80,19 @@ fn place(hash: u64, blocks: usize) -> usize {
 /// The filter of keys with these hashes: at least one, without repetition.
 pub fn build(hashes: &[u64]) -> Vec<u8> {
     let blocks = (hashes.len() as u64 * BITS_PER_KEY).div_ceil(FILTER_BLOCK_LEN as u64 * 8);
-    let mut filter = vec![[0u32; LANES]; blocks as usize];
+    // Two lanes in each word, the first one in its lower half.
+    let mut filter = vec![[0u64; LANES / 2]; blocks as usize];
     for &hash in hashes {
         let block = &mut filter[place(hash, blocks as usize)];
-        for (lane, bit) in block.iter_mut().zip(bits(hash)) {
-            *lane |= bit;
+        let bits = bits(hash);
+        for (word, [low, high]) in block.iter_mut().zip(bits.as_chunks().0) {
+            *word |= u64::from(*high) << 32 | u64::from(*low);
         }
     }
     let mut bytes = vec![0; filter.len() * FILTER_BLOCK_LEN];
-    let lanes = filter.as_flattened().iter();
-    for (bytes, lane) in bytes.as_chunks_mut().0.iter_mut().zip(lanes) {
-        *bytes = lane.to_le_bytes();
+    let words = filter.as_flattened().iter();
+    for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
     }
     bytes
 }

@@ -98,9 +98,11 @@ impl FieldRanges {
         if !fields.has_ttl {
             lowest[TTL] = u64::MAX;
         }
-        for at in 0..COUNT {
-            self.lowest[at] = self.lowest[at].min(lowest[at]);
-            self.highest[at] = self.highest[at].max(fields.each[at]);
+        for (least, field) in self.lowest.iter_mut().zip(lowest) {
+            *least = field.min(*least);
+        }
+        for (most, field) in self.highest.iter_mut().zip(fields.each) {
+            *most = field.max(*most);
         }
     }
 
@@ -300,17 +302,23 @@ impl<'a> HeaderPacking<'a> {
         }
     }
 
-    /// The same packing, taken apart, if the fields of a header are all in one word.
+    /// The same packing, taken apart, if the fields of a header are all in one word, and none may be too large.
     pub fn in_one_word(&self) -> Option<WordPacking> {
         let places: [Place; COUNT] = std::array::from_fn(|at| self.place(at));
         let is_inside = |place: &Place| u32::from(place.first + place.bits) < u64::BITS;
         let len = self.len();
-        (len < size_of::<u64>() && places.iter().all(is_inside)).then(|| WordPacking {
+        if len >= size_of::<u64>() || !places.iter().all(is_inside) {
+            return None;
+        }
+        let packing = WordPacking {
             lowest: std::array::from_fn(|at| self.lowest(at)),
             first: std::array::from_fn(|at| u32::from(places[at].first)),
             mask: std::array::from_fn(|at| (1 << places[at].bits) - 1),
             behind: u64::MAX << (8 * len),
-        })
+        };
+        let mut ranges = packing.lowest.iter().zip(packing.mask);
+        let fits = ranges.all(|(lowest, mask)| lowest.checked_add(mask).is_some());
+        fits.then_some(packing)
     }
 
     /// The length of the key of the record that starts at `start` in a body.
@@ -376,7 +384,7 @@ impl WordPacking {
         let word = word_at(body, start);
         let field = |at: usize| {
             let bits = word >> (self.first[at] % u64::BITS) & self.mask[at];
-            self.lowest[at].saturating_add(bits)
+            self.lowest[at].wrapping_add(bits)
         };
         let header = header_of(field(TAG), field(SEQ), field(WRITTEN_AT), field(TTL));
         (field(KEY_LEN) as usize, header)

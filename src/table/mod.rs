@@ -52,6 +52,7 @@ mod at_once;
 // all of a table
 mod cursor;
 mod run;
+mod run_reader;
 mod verify;
 mod salvage;
 
@@ -64,6 +65,7 @@ pub use index::Index;
 pub use lookup::Lookup;
 pub use reader::{Found, Table, table_of};
 pub use run::RunCursor;
+pub use run_reader::RunReader;
 pub use salvage::{Gap, Salvage, behind, is_damage};
 pub use statistics::{Collector, Sampled, Statistics};
 pub use stored::{Expected, highest_seq};

@@ -170,11 +170,6 @@ impl Cursor for RunCursor {
         self.state == RunState::Inside && self.inner().is_on_record()
     }
 
-    #[inline(always)]
-    fn ends_key(&self) -> bool {
-        self.state == RunState::Inside && self.inner().ends_key()
-    }
-
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
         self.start_seek_from(self.table_for(to), to, view)
     }
@@ -232,7 +227,6 @@ impl Cursor for RunCursor {
         self.inner().value_bytes()
     }
 
-    #[inline(always)]
     fn value(&self) -> Result<&[u8]> {
         assert_eq!(self.state, RunState::Inside, "a record has a value");
         self.inner().value()

@@ -17,7 +17,7 @@ use crate::data::range_delete::RangeDelete;
 use crate::env::{Fs, Sim};
 use crate::expiry::DefaultMillis;
 use crate::mem::Memtable;
-use crate::table::{BlockCache, RunCursor};
+use crate::table::{BlockCache, RunCursor, RunReader};
 
 const CONTAINER: ContainerId = ContainerId(3);
 const NOW: u64 = 1_000;
@@ -315,10 +315,9 @@ fn check<C: Cursor>(job: &Job, folder: &mut Folder, sources: impl Fn() -> Vec<C>
             cursor.advance(None).unwrap();
         }
         for file in &run.files {
-            let spans = |guard: &&Box<[u8]>| {
-                file.table.first_key() < &***guard && &***guard <= file.table.last_key()
-            };
-            assert_eq!(job.guards.iter().find(spans), None);
+            let (first, last) = (file.table.first_key(), file.table.last_key());
+            let mut guards = job.guards.iter().map(|guard| &guard[..]);
+            assert!(guards.all(|guard| guard <= first || last < guard));
             file.table.verify().unwrap();
             bytes += file.record.len;
         }
@@ -361,7 +360,7 @@ fn a_job_writes_what_the_verdict_says() {
             .collect();
         written += check(&job, &mut folder, || {
             runs.iter()
-                .map(|run| RunCursor::new(run.shared.clone()))
+                .map(|run| RunReader::new(run.shared.clone()))
                 .collect()
         });
     }

@@ -30,7 +30,7 @@ use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::ExpiryView;
-use crate::table::RunCursor;
+use crate::table::RunReader;
 
 /// The most that a rewrite holds on disk besides what it replaces, in bytes, however large the container is.
 const MAX_TRANSIENT_BYTES: u64 = 1 << 30;
@@ -347,7 +347,7 @@ impl Engine {
         let sources = inputs.iter().map(|run| {
             let files = run.files.iter().filter(chosen);
             files.clone().for_each(|file| file.table.recheck());
-            RunCursor::new(files.map(|file| file.table.clone()).collect())
+            RunReader::new(files.map(|file| file.table.clone()).collect())
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         let job = self.job(state, read_state, tables, &spec);
