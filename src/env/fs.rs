@@ -54,6 +54,11 @@ pub trait Dir: Send + Sync {
 pub trait Ring: Send + Sync {
     /// Copies `bytes` to `offset`.
     fn store(&self, offset: usize, bytes: &[u8]);
+    /// Copies `front` to `offset`, and `back` behind it.
+    fn store_both(&self, offset: usize, front: &[u8], back: &[u8]) {
+        self.store(offset, front);
+        self.store(offset + front.len(), back);
+    }
     /// Copies `out.len()` bytes from `offset`.
     fn load(&self, offset: usize, out: &mut [u8]);
 }

@@ -305,14 +305,25 @@ fn segment_crc(segment: &SegmentHeader) -> crc32fast::Hasher {
 /// ... then has the position, stored here before the header so that both are one slice.
 const POSITION_LEN: usize = 8;
 
-/// Payloads up to this size are copied behind their header, so that a frame is one slice: a second write costs more.
-const COPY_MAX: usize = 64 << 10;
+/// The bytes of a frame before its payload.
+pub struct Head {
+    /// Behind the position.
+    bytes: [u8; POSITION_LEN + HEAD_LEN_MAX],
+    end: usize,
+}
 
-/// Encodes the frames of a segment, into a buffer that it reuses.
+impl Head {
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[POSITION_LEN..self.end]
+    }
+}
+
+/// Encodes the frames of a segment.
 pub struct Encoder {
     segment: SegmentHeader,
     segment_crc: crc32fast::Hasher,
-    buffer: Vec<u8>,
 }
 
 impl Encoder {
@@ -321,23 +332,22 @@ impl Encoder {
         Encoder {
             segment_crc: segment_crc(&segment),
             segment,
-            buffer: vec![],
         }
     }
 
-    /// A frame in two slices, header first; the second may be empty.
+    /// The head of a frame with so much payload of this checksum.
     #[inline]
-    pub fn frame<'a>(
-        &'a mut self,
+    pub fn head(
+        &self,
         position: u64,
         watermark: u64,
         header: &FrameHeader,
-        payload: &'a [u8],
+        payload_len: usize,
         payload_crc: PayloadCrc,
-    ) -> [&'a [u8]; 2] {
+    ) -> Head {
         let segment = &self.segment;
         let always = [
-            payload.len() as u64,
+            payload_len as u64,
             position - watermark,
             zigzag(segment.base_seq.0, header.first_seq.0),
             zigzag(segment.base_written_at.0, header.written_at.0),
@@ -347,7 +357,11 @@ impl Encoder {
             zigzag(header.settled.0, header.written_at.0),
             zigzag(segment.edit, header.edit),
         ];
-        let mut bytes = [0; POSITION_LEN + HEAD_LEN_MAX];
+        let mut head = Head {
+            bytes: [0; POSITION_LEN + HEAD_LEN_MAX],
+            end: 0,
+        };
+        let bytes = &mut head.bytes;
         bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
         let mut len = POSITION_LEN + 1;
         let mut put = |mut number: u64| {
@@ -374,13 +388,8 @@ impl Encoder {
         crc.update(&bytes[..len]);
         bytes[len..len + 4].copy_from_slice(&crc.finalize().to_le_bytes());
         len += 4;
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&bytes[POSITION_LEN..len]);
-        if payload.len() > COPY_MAX {
-            return [&self.buffer, payload];
-        }
-        self.buffer.extend_from_slice(payload);
-        [&self.buffer, &[]]
+        head.end = len;
+        head
     }
 }
 

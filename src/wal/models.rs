@@ -50,6 +50,10 @@ impl Ring for Words {
         words::store(&self.0, offset, bytes);
     }
 
+    fn store_both(&self, offset: usize, front: &[u8], back: &[u8]) {
+        words::store_both(&self.0, offset, front, back);
+    }
+
     fn load(&self, offset: usize, out: &mut [u8]) {
         words::load(&self.0, offset, out);
     }

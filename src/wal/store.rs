@@ -60,6 +60,7 @@ impl Store {
     }
 
     /// Whether a drain is due.
+    #[inline]
     pub fn wants_drain(&self) -> bool {
         match self {
             Store::Direct => false,
@@ -199,8 +200,13 @@ impl Buffered {
             self.drain(segments)?;
         }
         let [front, back] = frame;
-        self.store(position, front);
-        self.store(position + front.len() as u64, back);
+        let (at, fits) = self.place(position, front.len() + back.len());
+        if fits == front.len() + back.len() {
+            self.ring.store_both(at, front, back);
+        } else {
+            self.store(position, front);
+            self.store(position + front.len() as u64, back);
+        }
         self.taken.store(end, Ordering::Release);
         Ok(())
     }
@@ -219,6 +225,7 @@ impl Buffered {
         self.ring.store(self.ring_len as usize, &note.encode());
     }
 
+    #[inline]
     fn wants_drain(&self) -> bool {
         let (taken, drained) = (
             self.taken.load(Ordering::Relaxed),

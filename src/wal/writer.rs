@@ -327,12 +327,14 @@ impl Log {
     }
 
     /// Whether [`Log::prepare_next`] is due.
+    #[inline]
     pub fn wants_next(&self) -> bool {
         let in_use = self.end.load(Ordering::Relaxed) >= self.prepare_from.load(Ordering::Relaxed);
         in_use && !self.segments.is_prepared()
     }
 
     /// Whether [`Log::drain`] or [`Log::prepare_next`] would save an append some waiting.
+    #[inline]
     pub fn wants_upkeep(&self) -> bool {
         self.wants_next() || self.store.wants_drain()
     }
@@ -443,17 +445,17 @@ impl Appender {
     ) -> Result<Position> {
         self.log.check()?;
         let (position, watermark) = (self.end, self.log.synced().0);
-        let mut frame = self
-            .encoder
-            .frame(position, watermark, header, payload, payload_crc);
-        if position + frame_len(frame) > self.segment.full_at() {
+        let encode = |encoder: &Encoder| {
+            encoder.head(position, watermark, header, payload.len(), payload_crc)
+        };
+        let mut head = encode(&self.encoder);
+        let len = (head.bytes().len() + payload.len()) as u64;
+        if position + len > self.segment.full_at() {
             // Relative to the new segment's header, the frame is no longer than before.
-            let room = frame_len(frame);
-            self.roll(header, room)?;
-            frame = self
-                .encoder
-                .frame(position, watermark, header, payload, payload_crc);
+            self.roll(header, len)?;
+            head = encode(&self.encoder);
         }
+        let frame = [head.bytes(), payload];
         let log = &*self.log;
         log.store
             .append(&log.segments, &self.segment, position, frame)
