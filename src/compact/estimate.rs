@@ -187,7 +187,7 @@ impl<'a> Estimator<'a> {
         let header = newest.header;
         let is_covered = || {
             let mut ranges = self.ranges.iter();
-            ranges.any(|ranges| ranges.covers(&newest.key, header.seq, Seq::MAX))
+            ranges.any(|ranges| ranges.covers(newest.key.bytes(), header.seq, Seq::MAX))
         };
         let asked = !self.view.dead(&header);
         Observed {

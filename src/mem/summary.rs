@@ -41,6 +41,42 @@ impl Puts {
     }
 }
 
+/// The longest key that is kept without an allocation: longer ones need a pointer and a length anyway.
+const SHORT: usize = 22;
+
+/// A copy of a key.
+#[derive(Debug)]
+pub struct SampledKey(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    Short { len: u8, bytes: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+impl SampledKey {
+    #[inline]
+    fn of(key: &[u8]) -> SampledKey {
+        let mut bytes = [0; SHORT];
+        SampledKey(match bytes.get_mut(..key.len()) {
+            Some(place) => {
+                place.copy_from_slice(key);
+                let len = key.len() as u8;
+                Kept::Short { len, bytes }
+            }
+            None => Kept::Long(key.into()),
+        })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Kept::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Kept::Long(bytes) => bytes,
+        }
+    }
+}
+
 /// The newest version of a sampled key.
 #[derive(Debug)]
 pub struct Newest {
@@ -49,7 +85,7 @@ pub struct Newest {
     /// As [`RecordRef::weight`] counts.
     pub weight: u64,
     /// The key.
-    pub key: Box<[u8]>,
+    pub key: SampledKey,
 }
 
 /// The summary of one memtable, in eras divided by some of its range deletes.
@@ -152,7 +188,7 @@ impl Era {
             let newest = Newest {
                 header,
                 weight,
-                key: record.key.into(),
+                key: SampledKey::of(record.key),
             };
             self.sample.insert(hash, newest);
             if self.sample.len() > self.cut_at {
@@ -221,5 +257,19 @@ impl Era {
     /// The sample, in no order: the hash of each key with its newest version.
     pub fn sample(&self) -> impl Iterator<Item = (u64, &Newest)> {
         self.sample.iter().map(|(&hash, newest)| (hash, newest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampled_key_is_the_key_whatever_its_length() {
+        for len in [1, SHORT - 1, SHORT, SHORT + 1, 1_000] {
+            let key: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            assert_eq!(SampledKey::of(&key).bytes(), key, "of {len} bytes");
+        }
+        assert!(size_of::<SampledKey>() <= 24);
     }
 }
