@@ -25,6 +25,7 @@ impl Counter {
     }
 
     /// Its value now.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -83,6 +83,7 @@ impl fmt::Display for Timestamp {
 }
 
 /// Whole milliseconds of a duration, rounded up.
+#[inline]
 pub fn millis_up(duration: Duration) -> u64 {
     let millis = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
     duration

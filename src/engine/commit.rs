@@ -73,7 +73,10 @@ impl CommitState {
 
     #[inline]
     pub fn appender(&mut self) -> Result<&mut Appender> {
-        self.appender.as_mut().ok_or(Error::Closed)
+        match &mut self.appender {
+            Some(appender) => Ok(appender),
+            None => Err(Error::Closed),
+        }
     }
 
     /// Whether there is a log to write to.

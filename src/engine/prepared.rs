@@ -91,7 +91,7 @@ impl<'a> Prepared<'a> {
 
 impl Engine {
     /// A single write.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prepare_one<T, E: From<Error>>(
         &self,
         state: &Arc<ContainerState>,
@@ -138,6 +138,7 @@ pub(super) fn weight_of(payload: &[u8]) -> u64 {
 }
 
 /// Encodes one write into a buffer that the thread keeps for reuse.
+#[inline(always)]
 fn with_payload<T, E: From<Error>>(
     op: &Op<'_>,
     weight: u64,

@@ -44,6 +44,7 @@ impl Flushable {
 
     /// The bytes it has grown by since the last call. The caller holds the commit lock and adds them to the engine's
     /// totals.
+    #[inline]
     pub fn count_growth(&self) -> usize {
         let (bytes, before) = (self.memtable.bytes(), self.counted());
         self.counted.store(bytes, Ordering::Relaxed);
@@ -79,6 +80,7 @@ impl Flushable {
     }
 
     /// Notes a record in `segment`. The caller holds the commit lock, so segment numbers only rise.
+    #[inline]
     pub fn logged_in(&self, segment: u64) {
         if segment < self.segment.load(Ordering::Relaxed) {
             self.segment.store(segment, Ordering::Release);

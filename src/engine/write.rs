@@ -122,6 +122,7 @@ pub(super) struct Logged {
 
 impl Engine {
     /// Writes one thing.
+    #[inline]
     pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
         self.admit(state, weight(&op))?;
         self.prepare_one(state, &op, |prepared| {
@@ -291,6 +292,7 @@ impl Engine {
 
     /// Under the commit lock: logs, inserts, publishes. Under [`Durability::Sync`] releases the lock, then waits for
     /// the sync.
+    #[inline(always)]
     pub(super) fn commit(
         &self,
         mut stamped: Stamped<'_>,

@@ -56,9 +56,10 @@ pub struct ExpiryHistogram {
 impl ExpiryHistogram {
     /// Adds `tally` at a moment.
     pub fn add(&mut self, at: Timestamp, tally: Tally) {
-        // Records often come in the order of time.
-        let place = match self.buckets.last() {
+        // Records often come in the order of time, and many in one moment.
+        let place = match self.buckets.last_mut() {
             Some(last) if last.to < at => self.buckets.len(),
+            Some(last) if last.from <= at => return last.tally.add(tally),
             _ => self.buckets.partition_point(|bucket| bucket.to < at),
         };
         match self.buckets.get_mut(place) {

@@ -48,6 +48,7 @@ use crate::expiry::life::Life;
 use std::time::Duration;
 
 /// A lifetime given by a caller, in milliseconds; it must be more than 0 and at most 2 147 483 647 seconds.
+#[inline]
 pub fn ttl_millis(duration: Duration) -> Result<u64> {
     lifetime(
         duration,
@@ -55,13 +56,19 @@ pub fn ttl_millis(duration: Duration) -> Result<u64> {
     )
 }
 
+#[inline]
 fn lifetime(duration: Duration, allowed: &'static str) -> Result<u64> {
     let millis = millis_up(duration);
     if millis == 0 || millis > MAX_TTL_MILLIS {
-        let given = format!("{} s", duration.as_secs_f64());
-        return Err(Error::invalid("ttl", given, allowed));
+        return Err(no_lifetime(duration, allowed));
     }
     Ok(millis)
+}
+
+#[cold]
+fn no_lifetime(duration: Duration, allowed: &'static str) -> Error {
+    let given = format!("{} s", duration.as_secs_f64());
+    Error::invalid("ttl", given, allowed)
 }
 
 /// The container's default as it is stored.

@@ -302,6 +302,7 @@ const FEW: usize = 64;
 
 /// The most bytes that records take whose keys and values have `bytes` together. Of many records, only an adversarial
 /// order splits more nodes than assumed here.
+#[inline]
 pub fn room_for(records: usize, bytes: usize) -> usize {
     let nodes = 1 + records.min(FEW) * LEVELS + records / 8;
     bytes + records * RECORD_MOST + nodes * NODE_MOST
