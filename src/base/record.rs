@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::base::coding::{Malformed, Reader, put_varint};
+use crate::base::coding::{Malformed, Reader};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The longest key, in bytes; the shortest has one byte.
@@ -32,6 +32,9 @@ pub enum Kind {
     /// The key has none.
     Tombstone = 2,
 }
+
+/// The most bytes of an encoded header: a tag and three varints.
+const HEADER_MOST: usize = 1 + 3 * 10;
 
 /// A record without its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,12 +83,25 @@ impl Header {
             ItemTtl::Never => (1, None),
             ItemTtl::Millis(millis) => (2, Some(millis)),
         };
-        out.push(self.kind as u8 | ttl_tag << 2);
-        put_varint(out, self.seq.0 - base.seq.0);
-        put_varint(out, self.written_at.0 - base.written_at.0);
+        // Put together before they are appended: then there is one check for room.
+        let mut bytes = [0; HEADER_MOST];
+        bytes[0] = self.kind as u8 | ttl_tag << 2;
+        let mut len = 1;
+        let mut put = |mut number: u64| {
+            while number >= 0x80 {
+                bytes[len] = number as u8 | 0x80;
+                number >>= 7;
+                len += 1;
+            }
+            bytes[len] = number as u8;
+            len += 1;
+        };
+        put(self.seq.0 - base.seq.0);
+        put(self.written_at.0 - base.written_at.0);
         if let Some(millis) = millis {
-            put_varint(out, millis);
+            put(millis);
         }
+        out.extend_from_slice(&bytes[..len]);
     }
 
     /// Reads what [`Header::encode`] wrote.
@@ -182,6 +198,16 @@ mod tests {
         header.encode(base, &mut out);
         assert_eq!(out, [0x09, 0xac, 0x02, 0x07, 0xe0, 0xd4, 0x03]);
         assert_eq!(Header::decode(base, &mut Reader::new(&out)), Ok(header));
+        let longest = Header {
+            seq: Seq(u64::MAX),
+            written_at: Timestamp::MAX,
+            ttl: ItemTtl::Millis(MAX_TTL_MILLIS),
+            ..header
+        };
+        let mut bytes = vec![];
+        longest.encode(Base::default(), &mut bytes);
+        let decoded = Header::decode(Base::default(), &mut Reader::new(&bytes));
+        assert_eq!(decoded, Ok(longest));
         for len in 0..out.len() {
             assert!(Header::decode(base, &mut Reader::new(&out[..len])).is_err());
         }

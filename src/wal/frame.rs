@@ -108,7 +108,7 @@ pub struct FrameHeader {
 pub struct PayloadCrc(u32);
 
 impl PayloadCrc {
-    /// Computes it; call this outside the commit lock.
+    /// Computes it; a writer calls this outside the commit lock.
     #[inline]
     pub fn of(payload: &[u8]) -> PayloadCrc {
         /// A new one asks each time what the processor can do.
@@ -440,7 +440,7 @@ impl Decoder {
         let payload_len = usize::try_from(payload_len).map_err(|_| NoFrame::Unfinished)?;
         decoded.payload = reader.bytes(payload_len).map_err(|_| NoFrame::Unfinished)?;
         decoded.len = reader.offset();
-        if crc32fast::hash(decoded.payload) != payload_crc {
+        if PayloadCrc::of(decoded.payload).0 != payload_crc {
             return Err(NoFrame::Unfinished);
         }
         Ok(decoded)
