@@ -15,25 +15,32 @@
 //! 3. Items are taken from the scan in the call that returns them, and so judged in it; none is kept for the next call.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
 use crate::base::AtOnce;
 use crate::base::Result;
 use crate::data::batch::KeyRange;
+#[cfg(feature = "tokio")]
 use crate::data::item::Item;
+use crate::data::lent::Lent;
 use crate::engine::{ContainerState, Engine, Handle, Reader, Scan, SnapshotPin};
-
-/// The most items in a chunk: enough to make the cost of each call small per item.
-const MOST_ITEMS: usize = 128;
-
-/// A chunk ends with the item that brings its keys and values to this many bytes.
-const FULL_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Forwards,
     Backwards,
+}
+
+impl Direction {
+    /// The gap behind an item, in this direction.
+    fn gap_behind(self, key: &[u8]) -> Vec<u8> {
+        match self {
+            Direction::Forwards => [key, &[0]].concat(),
+            Direction::Backwards => key.to_vec(),
+        }
+    }
 }
 
 /// A position in a range of a container, between two items. It lends the items after it or before it, a chunk at a
@@ -67,7 +74,7 @@ pub struct Cursor {
     gap: Option<Vec<u8>>,
     scan: Option<(Direction, Scan)>,
     /// The last chunk.
-    items: Vec<Item>,
+    lent: Lent,
     state: Arc<ContainerState>,
     pin: Arc<SnapshotPin>,
     engine: Handle,
@@ -91,7 +98,7 @@ impl Cursor {
             gap: Some(range.from.clone()),
             range,
             scan: None,
-            items: vec![],
+            lent: Lent::default(),
             state: reader.state.clone(),
             pin,
             engine: engine.clone(),
@@ -148,33 +155,25 @@ impl Cursor {
     }
 
     fn chunk(&mut self, direction: Direction) -> Result<Option<Chunk<'_>>> {
-        self.items.clear();
-        // Put back only on success: a failed scan cannot continue.
-        let mut scan = match self.scan.take() {
-            Some((its, scan)) if its == direction => scan,
-            _ => self.scan_from_gap(direction)?,
-        };
-        let mut bytes = 0;
-        while self.items.len() < MOST_ITEMS && bytes < FULL_BYTES {
-            let item = match direction {
-                Direction::Forwards => scan.next(),
-                Direction::Backwards => scan.next_back(),
-            };
-            let Some(item) = item.transpose()? else {
-                break;
-            };
-            bytes += item.key().len() + item.value().len();
-            self.items.push(item);
+        let mut scan = self.take_scan(direction)?;
+        match direction {
+            Direction::Forwards => scan.lend_next(&mut self.lent)?,
+            Direction::Backwards => scan.lend_next_back(&mut self.lent)?,
         }
         self.scan = Some((direction, scan));
-        let Some(last) = self.items.last() else {
+        let Some((last, _)) = self.lent.last() else {
             return Ok(None);
         };
-        self.gap = Some(match direction {
-            Direction::Forwards => [last.key(), &[0]].concat(),
-            Direction::Backwards => last.key().to_vec(),
-        });
-        Ok(Some(Chunk { items: &self.items }))
+        self.gap = Some(direction.gap_behind(last));
+        Ok(Some(Chunk { lent: &self.lent }))
+    }
+
+    /// A scan in this direction, to be put back only on success: a failed one cannot continue.
+    fn take_scan(&mut self, direction: Direction) -> Result<Scan> {
+        match self.scan.take() {
+            Some((its, scan)) if its == direction => Ok(scan),
+            _ => self.scan_from_gap(direction),
+        }
     }
 
     fn scan_from_gap(&self, direction: Direction) -> Result<Scan> {
@@ -226,13 +225,19 @@ impl Cursor {
         self.stand((!is_backwards).then(Vec::new));
     }
 
-    /// What [`Cursor::next_chunk`] lends, or [`Cursor::prev_chunk`]; nothing where nothing is left.
+    /// The items that [`Cursor::next_chunk`] would lend, or [`Cursor::prev_chunk`]; nothing where nothing is left.
     pub(crate) fn items(&mut self, is_backwards: bool) -> Result<Vec<Item>> {
-        match is_backwards {
-            true => self.prev_chunk()?,
-            false => self.next_chunk()?,
+        let direction = match is_backwards {
+            true => Direction::Backwards,
+            false => Direction::Forwards,
         };
-        Ok(std::mem::take(&mut self.items))
+        let mut scan = self.take_scan(direction)?;
+        let items = scan.chunk_of_items(is_backwards)?;
+        self.scan = Some((direction, scan));
+        if let Some(last) = items.last() {
+            self.gap = Some(direction.gap_behind(last.key()));
+        }
+        Ok(items)
     }
 
     /// For what it reads.
@@ -247,12 +252,12 @@ impl Cursor {
 /// Items that a [`Cursor`] lends until its next call.
 #[derive(Clone, Copy)]
 pub struct Chunk<'a> {
-    items: &'a [Item],
+    lent: &'a Lent,
 }
 
 impl fmt::Debug for Chunk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.items).finish()
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -261,13 +266,14 @@ impl<'a> Chunk<'a> {
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.lent.len()
     }
 
     /// Keys and values, in the order of the cursor's direction.
     pub fn iter(&self) -> ChunkIter<'a> {
         ChunkIter {
-            items: self.items.iter(),
+            lent: self.lent,
+            left: 0..self.lent.len(),
         }
     }
 }
@@ -282,31 +288,37 @@ impl<'a> IntoIterator for Chunk<'a> {
 }
 
 /// The keys and values of a [`Chunk`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "an iterator does nothing by itself"]
 pub struct ChunkIter<'a> {
-    items: std::slice::Iter<'a, Item>,
+    lent: &'a Lent,
+    left: Range<usize>,
 }
 
-fn lent(item: &Item) -> (&[u8], &[u8]) {
-    (item.key(), item.value())
+impl fmt::Debug for ChunkIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkIter")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Iterator for ChunkIter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.items.next().map(lent)
+        self.lent.get(self.left.next()?)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.items.size_hint()
+        self.left.size_hint()
     }
 }
 
 impl DoubleEndedIterator for ChunkIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.items.next_back().map(lent)
+        self.lent.get(self.left.next_back()?)
     }
 }
 

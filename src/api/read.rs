@@ -67,15 +67,9 @@ impl Reading<'_> {
     pub fn for_each<B>(
         &self,
         range: KeyRange,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>> {
-        for item in self.range(range) {
-            let item = item?;
-            if let ControlFlow::Break(result) = visit(item.key(), item.value()) {
-                return Ok(ControlFlow::Break(result));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Engine::scan(self.engine, &self.reader, range)?.for_each(visit)
     }
 
     pub fn count(&self, range: KeyRange) -> Result<u64> {

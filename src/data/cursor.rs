@@ -41,6 +41,7 @@ use bytes::Bytes;
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
 use crate::data::item::Pair;
+use crate::data::lent::{Ask, Lent, Stand};
 use crate::expiry::ExpiryView;
 
 /// A target of a seek. The first three are for forward iteration, the last three for backward iteration.
@@ -100,6 +101,17 @@ pub enum Position<'a> {
     DeadSpan(DeadSpan<'a>),
 }
 
+/// What a cursor is on: a [`Position`], of a record the key alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head<'a> {
+    /// Past the end.
+    End,
+    /// A record with this key.
+    Record(&'a [u8]),
+    /// An unread stretch of dead records.
+    DeadSpan(DeadSpan<'a>),
+}
+
 /// A position in a sorted source.
 ///
 /// With an expiry view, a cursor stops at dead spans; without one, at records only. After an error a cursor stands at
@@ -107,6 +119,15 @@ pub enum Position<'a> {
 pub trait Cursor {
     /// What it is on.
     fn position(&self) -> Position<'_>;
+    /// The same without what a record's header says: cheaper.
+    #[inline(always)]
+    fn head(&self) -> Head<'_> {
+        match self.position() {
+            Position::End => Head::End,
+            Position::Record(record) => Head::Record(record.key),
+            Position::DeadSpan(span) => Head::DeadSpan(span),
+        }
+    }
     /// Whether it is on a record: cheaper than [`Cursor::position`].
     fn is_on_record(&self) -> bool;
     /// Whether the record after the current one, forwards in this source, certainly has another key. False is no answer.
@@ -133,6 +154,21 @@ pub trait Cursor {
     /// Reads the dead span it is on, and goes to the first position in it, in the direction of `to`, that `to` admits
     /// (within a table's dead span that may be a block's), or beyond it if there is none.
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
+    /// Lends the records from the current one on that are certainly shown, and need no look at each: of each key the
+    /// newest, in the order of iteration, as far as `ask` allows.
+    #[inline]
+    fn lend(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> Stand {
+        Stand::Same
+    }
+    /// Like [`Cursor::lend`], backwards.
+    fn lend_back(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> Stand {
+        Stand::Same
+    }
+    /// Lends the current record; its value is read and checked now.
+    fn lend_one(&self, lent: &mut Lent) -> Result<()> {
+        lent.push_pair(self.pair()?);
+        Ok(())
+    }
     /// Key and value of the current record, which keep their source alive; read and checked now.
     fn pair(&self) -> Result<Pair>;
     /// The value of the current record, which keeps its source alive; read and checked now.

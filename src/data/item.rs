@@ -402,6 +402,14 @@ impl Pair {
         (key, self.value)
     }
 
+    /// The bytes of both, if they are contiguous; else key and value.
+    pub fn into_piece(self) -> Result<Bytes, (Bytes, Bytes)> {
+        match self.key {
+            None => Ok(self.value.bytes),
+            Some(key) => Err((*key, self.value.bytes.slice(self.value.from..))),
+        }
+    }
+
     /// The value.
     #[cfg(test)]
     pub fn value(&self) -> &Value {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
-use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
+use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
+use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 
@@ -157,6 +158,64 @@ impl<C: Cursor> Merge<C> {
         self.resolve_dead_spans(view)
     }
 
+    /// Lets the first cursor lend, as far as it stays before all others; see [`Cursor::lend`]. After [`Stand::Behind`]
+    /// the merge is on the next record.
+    #[inline]
+    pub fn lend(&mut self, ask: Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
+        let forward = self.forward;
+        let lend = |cursor: &mut C, ask: &Ask<'_>, lent: &mut Lent| match forward {
+            true => cursor.lend(ask, lent),
+            false => cursor.lend_back(ask, lent),
+        };
+        let (first, second) = match self.order[..] {
+            [] => return Ok(Stand::Same),
+            [only] => return Ok(lend(&mut self.cursors[only.at], &ask, lent)),
+            [first, second, ..] => (first.at, second.at),
+        };
+        let above = self.seq_above_dead_spans();
+        let Ok([cursor, other]) = self.cursors.get_disjoint_mut([first, second]) else {
+            unreachable!("each cursor is once in the order");
+        };
+        let key = match other.head() {
+            Head::Record(key) => key,
+            Head::DeadSpan(span) if forward => span.last,
+            Head::DeadSpan(span) => span.first,
+            Head::End => unreachable!("cursors at their end are not in the order"),
+        };
+        let bound = ask.bound.filter(|&bound| (bound < key) == forward);
+        let bound = Some(bound.unwrap_or(key));
+        let stand = lend(
+            cursor,
+            &Ask {
+                bound,
+                above,
+                ..ask
+            },
+            lent,
+        );
+        if stand == Stand::Behind {
+            self.replace(0, Some(view));
+            let resolved = self.resolve_dead_spans(Some(view));
+            if let Err(error) = &resolved {
+                self.fail(error);
+            }
+            resolved?;
+        }
+        Ok(stand)
+    }
+
+    /// Records as new as this are hidden by no dead span.
+    fn seq_above_dead_spans(&self) -> Seq {
+        if self.dead_spans == 0 {
+            return Seq(0);
+        }
+        let seq_max = |entry: &MergeEntry| match self.cursors[entry.at].head() {
+            Head::DeadSpan(span) => span.seq_max,
+            _ => Seq(0),
+        };
+        self.order.iter().map(seq_max).max().unwrap_or_default()
+    }
+
     /// Moves the first cursor and sorts it in again.
     #[inline]
     fn step(&mut self, view: Option<&ExpiryView>) -> Result<()> {
@@ -177,13 +236,13 @@ impl<C: Cursor> Merge<C> {
     #[inline]
     fn replace(&mut self, place: usize, view: Option<&ExpiryView>) {
         let at = self.order[place].at;
-        let key = match self.cursors[at].position() {
-            Position::End => {
+        let key = match self.cursors[at].head() {
+            Head::End => {
                 self.order.remove(place);
                 return;
             }
-            Position::Record(record) => record.key,
-            Position::DeadSpan(span) => {
+            Head::Record(key) => key,
+            Head::DeadSpan(span) => {
                 self.dead_spans += usize::from(view.is_some());
                 self.far_end(&span)
             }

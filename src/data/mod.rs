@@ -9,6 +9,7 @@ pub mod batch;
 pub mod own_writes;
 pub mod range_delete;
 pub mod range_tombstones;
+pub mod lent;
 pub mod cursor;
 pub mod merge;
 pub mod view;

@@ -452,6 +452,16 @@ impl RangeTombstones {
         max_seq
     }
 
+    /// The highest covering sequence number of any key from `first` to `last`, both included; records as new as that are
+    /// not deleted.
+    pub fn max_over(&self, first: &[u8], last: &[u8]) -> Seq {
+        let mut max_seq = Seq(0);
+        for part in &self.parts {
+            part.visit(first, last, |_, seq| max_seq = max_seq.max(seq));
+        }
+        max_seq
+    }
+
     /// A lower bound of the covering sequence number over all keys from `first` to `last`, both included: lower than
     /// the truth where only several sources together cover them all.
     pub fn min_covering_seq(&self, first: &[u8], last: &[u8]) -> Seq {

@@ -1,12 +1,14 @@
 //! What a reader sees of merged sources: of every key the newest version up to its sequence number, unless that is dead
 //! or a range delete covers it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::base::record::{Header, key_prefix};
 use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
+use crate::data::lent::{Ask, LendView, Lent, Stand};
 use crate::data::merge::Merge;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
@@ -24,6 +26,16 @@ pub struct Horizon {
     pub max: Seq,
     /// The range deletes up to that sequence number.
     pub tombstones: Arc<RangeTombstones>,
+}
+
+/// What a call lends.
+pub struct Lending<'a> {
+    /// What is known to be shown.
+    pub view: LendView,
+    /// In the direction of the walk, only keys before this.
+    pub bound: Option<&'a [u8]>,
+    /// An item that is live now, and not by `view`, is the only one of its call.
+    pub dying_alone: bool,
 }
 
 /// One end of a scan: iterates in one direction.
@@ -113,6 +125,138 @@ impl<C: Cursor> Walk<C> {
     ) -> Result<Item> {
         let pair = self.merge.front().expect("a record has a cursor").pair()?;
         Ok(Item::new(pair, &header, check.life(&header), check.moment))
+    }
+
+    /// Lends the next visible items at this moment, up to those that fill `lent`; false: there are no more. `decided` and
+    /// `admits` are as for [`Walk::next`].
+    pub fn lend<F: Fn() -> ExpiryViews>(
+        &mut self,
+        check: &mut ExpiryCheck<'_, F>,
+        decided: &mut Vec<u8>,
+        admits: impl Fn(&[u8]) -> bool,
+        (lending, lent): (&Lending<'_>, &mut Lent),
+    ) -> Result<bool> {
+        while !lent.is_full() {
+            if std::mem::take(&mut self.given) {
+                self.merge.advance(Some(check.for_good()))?;
+            }
+            if self.lend_many(check, decided, lending, lent)? {
+                continue;
+            }
+            let goes_on = match self.forward {
+                true => self.lend_next(check, decided, &admits, (lending, lent))?,
+                false => self.lend_back(check, decided, &admits, lent)?,
+            };
+            if let ControlFlow::Break(is_more) = goes_on {
+                return Ok(is_more);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lends what needs no look at each record. False: the first record needs one.
+    #[inline]
+    fn lend_many<F: Fn() -> ExpiryViews>(
+        &mut self,
+        check: &ExpiryCheck<'_, F>,
+        decided: &mut Vec<u8>,
+        lending: &Lending<'_>,
+        lent: &mut Lent,
+    ) -> Result<bool> {
+        let ask = Ask {
+            view: lending.view,
+            decided,
+            bound: lending.bound,
+            above: Seq(0),
+        };
+        let before = lent.len();
+        let stand = self.merge.lend(ask, lent, check.for_good())?;
+        self.given = stand == Stand::OnLast;
+        // What was passed over without an item are versions of these keys.
+        if lent.len() > before
+            && let Some((key, _)) = lent.last()
+        {
+            decided.clear();
+            decided.extend_from_slice(key);
+        }
+        Ok(stand != Stand::Same)
+    }
+
+    /// Decides about the first record, and lends it if it is visible. Breaks where the call ends, with whether there is
+    /// more.
+    fn lend_next<F: Fn() -> ExpiryViews>(
+        &mut self,
+        check: &mut ExpiryCheck<'_, F>,
+        decided: &mut Vec<u8>,
+        admits: &impl Fn(&[u8]) -> bool,
+        (lending, lent): (&Lending<'_>, &mut Lent),
+    ) -> Result<ControlFlow<bool>> {
+        let Some(record) = self.merge.record() else {
+            self.merge.end()?;
+            return Ok(ControlFlow::Break(false));
+        };
+        let header = record.header;
+        self.given = true;
+        if header.seq > self.horizon.max || is_same(record.key, decided) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if !admits(record.key) {
+            return Ok(ControlFlow::Break(false));
+        }
+        let is_dying = lending.view.later.dead(&header);
+        let is_shown = !check.dead(&header)
+            && header.seq >= self.horizon.tombstones.max_covering_seq(record.key);
+        let is_alone = is_shown && is_dying && lending.dying_alone;
+        if is_alone && !lent.is_empty() {
+            self.given = false;
+            return Ok(ControlFlow::Break(true));
+        }
+        decided.clear();
+        decided.extend_from_slice(record.key);
+        if is_shown {
+            let front = self.merge.front().expect("a record has a cursor");
+            front.lend_one(lent)?;
+        }
+        Ok(match is_alone {
+            true => ControlFlow::Break(true),
+            false => ControlFlow::Continue(()),
+        })
+    }
+
+    /// Decides about the versions of the first record's key, as [`Walk::backwards`] does.
+    fn lend_back<F: Fn() -> ExpiryViews>(
+        &mut self,
+        check: &mut ExpiryCheck<'_, F>,
+        decided: &mut Vec<u8>,
+        admits: &impl Fn(&[u8]) -> bool,
+        lent: &mut Lent,
+    ) -> Result<ControlFlow<bool>> {
+        let key = match self.merge.record() {
+            Some(record) if admits(record.key) => record.key,
+            Some(_) => return Ok(ControlFlow::Break(false)),
+            None => {
+                self.merge.end()?;
+                return Ok(ControlFlow::Break(false));
+            }
+        };
+        decided.clear();
+        decided.extend_from_slice(key);
+        let max_covering_seq = self.horizon.tombstones.max_covering_seq(decided);
+        let before = lent.len();
+        while let Some(record) = self.merge.record()
+            && is_same(record.key, decided)
+        {
+            let header = record.header;
+            if header.seq <= self.horizon.max {
+                lent.forget_from(before);
+                if !check.dead(&header) && header.seq >= max_covering_seq {
+                    let front = self.merge.front().expect("a record has a cursor");
+                    front.lend_one(lent)?;
+                }
+            }
+            self.merge.advance(Some(check.for_good()))?;
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Versions of a key come oldest first here: the last one up to the horizon counts.

@@ -133,6 +133,18 @@ impl Engine {
         ExpiryView::at(self.clock.at_most(), || state.settings())
     }
 
+    /// The same at a moment that is later by so many milliseconds.
+    #[inline]
+    pub(super) fn later_view_by(&self, state: &ContainerState, millis: u64) -> ExpiryView {
+        ExpiryView::at(self.clock.at_most().after(millis), || state.settings())
+    }
+
+    /// Whether it is certainly no later than this moment; cheaper than reading the clock.
+    #[inline]
+    pub(super) fn is_now_up_to(&self, moment: Timestamp) -> bool {
+        self.clock.at_most() <= moment
+    }
+
     /// The view in settled time, for jobs.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
         // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.

@@ -31,18 +31,15 @@ use bytes::Bytes;
 
 use crate::base::hash::hash_key;
 use crate::base::record::Header;
-use crate::base::sync::{Guard, Mutex};
+use crate::base::sync::Guard;
 use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::Run;
-use crate::data::batch::KeyRange;
-use crate::data::cursor::{Cursor, Position, Seek};
+use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::{Item, Pair};
-use crate::data::range_tombstones::RangeTombstones;
-use crate::data::view::{Horizon, Walk};
+use crate::data::lent::{Ask, Lent, Stand};
 use crate::engine::Engine;
-use crate::engine::handle::Handle;
-use crate::engine::state::{ContainerState, Flushable, ReadState, SnapshotPin};
-use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
+use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
+use crate::expiry::ExpiryView;
 use crate::mem::MemCursor;
 use crate::table::{self, RunCursor};
 
@@ -263,31 +260,6 @@ impl Engine {
     ) -> Result<Option<Header>> {
         Ok(newest(read_state, key, max)?.map(|hit| hit.header()))
     }
-
-    /// The live items in a range.
-    pub fn scan(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
-        engine.check_open(reader.state)?;
-        let pin = match reader.snapshot {
-            Some(pin) => pin.clone(),
-            None => Arc::new(engine.snapshot()),
-        };
-        let ExpiryViews { now, settled } = engine.expiry_views(reader.state);
-        let lead = engine.clock.at_most().since(now.now);
-        Ok(Scan::new(engine, reader.state, pin, range, settled, lead))
-    }
-
-    /// The items in a range of a snapshot that are live by these views, whenever they are reached.
-    pub(super) fn scan_at(
-        engine: &Handle,
-        state: &Arc<ContainerState>,
-        pin: &Arc<SnapshotPin>,
-        range: KeyRange,
-        views: &ExpiryViews,
-    ) -> Scan {
-        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled, 0);
-        scan.fixed = Some(views.now.now);
-        scan
-    }
 }
 
 /// A live version as an item that is read now.
@@ -327,8 +299,26 @@ impl Cursor for Source {
     }
 
     #[inline(always)]
+    fn head(&self) -> Head<'_> {
+        each!(self, cursor => cursor.head())
+    }
+
+    #[inline(always)]
     fn is_on_record(&self) -> bool {
         each!(self, cursor => cursor.is_on_record())
+    }
+
+    #[inline]
+    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        each!(self, cursor => cursor.lend(ask, lent))
+    }
+
+    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        each!(self, cursor => cursor.lend_back(ask, lent))
+    }
+
+    fn lend_one(&self, lent: &mut Lent) -> Result<()> {
+        each!(self, cursor => cursor.lend_one(lent))
     }
 
     fn start_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()> {
@@ -363,231 +353,5 @@ impl Cursor for Source {
 
     fn value(&self) -> Result<&[u8]> {
         each!(self, cursor => cursor.value())
-    }
-}
-
-/// What a scan may see.
-struct Sight {
-    read_state: Arc<ReadState>,
-    horizon: Horizon,
-}
-
-impl Sight {
-    fn new(read_state: Arc<ReadState>, max: Seq) -> Sight {
-        let ranges = read_state.range_deletes();
-        let tombstones = Arc::new(RangeTombstones::new(
-            ranges.flat_map(|ranges| ranges.as_of(max)),
-        ));
-        Sight {
-            read_state,
-            horizon: Horizon { max, tombstones },
-        }
-    }
-
-    fn walk(&self, range: &KeyRange, to: Seek<'_>, view: &ExpiryView) -> Result<Walk<Source>> {
-        Walk::seek(self.sources(range), self.horizon.clone(), to, view)
-    }
-
-    /// The runs that may overlap a range.
-    fn runs(&self, range: &KeyRange) -> impl Iterator<Item = &Arc<Run>> {
-        self.read_state.version.runs.iter().filter(|run| {
-            run.census.seq_min <= self.horizon.max
-                && range.overlaps(run.first_key(), run.last_key())
-        })
-    }
-
-    /// Cursors over all memtables and runs that may overlap a range.
-    fn sources(&self, range: &KeyRange) -> Vec<Source> {
-        let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
-        let memory = self.read_state.flushables().filter(filled);
-        memory
-            .map(|flushable| {
-                let cursor = flushable.memtable.cursor();
-                Source::Memory(cursor.under(self.horizon.tombstones.clone()))
-            })
-            .chain(self.runs(range).map(|run| {
-                let cursor = RunCursor::new(run.shared.clone());
-                Source::Disk(cursor.under(self.horizon.tombstones.clone()))
-            }))
-            .collect()
-    }
-}
-
-/// The two ends of a scan, and the read state they are on. When a file in the read state is obsolete, the engine takes
-/// them from a scan at rest, so that the scan keeps no file on disk; the next step seeks again, in the current read
-/// state.
-pub struct Walks {
-    sight: Sight,
-    front: Option<Walk<Source>>,
-    back: Option<Walk<Source>>,
-}
-
-/// The part of a scan's range that is left.
-struct Left {
-    range: KeyRange,
-    /// The last key that the front has passed; empty before the first.
-    front: Vec<u8>,
-    /// The last key that the back has passed.
-    back: Vec<u8>,
-}
-
-/// Live items in the order of keys, from both ends. Each is judged when the scan reaches it.
-pub struct Scan {
-    state: Arc<ContainerState>,
-    /// Keeps the versions visible to it, in whichever read state.
-    pin: Arc<SnapshotPin>,
-    left: Left,
-    walks: Arc<Mutex<Option<Walks>>>,
-    /// In settled time as of the last reading of the clock.
-    settled: ExpiryView,
-    /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can carry
-    /// the time of their reading without reading the clock for each.
-    lead: u64,
-    /// How many items it has returned.
-    items: u64,
-    /// Judges all by this moment and the settings of `settled`.
-    fixed: Option<Timestamp>,
-    engine: Handle,
-}
-
-/// What a merge that saves one run is worth to a scan, in bytes rewritten: for one seek ...
-const SEEK_WORTH: u64 = 1024;
-/// ... and for each item. In a scan of 100 items over 8 runs each further run costs 2.2 us, in which a merge writes
-/// some 600 bytes; background work is assumed to cost half.
-const STEP_WORTH: u64 = 6;
-
-impl Drop for Scan {
-    fn drop(&mut self) {
-        let walks = self.walks.lock();
-        let runs = walks
-            .as_ref()
-            .map_or(0, |walks| walks.sight.runs(&self.left.range).count());
-        if runs > 1 {
-            let worth = SEEK_WORTH + STEP_WORTH * self.items;
-            self.state.pay_for_scan(worth);
-        }
-    }
-}
-
-impl Scan {
-    fn new(
-        engine: &Handle,
-        state: &Arc<ContainerState>,
-        pin: Arc<SnapshotPin>,
-        range: KeyRange,
-        settled: ExpiryView,
-        lead: u64,
-    ) -> Scan {
-        let walks = Arc::new(Mutex::new(None));
-        state.watch(&walks);
-        Scan {
-            state: state.clone(),
-            pin,
-            left: Left {
-                range,
-                front: vec![],
-                back: vec![],
-            },
-            walks,
-            settled,
-            lead,
-            items: 0,
-            fixed: None,
-            engine: engine.clone(),
-        }
-    }
-
-    #[inline]
-    fn step(
-        &mut self,
-        step: impl FnOnce(
-            &mut Walks,
-            &mut Left,
-            &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>,
-        ) -> Option<Result<Item>>,
-    ) -> Option<Result<Item>> {
-        let (engine, state) = (&self.engine, &self.state);
-        if let Err(error) = engine.check_open(state) {
-            return Some(Err(error));
-        }
-        let mut walks = self.walks.lock();
-        let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(self.pin.read_state(state), self.pin.seq()),
-            front: None,
-            back: None,
-        });
-        let fixed = self.fixed.map(|now| {
-            let settled = &self.settled;
-            ExpiryViews::at(now, settled.now, || settled.settings)
-        });
-        let later = match &fixed {
-            Some(views) => views.now,
-            None => engine.later_view(state),
-        };
-        let read: &dyn Fn() -> ExpiryViews =
-            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
-        let moment = later.now.before(self.lead);
-        let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
-        let item = step(walks, &mut self.left, &mut check);
-        self.items += 1;
-        item
-    }
-
-    /// The next item from the front.
-    #[allow(clippy::should_implement_trait)]
-    #[inline(never)]
-    pub fn next(&mut self) -> Option<Result<Item>> {
-        self.step(|walks, left, check| {
-            let Walks { sight, front, .. } = walks;
-            let walk: &mut Walk<_> = match front {
-                Some(walk) => walk,
-                none => match sight.walk(&left.range, left.from(), check.for_good()) {
-                    Ok(walk) => none.insert(walk),
-                    Err(error) => return Some(Err(error)),
-                },
-            };
-            let Left { range, front, back } = left;
-            let to = range.to.as_deref();
-            walk.next(check, front, |key| {
-                to.is_none_or(|to| key < to) && (back.is_empty() || key < &back[..])
-            })
-        })
-    }
-
-    /// The next item from the back.
-    pub fn next_back(&mut self) -> Option<Result<Item>> {
-        self.step(|walks, left, check| {
-            let Walks { sight, back, .. } = walks;
-            let walk: &mut Walk<_> = match back {
-                Some(walk) => walk,
-                none => match sight.walk(&left.range, left.to(), check.for_good()) {
-                    Ok(walk) => none.insert(walk),
-                    Err(error) => return Some(Err(error)),
-                },
-            };
-            let Left { range, front, back } = left;
-            // Empty slices are not compared: with glibc on AVX-512 that costs 40 ns if their pointer is dangling.
-            walk.next(check, back, |key| {
-                (range.from.is_empty() || key >= &range.from[..])
-                    && (front.is_empty() || key > &front[..])
-            })
-        })
-    }
-}
-
-impl Left {
-    fn from(&self) -> Seek<'_> {
-        match &self.front[..] {
-            [] => Seek::AtOrAfter(&self.range.from),
-            passed => Seek::After(passed),
-        }
-    }
-
-    fn to(&self) -> Seek<'_> {
-        match (&self.back[..], &self.range.to) {
-            ([], None) => Seek::Last,
-            ([], Some(to)) => Seek::Before(to),
-            (passed, _) => Seek::Before(passed),
-        }
     }
 }

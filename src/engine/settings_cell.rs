@@ -75,6 +75,12 @@ impl SettingsCell {
         self.changed.load(Ordering::Acquire) > seq.0
     }
 
+    /// As long as this stays what it was before the settings were loaded, they are those in force.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// Begins a change, which stores `to` unless told otherwise.
     pub(super) fn begin(&self, to: Settings) -> Changing<'_> {
         let before = self.version.fetch_add(1, Ordering::Relaxed);

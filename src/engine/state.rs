@@ -276,7 +276,13 @@ impl ContainerState {
         self.settings.load()
     }
 
-    /// The same, if nobody changes them now.
+    /// See [`SettingsCell::version`].
+    #[inline]
+    pub(super) fn settings_version(&self) -> u64 {
+        self.settings.version()
+    }
+
+    /// The settings, if nobody changes them now.
     #[cfg(feature = "tokio")]
     pub(super) fn settings_at_once(&self) -> AtOnce<Settings> {
         self.settings.try_load().ok_or(NotNow::Waits)

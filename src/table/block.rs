@@ -159,9 +159,9 @@ pub(super) fn is_large(value_len: usize) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     count: usize,
-    offsets_at: usize,
-    hashes_at: usize,
-    wide: bool,
+    pub(super) offsets_at: usize,
+    pub(super) hashes_at: usize,
+    pub(super) wide: bool,
 }
 
 /// A body with its layout.

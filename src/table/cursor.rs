@@ -5,10 +5,15 @@
 //! range deletes cover them: before all blocks of a page of the index, the rest of a page, or one block. A block that
 //! was read is iterated record by record, whatever its census says.
 //!
+//! A block whose records are alike has a lane (lane.rs). The cursor lends from it, and then is on an entry that it has not
+//! decoded.
+//!
 //! A seek (data/cursor.rs has the protocol) reads the row of its block in the index, the block's end, and some of its
 //! keys: one step for each, which the step before has prefetched.
 
-use std::ops::{Range, RangeInclusive};
+mod dead_spans;
+
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -16,13 +21,13 @@ use bytes::Bytes;
 use crate::base::coding::Malformed;
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
-use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
+use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::Pair;
+use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
-use crate::table::index::Index;
-use crate::table::page::Page;
+use crate::table::lane::Lane;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
 use crate::table::search::Search;
@@ -62,6 +67,8 @@ enum State {
     Seeking(Stage),
     /// On entry `at` of block `number`, the current block.
     Record(Entry),
+    /// The same, not decoded: the block has a lane, and the entry adds up there.
+    InLane,
 }
 
 /// The stage of a seek in a block: what it reads next.
@@ -80,6 +87,11 @@ struct Loaded {
     number: usize,
     body: Bytes,
     layout: Layout,
+    /// The outer one: none, as long as nobody has asked.
+    lane: Option<Option<Lane>>,
+    /// What the last call that lends found: its number, and by which number it holds the body. 0: its records must be
+    /// looked at one by one.
+    lent: (u64, u32),
 }
 
 /// A cursor on a table.
@@ -104,8 +116,6 @@ pub struct TableCursor {
 /// How many entries ahead an iteration prefetches.
 const FETCHED_AHEAD: usize = 2;
 
-const DEAD_SPANS_ARE_KNOWN: &str = "the index was read to find the dead span";
-
 impl TableCursor {
     /// With an expiry view, records that `tombstones` cover count as dead.
     pub(super) fn under(self, tombstones: Arc<RangeTombstones>) -> TableCursor {
@@ -129,27 +139,6 @@ impl TableCursor {
             .expect("a cursor on a record holds its block")
     }
 
-    /// The blocks of the page that is a dead span.
-    fn blocks(&self) -> Range<usize> {
-        let index = self.table.index().expect(DEAD_SPANS_ARE_KNOWN);
-        index.blocks_of(self.page)
-    }
-
-    /// The dead span of these rows of a page.
-    fn dead_span<'a>(
-        &'a self,
-        page: impl FnOnce(&'a Index) -> &'a Page,
-        rows: RangeInclusive<usize>,
-        seq_max: Seq,
-    ) -> Position<'a> {
-        let page = page(self.table.index().expect(DEAD_SPANS_ARE_KNOWN));
-        Position::DeadSpan(DeadSpan {
-            first: page.first_key(*rows.start()),
-            last: page.last_key(*rows.end()),
-            seq_max,
-        })
-    }
-
     #[inline]
     fn body(&self) -> &Bytes {
         &self.loaded().body
@@ -160,12 +149,19 @@ impl TableCursor {
         self.loaded().layout.block(self.body())
     }
 
-    #[inline]
-    fn entry(&self) -> &Entry {
-        match &self.state {
+    #[inline(always)]
+    fn entry(&self) -> Entry {
+        match self.state {
             State::Record(entry) => entry,
+            State::InLane => self.entry_in_lane(),
             other => panic!("key or value of {other:?}"),
         }
+    }
+
+    #[cold]
+    fn entry_in_lane(&self) -> Entry {
+        let entry = self.block().entry(self.at);
+        entry.expect("what adds up in a lane decodes")
     }
 
     fn extent(&self) -> Result<Extent> {
@@ -200,6 +196,8 @@ impl TableCursor {
             number,
             body,
             layout,
+            lane: None,
+            lent: (0, 0),
         });
         Ok(())
     }
@@ -228,6 +226,65 @@ impl TableCursor {
         let between = (1..FETCHED_AHEAD).map(|steps| side.ahead(at, steps));
         between.for_each(|at| self.block().fetch(at));
         self.stand_on(at, side)
+    }
+
+    /// The lane of the current block, and the number by which `lent` holds its body, if all its records are certainly
+    /// shown.
+    #[inline]
+    fn lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Option<(Lane, u32)> {
+        let loaded = self.loaded.as_mut()?;
+        if loaded.lent.0 != ask.view.call {
+            let layout = loaded.layout;
+            let lane = *loaded
+                .lane
+                .get_or_insert_with(|| Lane::of(&layout.block(&loaded.body)));
+            let is_certain = lane.is_some_and(|lane| self.is_certain(&lane, ask));
+            let loaded = self.loaded.as_mut()?;
+            let owner = is_certain.then(|| lent.hold(loaded.body.clone()));
+            loaded.lent = (ask.view.call, owner.unwrap_or(0));
+        }
+        let loaded = self.loaded.as_ref()?;
+        let lane = loaded.lane.flatten().filter(|_| loaded.lent.1 > 0)?;
+        (lane.uniform.earliest.seq >= ask.above).then_some((lane, loaded.lent.1))
+    }
+
+    /// Lends from the lane of the current block, if all its records are certainly shown.
+    #[inline(always)]
+    fn lend_by(
+        &mut self,
+        lend: impl FnOnce(&Lane, &[u8], usize, &Ask<'_>, (u32, &mut Lent)) -> (Stand, usize),
+        ask: &Ask<'_>,
+        lent: &mut Lent,
+    ) -> Stand {
+        if !self.is_on_record() {
+            return Stand::Same;
+        }
+        let Some((lane, owner)) = self.lane(ask, lent) else {
+            return Stand::Same;
+        };
+        let (stand, at) = lend(&lane, self.body(), self.at, ask, (owner, lent));
+        if stand != Stand::Same {
+            (self.state, self.at) = (State::InLane, at);
+        }
+        stand
+    }
+
+    /// Whether all records of the current block are visible, live, and newer than all range deletes over their keys.
+    fn is_certain(&self, lane: &Lane, ask: &Ask<'_>) -> bool {
+        let Lane { uniform, .. } = lane;
+        let seq_max = uniform.seq_max.min(self.table.census().seq_max);
+        let is_covered = || {
+            let block = self.block();
+            let keys = block
+                .key(0)
+                .and_then(|first| Ok((first, block.key(lane.count() - 1)?)));
+            keys.map_or(true, |(first, last)| {
+                uniform.earliest.seq < self.tombstones.max_over(first, last)
+            })
+        };
+        seq_max <= ask.view.max
+            && !ask.view.later.dead(&uniform.earliest)
+            && (self.tombstones.is_empty() || !is_covered())
     }
 
     /// Enters block `number` from its `side`: stops before it, or before all blocks of its page, if that is a dead
@@ -267,110 +324,6 @@ impl TableCursor {
             table.prefetch_block(next, side == Side::Front, &mut self.read_ahead);
         }
         self.arrive_at(at, side)
-    }
-
-    /// Whether the statistics of the whole table allow for dead spans. If nothing is dead, no block is checked, because
-    /// each check would be a cache miss.
-    fn may_have_dead_spans(&self, view: &ExpiryView) -> bool {
-        !self.tombstones.is_empty() || self.table.census().any_dead(view)
-    }
-
-    /// Stops before the blocks of a page if they are dead as a whole.
-    fn is_dead_page(&mut self, index: &Index, page: usize, view: &ExpiryView) -> bool {
-        if self.live_page == Some(page) {
-            return false;
-        }
-        let Some(seq_max) = index.top().dead_as_a_whole(page, &self.tombstones, view) else {
-            let is_live = self.tombstones.is_empty() && !index.top().census(page).any_dead(view);
-            self.live_page = is_live.then_some(page);
-            return false;
-        };
-        self.state = State::Page { seq_max };
-        self.page = page;
-        true
-    }
-
-    /// Reduces a dead span of a page to the rows that are left from a row on.
-    fn leave_rows(&mut self, rows: usize, row: usize, side: Side) {
-        if let State::Page { seq_max } = self.state {
-            let (from, to) = match side {
-                Side::Front => (row, rows - 1),
-                Side::Back => (0, row),
-            };
-            self.state = State::Rows { from, to, seq_max };
-        }
-    }
-
-    /// Stops before the block of a row if it is dead as a whole.
-    fn is_dead_block(
-        &mut self,
-        index: &Index,
-        page: usize,
-        row: usize,
-        view: &ExpiryView,
-    ) -> Result<bool> {
-        if self.live_page == Some(page) {
-            return Ok(false);
-        }
-        let table = self.table.clone();
-        let Some(seq_max) = table
-            .page(index, page)?
-            .dead_as_a_whole(row, &self.tombstones, view)
-        else {
-            return Ok(false);
-        };
-        let (from, to) = (row, row);
-        self.state = State::Rows { from, to, seq_max };
-        self.page = page;
-        Ok(true)
-    }
-
-    /// Extends a dead block to the dead blocks that follow it in its page.
-    fn take_dead_rows(&mut self, rows: &Page, side: Side, view: &ExpiryView) {
-        while let State::Rows { from, to, seq_max } = &mut self.state {
-            let next = match side {
-                Side::Front => Some(*to + 1).filter(|row| *row < rows.len()),
-                Side::Back => from.checked_sub(1),
-            };
-            let Some((next, seq)) = next
-                .and_then(|row| Some((row, rows.dead_as_a_whole(row, &self.tombstones, view)?)))
-            else {
-                return;
-            };
-            (*from, *to) = ((*from).min(next), (*to).max(next));
-            *seq_max = seq.max(*seq_max);
-        }
-    }
-
-    /// From a dead span of several blocks goes to the first of these that `to` admits; from one of a single block into
-    /// it; if `to` admits none, beyond them.
-    fn enter_rows(
-        &mut self,
-        (first, last, seq_max): (usize, usize, Seq),
-        to: Seek<'_>,
-        view: Option<&ExpiryView>,
-    ) -> Result<()> {
-        let table = self.table.clone();
-        let start = self.blocks().start;
-        if first == last {
-            self.start_seek_in(self.page, start + first);
-            return Ok(());
-        }
-        let found = table.page(table.index()?, self.page)?.row_for(to);
-        let row = if to.is_forward() {
-            found.map(|row| row.max(first)).filter(|row| *row <= last)
-        } else {
-            found.map(|row| row.min(last)).filter(|row| *row >= first)
-        };
-        match row {
-            Some(row) => {
-                let (from, to) = (row, row);
-                self.state = State::Rows { from, to, seq_max };
-                Ok(())
-            }
-            None if to.is_forward() => self.step_to(Some(start + last + 1), Side::Front, view),
-            None => self.step_to((start + first).checked_sub(1), Side::Back, view),
-        }
     }
 
     /// Starts a seek to the first place that `to` admits among the blocks of a page, or beyond them.
@@ -472,25 +425,69 @@ impl Side {
 impl Cursor for TableCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
-        match &self.state {
-            State::End | State::Seeking(_) => Position::End,
-            State::Record(entry) => Position::Record(RecordRef {
+        let record = |entry: &Entry| {
+            Position::Record(RecordRef {
                 header: entry.header,
                 key: &self.body()[entry.key()],
                 value_len: entry.value_len(),
-            }),
-            State::Page { seq_max } => self.dead_span(Index::top, self.page..=self.page, *seq_max),
-            State::Rows { from, to, seq_max } => self.dead_span(
-                |index| index.page(self.page).expect(DEAD_SPANS_ARE_KNOWN),
-                *from..=*to,
-                *seq_max,
-            ),
+            })
+        };
+        match &self.state {
+            State::End | State::Seeking(_) => Position::End,
+            State::Record(entry) => record(entry),
+            State::InLane => record(&self.entry_in_lane()),
+            State::Page { seq_max } => Position::DeadSpan(self.page_span(*seq_max)),
+            State::Rows { from, to, seq_max } => {
+                Position::DeadSpan(self.rows_span(*from..=*to, *seq_max))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn head(&self) -> Head<'_> {
+        match &self.state {
+            State::End | State::Seeking(_) => Head::End,
+            State::Record(entry) => Head::Record(&self.body()[entry.key()]),
+            State::InLane => {
+                let Loaded { body, lane, .. } = self.loaded();
+                let piece = lane.flatten().and_then(|lane| lane.piece(body, self.at));
+                let piece = piece.expect("a cursor in a lane is on a record that adds up");
+                Head::Record(&body[piece.key_at..piece.value_at])
+            }
+            State::Page { seq_max } => Head::DeadSpan(self.page_span(*seq_max)),
+            State::Rows { from, to, seq_max } => {
+                Head::DeadSpan(self.rows_span(*from..=*to, *seq_max))
+            }
+        }
+    }
+
+    #[inline]
+    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        self.lend_by(Lane::lend, ask, lent)
+    }
+
+    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        self.lend_by(Lane::lend_back, ask, lent)
+    }
+
+    fn lend_one(&self, lent: &mut Lent) -> Result<()> {
+        let (body, entry) = (self.body(), self.entry());
+        match entry.value() {
+            Some(value) => {
+                let owner = lent.hold(body.clone());
+                lent.push(owner, entry.key().start, value.start, value.end);
+                Ok(())
+            }
+            None => {
+                lent.push_pair(self.pair()?);
+                Ok(())
+            }
         }
     }
 
     #[inline(always)]
     fn is_on_record(&self) -> bool {
-        matches!(self.state, State::Record(_))
+        matches!(self.state, State::Record(_) | State::InLane)
     }
 
     fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
@@ -524,7 +521,7 @@ impl Cursor for TableCursor {
     fn advance(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             State::End | State::Seeking(_) => Ok(()),
-            State::Record(_) if self.at + 1 < self.loaded().layout.count() => {
+            State::Record(_) | State::InLane if self.at + 1 < self.loaded().layout.count() => {
                 self.stand_on(self.at + 1, Side::Front)
             }
             State::Page { .. } => self.step_to(Some(self.blocks().end), Side::Front, view),
@@ -539,7 +536,9 @@ impl Cursor for TableCursor {
     fn retreat(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         match self.state {
             State::End | State::Seeking(_) => Ok(()),
-            State::Record(_) if self.at > 0 => self.stand_on(self.at - 1, Side::Back),
+            State::Record(_) | State::InLane if self.at > 0 => {
+                self.stand_on(self.at - 1, Side::Back)
+            }
             State::Page { .. } => {
                 self.step_to(self.blocks().start.checked_sub(1), Side::Back, view)
             }
@@ -560,7 +559,9 @@ impl Cursor for TableCursor {
                 to: last,
                 seq_max,
             } => self.enter_rows((from, last, seq_max), to, view)?,
-            State::End | State::Seeking(_) | State::Record(_) => panic!("no dead span here"),
+            State::End | State::Seeking(_) | State::Record(_) | State::InLane => {
+                panic!("no dead span here")
+            }
         }
         while !self.poll_seek(to, view)? {}
         Ok(())

@@ -151,6 +151,19 @@ impl FieldRanges {
     }
 }
 
+/// What a packing says of all records of its block, where all are puts of values inside it, with keys of one length and
+/// one kind of ttl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uniform {
+    /// Of a record that is written no later than any of them, has no higher sequence number and no longer ttl: by any
+    /// settings, at any moment, if it is live they all are.
+    pub earliest: Header,
+    /// None has a higher sequence number.
+    pub seq_max: Seq,
+    /// Bytes of each key.
+    pub key_len: usize,
+}
+
 /// The smallest packing of these headers.
 pub fn packing_around(all: impl Iterator<Item = HeaderFields>) -> [u8; PACKING_LEN] {
     let mut ranges = FieldRanges::default();
@@ -280,6 +293,37 @@ impl<'a> HeaderPacking<'a> {
         let mask = (1u64.wrapping_shl(u32::from(place.bits))).wrapping_sub(1);
         self.lowest(at)
             .saturating_add(word.wrapping_shr(u32::from(place.first)) & mask)
+    }
+
+    /// What it says of all records; `None` where they differ in more than numbers, or one might not decode.
+    pub fn uniform(&self) -> Option<Uniform> {
+        let highest = |at| {
+            let mask = !u64::MAX.unbounded_shl(u32::from(self.place(at).bits));
+            self.lowest(at).saturating_add(mask)
+        };
+        if self.place(TAG).bits != 0 || self.place(KEY_LEN).bits != 0 {
+            return None;
+        }
+        const PUT: u64 = Kind::Put as u64;
+        let ttl = match self.lowest(TAG) ^ PUT {
+            0b0000 => ItemTtl::Absent,
+            0b0100 => ItemTtl::Never,
+            0b1000 if highest(TTL) <= MAX_TTL_MILLIS => ItemTtl::Millis(self.lowest(TTL)),
+            _ => return None,
+        };
+        let key_len = self.lowest(KEY_LEN) as usize;
+        let earliest = Header {
+            kind: Kind::Put,
+            seq: Seq(self.lowest(SEQ)),
+            written_at: Timestamp(self.lowest(WRITTEN_AT)),
+            ttl,
+        };
+        let seq_max = Seq(highest(SEQ));
+        (key_len > 0).then_some(Uniform {
+            earliest,
+            seq_max,
+            key_len,
+        })
     }
 
     /// The header fields of a record that the packing was made for.
@@ -480,6 +524,41 @@ mod tests {
                 false,
             ),
         ]);
+    }
+
+    #[test]
+    fn a_uniform_packing_bounds_its_records() {
+        use ItemTtl::{Absent, Millis, Never};
+        let put = |seq, at, ttl| (header(Kind::Put, seq, at, ttl), 16, false);
+        let uniform = |records: &[(Header, usize, bool)]| {
+            let fields = |&(header, key_len, large): &(Header, usize, bool)| {
+                HeaderFields::of(&header, key_len, large)
+            };
+            let bytes = packing_around(records.iter().map(fields));
+            HeaderPacking::of(&bytes).uniform()
+        };
+        let found = uniform(&[put(7, 90, Millis(500)), put(12, 70, Millis(600))]).unwrap();
+        assert_eq!(found.earliest, header(Kind::Put, 7, 70, Millis(500)));
+        assert!(found.seq_max >= Seq(12) && found.seq_max < Seq(15));
+        assert_eq!(found.key_len, 16);
+        let one = put(7, 90, Never);
+        assert_eq!(uniform(&[one]).unwrap().seq_max, Seq(7));
+        assert!(uniform(&[put(7, 1, Absent), put(9, 1, Absent)]).is_some());
+        let tombstone = (header(Kind::Tombstone, 8, 90, Absent), 16, false);
+        let longest = put(8, 90, Millis(MAX_TTL_MILLIS));
+        for other in [
+            put(8, 90, Absent),
+            put(8, 90, Millis(1)),
+            (one.0, 17, false),
+            (one.0, 16, true),
+            tombstone,
+        ] {
+            assert_eq!(uniform(&[one, other]), None, "{other:?}");
+        }
+        assert_eq!(uniform(&[tombstone]), None);
+        assert_eq!(uniform(&[(one.0, 16, true)]), None);
+        assert!(uniform(&[longest]).is_some());
+        assert_eq!(uniform(&[longest, put(8, 90, Millis(5))]), None);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod statistics;
 mod header_packing;
 mod block;
 mod block_builder;
+mod lane;
 mod search;
 mod page;
 mod index;

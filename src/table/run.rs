@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
+use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
 use crate::data::item::Pair;
+use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
@@ -52,6 +53,16 @@ impl RunCursor {
 
     fn inner(&self) -> &TableCursor {
         self.inner.as_ref().expect("a cursor inside a table")
+    }
+
+    /// The table before which it stands.
+    fn dead_span(&self) -> DeadSpan<'_> {
+        let table = &self.tables[self.number];
+        DeadSpan {
+            first: table.first_key(),
+            last: table.last_key(),
+            seq_max: table.census().seq_max,
+        }
     }
 
     /// The first table, in the direction of `to`, whose range `to` admits in part.
@@ -154,15 +165,37 @@ impl Cursor for RunCursor {
         match self.state {
             RunState::End => Position::End,
             RunState::Inside => self.inner().position(),
-            RunState::DeadSpan => {
-                let table = &self.tables[self.number];
-                Position::DeadSpan(DeadSpan {
-                    first: table.first_key(),
-                    last: table.last_key(),
-                    seq_max: table.census().seq_max,
-                })
-            }
+            RunState::DeadSpan => Position::DeadSpan(self.dead_span()),
         }
+    }
+
+    #[inline(always)]
+    fn head(&self) -> Head<'_> {
+        match self.state {
+            RunState::End => Head::End,
+            RunState::Inside => self.inner().head(),
+            RunState::DeadSpan => Head::DeadSpan(self.dead_span()),
+        }
+    }
+
+    #[inline]
+    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        match (&self.state, &mut self.inner) {
+            (RunState::Inside, Some(inner)) => inner.lend(ask, lent),
+            _ => Stand::Same,
+        }
+    }
+
+    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        match (&self.state, &mut self.inner) {
+            (RunState::Inside, Some(inner)) => inner.lend_back(ask, lent),
+            _ => Stand::Same,
+        }
+    }
+
+    fn lend_one(&self, lent: &mut Lent) -> Result<()> {
+        assert_eq!(self.state, RunState::Inside, "a record has key and value");
+        self.inner().lend_one(lent)
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@
 
 use std::env;
 use std::hint::black_box;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -147,6 +147,31 @@ impl World {
         }
     }
 
+    fn lend(&self, keys: &[Key]) {
+        for key in keys {
+            let mut left = SOME;
+            let shown = self.items.for_each(*key.., |key, value| {
+                black_box((key, value));
+                left -= 1;
+                match left {
+                    0 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
+            });
+            black_box(shown.expect("read"));
+        }
+    }
+
+    fn lend_all(&self) {
+        let mut items = 0;
+        let shown = self.items.for_each(.., |key, value| {
+            black_box((key, value));
+            items += 1;
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(shown.expect("read").is_continue() && items == ITEMS);
+    }
+
     fn scan_all(&self) {
         let items = self.items.iter().map(|item| item.expect("read"));
         assert_eq!(items.map(black_box).count() as u64, ITEMS);
@@ -165,7 +190,7 @@ enum Holds {
 /// A name, what the operation needs, and how many times it was done within [`counted_part`].
 type Operation = (&'static str, Holds, fn(&str) -> Result<u64>);
 
-const OPERATIONS: [Operation; 16] = [
+const OPERATIONS: [Operation; 19] = [
     ("put", Holds::Nothing, |folder| {
         let (world, more) = (World::with_few(folder)?, keys(FEW..2 * FEW));
         counted_part(&mut || world.put(&more));
@@ -229,6 +254,21 @@ const OPERATIONS: [Operation; 16] = [
     ("scan-all", Holds::Runs(1), |folder| {
         let world = World::open(folder)?;
         counted_once_warm(&mut || world.scan_all());
+        Ok(ITEMS)
+    }),
+    ("lent", Holds::Runs(1), |folder| {
+        let (world, keys) = (World::open(folder)?, any_of(ITEMS, SOME));
+        counted_once_warm(&mut || world.lend(&keys));
+        Ok(SOME)
+    }),
+    ("lent-runs", Holds::Runs(RUNS), |folder| {
+        let (world, keys) = (World::open(folder)?, any_of(ITEMS, SOME));
+        counted_once_warm(&mut || world.lend(&keys));
+        Ok(SOME)
+    }),
+    ("lent-all", Holds::Runs(1), |folder| {
+        let world = World::open(folder)?;
+        counted_once_warm(&mut || world.lend_all());
         Ok(ITEMS)
     }),
     ("flush", Holds::Nothing, |folder| {

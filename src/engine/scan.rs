@@ -1,0 +1,472 @@
+//! Scans: the live items in a range, from both ends, and how they are lent.
+//!
+//! A scan sees the writes up to its snapshot, and judges by the time of each step. Between two steps it holds a snapshot
+//! and a read state that the engine may take from it, and no lock.
+//!
+//! Items are lent in calls of up to [`MOST_LENT`]. A call takes the scan's lock, reads the clock and then the settings, and
+//! decides which items are shown (data/view.rs). It holds the bytes of these, so the caller gets them after the lock is
+//! released: its code may write, drop the container or close the database, and if it panics nothing is locked.
+//!
+//! [`Scan::for_each`] hands out each item by a call of its own to user code, which may take any time. So its items are
+//! decided by a moment that is later than now by [`HOLDS_MILLIS`], and before each but the first of a call it checks that
+//! this moment has not come and that the settings are the same; else it decides about the rest again. An item that is
+//! live now and not at that later moment is the only one of its call. So each item is live by a reading of the clock, and
+//! by the settings, after the code for the item before it has returned.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::base::sync::Mutex;
+use crate::base::{Result, Seq, Timestamp};
+use crate::catalog::Run;
+use crate::data::batch::KeyRange;
+use crate::data::cursor::Seek;
+use crate::data::item::Item;
+use crate::data::lent::{LendView, Lent};
+use crate::data::range_tombstones::RangeTombstones;
+use crate::data::view::{Horizon, Lending, Walk};
+use crate::engine::Engine;
+use crate::engine::handle::Handle;
+use crate::engine::read::{Reader, Source};
+use crate::engine::state::{ContainerState, Flushable, ReadState, SnapshotPin};
+use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
+use crate::table::RunCursor;
+
+/// The most items of a call that lends: enough to make what a call costs small per item.
+const MOST_LENT: usize = 128;
+
+/// A call ends with the item that brings its keys and values to this many bytes.
+const FULL_BYTES: usize = 64 << 10;
+
+/// The first call of [`Scan::for_each`] decides about so many items, each further one about twice as many as the one
+/// before: who wants few pays for few.
+const FIRST_LENT: usize = 16;
+
+/// For how long what is decided by a call of [`Scan::for_each`] holds, in milliseconds: longer than most callers need
+/// for the items of a call. Items that live no longer are decided one by one.
+const HOLDS_MILLIS: u64 = 1_000;
+
+impl Engine {
+    /// The live items in a range.
+    pub fn scan(engine: &Handle, reader: &Reader<'_>, range: KeyRange) -> Result<Scan> {
+        engine.check_open(reader.state)?;
+        let pin = match reader.snapshot {
+            Some(pin) => pin.clone(),
+            None => Arc::new(engine.snapshot()),
+        };
+        let ExpiryViews { now, settled } = engine.expiry_views(reader.state);
+        let lead = engine.clock.at_most().since(now.now);
+        Ok(Scan::new(engine, reader.state, pin, range, settled, lead))
+    }
+
+    /// The items in a range of a snapshot that are live by these views, whenever they are reached.
+    pub(super) fn scan_at(
+        engine: &Handle,
+        state: &Arc<ContainerState>,
+        pin: &Arc<SnapshotPin>,
+        range: KeyRange,
+        views: &ExpiryViews,
+    ) -> Scan {
+        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled, 0);
+        scan.fixed = Some(views.now.now);
+        scan
+    }
+}
+
+/// What a scan may see.
+struct Sight {
+    read_state: Arc<ReadState>,
+    horizon: Horizon,
+}
+
+impl Sight {
+    fn new(read_state: Arc<ReadState>, max: Seq) -> Sight {
+        let ranges = read_state.range_deletes();
+        let tombstones = Arc::new(RangeTombstones::new(
+            ranges.flat_map(|ranges| ranges.as_of(max)),
+        ));
+        Sight {
+            read_state,
+            horizon: Horizon { max, tombstones },
+        }
+    }
+
+    fn walk(&self, range: &KeyRange, to: Seek<'_>, view: &ExpiryView) -> Result<Walk<Source>> {
+        Walk::seek(self.sources(range), self.horizon.clone(), to, view)
+    }
+
+    /// The runs that may overlap a range.
+    fn runs(&self, range: &KeyRange) -> impl Iterator<Item = &Arc<Run>> {
+        self.read_state.version.runs.iter().filter(|run| {
+            run.census.seq_min <= self.horizon.max
+                && range.overlaps(run.first_key(), run.last_key())
+        })
+    }
+
+    /// Cursors over all memtables and runs that may overlap a range.
+    fn sources(&self, range: &KeyRange) -> Vec<Source> {
+        let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
+        let memory = self.read_state.flushables().filter(filled);
+        memory
+            .map(|flushable| {
+                let cursor = flushable.memtable.cursor();
+                Source::Memory(cursor.under(self.horizon.tombstones.clone()))
+            })
+            .chain(self.runs(range).map(|run| {
+                let cursor = RunCursor::new(run.shared.clone());
+                Source::Disk(cursor.under(self.horizon.tombstones.clone()))
+            }))
+            .collect()
+    }
+}
+
+/// The two ends of a scan, and the read state they are on. When a file in the read state is obsolete, the engine takes
+/// them from a scan at rest, so that the scan keeps no file on disk; the next step seeks again, in the current read
+/// state.
+pub struct Walks {
+    sight: Sight,
+    front: Option<Walk<Source>>,
+    back: Option<Walk<Source>>,
+}
+
+/// The part of a scan's range that is left.
+struct Left {
+    range: KeyRange,
+    /// The last key that the front has passed; empty before the first.
+    front: Vec<u8>,
+    /// The last key that the back has passed.
+    back: Vec<u8>,
+}
+
+/// As long as this holds, what a call decided is as of now.
+struct Holds {
+    /// Not later than this.
+    until: Timestamp,
+    /// These settings.
+    settings: u64,
+}
+
+/// Live items in the order of keys, from both ends. Each is judged when the scan reaches it.
+pub struct Scan {
+    state: Arc<ContainerState>,
+    /// Keeps the versions visible to it, in whichever read state.
+    pin: Arc<SnapshotPin>,
+    left: Left,
+    walks: Arc<Mutex<Option<Walks>>>,
+    /// In settled time as of the last reading of the clock.
+    settled: ExpiryView,
+    /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can carry
+    /// the time of their reading without reading the clock for each.
+    lead: u64,
+    /// How many items it has returned.
+    items: u64,
+    /// How many calls have lent.
+    calls: u64,
+    /// Judges all by this moment and the settings of `settled`.
+    fixed: Option<Timestamp>,
+    engine: Handle,
+}
+
+/// What a merge that saves one run is worth to a scan, in bytes rewritten: for one seek ...
+const SEEK_WORTH: u64 = 1024;
+/// ... and for each item. In a scan of 100 items over 8 runs each further run costs 2.2 us, in which a merge writes
+/// some 600 bytes; background work is assumed to cost half.
+const STEP_WORTH: u64 = 6;
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        let walks = self.walks.lock();
+        let runs = walks
+            .as_ref()
+            .map_or(0, |walks| walks.sight.runs(&self.left.range).count());
+        if runs > 1 {
+            let worth = SEEK_WORTH + STEP_WORTH * self.items;
+            self.state.pay_for_scan(worth);
+        }
+    }
+}
+
+impl Scan {
+    fn new(
+        engine: &Handle,
+        state: &Arc<ContainerState>,
+        pin: Arc<SnapshotPin>,
+        range: KeyRange,
+        settled: ExpiryView,
+        lead: u64,
+    ) -> Scan {
+        let walks = Arc::new(Mutex::new(None));
+        state.watch(&walks);
+        Scan {
+            state: state.clone(),
+            pin,
+            left: Left {
+                range,
+                front: vec![],
+                back: vec![],
+            },
+            walks,
+            settled,
+            lead,
+            items: 0,
+            calls: 0,
+            fixed: None,
+            engine: engine.clone(),
+        }
+    }
+
+    /// Takes a step in the walks, as of now. What is live is decided by a moment that is later by `ahead` milliseconds,
+    /// and by the clock if it is dead then; also returns how long what is live by that moment holds.
+    #[inline]
+    fn step<T>(
+        &mut self,
+        ahead: u64,
+        step: impl FnOnce(&mut Walks, &mut Left, &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>) -> T,
+    ) -> Result<(T, Holds)> {
+        let (engine, state) = (&self.engine, &self.state);
+        engine.check_open(state)?;
+        let mut walks = self.walks.lock();
+        let walks = walks.get_or_insert_with(|| Walks {
+            sight: Sight::new(self.pin.read_state(state), self.pin.seq()),
+            front: None,
+            back: None,
+        });
+        let fixed = self.fixed.map(|now| {
+            let settled = &self.settled;
+            ExpiryViews::at(now, settled.now, || settled.settings)
+        });
+        let settings = state.settings_version();
+        let later = match &fixed {
+            Some(views) => views.now,
+            None => engine.later_view_by(state, ahead),
+        };
+        let until = later.now;
+        let read: &dyn Fn() -> ExpiryViews =
+            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
+        let moment = later.now.before(self.lead);
+        let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
+        let done = step(walks, &mut self.left, &mut check);
+        Ok((done, Holds { until, settings }))
+    }
+
+    #[inline]
+    fn step_to_item(
+        &mut self,
+        step: impl FnOnce(
+            &mut Walks,
+            &mut Left,
+            &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>,
+        ) -> Option<Result<Item>>,
+    ) -> Option<Result<Item>> {
+        self.items += 1;
+        match self.step(0, step) {
+            Ok((item, _)) => item,
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// The next item from the front.
+    #[allow(clippy::should_implement_trait)]
+    #[inline(never)]
+    pub fn next(&mut self) -> Option<Result<Item>> {
+        self.step_to_item(|walks, left, check| {
+            let walk = match walks.front(left, check.for_good()) {
+                Ok(walk) => walk,
+                Err(error) => return Some(Err(error)),
+            };
+            let Left { range, front, back } = left;
+            walk.next(check, front, |key| is_before_end(range, back, key))
+        })
+    }
+
+    /// The next item from the back.
+    pub fn next_back(&mut self) -> Option<Result<Item>> {
+        self.step_to_item(|walks, left, check| {
+            let walk = match walks.back(left, check.for_good()) {
+                Ok(walk) => walk,
+                Err(error) => return Some(Err(error)),
+            };
+            let Left { range, front, back } = left;
+            walk.next(check, back, |key| is_after_start(range, front, key))
+        })
+    }
+}
+
+/// Lending.
+impl Scan {
+    /// Calls `visit` with key and value of each item from the front, until it breaks.
+    pub fn for_each<B>(
+        mut self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>> {
+        let (mut lent, mut most) = (Lent::default(), FIRST_LENT);
+        loop {
+            lent.begin(most, FULL_BYTES);
+            most = MOST_LENT.min(2 * most);
+            let (is_more, holds) = self.lend_front(&mut lent, true)?;
+            let mut given = 0;
+            while let Some((key, value)) = lent.get(given) {
+                if given > 0 {
+                    self.engine.check_open(&self.state)?;
+                    if !self.still(&holds) {
+                        break;
+                    }
+                }
+                if let ControlFlow::Break(result) = visit(key, value) {
+                    return Ok(ControlFlow::Break(result));
+                }
+                given += 1;
+            }
+            match lent.get(given) {
+                Some((key, _)) => self.go_back_to(key),
+                // An error is that of the item after these.
+                None if !is_more? => return Ok(ControlFlow::Continue(())),
+                None => {}
+            }
+        }
+    }
+
+    /// Lends the next items from the front, up to a full chunk; each was live at a moment of this call.
+    pub fn lend_next(&mut self, lent: &mut Lent) -> Result<()> {
+        lent.begin(MOST_LENT, FULL_BYTES);
+        self.lend_front(lent, false)?.0.map(drop)
+    }
+
+    /// Lends the next items from the front; also returns whether there may be more, and how long what was decided holds.
+    fn lend_front(&mut self, lent: &mut Lent, holds: bool) -> Result<(Result<bool>, Holds)> {
+        self.calls += 1;
+        let (max, call) = (self.pin.seq(), self.calls);
+        let lent_now = self.step(
+            if holds { HOLDS_MILLIS } else { 0 },
+            |walks, left, check| {
+                let later = *check.later();
+                let walk = walks.front(left, check.for_good())?;
+                let Left { range, front, back } = left;
+                let lending = Lending {
+                    view: LendView { max, later, call },
+                    bound: Some(&back[..])
+                        .filter(|back| !back.is_empty())
+                        .or(range.to.as_deref()),
+                    dying_alone: holds,
+                };
+                walk.lend(
+                    check,
+                    front,
+                    |key| is_before_end(range, back, key),
+                    (&lending, lent),
+                )
+            },
+        );
+        self.items += lent.len() as u64;
+        lent_now
+    }
+
+    /// Lends the next items from the back, as [`Scan::lend_next`] does.
+    pub fn lend_next_back(&mut self, lent: &mut Lent) -> Result<()> {
+        lent.begin(MOST_LENT, FULL_BYTES);
+        self.calls += 1;
+        let (max, call) = (self.pin.seq(), self.calls);
+        let lent_now = self.step(0, |walks, left, check| {
+            let later = *check.later();
+            let walk = walks.back(left, check.for_good())?;
+            let Left { range, front, back } = left;
+            let lending = Lending {
+                view: LendView { max, later, call },
+                // A key at the start of the range is looked at by itself.
+                bound: [&front[..], &range.from[..]]
+                    .into_iter()
+                    .find(|key| !key.is_empty()),
+                dying_alone: false,
+            };
+            walk.lend(
+                check,
+                back,
+                |key| is_after_start(range, front, key),
+                (&lending, lent),
+            )
+        });
+        self.items += lent.len() as u64;
+        lent_now?.0.map(drop)
+    }
+
+    /// As many items as a full chunk lends; each was live at a moment of this call.
+    #[cfg(feature = "tokio")]
+    pub fn chunk_of_items(&mut self, is_backwards: bool) -> Result<Vec<Item>> {
+        let (mut items, mut bytes) = (vec![], 0);
+        while items.len() < MOST_LENT && bytes < FULL_BYTES {
+            let item = match is_backwards {
+                false => self.next(),
+                true => self.next_back(),
+            };
+            let Some(item) = item.transpose()? else {
+                break;
+            };
+            bytes += item.key().len() + item.value().len();
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    /// Whether what was decided is as of now.
+    #[inline]
+    fn still(&self, holds: &Holds) -> bool {
+        // In this order: the settings are those in force at the reading of the clock or later.
+        self.engine.is_now_up_to(holds.until) && self.state.settings_version() == holds.settings
+    }
+
+    /// Decides again about this key and those after it.
+    #[cold]
+    fn go_back_to(&mut self, key: &[u8]) {
+        if let Some(walks) = &mut *self.walks.lock() {
+            walks.front = None;
+        }
+        self.left.range.from = key.to_vec();
+        self.left.front.clear();
+    }
+}
+
+impl Walks {
+    fn front(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
+        match &mut self.front {
+            Some(walk) => Ok(walk),
+            none => Ok(none.insert(self.sight.walk(&left.range, left.from(), view)?)),
+        }
+    }
+
+    fn back(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
+        match &mut self.back {
+            Some(walk) => Ok(walk),
+            none => Ok(none.insert(self.sight.walk(&left.range, left.to(), view)?)),
+        }
+    }
+}
+
+/// Whether a key is in the range, at or behind whose start it is, and the back has not passed it.
+#[inline(always)]
+fn is_before_end(range: &KeyRange, back: &[u8], key: &[u8]) -> bool {
+    range.to.as_deref().is_none_or(|to| key < to) && (back.is_empty() || key < back)
+}
+
+/// Whether a key is in the range, before whose end it is, and the front has not passed it.
+#[inline(always)]
+fn is_after_start(range: &KeyRange, front: &[u8], key: &[u8]) -> bool {
+    // Empty slices are not compared: with glibc on AVX-512 that costs 40 ns if their pointer is dangling.
+    (range.from.is_empty() || key >= &range.from[..]) && (front.is_empty() || key > front)
+}
+
+impl Left {
+    fn from(&self) -> Seek<'_> {
+        match &self.front[..] {
+            [] => Seek::AtOrAfter(&self.range.from),
+            passed => Seek::After(passed),
+        }
+    }
+
+    fn to(&self) -> Seek<'_> {
+        match (&self.back[..], &self.range.to) {
+            ([], None) => Seek::Last,
+            ([], Some(to)) => Seek::Before(to),
+            (passed, _) => Seek::Before(passed),
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Goal: what is lent is what the iterator shows: the same items, bytes and order, wherever records are stored, and
+//! nothing that had expired when it was lent, whatever the caller does meanwhile.
+//!
+//! Method: random histories in phases, each of which writes records that are alike or that are not: the lengths of keys,
+//! ttls, deletes and overwrites differ by phase. Most phases end with a flush, so there are runs of every kind, up to
+//! forty at once. An iterator at the same moment, or a get in the same snapshot, says what is live.
+
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebbtide::internals::{Fs, Sim};
+use ebbtide::{
+    Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, ManualClock,
+    Options, Reads, Snapshot, Ttl,
+};
+
+const START: u64 = 1_800_000_000_000;
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Numbers by chance (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % end
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+}
+
+/// How the keys of a history look: all of a length or not, alike in their first bytes or not.
+#[derive(Clone, Copy)]
+enum Keys {
+    Numbers,
+    LongHeads,
+    Mixed,
+}
+
+impl Keys {
+    fn key(self, dice: &mut Dice, space: u64) -> Vec<u8> {
+        let n = dice.below(space);
+        match self {
+            Keys::Numbers => n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(),
+            Keys::LongHeads => format!("all-alike-{n:07}").into_bytes(),
+            Keys::Mixed => {
+                let text = format!("{n:06}");
+                text.as_bytes()[..1 + n as usize % 6].to_vec()
+            }
+        }
+    }
+}
+
+/// What the writes of a phase have in common.
+struct Phase {
+    ttl: u64,
+    value_len: u64,
+    deletes: u64,
+}
+
+struct World {
+    dice: Dice,
+    clock: ManualClock,
+    /// By how much the clock's cheap reading is later.
+    lag: Arc<AtomicU64>,
+    db: Database,
+    c: Container,
+    keys: Keys,
+    space: u64,
+    snapshots: Vec<Snapshot>,
+}
+
+/// A clock with a cheap reading that is later.
+struct Coarse {
+    clock: ManualClock,
+    lag: Arc<AtomicU64>,
+}
+
+impl Clock for Coarse {
+    fn wall(&self) -> u64 {
+        self.clock.wall()
+    }
+
+    fn uptime(&self) -> u64 {
+        self.clock.uptime()
+    }
+
+    fn wall_at_most(&self) -> Option<u64> {
+        let lag = self.lag.load(Ordering::Relaxed);
+        (lag > 0).then(|| self.clock.wall() + lag)
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice(seed);
+        let clock = ManualClock::new(START);
+        let lag = Arc::new(AtomicU64::new([0, 20, 10_000][dice.below(3) as usize]));
+        let coarse = Coarse {
+            clock: clock.clone(),
+            lag: lag.clone(),
+        };
+        let db = Options::new()
+            .fs(Arc::new(Sim::new(seed)))
+            .clock(coarse)
+            .stepped()
+            .max_runs(64)
+            .reads([Reads::Map, Reads::Pread][dice.below(2) as usize])
+            .memtable_bytes(1 << 20)
+            .sizes(512 << dice.below(4), 64 << 10, 1 << 20)
+            .open("/db")
+            .unwrap();
+        #[cfg(not(feature = "zstd"))]
+        let packed = [Compression::None, Compression::None, Compression::Lz4];
+        #[cfg(feature = "zstd")]
+        let packed = [Compression::None, Compression::Zstd, Compression::Lz4];
+        let options = ContainerOptions::new().compression(packed[dice.below(3) as usize]);
+        World {
+            c: db.container_with("c", options).unwrap(),
+            keys: [Keys::Numbers, Keys::LongHeads, Keys::Mixed][dice.below(3) as usize],
+            space: 100 << dice.below(6),
+            dice,
+            clock,
+            lag,
+            db,
+            snapshots: vec![],
+        }
+    }
+
+    fn ttl(&mut self, phase: &Phase) -> Ttl {
+        match phase.ttl {
+            0 => Ttl::Inherit,
+            1 => Ttl::Never,
+            2 => Duration::from_millis(500 + self.dice.below(30_000)).into(),
+            3 => Duration::from_secs(86_400).into(),
+            _ => {
+                let ttl = self.dice.below(4);
+                self.ttl(&Phase { ttl, ..*phase })
+            }
+        }
+    }
+
+    fn write(&mut self, phase: &Phase) {
+        let key = self.keys.key(&mut self.dice, self.space);
+        if self.dice.below(100) < phase.deletes {
+            return self.c.delete(key).unwrap();
+        }
+        let ttl = self.ttl(phase);
+        let len = match self.dice.below(400) {
+            0 if phase.value_len > 40 => 17 << 10,
+            _ => self.dice.below(phase.value_len + 1),
+        };
+        let value = vec![b'a' + self.dice.below(26) as u8; len as usize];
+        self.c.put_with_ttl(key, value, ttl).unwrap();
+    }
+
+    fn phase(&mut self) {
+        let dice = &mut self.dice;
+        let phase = Phase {
+            ttl: dice.below(5),
+            value_len: [0, 9, 60, 600][dice.below(4) as usize],
+            deletes: [0, 0, 5, 60][dice.below(4) as usize],
+        };
+        for _ in 0..dice.below(1 + self.space / 2) {
+            self.write(&phase);
+        }
+        self.change();
+        match self.dice.below(10) {
+            0 => while self.db.step().unwrap() {},
+            1 if self.dice.one_in(4) => self.db.compact().unwrap(),
+            2 => {}
+            _ => self.db.flush().unwrap(),
+        }
+        if self.dice.one_in(8) {
+            self.snapshots.push(self.db.snapshot());
+        }
+        if self.snapshots.len() > 3 {
+            drop(self.snapshots.remove(0));
+        }
+    }
+
+    /// Something that a caller may do at any time.
+    fn change(&mut self) {
+        match self.dice.below(12) {
+            0 => {
+                let after = DefaultTtl::After(Duration::from_millis(1 + self.dice.below(60_000)));
+                let default = [DefaultTtl::Off, DefaultTtl::NoDefault, after];
+                let default = default[self.dice.below(3) as usize];
+                self.c.set_default_ttl(default).unwrap();
+            }
+            1 => {
+                let mut ends = [(); 2].map(|()| self.keys.key(&mut self.dice, self.space));
+                ends.sort();
+                let [from, to] = ends;
+                self.c.delete_range(from..to).unwrap();
+            }
+            2..6 => {
+                let millis = [1, 30, 700, 5_000][self.dice.below(4) as usize];
+                self.clock.advance(Duration::from_millis(millis));
+            }
+            _ => {}
+        }
+    }
+
+    fn range(&mut self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let mut bound = || match self.dice.below(4) {
+            0 => Bound::Excluded(self.keys.key(&mut self.dice, self.space)),
+            1 => Bound::Included(self.keys.key(&mut self.dice, self.space)),
+            _ => Bound::Unbounded,
+        };
+        (bound(), bound())
+    }
+}
+
+fn owned(key: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (key.to_vec(), value.to_vec())
+}
+
+/// All items of these chunks.
+fn chunks(mut next: impl FnMut() -> ebbtide::Result<Option<Pairs>>) -> Pairs {
+    let mut all = vec![];
+    while let Some(chunk) = next().unwrap() {
+        assert!((1..=128).contains(&chunk.len()));
+        all.extend(chunk);
+    }
+    all
+}
+
+fn of_chunk(chunk: Chunk<'_>) -> Pairs {
+    chunk.iter().map(|(key, value)| owned(key, value)).collect()
+}
+
+/// What is lent of a range is what an iterator shows, also up to any item; returns how many items that were.
+macro_rules! check {
+    ($world:expr, $reader:expr) => {{
+        let (range, mut lent) = ($world.range(), Pairs::new());
+        let shown = $reader.range(range.clone()).map(|item| {
+            let item = item.unwrap();
+            owned(item.key(), item.value())
+        });
+        let shown: Pairs = shown.collect();
+        let most = match $world.dice.below(3) {
+            0 => $world.dice.below(2 + shown.len() as u64) as usize,
+            _ => usize::MAX,
+        };
+        let mut cursor = $reader.cursor(range.clone());
+        if $world.dice.one_in(2) {
+            assert!(
+                chunks(|| cursor.next_chunk().map(|chunk| chunk.map(of_chunk))) == shown,
+                "chunks forwards"
+            );
+        } else {
+            cursor.seek_to_end();
+            let mut backwards = chunks(|| cursor.prev_chunk().map(|chunk| chunk.map(of_chunk)));
+            backwards.reverse();
+            assert!(backwards == shown, "chunks backwards");
+        }
+        let end = $reader.for_each(range, |key, value| {
+            if lent.len() == most {
+                return ControlFlow::Break(key.to_vec());
+            }
+            lent.push(owned(key, value));
+            ControlFlow::Continue(())
+        });
+        let stopped = end.unwrap().break_value();
+        assert_eq!(stopped.as_ref(), shown.get(most).map(|(key, _)| key));
+        assert!(
+            lent == shown[..most.min(shown.len())],
+            "{} lent, {} shown, up to {most}",
+            lent.len(),
+            shown.len()
+        );
+        shown.len()
+    }};
+}
+
+#[test]
+fn what_is_lent_is_what_the_iterator_shows() {
+    let mut items = 0;
+    for seed in 0..testkit::env("EBBTIDE_SEEDS", 6) {
+        let mut world = World::new(seed);
+        for _ in 0..40 {
+            world.phase();
+            for _ in 0..2 {
+                items += check!(world, world.c);
+            }
+            if let Some(snapshot) = world.snapshots.first() {
+                let view = snapshot.container("c").unwrap();
+                items += check!(world, view);
+            }
+        }
+    }
+    println!("{items} items");
+    assert!(items > 0);
+}
+
+// While items are lent the clock goes on, settings change, and records move. Each item is live when it is lent, and what
+// was passed over is not.
+#[test]
+fn what_is_lent_is_live_whatever_happens_meanwhile() {
+    let mut items = 0;
+    for seed in 0..testkit::env("EBBTIDE_SEEDS", 4) {
+        let mut world = World::new(1_000 + seed);
+        for _ in 0..12 {
+            world.phase();
+            let view = world.db.snapshot().container("c").unwrap();
+            let shown = view.iter().map(|item| item.unwrap().key().to_vec());
+            let shown: Vec<_> = shown.collect();
+            let (mut at, c) = (0, world.c.clone());
+            let end = c.for_each(.., |key, value| {
+                assert_eq!(view.get(key).unwrap().expect("it is live"), value);
+                while shown[at] != key {
+                    assert!(
+                        view.get(&shown[at]).unwrap().is_none(),
+                        "it was passed over"
+                    );
+                    at += 1;
+                }
+                (at, items) = (at + 1, items + 1);
+                match world.dice.below(60) {
+                    0..10 => world.change(),
+                    10 => world.phase(),
+                    11 => while world.db.step().unwrap() {},
+                    12 => world.db.compact().unwrap(),
+                    _ => {}
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            assert!(end.unwrap().is_continue());
+            for key in &shown[at..] {
+                assert!(view.get(key).unwrap().is_none(), "it was passed over");
+            }
+        }
+        assert!(world.lag.load(Ordering::Relaxed) <= 10_000);
+    }
+    println!("{items} items");
+    assert!(items > 0);
+}
+
+/// A thousand items with these ttls, in tables.
+fn a_thousand(clock: &ManualClock, sim: &Sim, ttl: Ttl) -> (Database, Container) {
+    let options = Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone());
+    let db = options
+        .stepped()
+        .sizes(1 << 10, 64 << 10, 1 << 20)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    for n in 0..1_000 {
+        c.put_with_ttl(key(n), "v", ttl).unwrap();
+    }
+    db.flush().unwrap();
+    (db, c)
+}
+
+fn key(n: u32) -> String {
+    format!("{n:04}")
+}
+
+// A minute asleep over an item.
+#[test]
+fn nothing_is_lent_whose_end_came_during_the_call_for_the_item_before() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let ttl = Ttl::After(Duration::from_secs(60));
+    let (_db, c) = a_thousand(&clock, &sim, ttl);
+    c.put_with_ttl(key(500), "later", Ttl::Never).unwrap();
+    let mut lent = vec![];
+    let end = c.for_each(.., |key, _| {
+        lent.push(String::from_utf8(key.to_vec()).unwrap());
+        if lent.len() == 20 {
+            clock.advance(Duration::from_secs(60));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.unwrap().is_continue());
+    let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
+    assert_eq!(lent, expected);
+}
+
+// A change of the default counts for the next item.
+#[test]
+fn a_changed_default_counts_at_once() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    clock.advance(Duration::from_secs(60));
+    let mut lent = 0;
+    let end = c.for_each(.., |_, _| {
+        lent += 1;
+        if lent == 20 {
+            let minute = DefaultTtl::After(Duration::from_secs(60));
+            c.set_default_ttl(minute).unwrap();
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.unwrap().is_continue());
+    assert_eq!(lent, 20);
+}
+
+#[test]
+fn whoever_is_lent_an_item_may_do_anything() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (db, c) = a_thousand(&clock, &sim, Ttl::Never);
+    // It writes to the container, which is not seen.
+    let mut lent = 0;
+    let end = c.for_each(.., |key, _| {
+        lent += 1;
+        c.put([key, b"+"].concat(), "new").unwrap();
+        c.delete(key).unwrap();
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.unwrap().is_continue());
+    assert_eq!((lent, c.count(..).unwrap()), (1_000, 1_000));
+    db.flush().unwrap();
+    // It panics, and nothing is locked.
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        c.for_each("0500".., |_, _| -> ControlFlow<()> { panic!("planned") })
+    }));
+    assert!(panicked.is_err());
+    c.put("0000", "after").unwrap();
+    db.compact().unwrap();
+    assert_eq!(c.count(..).unwrap(), 1_001);
+    // It drops the container.
+    let mut lent = 0;
+    let dropped = c.for_each(.., |_, _| {
+        lent += 1;
+        assert!(lent > 1 || db.drop_container("c").unwrap());
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(matches!(
+        dropped,
+        Err(ebbtide::Error::ContainerDropped { .. })
+    ));
+    assert_eq!(lent, 1);
+}
+
+fn tables(sim: &Sim) -> usize {
+    sim.list(Path::new("/db/tables")).unwrap().len()
+}
+
+// Who takes long over an item keeps no table that is obsolete.
+#[test]
+fn tables_are_given_back_while_an_item_is_lent() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let ttl = Ttl::After(Duration::from_secs(60));
+    let (db, c) = a_thousand(&clock, &sim, ttl);
+    c.put("9999", "stays").unwrap();
+    db.flush().unwrap();
+    let (before, mut lent) = (tables(&sim), 0);
+    assert!(before >= 2);
+    let end = c.for_each(.., |_, _| {
+        lent += 1;
+        if lent == 10 {
+            clock.advance(Duration::from_secs(86_400));
+            while db.step().unwrap() {}
+            assert!(tables(&sim) < before, "{} of {before}", tables(&sim));
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.unwrap().is_continue());
+    assert_eq!(lent, 11);
+}
