@@ -3,9 +3,10 @@
 //!
 //! Method: random histories in phases, each of which writes records that are alike or that are not: the lengths of keys,
 //! ttls, deletes and overwrites differ by phase. Most phases end with a flush, so there are runs of every kind, up to
-//! forty at once. An iterator at the same moment, or a get in the same snapshot, says what is live.
+//! forty at once. Gets say what is live, at the same moment and in the same snapshot.
 
-use std::ops::{Bound, ControlFlow};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +49,10 @@ enum Keys {
 
 impl Keys {
     fn key(self, dice: &mut Dice, space: u64) -> Vec<u8> {
-        let n = dice.below(space);
+        self.nth(dice.below(space))
+    }
+
+    fn nth(self, n: u64) -> Vec<u8> {
         match self {
             Keys::Numbers => n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(),
             Keys::LongHeads => format!("all-alike-{n:07}").into_bytes(),
@@ -119,6 +123,7 @@ impl World {
             .sizes(512 << dice.below(4), 64 << 10, 1 << 20)
             .open("/db")
             .unwrap();
+        #[cfg(not(feature = "zstd"))]
         #[cfg(not(feature = "zstd"))]
         let packed = [Compression::None, Compression::None, Compression::Lz4];
         #[cfg(feature = "zstd")]
@@ -248,6 +253,22 @@ macro_rules! check {
             owned(item.key(), item.value())
         });
         let shown: Pairs = shown.collect();
+        if $world.dice.one_in(3) {
+            // What gets find says what the iterator should show.
+            let keys = (0..$world.space).map(|n| $world.keys.nth(n));
+            let keys: BTreeSet<Vec<u8>> = keys.filter(|key| range.contains(key)).collect();
+            let found = keys.into_iter().filter_map(|key| {
+                let value = $reader.get(&key).unwrap()?.to_vec();
+                Some((key, value))
+            });
+            assert!(found.eq(shown.iter().cloned()), "gets");
+            let back = $reader.range(range.clone()).rev().map(|item| {
+                let item = item.unwrap();
+                owned(item.key(), item.value())
+            });
+            assert!(back.eq(shown.iter().rev().cloned()), "backwards");
+            assert_eq!($reader.count(range.clone()).unwrap(), shown.len() as u64);
+        }
         let most = match $world.dice.below(3) {
             0 => $world.dice.below(2 + shown.len() as u64) as usize,
             _ => usize::MAX,
@@ -346,6 +367,60 @@ fn what_is_lent_is_live_whatever_happens_meanwhile() {
     assert!(items > 0);
 }
 
+// The same of an iterator, between its calls, from both ends.
+#[test]
+fn an_iterator_shows_what_lives_when_it_is_asked() {
+    let mut items = 0;
+    for seed in 0..testkit::env("EBBTIDE_SEEDS", 4) {
+        let mut world = World::new(2_000 + seed);
+        for _ in 0..12 {
+            world.phase();
+            let view = world.db.snapshot().container("c").unwrap();
+            let keys = view.iter().map(|item| item.unwrap().key().to_vec());
+            let mut left: VecDeque<Vec<u8>> = keys.collect();
+            let mut iter = world.c.iter();
+            loop {
+                let forwards = world.dice.one_in(2);
+                let item = if forwards {
+                    iter.next()
+                } else {
+                    iter.next_back()
+                };
+                let item = item.transpose().unwrap();
+                if let Some(item) = &item {
+                    let value = view.get(item.key()).unwrap().expect("it is live");
+                    assert_eq!(value, *item.value());
+                    items += 1;
+                }
+                let mut next = || {
+                    if forwards {
+                        left.pop_front()
+                    } else {
+                        left.pop_back()
+                    }
+                };
+                while let Some(key) = next() {
+                    if item.as_ref().is_some_and(|item| item.key() == key) {
+                        break;
+                    }
+                    assert!(view.get(&key).unwrap().is_none(), "it was passed over");
+                }
+                if item.is_none() {
+                    break;
+                }
+                match world.dice.below(60) {
+                    0..10 => world.change(),
+                    10 => world.phase(),
+                    11 => while world.db.step().unwrap() {},
+                    _ => {}
+                }
+            }
+        }
+    }
+    println!("{items} items");
+    assert!(items > 0);
+}
+
 /// A thousand items with these ttls, in tables.
 fn a_thousand(clock: &ManualClock, sim: &Sim, ttl: Ttl) -> (Database, Container) {
     let options = Options::new()
@@ -405,6 +480,36 @@ fn a_changed_default_counts_at_once() {
     });
     assert!(end.unwrap().is_continue());
     assert_eq!(lent, 20);
+}
+
+// A leap that is corrected while an item is lent.
+#[test]
+fn what_a_leading_clock_hides_is_lent_when_it_has_come_back() {
+    const MINUTE: u64 = 60_000;
+    let clock = ManualClock::new(START);
+    let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
+    let db = options.clock(clock.clone()).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    for key in ["a", "b", "c", "d"] {
+        let ttl = match key {
+            "c" => Ttl::After(Duration::from_secs(90 * 60)),
+            _ => Ttl::Never,
+        };
+        c.put_with_ttl(key, "v", ttl).unwrap();
+    }
+    db.flush().unwrap();
+    let mut lent = String::new();
+    let end = c.for_each(.., |key, _| {
+        lent += std::str::from_utf8(key).unwrap();
+        match key {
+            b"a" => clock.jump(START + 120 * MINUTE),
+            b"b" => clock.jump(START + MINUTE),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(end.unwrap().is_continue());
+    assert_eq!(lent, "abcd");
 }
 
 #[test]

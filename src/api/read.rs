@@ -73,15 +73,22 @@ impl Reading<'_> {
     }
 
     pub fn count(&self, range: KeyRange) -> Result<u64> {
-        self.range(range)
-            .try_fold(0, |count, item| item.map(|_| count + 1))
+        let mut items = 0;
+        let end = self.for_each(range, |_, _| {
+            items += 1;
+            ControlFlow::<()>::Continue(())
+        });
+        end.map(|_| items)
     }
 
     pub fn size_estimate(&self, range: KeyRange) -> u64 {
-        let items = self.range(range).map_while(Result::ok);
-        items
-            .map(|item| (item.key().len() + item.value().len()) as u64)
-            .sum()
+        let mut bytes = 0;
+        // What comes behind an error is not counted.
+        let _ = self.for_each(range, |key, value| {
+            bytes += (key.len() + value.len()) as u64;
+            ControlFlow::<()>::Continue(())
+        });
+        bytes
     }
 
     /// Selects one of all items, by replacing the selected one at random for each. The selected one may have expired
@@ -89,17 +96,18 @@ impl Reading<'_> {
     pub fn random(&self) -> Result<Option<Item>> {
         let mut state = RandomState::new().hash_one(0);
         loop {
-            let mut chosen = None;
-            for (before, item) in (1..).zip(self.range(all_keys())) {
-                let item = item?;
-                if drawn(&mut state).is_multiple_of(before) {
-                    chosen = Some(item);
+            let (mut chosen, mut items) = (None, 0u64);
+            let _ = self.for_each(all_keys(), |key, _| {
+                items += 1;
+                if drawn(&mut state).is_multiple_of(items) {
+                    chosen = Some(key.to_vec());
                 }
-            }
+                ControlFlow::<()>::Continue(())
+            })?;
             let Some(chosen) = chosen else {
                 return Ok(None);
             };
-            if let Some(item) = self.item(chosen.key())? {
+            if let Some(item) = self.item(&chosen)? {
                 return Ok(Some(item));
             }
         }
@@ -244,7 +252,8 @@ macro_rules! reading_methods {
             }
 
             /// Calls `visit` with key and value of each live item in a range, in the order of keys, until it returns
-            /// `Break`. They are borrowed: copy what you keep. Sees the same items as [`Self::iter`].
+            /// `Break`. They are borrowed: copy what you keep. Sees the same items as [`Self::iter`], and judges each just
+            /// before `visit` gets it. Nothing is locked meanwhile: `visit` may write, to this container, too.
             ///
             /// ```
             /// use std::ops::ControlFlow;

@@ -29,6 +29,7 @@ pub struct LendView {
 }
 
 /// What a call that lends asks a source for.
+#[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// What is known to be shown.
     pub view: LendView,
@@ -58,7 +59,7 @@ struct Place {
     owner: u32,
     key_at: u32,
     value_at: u32,
-    /// [`APART`]: the owner is the value, and the key is copied.
+    /// [`APART`], which is in no bytes: the owner is the value, and the key is copied.
     end: u32,
 }
 
@@ -115,15 +116,13 @@ impl Lent {
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let place = self.places.get(index)?;
         let (key_at, value_at) = (place.key_at as usize, place.value_at as usize);
-        let owner = match place.owner {
-            0 => &self.copied[..],
-            owner => &self.owners[owner as usize - 1][..],
+        let owner = match self.owners.get((place.owner as usize).wrapping_sub(1)) {
+            Some(owner) => &owner[..],
+            None => &self.copied[..],
         };
-        match place.end {
-            APART => Some((self.copied.get(key_at..value_at)?, owner)),
-            end => owner
-                .get(key_at..end as usize)?
-                .split_at_checked(value_at - key_at),
+        match owner.get(key_at..place.end as usize) {
+            Some(piece) => piece.split_at_checked(value_at - key_at),
+            None => Some((self.copied.get(key_at..value_at)?, owner)),
         }
     }
 

@@ -158,21 +158,45 @@ impl<C: Cursor> Merge<C> {
         self.resolve_dead_spans(view)
     }
 
-    /// Lets the first cursor lend, as far as it stays before all others; see [`Cursor::lend`]. After [`Stand::Behind`]
-    /// the merge is on the next record.
+    /// Lets the first cursor lend, as far as it stays before all others, and then the one that is first; see
+    /// [`Cursor::lend`]. After [`Stand::Behind`] the merge is on the next record.
     #[inline]
-    pub fn lend(&mut self, ask: Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
+    pub fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
+        let mut stand = Stand::Same;
+        loop {
+            match self.lend_first(ask, lent) {
+                Stand::Same => return Ok(stand),
+                Stand::OnLast => return Ok(Stand::OnLast),
+                Stand::Behind if self.order.len() == 1 => return Ok(Stand::Behind),
+                Stand::Behind => stand = Stand::Behind,
+            }
+            self.replace(0, Some(view));
+            if let Err(error) = self.resolve_dead_spans(Some(view)) {
+                self.fail(&error);
+                return Err(error);
+            }
+            if lent.is_full() {
+                return Ok(stand);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
         let forward = self.forward;
         let lend = |cursor: &mut C, ask: &Ask<'_>, lent: &mut Lent| match forward {
             true => cursor.lend(ask, lent),
             false => cursor.lend_back(ask, lent),
         };
         let (first, second) = match self.order[..] {
-            [] => return Ok(Stand::Same),
-            [only] => return Ok(lend(&mut self.cursors[only.at], &ask, lent)),
+            [] => return Stand::Same,
+            [only] => return lend(&mut self.cursors[only.at], ask, lent),
             [first, second, ..] => (first.at, second.at),
         };
-        let above = self.seq_above_dead_spans();
+        let above = match self.dead_spans {
+            0 => Seq(0),
+            _ => self.seq_above_dead_spans(),
+        };
         let Ok([cursor, other]) = self.cursors.get_disjoint_mut([first, second]) else {
             unreachable!("each cursor is once in the order");
         };
@@ -184,31 +208,19 @@ impl<C: Cursor> Merge<C> {
         };
         let bound = ask.bound.filter(|&bound| (bound < key) == forward);
         let bound = Some(bound.unwrap_or(key));
-        let stand = lend(
+        lend(
             cursor,
             &Ask {
                 bound,
                 above,
-                ..ask
+                ..*ask
             },
             lent,
-        );
-        if stand == Stand::Behind {
-            self.replace(0, Some(view));
-            let resolved = self.resolve_dead_spans(Some(view));
-            if let Err(error) = &resolved {
-                self.fail(error);
-            }
-            resolved?;
-        }
-        Ok(stand)
+        )
     }
 
     /// Records as new as this are hidden by no dead span.
     fn seq_above_dead_spans(&self) -> Seq {
-        if self.dead_spans == 0 {
-            return Seq(0);
-        }
         let seq_max = |entry: &MergeEntry| match self.cursors[entry.at].head() {
             Head::DeadSpan(span) => span.seq_max,
             _ => Seq(0),

@@ -29,11 +29,11 @@ pub struct Horizon {
 }
 
 /// What a call lends.
-pub struct Lending<'a> {
+pub struct Lending {
     /// What is known to be shown.
     pub view: LendView,
     /// In the direction of the walk, only keys before this.
-    pub bound: Option<&'a [u8]>,
+    pub bound: Option<Vec<u8>>,
     /// An item that is live now, and not by `view`, is the only one of its call.
     pub dying_alone: bool,
 }
@@ -134,7 +134,7 @@ impl<C: Cursor> Walk<C> {
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-        (lending, lent): (&Lending<'_>, &mut Lent),
+        (lending, lent): (&Lending, &mut Lent),
     ) -> Result<bool> {
         while !lent.is_full() {
             if std::mem::take(&mut self.given) {
@@ -160,17 +160,17 @@ impl<C: Cursor> Walk<C> {
         &mut self,
         check: &ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
-        lending: &Lending<'_>,
+        lending: &Lending,
         lent: &mut Lent,
     ) -> Result<bool> {
         let ask = Ask {
             view: lending.view,
             decided,
-            bound: lending.bound,
+            bound: lending.bound.as_deref(),
             above: Seq(0),
         };
         let before = lent.len();
-        let stand = self.merge.lend(ask, lent, check.for_good())?;
+        let stand = self.merge.lend(&ask, lent, check.for_good())?;
         self.given = stand == Stand::OnLast;
         // What was passed over without an item are versions of these keys.
         if lent.len() > before
@@ -189,15 +189,15 @@ impl<C: Cursor> Walk<C> {
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: &impl Fn(&[u8]) -> bool,
-        (lending, lent): (&Lending<'_>, &mut Lent),
+        (lending, lent): (&Lending, &mut Lent),
     ) -> Result<ControlFlow<bool>> {
         let Some(record) = self.merge.record() else {
             self.merge.end()?;
             return Ok(ControlFlow::Break(false));
         };
         let header = record.header;
-        self.given = true;
         if header.seq > self.horizon.max || is_same(record.key, decided) {
+            self.given = true;
             return Ok(ControlFlow::Continue(()));
         }
         if !admits(record.key) {
@@ -208,15 +208,16 @@ impl<C: Cursor> Walk<C> {
             && header.seq >= self.horizon.tombstones.max_covering_seq(record.key);
         let is_alone = is_shown && is_dying && lending.dying_alone;
         if is_alone && !lent.is_empty() {
-            self.given = false;
             return Ok(ControlFlow::Break(true));
         }
-        decided.clear();
-        decided.extend_from_slice(record.key);
+        // It is decided about when it is lent: after an error it comes again.
         if is_shown {
             let front = self.merge.front().expect("a record has a cursor");
             front.lend_one(lent)?;
         }
+        decided.clear();
+        decided.extend_from_slice(record.key);
+        self.given = true;
         Ok(match is_alone {
             true => ControlFlow::Break(true),
             false => ControlFlow::Continue(()),

@@ -142,7 +142,7 @@ impl Engine {
     /// Whether it is certainly no later than this moment; cheaper than reading the clock.
     #[inline]
     pub(super) fn is_now_up_to(&self, moment: Timestamp) -> bool {
-        self.clock.at_most() <= moment
+        self.clock.is_up_to(moment)
     }
 
     /// The view in settled time, for jobs.

@@ -8,10 +8,11 @@
 //! released: its code may write, drop the container or close the database, and if it panics nothing is locked.
 //!
 //! [`Scan::for_each`] hands out each item by a call of its own to user code, which may take any time. So its items are
-//! decided by a moment that is later than now by [`HOLDS_MILLIS`], and before each but the first of a call it checks that
-//! this moment has not come and that the settings are the same; else it decides about the rest again. An item that is
-//! live now and not at that later moment is the only one of its call. So each item is live by a reading of the clock, and
-//! by the settings, after the code for the item before it has returned.
+//! decided by a moment that is later than now by [`HOLDS_MILLIS`]; an item that is live now and not at that moment is the
+//! only one of its call. Before each but the first of a call it checks that this moment has not come and that the settings
+//! are the same, else it decides again about what is behind the last item. So each item is live by a reading of the
+//! clock, and by the settings, after the code for the one before it has returned. What is dead by the clock stays so,
+//! unless the clock leads: then items are decided one by one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -215,42 +216,9 @@ impl Scan {
         }
     }
 
-    /// Takes a step in the walks, as of now. What is live is decided by a moment that is later by `ahead` milliseconds,
-    /// and by the clock if it is dead then; also returns how long what is live by that moment holds.
+    /// Takes a step in the walks, as of now.
     #[inline]
-    fn step<T>(
-        &mut self,
-        ahead: u64,
-        step: impl FnOnce(&mut Walks, &mut Left, &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>) -> T,
-    ) -> Result<(T, Holds)> {
-        let (engine, state) = (&self.engine, &self.state);
-        engine.check_open(state)?;
-        let mut walks = self.walks.lock();
-        let walks = walks.get_or_insert_with(|| Walks {
-            sight: Sight::new(self.pin.read_state(state), self.pin.seq()),
-            front: None,
-            back: None,
-        });
-        let fixed = self.fixed.map(|now| {
-            let settled = &self.settled;
-            ExpiryViews::at(now, settled.now, || settled.settings)
-        });
-        let settings = state.settings_version();
-        let later = match &fixed {
-            Some(views) => views.now,
-            None => engine.later_view_by(state, ahead),
-        };
-        let until = later.now;
-        let read: &dyn Fn() -> ExpiryViews =
-            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
-        let moment = later.now.before(self.lead);
-        let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
-        let done = step(walks, &mut self.left, &mut check);
-        Ok((done, Holds { until, settings }))
-    }
-
-    #[inline]
-    fn step_to_item(
+    fn step(
         &mut self,
         step: impl FnOnce(
             &mut Walks,
@@ -258,18 +226,34 @@ impl Scan {
             &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>,
         ) -> Option<Result<Item>>,
     ) -> Option<Result<Item>> {
-        self.items += 1;
-        match self.step(0, step) {
-            Ok((item, _)) => item,
-            Err(error) => Some(Err(error)),
+        let (engine, state) = (&self.engine, &self.state);
+        if let Err(error) = engine.check_open(state) {
+            return Some(Err(error));
         }
+        let mut walks = self.walks.lock();
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
+        let fixed = self.fixed.map(|now| {
+            let settled = &self.settled;
+            ExpiryViews::at(now, settled.now, || settled.settings)
+        });
+        let later = match &fixed {
+            Some(views) => views.now,
+            None => engine.later_view(state),
+        };
+        let read: &dyn Fn() -> ExpiryViews =
+            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
+        let moment = later.now.before(self.lead);
+        let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
+        let item = step(walks, &mut self.left, &mut check);
+        self.items += 1;
+        item
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
     #[inline(never)]
     pub fn next(&mut self) -> Option<Result<Item>> {
-        self.step_to_item(|walks, left, check| {
+        self.step(|walks, left, check| {
             let walk = match walks.front(left, check.for_good()) {
                 Ok(walk) => walk,
                 Err(error) => return Some(Err(error)),
@@ -281,7 +265,7 @@ impl Scan {
 
     /// The next item from the back.
     pub fn next_back(&mut self) -> Option<Result<Item>> {
-        self.step_to_item(|walks, left, check| {
+        self.step(|walks, left, check| {
             let walk = match walks.back(left, check.for_good()) {
                 Ok(walk) => walk,
                 Err(error) => return Some(Err(error)),
@@ -301,16 +285,13 @@ impl Scan {
     ) -> Result<ControlFlow<B>> {
         let (mut lent, mut most) = (Lent::default(), FIRST_LENT);
         loop {
-            lent.begin(most, FULL_BYTES);
+            lent.begin(if self.decides_ahead() { most } else { 1 }, FULL_BYTES);
             most = MOST_LENT.min(2 * most);
-            let (is_more, holds) = self.lend_front(&mut lent, true)?;
+            let (is_more, holds) = self.lend(true, HOLDS_MILLIS, &mut lent)?;
             let mut given = 0;
             while let Some((key, value)) = lent.get(given) {
-                if given > 0 {
-                    self.engine.check_open(&self.state)?;
-                    if !self.still(&holds) {
-                        break;
-                    }
+                if given > 0 && !self.still(&holds)? {
+                    break;
                 }
                 if let ControlFlow::Break(result) = visit(key, value) {
                     return Ok(ControlFlow::Break(result));
@@ -318,9 +299,10 @@ impl Scan {
                 given += 1;
             }
             match lent.get(given) {
-                Some((key, _)) => self.go_back_to(key),
-                // An error is that of the item after these.
-                None if !is_more? => return Ok(ControlFlow::Continue(())),
+                Some(_) => self.go_back_to(lent.get(given - 1)),
+                // An error is that of the item behind these, and comes again.
+                None if lent.is_empty() => return is_more.map(|_| ControlFlow::Continue(())),
+                None if matches!(is_more, Ok(false)) => return Ok(ControlFlow::Continue(())),
                 None => {}
             }
         }
@@ -329,64 +311,49 @@ impl Scan {
     /// Lends the next items from the front, up to a full chunk; each was live at a moment of this call.
     pub fn lend_next(&mut self, lent: &mut Lent) -> Result<()> {
         lent.begin(MOST_LENT, FULL_BYTES);
-        self.lend_front(lent, false)?.0.map(drop)
-    }
-
-    /// Lends the next items from the front; also returns whether there may be more, and how long what was decided holds.
-    fn lend_front(&mut self, lent: &mut Lent, holds: bool) -> Result<(Result<bool>, Holds)> {
-        self.calls += 1;
-        let (max, call) = (self.pin.seq(), self.calls);
-        let lent_now = self.step(
-            if holds { HOLDS_MILLIS } else { 0 },
-            |walks, left, check| {
-                let later = *check.later();
-                let walk = walks.front(left, check.for_good())?;
-                let Left { range, front, back } = left;
-                let lending = Lending {
-                    view: LendView { max, later, call },
-                    bound: Some(&back[..])
-                        .filter(|back| !back.is_empty())
-                        .or(range.to.as_deref()),
-                    dying_alone: holds,
-                };
-                walk.lend(
-                    check,
-                    front,
-                    |key| is_before_end(range, back, key),
-                    (&lending, lent),
-                )
-            },
-        );
-        self.items += lent.len() as u64;
-        lent_now
+        self.lend(true, 0, lent)?.0.map(drop)
     }
 
     /// Lends the next items from the back, as [`Scan::lend_next`] does.
     pub fn lend_next_back(&mut self, lent: &mut Lent) -> Result<()> {
         lent.begin(MOST_LENT, FULL_BYTES);
+        self.lend(false, 0, lent)?.0.map(drop)
+    }
+
+    /// Lends the next items. What is live is decided by a moment that is later than now by `ahead` milliseconds, and by
+    /// the clock if it is dead then. Also returns whether there may be more, and how long what was decided holds.
+    fn lend(
+        &mut self,
+        forward: bool,
+        ahead: u64,
+        lent: &mut Lent,
+    ) -> Result<(Result<bool>, Holds)> {
+        assert!(self.fixed.is_none(), "what is lent is as of now");
+        let (engine, state) = (&self.engine, &self.state);
+        engine.check_open(state)?;
         self.calls += 1;
-        let (max, call) = (self.pin.seq(), self.calls);
-        let lent_now = self.step(0, |walks, left, check| {
-            let later = *check.later();
-            let walk = walks.back(left, check.for_good())?;
-            let Left { range, front, back } = left;
-            let lending = Lending {
-                view: LendView { max, later, call },
-                // A key at the start of the range is looked at by itself.
-                bound: [&front[..], &range.from[..]]
-                    .into_iter()
-                    .find(|key| !key.is_empty()),
-                dying_alone: false,
-            };
-            walk.lend(
-                check,
-                back,
-                |key| is_after_start(range, front, key),
-                (&lending, lent),
-            )
+        let mut walks = self.walks.lock();
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
+        let (settings, leads) = (state.settings_version(), engine.clock.leads());
+        let later = engine.later_view_by(state, ahead);
+        let lending = Lending {
+            view: LendView {
+                max: self.pin.seq(),
+                later,
+                call: self.calls,
+            },
+            bound: self.left.bound(forward).map(<[u8]>::to_vec),
+            dying_alone: ahead > 0,
+        };
+        let mut check = ExpiryCheck::new(later, &mut self.settled, later.now, || {
+            engine.expiry_views(state)
         });
+        let is_more = walks.lend(&mut self.left, forward, &mut check, (&lending, lent));
         self.items += lent.len() as u64;
-        lent_now?.0.map(drop)
+        // What was dead by a clock that leads may live again.
+        let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;
+        let until = if is_final { later.now } else { Timestamp(0) };
+        Ok((is_more, Holds { until, settings }))
     }
 
     /// As many items as a full chunk lends; each was live at a moment of this call.
@@ -407,25 +374,57 @@ impl Scan {
         Ok(items)
     }
 
-    /// Whether what was decided is as of now.
-    #[inline]
-    fn still(&self, holds: &Holds) -> bool {
-        // In this order: the settings are those in force at the reading of the clock or later.
-        self.engine.is_now_up_to(holds.until) && self.state.settings_version() == holds.settings
+    /// Whether what is decided holds for more than an item.
+    fn decides_ahead(&self) -> bool {
+        self.engine.clock.leads().is_multiple_of(2)
     }
 
-    /// Decides again about this key and those after it.
+    /// Whether reads are allowed, and what was decided is as of now.
+    #[inline(never)]
+    fn still(&self, holds: &Holds) -> Result<bool> {
+        self.engine.check_open(&self.state)?;
+        // In this order: the settings are those in force at the reading of the clock or later.
+        let is_before = self.engine.is_now_up_to(holds.until);
+        Ok(is_before && self.state.settings_version() == holds.settings)
+    }
+
+    /// Decides again about what is behind this item.
     #[cold]
-    fn go_back_to(&mut self, key: &[u8]) {
+    fn go_back_to(&mut self, item: Option<(&[u8], &[u8])>) {
         if let Some(walks) = &mut *self.walks.lock() {
             walks.front = None;
         }
-        self.left.range.from = key.to_vec();
-        self.left.front.clear();
+        self.left.front = item.map_or(vec![], |(key, _)| key.to_vec());
     }
 }
 
 impl Walks {
+    fn new(pin: &SnapshotPin, state: &ContainerState) -> Walks {
+        Walks {
+            sight: Sight::new(pin.read_state(state), pin.seq()),
+            front: None,
+            back: None,
+        }
+    }
+
+    fn lend<F: Fn() -> ExpiryViews>(
+        &mut self,
+        left: &mut Left,
+        forward: bool,
+        check: &mut ExpiryCheck<'_, F>,
+        lent: (&Lending, &mut Lent),
+    ) -> Result<bool> {
+        if forward {
+            let walk = self.front(left, check.for_good())?;
+            let Left { range, front, back } = left;
+            walk.lend(check, front, |key| is_before_end(range, back, key), lent)
+        } else {
+            let walk = self.back(left, check.for_good())?;
+            let Left { range, front, back } = left;
+            walk.lend(check, back, |key| is_after_start(range, front, key), lent)
+        }
+    }
+
     fn front(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
         match &mut self.front {
             Some(walk) => Ok(walk),
@@ -455,6 +454,16 @@ fn is_after_start(range: &KeyRange, front: &[u8], key: &[u8]) -> bool {
 }
 
 impl Left {
+    /// In the direction of a walk, all keys before this are left. The first key of a range is not before it.
+    fn bound(&self, forward: bool) -> Option<&[u8]> {
+        let (passed, end) = match forward {
+            true => (&self.back[..], self.range.to.as_deref()),
+            false => (&self.front[..], Some(&self.range.from[..])),
+        };
+        let bound = Some(passed).filter(|key| !key.is_empty()).or(end);
+        bound.filter(|key| forward || !key.is_empty())
+    }
+
     fn from(&self) -> Seek<'_> {
         match &self.front[..] {
             [] => Seek::AtOrAfter(&self.range.from),

@@ -298,6 +298,14 @@ impl SettledClock {
         }
     }
 
+    /// Whether [`SettledClock::now`] is no later than this moment: true is certain. Cheaper.
+    #[inline]
+    pub fn is_up_to(&self, moment: Timestamp) -> bool {
+        let wall = self.clock.wall_at_most();
+        let wall = wall.unwrap_or_else(|| self.clock.wall());
+        wall.max(self.settled.load(Ordering::Acquire)) <= moment.0
+    }
+
     /// The clock's other reading.
     pub fn uptime(&self) -> Duration {
         Duration::from_millis(self.clock.uptime())

@@ -369,12 +369,6 @@ impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
         now.dead(&header)
     }
 
-    /// What is live by this is live now.
-    #[inline]
-    pub fn later(&self) -> &ExpiryView {
-        &self.later
-    }
-
     /// The life of a live item; see [`Settings::life`].
     #[inline]
     pub fn life(&self, header: &Header) -> Life {

@@ -228,10 +228,10 @@ impl TableCursor {
         self.stand_on(at, side)
     }
 
-    /// The lane of the current block, and the number by which `lent` holds its body, if all its records are certainly
-    /// shown.
+    /// The number by which `lent` holds the body of the current block, if that has a lane and all its records are
+    /// certainly shown.
     #[inline]
-    fn lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Option<(Lane, u32)> {
+    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Option<u32> {
         let loaded = self.loaded.as_mut()?;
         if loaded.lent.0 != ask.view.call {
             let layout = loaded.layout;
@@ -243,9 +243,8 @@ impl TableCursor {
             let owner = is_certain.then(|| lent.hold(loaded.body.clone()));
             loaded.lent = (ask.view.call, owner.unwrap_or(0));
         }
-        let loaded = self.loaded.as_ref()?;
-        let lane = loaded.lane.flatten().filter(|_| loaded.lent.1 > 0)?;
-        (lane.uniform.earliest.seq >= ask.above).then_some((lane, loaded.lent.1))
+        let (_, owner) = self.loaded.as_ref()?.lent;
+        (owner > 0).then_some(owner)
     }
 
     /// Lends from the lane of the current block, if all its records are certainly shown.
@@ -259,10 +258,15 @@ impl TableCursor {
         if !self.is_on_record() {
             return Stand::Same;
         }
-        let Some((lane, owner)) = self.lane(ask, lent) else {
+        let Some(owner) = self.hold_lane(ask, lent) else {
             return Stand::Same;
         };
-        let (stand, at) = lend(&lane, self.body(), self.at, ask, (owner, lent));
+        let Loaded { body, lane, .. } = self.loaded();
+        let lane = lane.as_ref().and_then(Option::as_ref);
+        let Some(lane) = lane.filter(|lane| lane.uniform.earliest.seq >= ask.above) else {
+            return Stand::Same;
+        };
+        let (stand, at) = lend(lane, body, self.at, ask, (owner, lent));
         if stand != Stand::Same {
             (self.state, self.at) = (State::InLane, at);
         }
@@ -476,13 +480,10 @@ impl Cursor for TableCursor {
             Some(value) => {
                 let owner = lent.hold(body.clone());
                 lent.push(owner, entry.key().start, value.start, value.end);
-                Ok(())
             }
-            None => {
-                lent.push_pair(self.pair()?);
-                Ok(())
-            }
+            None => lent.push_pair(self.pair()?),
         }
+        Ok(())
     }
 
     #[inline(always)]

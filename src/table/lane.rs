@@ -95,34 +95,43 @@ impl Lane {
         self.piece_at(self.offset(body, at), self.offset(body, at + 1))
     }
 
-    /// Lends the records from `at` on, of each key the first, as long as `ask` and `lent` admit; returns where it stands
-    /// then, and at which record. `owner` is the number under which `lent` holds `body`.
+    /// Lends the records from the `first` on, of each key the newest, as long as `ask` and `lent` admit; returns where it
+    /// stands then, and at which record. `owner` is the number under which `lent` holds `body`.
     #[inline]
     pub fn lend(
         &self,
         body: &[u8],
-        mut at: usize,
+        first: usize,
         ask: &Ask<'_>,
         (owner, lent): (u32, &mut Lent),
     ) -> (Stand, usize) {
-        let (first, count) = (at, self.count());
-        let bound = ask
-            .bound
-            .map_or((u64::MAX, None), |bound| (key_prefix(bound), Some(bound)));
-        let mut before = (key_prefix(ask.decided), ask.decided);
-        let mut start = self.offset(body, at);
-        while at < count {
-            let end = self.offset(body, at + 1);
-            let piece = self.piece_at(start, end);
-            let Some((piece, key)) =
-                piece.and_then(|piece| Some((piece, body.get(piece.key_at..piece.value_at)?)))
-            else {
-                // Where it stands is always a record that adds up.
-                at = at.wrapping_sub(1);
+        let (entries, rest) = body.split_at(self.offsets_at);
+        let offsets = rest[..self.hashes_at - self.offsets_at].as_chunks().0;
+        let offset = |at: usize| {
+            let offset = offsets.get(at).map(|bytes| u16::from_le_bytes(*bytes));
+            offset.map_or(entries.len(), usize::from)
+        };
+        let record = |start: usize, end| {
+            let behind = entries.get(start + self.header_len..end)?;
+            let (key, value) = behind.split_at_checked(self.uniform.key_len)?;
+            (value.len() <= LARGE_VALUE_LEN).then_some(key)
+        };
+        let bound = ask.bound;
+        let bound_prefix = bound.map_or(u64::MAX, key_prefix);
+        let (mut at, mut start) = (first, offset(first));
+        // The first may be an older version of the key that was lent last.
+        let lent_last = lent.last().map(|(key, _)| key);
+        let again = record(start, offset(first + 1)).filter(|&key| lent_last == Some(key));
+        let mut before = again.unwrap_or(ask.decided);
+        let mut before_prefix = key_prefix(before);
+        while at < offsets.len() {
+            let end = offset(at + 1);
+            // Where it stands is always a record that adds up.
+            let Some(key) = record(start, end) else {
                 break;
             };
             let prefix = key_prefix(key);
-            let is_beyond = prefix >= bound.0 && bound.1.is_some_and(|bound| key >= bound);
+            let is_beyond = prefix >= bound_prefix && bound.is_some_and(|bound| key >= bound);
             if is_beyond || lent.is_full() {
                 let stand = if at == first {
                     Stand::Same
@@ -131,16 +140,16 @@ impl Lane {
                 };
                 return (stand, at);
             }
-            if prefix != before.0 || key != before.1 {
-                lent.push(owner, piece.key_at, piece.value_at, piece.end);
+            if prefix != before_prefix || key != before {
+                let key_at = start + self.header_len;
+                lent.push(owner, key_at, key_at + self.uniform.key_len, end);
             }
-            before = (prefix, key);
+            (before, before_prefix) = (key, prefix);
             (start, at) = (end, at + 1);
         }
-        match at {
-            _ if at == count => (Stand::OnLast, count - 1),
-            at if at.wrapping_add(1) == first => (Stand::Same, first),
-            at => (Stand::OnLast, at),
+        match at.checked_sub(1) {
+            Some(last) if at > first => (Stand::OnLast, last),
+            _ => (Stand::Same, first),
         }
     }
 
