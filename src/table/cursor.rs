@@ -12,6 +12,7 @@
 //! keys: one step for each, which the step before has prefetched.
 
 mod dead_spans;
+mod lending;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -150,6 +151,14 @@ impl TableCursor {
     }
 
     #[inline(always)]
+    fn on(&self, entry: &Entry) -> Position<'_> {
+        Position::Record(RecordRef {
+            header: entry.header,
+            key: &self.body()[entry.key()],
+            value_len: entry.value_len(),
+        })
+    }
+
     fn entry(&self) -> Entry {
         match self.state {
             State::Record(entry) => entry,
@@ -159,9 +168,22 @@ impl TableCursor {
     }
 
     #[cold]
+    #[inline(never)]
     fn entry_in_lane(&self) -> Entry {
         let entry = self.block().entry(self.at);
         entry.expect("what adds up in a lane decodes")
+    }
+
+    #[inline(always)]
+    fn pair_of(&self, entry: &Entry) -> Result<Pair> {
+        let (body, key) = (self.body(), entry.key());
+        match entry.value() {
+            Some(value) => {
+                let piece = body.slice(key.start..value.end);
+                Ok(Pair::of_piece(piece, key.len()))
+            }
+            None => Ok(Pair::new(body.slice(key), self.value_bytes()?)),
+        }
     }
 
     fn extent(&self) -> Result<Extent> {
@@ -226,69 +248,6 @@ impl TableCursor {
         let between = (1..FETCHED_AHEAD).map(|steps| side.ahead(at, steps));
         between.for_each(|at| self.block().fetch(at));
         self.stand_on(at, side)
-    }
-
-    /// The number by which `lent` holds the body of the current block, if that has a lane and all its records are
-    /// certainly shown.
-    #[inline]
-    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Option<u32> {
-        let loaded = self.loaded.as_mut()?;
-        if loaded.lent.0 != ask.view.call {
-            let layout = loaded.layout;
-            let lane = *loaded
-                .lane
-                .get_or_insert_with(|| Lane::of(&layout.block(&loaded.body)));
-            let is_certain = lane.is_some_and(|lane| self.is_certain(&lane, ask));
-            let loaded = self.loaded.as_mut()?;
-            let owner = is_certain.then(|| lent.hold(loaded.body.clone()));
-            loaded.lent = (ask.view.call, owner.unwrap_or(0));
-        }
-        let (_, owner) = self.loaded.as_ref()?.lent;
-        (owner > 0).then_some(owner)
-    }
-
-    /// Lends from the lane of the current block, if all its records are certainly shown.
-    #[inline(always)]
-    fn lend_by(
-        &mut self,
-        lend: impl FnOnce(&Lane, &[u8], usize, &Ask<'_>, (u32, &mut Lent)) -> (Stand, usize),
-        ask: &Ask<'_>,
-        lent: &mut Lent,
-    ) -> Stand {
-        if !self.is_on_record() {
-            return Stand::Same;
-        }
-        let Some(owner) = self.hold_lane(ask, lent) else {
-            return Stand::Same;
-        };
-        let Loaded { body, lane, .. } = self.loaded();
-        let lane = lane.as_ref().and_then(Option::as_ref);
-        let Some(lane) = lane.filter(|lane| lane.uniform.earliest.seq >= ask.above) else {
-            return Stand::Same;
-        };
-        let (stand, at) = lend(lane, body, self.at, ask, (owner, lent));
-        if stand != Stand::Same {
-            (self.state, self.at) = (State::InLane, at);
-        }
-        stand
-    }
-
-    /// Whether all records of the current block are visible, live, and newer than all range deletes over their keys.
-    fn is_certain(&self, lane: &Lane, ask: &Ask<'_>) -> bool {
-        let Lane { uniform, .. } = lane;
-        let seq_max = uniform.seq_max.min(self.table.census().seq_max);
-        let is_covered = || {
-            let block = self.block();
-            let keys = block
-                .key(0)
-                .and_then(|first| Ok((first, block.key(lane.count() - 1)?)));
-            keys.map_or(true, |(first, last)| {
-                uniform.earliest.seq < self.tombstones.max_over(first, last)
-            })
-        };
-        seq_max <= ask.view.max
-            && !ask.view.later.dead(&uniform.earliest)
-            && (self.tombstones.is_empty() || !is_covered())
     }
 
     /// Enters block `number` from its `side`: stops before it, or before all blocks of its page, if that is a dead
@@ -429,17 +388,10 @@ impl Side {
 impl Cursor for TableCursor {
     #[inline(always)]
     fn position(&self) -> Position<'_> {
-        let record = |entry: &Entry| {
-            Position::Record(RecordRef {
-                header: entry.header,
-                key: &self.body()[entry.key()],
-                value_len: entry.value_len(),
-            })
-        };
         match &self.state {
             State::End | State::Seeking(_) => Position::End,
-            State::Record(entry) => record(entry),
-            State::InLane => record(&self.entry_in_lane()),
+            State::Record(entry) => self.on(entry),
+            State::InLane => self.on(&self.entry_in_lane()),
             State::Page { seq_max } => Position::DeadSpan(self.page_span(*seq_max)),
             State::Rows { from, to, seq_max } => {
                 Position::DeadSpan(self.rows_span(*from..=*to, *seq_max))
@@ -570,13 +522,9 @@ impl Cursor for TableCursor {
 
     #[inline(always)]
     fn pair(&self) -> Result<Pair> {
-        let (body, key) = (self.body(), self.entry().key());
-        match self.entry().value() {
-            Some(value) => {
-                let piece = body.slice(key.start..value.end);
-                Ok(Pair::of_piece(piece, key.len()))
-            }
-            None => Ok(Pair::new(body.slice(key), self.value_bytes()?)),
+        match &self.state {
+            State::Record(entry) => self.pair_of(entry),
+            _ => self.pair_of(&self.entry()),
         }
     }
 

@@ -200,7 +200,7 @@ mod tests {
     use crate::base::{ItemTtl, Seq, Timestamp};
     use crate::data::lent::LendView;
     use crate::expiry::{ExpiryView, Settings};
-    use crate::table::block::{Addition, BlockBuilder};
+    use crate::table::block_builder::{Addition, BlockBuilder};
     use bytes::Bytes;
 
     fn body(records: &[(&str, u64, &str)]) -> Vec<u8> {
@@ -219,7 +219,8 @@ mod tests {
             };
             builder.push(&record, 0, &Addition::Inline(value.as_bytes()));
         }
-        builder.write_body().to_vec()
+        let ranges = builder.ranges();
+        builder.write_body(&ranges).to_vec()
     }
 
     type Lend = fn(&Lane, &[u8], usize, &Ask<'_>, (u32, &mut Lent)) -> (Stand, usize);
