@@ -425,6 +425,7 @@ impl Walks {
         }
     }
 
+    #[inline(always)]
     fn front(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
         match &mut self.front {
             Some(walk) => Ok(walk),
@@ -432,6 +433,7 @@ impl Walks {
         }
     }
 
+    #[inline(always)]
     fn back(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
         match &mut self.back {
             Some(walk) => Ok(walk),
