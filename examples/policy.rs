@@ -256,7 +256,7 @@ impl Simulation {
             .collect();
         sources.sort_by_key(|source| std::cmp::Reverse(source.0));
         let mut probe = OverlapProbe {
-            view,
+            view: view.clone(),
             key: 0,
             sources,
         };

@@ -14,7 +14,9 @@ pub use crate::env::{
     Call, Dir, Disk, FailedSync, Fault, FaultPlan, File, Fs, Lock, LockKind, ReadAt, Ring, Room,
     Sim, Survivors, pretend_memory_is_short,
 };
-pub use crate::expiry::{Census, DefaultMillis, ExpiryHistogram, ExpiryView, Settings, Tally};
+pub use crate::expiry::{
+    Census, DefaultMillis, Expire, ExpiryHistogram, ExpiryView, Settings, Tally,
+};
 pub use crate::table::{BlockCache, Expected, Table, TableBuilder, TableMeta, TableOptions};
 pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay};
 

@@ -142,6 +142,7 @@ pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::inspect::{repair, verify};
 pub use api::read::{Iter, Keys};
+pub use api::retention::Preview;
 pub use api::snapshot::{Snapshot, View};
 pub use api::transaction::Transaction;
 pub use api::transaction_iter::TransactionIter;

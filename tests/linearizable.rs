@@ -57,6 +57,8 @@ enum Act {
     Batch(Vec<(usize, Option<Write>)>),
     /// A replacement of this number, which takes over the life that is there.
     Keep(usize, u32, bool),
+    /// All is expired, or only what has an end, and then one key is written.
+    Expire(bool, Option<(usize, Write)>),
     /// Of each key a replacement or a creation, or nothing of all: for this one.
     All(Vec<(usize, bool, Write)>, Option<usize>),
 }
@@ -227,6 +229,14 @@ fn effect(operation: &Operation, state: &mut State) -> Option<()> {
         Act::Batch(writes) => writes
             .iter()
             .for_each(|(key, write)| put(state, *key, *write)),
+        Act::Expire(all, write) => {
+            let stays = |version: &Version| !all && version.ttl.is_none();
+            let newest = state.newest.map(|version| version.filter(stays));
+            state.newest = newest;
+            if let Some((key, write)) = write {
+                put(state, *key, Some(*write));
+            }
+        }
     }
     Some(())
 }
@@ -325,7 +335,8 @@ impl Stage<'_> {
     fn operation(&self, random: &mut Random) -> Act {
         let (c, at) = (self.container, random.below(KEYS));
         let key = self.key(at);
-        match random.below(20) {
+        match random.below(22) {
+            20 | 21 => self.expire(random),
             16 | 17 => {
                 let (number, _) = self.write(random);
                 let written = value((number, None));
@@ -372,6 +383,32 @@ impl Stage<'_> {
                 self.db.write(&batch).unwrap();
                 Act::Batch(writes)
             }
+        }
+    }
+
+    fn expire(&self, random: &mut Random) -> Act {
+        let (c, all) = (self.container, random.one_in(2));
+        let far = SystemTime::now() + Duration::from_millis(400 * 365 * DAY_MILLIS);
+        let write = random
+            .one_in(2)
+            .then(|| (random.below(KEYS), self.write(random)));
+        let done = match (write, all) {
+            (None, true) => c.expire_all(),
+            (None, false) => c.expire_before(far),
+            (Some((at, write)), all) => {
+                let mut batch = Batch::new();
+                match all {
+                    true => batch.expire_all(c),
+                    false => batch.expire_before(c, far),
+                };
+                batch.put_with_ttl(c, self.key(at), value(write), ttl(write));
+                self.db.write(&batch)
+            }
+        };
+        match done {
+            Ok(()) => Act::Expire(all, write),
+            Err(Error::ClockUnsettled { .. }) => Act::Batch(vec![]),
+            Err(error) => panic!("{error}"),
         }
     }
 

@@ -237,6 +237,88 @@ fn a_shorter_default_gives_the_bytes_back() {
     assert_eq!(stage.c.stats().disk_bytes, 0);
 }
 
+/// What a command ends is due from the command on: whole tables, parts of tables and what is in memory, by their ends, by
+/// when they were written, and also what never expires.
+#[test]
+fn what_a_command_ends_is_given_back() {
+    for place in 0..4 {
+        let mut stage = stage(false);
+        let put = |stage: &Stage, names: &str, ttl: Ttl| {
+            for n in 0..100 {
+                let value = format!("<{names}-{n}>{}", "x".repeat(100));
+                stage
+                    .c
+                    .put_with_ttl(format!("{n:03}-{names}"), value, ttl)
+                    .unwrap();
+            }
+        };
+        let day = |days: u64| Ttl::After(Duration::from_secs(86_400 * days));
+        put(&stage, "gone-own", day(10));
+        put(&stage, "gone-never", Ttl::Never);
+        put(&stage, "kept-own", day(20));
+        if place > 0 {
+            stage.db.flush().unwrap();
+        }
+        if place > 1 {
+            stage.pass(100);
+            stage.db.compact().unwrap();
+        }
+        stage.pass(1_000);
+        put(&stage, "kept-never", Ttl::Never);
+        if place > 2 {
+            stage.db.flush().unwrap();
+        }
+        let moment = |millis: u64| std::time::UNIX_EPOCH + Duration::from_millis(millis);
+        stage
+            .c
+            .expire_before(moment(NOW + 15 * 86_400_000))
+            .unwrap();
+        assert_eq!(stage.c.iter().count(), 300);
+        stage.c.expire_written_before(moment(NOW + 1)).unwrap();
+        put(&stage, "kept-later", day(1));
+        assert_eq!(stage.c.iter().count(), 200);
+        let oldest = stage.c.stats().oldest_unreclaimed;
+        assert_eq!(oldest, Some(moment(stage.now)), "{place}");
+        stage.pass(0);
+        // An eighth of the longest lifetime.
+        stage.pass(20 * 86_400_000 / 8 - 86_400_000 - 1_000);
+        stage.pass(86_400_000);
+        assert!(!stage.has("<gone-"), "expired bytes are left: {place}");
+        assert!(!stage.has("<kept-own"), "expired bytes are left: {place}");
+        assert!(
+            stage.has("<kept-never-99>"),
+            "what lives was dropped: {place}"
+        );
+        assert_eq!(stage.c.stats().oldest_unreclaimed, None, "{place}");
+        stage.c.expire_all().unwrap();
+        stage.pass(0);
+        stage.pass(WITHIN);
+        stage.pass(1);
+        assert!(!stage.has("<kept-"), "expired bytes are left: {place}");
+        assert_eq!(stage.c.stats().disk_bytes, 0);
+    }
+}
+
+/// Nothing is read of tables that a command ends as a whole, and nothing waits.
+#[test]
+fn tables_that_a_command_ends_go_at_once() {
+    let mut stage = stage(false);
+    for n in 0..2_000 {
+        stage
+            .c
+            .put_with_ttl(format!("{n:05}"), "v".repeat(100), Ttl::Never)
+            .unwrap();
+    }
+    stage.db.flush().unwrap();
+    stage.pass(0);
+    assert!(stage.c.stats().disk_bytes > 100_000);
+    let merged = stage.db.stats().bytes_merged;
+    stage.c.expire_all().unwrap();
+    stage.pass(0);
+    assert_eq!(stage.c.stats().disk_bytes, 0);
+    assert_eq!(stage.db.stats().bytes_merged, merged);
+}
+
 /// Turned off for an hour, the default ends nothing in that hour; held by a floor, what was over before goes.
 #[test]
 fn what_a_floor_holds_down_is_given_back() {

@@ -94,6 +94,25 @@ impl Shelf {
         });
         self.default = default;
     }
+
+    /// What was written before goes, or only what would end by then.
+    fn expire(&mut self, before: Option<u64>, now: u64) {
+        let lives = |shelf: &Shelf, stored: &Stored, to: u64| shelf.is_live(stored, to);
+        let gone: Vec<_> = self
+            .items
+            .iter()
+            .filter(|(_, stored)| match before {
+                Some(moment) => {
+                    !lives(self, stored, now) || moment > 0 && !lives(self, stored, moment - 1)
+                }
+                None => true,
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        gone.iter().for_each(|key| {
+            self.items.remove(key);
+        });
+    }
 }
 
 type Model = [Shelf; 2];
@@ -435,6 +454,22 @@ impl World {
         self.open.iter_mut().for_each(|open| open.defaults = true);
     }
 
+    fn expire(&mut self, random: &mut Random) {
+        let (at, now) = (random.below(2), self.now());
+        let before = (!random.one_in(3)).then(|| now + random.below(400) as u64);
+        let c = &self.containers[at];
+        let moment = before.map(|moment| UNIX_EPOCH + Duration::from_millis(moment));
+        let mut batch = Batch::new();
+        match (moment, random.one_in(2)) {
+            (Some(moment), true) => c.expire_before(moment).unwrap(),
+            (None, true) => c.expire_all().unwrap(),
+            (Some(moment), false) => self.db.write(batch.expire_before(c, moment)).unwrap(),
+            (None, false) => self.db.write(batch.expire_all(c)).unwrap(),
+        }
+        self.model[at].expire(before, now);
+        self.open.iter_mut().for_each(|open| open.defaults = true);
+    }
+
     fn step(&mut self, random: &mut Random, number: usize) {
         match random.below(40) {
             0..=3 if self.open.len() < 4 => self.begin(),
@@ -448,7 +483,10 @@ impl World {
             35 | 36 => self.db.flush().unwrap(),
             37 => drop(self.db.step().unwrap()),
             38 if random.one_in(4) => self.db.compact().unwrap(),
-            39 if random.one_in(3) => self.set_default(random),
+            39 if random.one_in(3) => match random.one_in(2) {
+                true => self.expire(random),
+                false => self.set_default(random),
+            },
             _ => {}
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ebbtide::internals::pieces::{Footer, Index, SegmentHeader, Trailer};
 use ebbtide::internals::{
-    Base, Census, ContainerId, DefaultMillis, ExpiryHistogram, FrameHeader, FrameKind, Fs, Header,
-    ItemTtl, Kind, Log, LogOptions, Op, PayloadCrc, RecordRef, Relogged, Seq, Settings, Sim,
+    Base, Census, ContainerId, DefaultMillis, Expire, ExpiryHistogram, FrameHeader, FrameKind, Fs,
+    Header, ItemTtl, Kind, Log, LogOptions, Op, PayloadCrc, RecordRef, Relogged, Seq, Settings, Sim,
     TableBuilder, TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
 };
 use ebbtide::{Compression, Result};
@@ -90,6 +90,14 @@ fn batch() -> Vec<u8> {
         Op::SetDefault {
             container,
             default: DefaultMillis::Millis(60_000),
+        },
+        Op::Expire {
+            container,
+            what: Expire::Before(Timestamp(NOW)),
+        },
+        Op::Expire {
+            container,
+            what: Expire::All,
         },
         Op::Delete { container, key },
         Op::DeleteRange {

@@ -66,6 +66,7 @@ fn settings_of(input: &mut Input<'_>) -> Settings {
         inherit_floor: Timestamp(input.any_size()),
         override_floor: Timestamp(input.any_size()),
         floor_seq: Seq(input.any_size()),
+        ..Settings::default()
     }
 }
 

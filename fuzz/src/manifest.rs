@@ -128,7 +128,7 @@ fn parse(bytes: &[u8]) -> Option<(Catalogue, bool)> {
 
 /// A manifest of these edits, one a line.
 fn seal(lines: &[u8]) -> Vec<u8> {
-    let mut bytes = b"EBBTIDEM\x06\0\0\0".to_vec();
+    let mut bytes = b"EBBTIDEM\x07\0\0\0".to_vec();
     let crc = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     for line in lines.split(|&byte| byte == b'\n') {

@@ -153,6 +153,7 @@ impl World {
                 _ => Leave::PowerCut(input.u64()),
             }),
             29 => self.check(),
+            30 => self.expire(at, input),
             _ => self.look(at, input),
         }
     }
@@ -273,6 +274,39 @@ impl World {
         self.containers[at].set_default_ttl(default).unwrap();
         self.defaults[at] = default;
         self.sweep();
+    }
+
+    fn expire(&mut self, at: usize, input: &mut Input<'_>) {
+        let (c, default) = (&self.containers[at], self.defaults[at]);
+        let moment = |input: &mut Input<'_>| {
+            let by = time(input).as_millis() as u64;
+            match input.flag() {
+                true => self.now + by,
+                false => self.now.saturating_sub(by),
+            }
+        };
+        let gone: Box<dyn Fn(&Stored) -> bool> = match input.below(3) {
+            0 => {
+                c.expire_all().unwrap();
+                Box::new(|_| true)
+            }
+            1 => {
+                let moment = moment(input);
+                c.expire_before(UNIX_EPOCH + Duration::from_millis(moment))
+                    .unwrap();
+                Box::new(move |stored| stored.end(default).is_some_and(|end| end < moment))
+            }
+            _ => {
+                let moment = moment(input);
+                c.expire_written_before(UNIX_EPOCH + Duration::from_millis(moment))
+                    .unwrap();
+                Box::new(move |stored| stored.written_at < moment)
+            }
+        };
+        let snapshots = self.snapshots.iter_mut().map(|(_, shelves)| shelves);
+        for shelves in snapshots.chain([&mut self.shelves]) {
+            shelves[at].items.retain(|_, stored| !gone(stored));
+        }
     }
 
     fn advance(&mut self, input: &mut Input<'_>) {

@@ -20,7 +20,10 @@ pub fn frame(data: &[u8]) {
         1 => {
             let bytes = input.rest();
             if let Ok(header) = SegmentHeader::decode(bytes) {
-                assert!(bytes.starts_with(&header.encode()));
+                let again = header.encode();
+                // One of the format before has another version, and so another checksum.
+                let is_older = bytes[8] == 6 && bytes[16..].starts_with(&again[16..]);
+                assert!(bytes.starts_with(&again) || is_older);
             }
         }
         _ => {

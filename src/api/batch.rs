@@ -1,16 +1,17 @@
 //! Batches.
 
 use std::fmt;
+use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, check_item, check_key, checked_range};
 use crate::api::container::Container;
 use crate::api::writing::write_ttl;
-use crate::base::{ContainerId, DefaultTtl, Error, Result, Ttl};
+use crate::base::{ContainerId, DefaultTtl, Error, Result, Timestamp, Ttl};
 use crate::data::batch::{Op, WriteTtl};
 use crate::data::write::Expect;
 use crate::engine::options::Durability;
 use crate::engine::{Demand, Writes};
-use crate::expiry::DefaultMillis;
+use crate::expiry::{DefaultMillis, Expire};
 
 /// Writes that become visible and durable together, in any containers of one database, and conditions for them. A batch
 /// is atomic, after a power cut too. Its writes apply in the order in which they were added. A condition, that of
@@ -257,6 +258,47 @@ impl Batch {
         let default = DefaultMillis::from_public(default);
         let op = default.map(|default| move |container| Op::SetDefault { container, default });
         self.push(container, op)
+    }
+
+    /// Expires items of the container, as [`Container::expire_before`] does: those that were written before, also by this
+    /// batch; what follows in the batch stays. The whole batch is durable when the write returns.
+    ///
+    /// ```
+    /// use ebbtide::{Batch, Database};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let prices = db.container("prices")?;
+    /// prices.put("gold", "of yesterday")?;
+    /// let mut batch = Batch::new();
+    /// batch.expire_all(&prices).put(&prices, "silver", "of today");
+    /// db.write(batch)?; // nobody sees neither, or both
+    /// assert!(prices.get("gold")?.is_none() && prices.get("silver")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expire_before(&mut self, container: &Container, moment: SystemTime) -> &mut Self {
+        let moment = Timestamp::from_system_time_up(moment);
+        self.expire(container, Expire::Before(moment))
+    }
+
+    /// Expires items of the container, as [`Container::expire_written_before`] does; see [`Batch::expire_before`]. What
+    /// the batch itself has written is written at the moment of the batch.
+    pub fn expire_written_before(
+        &mut self,
+        container: &Container,
+        moment: SystemTime,
+    ) -> &mut Self {
+        let moment = Timestamp::from_system_time_up(moment);
+        self.expire(container, Expire::WrittenBefore(moment))
+    }
+
+    /// Expires every item of the container, as [`Container::expire_all`] does; see [`Batch::expire_before`].
+    pub fn expire_all(&mut self, container: &Container) -> &mut Self {
+        self.expire(container, Expire::All)
+    }
+
+    fn expire(&mut self, container: &Container, what: Expire) -> &mut Self {
+        self.push(container, Ok(|container| Op::Expire { container, what }))
     }
 
     /// Sets for this batch what [`Options::durability`](crate::Options::durability) sets for all: with

@@ -13,7 +13,7 @@ use crate::base::{DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::write::Updated;
 use crate::engine::{ContainerState, Handle, Reader};
-use crate::expiry::DefaultMillis;
+use crate::expiry::{DefaultMillis, SettingsChange};
 
 /// A named, ordered set of items with its own expiry settings. Cheap to clone; clones are the same container.
 ///
@@ -86,8 +86,9 @@ impl Container {
     /// A lifetime out of range; [`Error::ClockUnsettled`](crate::Error::ClockUnsettled) while the wall clock has leapt
     /// ahead and is not confirmed.
     pub fn set_default_ttl(&self, default: DefaultTtl) -> Result<()> {
+        let default = DefaultMillis::from_public(default)?;
         self.engine
-            .set_default(&self.state, DefaultMillis::from_public(default)?)
+            .change_settings(&self.state, SettingsChange::Default(default))
     }
 
     /// Stores an item that inherits the container's default.

@@ -6,6 +6,7 @@ pub mod cursor;
 pub mod read;
 pub mod writing;
 pub mod container;
+pub mod retention;
 pub mod snapshot;
 pub mod batch;
 pub mod transaction_state;

@@ -121,6 +121,12 @@ pub enum Error {
         /// Whether it is of the key or the value, and what is wrong there.
         what: String,
     },
+    /// 64 commands to expire items stand in a container, and one more would slow its reads down; nothing was changed. One is dropped when its moment has passed, when a later one covers it, or when nothing that it concerns is
+    /// stored any more.
+    TooManyCommands {
+        /// The name of the container.
+        container: String,
+    },
     /// A write to a database that was opened with `read_only(true)`, or is followed.
     ReadOnly,
     /// The database was closed.
@@ -253,7 +259,8 @@ impl Error {
             Error::Stalled
             | Error::OutOfMemory { .. }
             | Error::Locked { .. }
-            | Error::ClockUnsettled { .. } => true,
+            | Error::ClockUnsettled { .. }
+            | Error::TooManyCommands { .. } => true,
             Error::Io { source, .. } => {
                 let passing = [io::ErrorKind::Interrupted, io::ErrorKind::OutOfMemory];
                 self.is_full() || passing.contains(&source.kind()) || is_out_of_files(source)
@@ -333,7 +340,9 @@ impl fmt::Display for Error {
                 wall = Timestamp::from_system_time_up(*wall),
                 settled = Timestamp::from_system_time_up(*settled),
             ),
-            Error::Conflict { .. } | Error::ContainerDropped { .. } => self.fmt_of_container(f),
+            Error::Conflict { .. }
+            | Error::TooManyCommands { .. }
+            | Error::ContainerDropped { .. } => self.fmt_of_container(f),
             #[cfg(feature = "typed")]
             Error::Decode { .. } => self.fmt_of_container(f),
             Error::OutOfMemory { bytes } => write!(
@@ -420,6 +429,11 @@ impl Error {
                 "the item with key \"{}\" of container {container:?} is not of the types that were asked for ({what}): \
                  open the container with the types that it was written with",
                 key.escape_ascii()
+            ),
+            Error::TooManyCommands { container } => write!(
+                f,
+                "container {container:?} has so many commands to expire items that it takes no more: try again when what \
+                 they concern is removed from the disk, or expire with one command what several did"
             ),
             Error::ContainerDropped { name } => write!(
                 f,

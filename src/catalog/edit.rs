@@ -380,9 +380,9 @@ impl Catalogue {
                 self.names.remove(&gone.name);
             }
             Change::Settings(id, settings, seq) => {
-                self.used = self.used.max(settings.floor_seq).max(*seq);
+                self.used = self.used.max(settings.last_seq()).max(*seq);
                 let container = self.container(*id)?;
-                (container.settings, container.settings_seq) = (*settings, *seq);
+                (container.settings, container.settings_seq) = (settings.clone(), *seq);
             }
             Change::Flushed(id, seq) => {
                 self.used = self.used.max(*seq);
@@ -458,7 +458,7 @@ impl Catalogue {
         self.used = self
             .used
             .max(record.created)
-            .max(record.settings.floor_seq)
+            .max(record.settings.last_seq())
             .max(record.settings_seq)
             .max(record.flushed);
         self.names.insert(record.name.clone(), record.id);

@@ -39,7 +39,9 @@ use crate::catalog::edit::{Catalogue, Change, Edit, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 6;
+const FORMAT_VERSION: u32 = 7;
+/// The oldest version that this build reads: 7 has commands that expire items, which 6 would leave out.
+const OLDEST_VERSION: u32 = 6;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;
 
@@ -69,7 +71,7 @@ pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
     if crc != crc32fast::hash(&bytes[..CRC_AT]) && !had_none {
         return Err(damaged(0, "the header does not match its checksum"));
     }
-    if found != FORMAT_VERSION {
+    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&found) {
         return Err(Error::UnsupportedFormat {
             path: path.into(),
             found,
@@ -100,6 +102,12 @@ pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
         return Err(damaged(HEADER_LEN, "a manifest without an edit"));
     }
     Ok((catalogue, bytes.len()))
+}
+
+/// Whether the manifest of this number is of the version that this build writes, so that it may take edits.
+pub fn is_current(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
+    let bytes = fs.read(&dir.join(file_name::manifest(number)))?;
+    Ok(bytes.get(MAGIC.len()..CRC_AT) == Some(&FORMAT_VERSION.to_le_bytes()[..]))
 }
 
 /// The payload of every whole frame in `bytes`, wherever it starts.

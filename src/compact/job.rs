@@ -282,7 +282,9 @@ impl Group {
             if !header.is_tombstone() && job.view.dead(&header) {
                 let settings = &job.view.settings;
                 let expired = settings.expires_at(&header);
-                let since = settings.overdue_since(expired, header.seq < settings.floor_seq);
+                let is_older = header.seq < settings.floor_seq;
+                let command = settings.commands.given_over(&header);
+                let since = settings.overdue_since(expired, is_older, command);
                 reclaim(job.view.now.since(since), record.weight());
             }
             let superseded = (self.headers.last())
@@ -397,7 +399,7 @@ fn begin_table(job: &Job, host: &mut dyn Host) -> Result<TableBuilder> {
         id,
         identity,
         container: job.container,
-        settings: job.view.settings,
+        settings: job.view.settings.of_a_table(),
     };
     let builder = TableBuilder::new(file, job.options, meta);
     Ok(builder.with_must_sample(job.must_sample.clone()))

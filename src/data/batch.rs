@@ -14,6 +14,9 @@
 //!           9 put, own ttl      body: written_at varint | millis varint | key prefixed | value prefixed
 //!                               7 to 9 have taken over `written_at` and ttl of the item that they replaced
 //!           10 set default      body: default varint, as rule.rs spells it
+//!           11 expire before    body: moment varint (ms since the epoch): what ends before it (expiry/command.rs)
+//!           12 expire written   body: moment varint: what was written before it
+//!           13 expire all       body: nothing
 //!
 //! Relogged  entry*                                       records that keep sequence number and time
 //! entry     container varint | header (record.rs, base 0) | key prefixed | value prefixed, or
@@ -26,7 +29,7 @@
 use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
-use crate::expiry::{DefaultMillis, stored_ttl_until};
+use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
 
 /// The ttl of a write, before its stamp is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +174,13 @@ pub enum Op<'a> {
         /// The new default.
         default: DefaultMillis,
     },
+    /// Expires items of the container.
+    Expire {
+        /// The container.
+        container: ContainerId,
+        /// Which.
+        what: Expire,
+    },
 }
 
 impl Op<'_> {
@@ -179,17 +189,22 @@ impl Op<'_> {
         match *self {
             Op::Put { container, .. }
             | Op::SetDefault { container, .. }
+            | Op::Expire { container, .. }
             | Op::Delete { container, .. }
             | Op::DeleteRange { container, .. } => container,
         }
     }
 
-    /// Whether it changes a default and so writes no record.
-    pub fn is_of_settings(&self) -> bool {
-        matches!(self, Op::SetDefault { .. })
+    /// What it changes of the container's settings; then it writes no record.
+    pub fn of_settings(&self) -> Option<SettingsChange> {
+        match *self {
+            Op::SetDefault { default, .. } => Some(SettingsChange::Default(default)),
+            Op::Expire { what, .. } => Some(SettingsChange::Expire(what)),
+            _ => None,
+        }
     }
 
-    /// The record that it wrote with this sequence number at that time; not for a change of a default.
+    /// The record that it wrote with this sequence number at that time; not for a change of settings.
     #[inline]
     pub fn at(&self, seq: Seq, written_at: Timestamp) -> Relogged<'_> {
         let record = |container, kind, (written_at, ttl), key, value| Relogged::Record {
@@ -227,7 +242,7 @@ impl Op<'_> {
                 from,
                 to,
             },
-            Op::SetDefault { .. } => unreachable!("settings are no record"),
+            Op::SetDefault { .. } | Op::Expire { .. } => unreachable!("settings are no record"),
         }
     }
 
@@ -280,7 +295,21 @@ impl Op<'_> {
                 start(10, container);
                 default.encode(out);
             }
+            Op::Expire { container, what } => encode_expire(container, what, out),
         }
+    }
+}
+
+fn encode_expire(container: ContainerId, what: Expire, out: &mut Vec<u8>) {
+    let (tag, moment) = match what {
+        Expire::Before(moment) => (11, Some(moment)),
+        Expire::WrittenBefore(moment) => (12, Some(moment)),
+        Expire::All => (13, None),
+    };
+    out.push(tag);
+    put_varint(out, u64::from(container.0));
+    if let Some(moment) = moment {
+        put_varint(out, moment.0);
     }
 }
 
@@ -374,6 +403,14 @@ impl<'a> Ops<'a> {
                     container,
                     default: DefaultMillis::decode(reader)?,
                 });
+            }
+            11..=13 => {
+                let what = match tag {
+                    11 => Expire::Before(Timestamp(reader.varint()?)),
+                    12 => Expire::WrittenBefore(Timestamp(reader.varint()?)),
+                    _ => Expire::All,
+                };
+                return Ok(Op::Expire { container, what });
             }
             7..=9 => WriteTtl::Kept {
                 written_at: Timestamp(reader.varint()?),

@@ -18,7 +18,7 @@ use crate::expiry::ExpiryView;
 const COPY_MOST: usize = 512;
 
 /// What is known to be shown, without a look at each record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LendView {
     /// Later writes are not seen.
     pub max: Seq,
@@ -32,7 +32,7 @@ pub struct LendView {
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// What is known to be shown.
-    pub view: LendView,
+    pub view: &'a LendView,
     /// The last key that was decided about: older versions of it are not shown.
     pub decided: &'a [u8],
     /// Only smaller keys (in backward iteration, only greater ones).

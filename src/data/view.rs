@@ -164,7 +164,7 @@ impl<C: Cursor> Walk<C> {
         lent: &mut Lent,
     ) -> Result<bool> {
         let ask = Ask {
-            view: lending.view,
+            view: &lending.view,
             decided,
             bound: lending.bound.as_deref(),
             above: Seq(0),
@@ -410,13 +410,13 @@ mod tests {
                 tombstones: Arc::default(),
             };
             let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();
-            let (mut settled, mut decided) = (view, vec![]);
+            let (mut settled, mut decided) = (view.clone(), vec![]);
             let mut next = || {
                 let read = || ExpiryViews {
-                    now: view,
-                    settled: view,
+                    now: view.clone(),
+                    settled: view.clone(),
                 };
-                let mut check = ExpiryCheck::new(view, &mut settled, view.now, read);
+                let mut check = ExpiryCheck::new(view.clone(), &mut settled, view.now, read);
                 walk.next(&mut check, &mut decided, |_| true)
             };
             for n in 0..shown {

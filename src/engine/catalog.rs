@@ -27,7 +27,7 @@ use crate::env::Fs;
 use crate::expiry::Settings;
 
 /// Settings of a container that are durable in the log and not yet in the manifest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoggedSettings {
     /// The container.
     pub container: ContainerId,
@@ -184,7 +184,7 @@ impl Editing<'_> {
         let mut before = vec![];
         for said in &logged {
             if open.catalogue().containers.contains_key(&said.container) {
-                let said_by = Change::Settings(said.container, said.settings, said.seq);
+                let said_by = Change::Settings(said.container, said.settings.clone(), said.seq);
                 before.push(said_by);
                 time_high_water = time_high_water.max(said.settled);
             }

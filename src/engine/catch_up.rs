@@ -112,7 +112,7 @@ impl Stand {
         *mark = read.time_high_water.max(*mark);
         for logged in settings {
             if let Some(record) = self.catalogue.containers.get_mut(&logged.container) {
-                (record.settings, record.settings_seq) = (logged.settings, logged.seq);
+                (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
             }
         }
     }
@@ -122,7 +122,8 @@ impl Stand {
         for record in next.containers.values_mut() {
             let known = self.catalogue.containers.get(&record.id);
             if let Some(known) = known.filter(|known| known.settings_seq > record.settings_seq) {
-                (record.settings, record.settings_seq) = (known.settings, known.settings_seq);
+                (record.settings, record.settings_seq) =
+                    (known.settings.clone(), known.settings_seq);
             }
         }
     }
@@ -307,7 +308,7 @@ impl Engine {
         let change = |logged: &LoggedSettings| {
             (
                 stand.states[&logged.container].begin_change(),
-                logged.settings,
+                logged.settings.clone(),
             )
         };
         let changing: Vec<_> = settings.iter().map(change).collect();
@@ -345,7 +346,9 @@ impl Engine {
                 old.active.memtable.retire();
             }
             state.set_flushed(fresh.flushed());
-            changing.change_to(fresh.settings(), next.last_seq);
+            // Who reads what was there before still needs the commands of before.
+            let settings = fresh.settings().with_commands_of(&changing.settings());
+            changing.change_to(state.as_needed(settings), next.last_seq);
             *fresh = state.clone();
         }
         self.containers.replace(next.states.values().cloned());

@@ -1,4 +1,4 @@
-//! Batches with conditions, with lifetimes to keep, or with a change of a default.
+//! Batches with conditions, with lifetimes to keep, or with a change of settings.
 //!
 //! ```text
 //! before the commit lock     pin read states, clock, settings; walk the batch: read each key that a condition names, judge
@@ -12,11 +12,11 @@
 //! passed the versions that were read, and then the batch is walked again.
 //!
 //! The walk goes through the batch in order and knows what earlier writes of the batch did: it reads no key that one of
-//! them wrote. Such a write is judged by the stamp it will have, under the defaults that the batch has set before it.
+//! them wrote. Such a write is judged by the stamp it will have, under the settings that the batch has made before it.
 //!
-//! # Defaults
+//! # Settings
 //!
-//! A default that a batch changes is in the batch's frame of the log, so the whole batch is durable or none of it.
+//! What a batch changes of settings, a default or by a command, is in the batch's frame of the log, so the whole batch is durable or none of it.
 //! Whoever asks for the settings waits from before the clock is read until the log is synced past the frame and the
 //! batch is published. A reader that loaded the published sequence number before, and then sees later settings, loads
 //! it again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). Since removing the
@@ -41,7 +41,7 @@ use crate::engine::settings_cell::Changing;
 use crate::engine::state::{ContainerState, ReadState};
 use crate::engine::write::{Stamped, ends_unseen};
 use crate::engine::writes::{Condition, Demand, Writes, check_size, weight};
-use crate::expiry::{DefaultMillis, ExpiryView, ExpiryViews, Settings};
+use crate::expiry::{ExpiryView, ExpiryViews, Settings, SettingsChange};
 
 /// What was read of a key that the batch had not written before.
 struct Seen<'a> {
@@ -72,7 +72,7 @@ struct Own<'a> {
 /// A judgement that the batch relies on: that a version is live, or that it is not.
 struct Liveness {
     container: usize,
-    /// The number of changes of the container's default before it in the batch.
+    /// The number of changes of the container's settings before it in the batch.
     changes: usize,
     what: What,
     live: bool,
@@ -127,8 +127,8 @@ struct Plan<'a> {
     liveness: Vec<Liveness>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
     ranges: Vec<(usize, usize, KeyRange)>,
-    /// The changes of defaults: index of the write, container, new default.
-    defaults: Vec<(usize, usize, DefaultMillis)>,
+    /// The changes of settings: index of the write, container, change.
+    of_settings: Vec<(usize, usize, SettingsChange)>,
 }
 
 impl<'a> Plan<'a> {
@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
             liveness: vec![],
             own: HashMap::new(),
             ranges: vec![],
-            defaults: vec![],
+            of_settings: vec![],
         }
     }
 
@@ -257,7 +257,10 @@ impl<'a> Plan<'a> {
                 let range = KeyRange::of_bounds(from, to);
                 self.ranges.push((at, container, range));
             }
-            Op::SetDefault { default, .. } => self.defaults.push((at, container, default)),
+            Op::SetDefault { .. } | Op::Expire { .. } => {
+                let change = op.of_settings().expect("it is one");
+                self.of_settings.push((at, container, change));
+            }
         }
     }
 
@@ -326,8 +329,8 @@ impl<'a> Plan<'a> {
 
     /// Whether it is live by the current time; the batch relies on the answer.
     fn is_live(&mut self, container: usize, what: What) -> bool {
-        let mut defaults = self.defaults.iter();
-        let changes = defaults
+        let mut of_settings = self.of_settings.iter();
+        let changes = of_settings
             .by_ref()
             .filter(|(_, of, _)| *of == container)
             .count();
@@ -343,7 +346,7 @@ impl<'a> Plan<'a> {
             what,
             live: false,
         };
-        judged.live = self.lives(&judged, &moment, expiry_views.now.settings);
+        judged.live = self.lives(&judged, &moment, expiry_views.now.settings.clone());
         let live = judged.live;
         self.liveness.push(judged);
         live
@@ -379,9 +382,35 @@ impl<'a> Plan<'a> {
         moment: &Moment,
         settings: Settings,
     ) -> Settings {
-        let own = self.defaults.iter().filter(|(_, of, _)| *of == container);
-        own.take(changes).fold(settings, |settings, (at, _, to)| {
-            settings.change(*to, moment.settled, Seq(moment.first.0 + *at as u64))
+        let own = self.of_settings.iter();
+        let own = own.filter(|(_, of, _)| *of == container);
+        own.take(changes)
+            .fold(settings, |settings, (at, _, change)| {
+                settings.after(*change, moment.settled, Seq(moment.first.0 + *at as u64))
+            })
+    }
+
+    /// A container's settings after the whole batch.
+    fn settings_after(
+        &self,
+        container: usize,
+        moment: &Moment,
+        settings: Settings,
+    ) -> Result<LoggedSettings> {
+        let own = self.of_settings.iter();
+        let own: Vec<_> = own.filter(|(_, of, _)| *of == container).collect();
+        let settings = self.changed(container, own.len(), moment, settings);
+        let state = &self.writes.states()[container];
+        let needed = state.as_needed(settings.clone());
+        for (_, _, change) in &own {
+            state.check_standing(change, &needed)?;
+        }
+        let last = own.last().map_or(0, |(write, ..)| *write);
+        Ok(LoggedSettings {
+            container: state.id(),
+            settings,
+            seq: Seq(moment.first.0 + last as u64),
+            settled: moment.settled,
         })
     }
 
@@ -418,7 +447,7 @@ fn meets(expect: Expect, live: bool, version: Option<Seq>) -> bool {
 }
 
 impl Engine {
-    /// Writes a batch with conditions, or one that changes a default.
+    /// Writes a batch with conditions, or one that changes settings.
     pub(super) fn write_conditional(&self, writes: &Writes) -> Result<Written> {
         loop {
             if let Some(written) = self.try_conditional(writes)? {
@@ -474,7 +503,7 @@ impl Engine {
                 .iter()
                 .filter(|judged| matches!(judged.what, What::Seen(of) if of == seen));
             let is_same = judged.all(|judged| {
-                plan.lives(judged, &moment, expiry_views.now.settings) == judged.live
+                plan.lives(judged, &moment, expiry_views.now.settings.clone()) == judged.live
             });
             if in_use || !is_same || plan.was_written(&plan.seen[seen]) {
                 return Ok(None);
@@ -489,8 +518,8 @@ impl Engine {
     fn commit_plan(&self, plan: &Plan<'_>, payload: &[u8]) -> Result<Option<Written>> {
         let writes = plan.writes;
         let prepared = self.prepare(writes, payload, weight_of(payload));
-        if writes.set_defaults() {
-            return self.commit_defaults(plan, &prepared);
+        if writes.change_settings() {
+            return self.commit_settings(plan, &prepared);
         }
         let stamped = self.stamp(plan.relies_on());
         if !plan.holds(&Moment::of(&stamped), |at| writes.states()[at].settings()) {
@@ -499,12 +528,12 @@ impl Engine {
         self.commit(stamped, &prepared).map(Some)
     }
 
-    /// Commits a batch that changes defaults: the changes count once they are durable.
-    fn commit_defaults(&self, plan: &Plan<'_>, prepared: &Prepared<'_>) -> Result<Option<Written>> {
+    /// Commits a batch that changes settings: the changes count once they are durable.
+    fn commit_settings(&self, plan: &Plan<'_>, prepared: &Prepared<'_>) -> Result<Option<Written>> {
         self.commit_log.sync_ahead()?;
         let states = plan.writes.states();
         let begin = || {
-            let changes = |at: &usize| plan.defaults.iter().any(|(_, of, _)| of == at);
+            let changes = |at: &usize| plan.of_settings.iter().any(|(_, of, _)| of == at);
             let changed = (0..states.len()).filter(changes);
             changed
                 .map(|at| (at, states[at].begin_change()))
@@ -530,26 +559,23 @@ impl Engine {
         if !plan.holds(&moment, before) {
             return Ok(None);
         }
+        let said = changing
+            .iter()
+            .map(|(at, changing)| plan.settings_after(*at, &moment, changing.settings()));
+        let mut said: Vec<LoggedSettings> = said.collect::<Result<_>>()?;
         let logged = self.log_and_apply(&mut stamped, prepared)?;
         self.commit_log.log()?.sync_to(logged.position)?;
         self.commit_log.publish(logged.last);
-        let mut said = vec![];
-        for (at, changing) in &mut changing {
-            let mut own = plan.defaults.iter().filter(|(_, of, _)| of == at);
-            let count = own.by_ref().count();
-            let settings = plan.changed(*at, count, &moment, changing.settings());
-            let mut own = plan.defaults.iter().filter(|(_, of, _)| of == at);
-            let last = own.next_back().map_or(0, |(write, ..)| *write);
-            changing.change_to(settings, logged.last);
-            said.push(LoggedSettings {
-                container: states[*at].id(),
-                settings,
-                seq: Seq(moment.first.0 + last as u64),
-                settled: moment.settled,
-            });
+        for ((at, changing), said) in changing.iter_mut().zip(&mut said) {
+            // Only now all is stored that the batch has written.
+            said.settings = states[*at].as_needed(said.settings.clone());
+            changing.change_to(said.settings.clone(), logged.last);
         }
         self.catalog.note_logged(said);
         drop(changing);
+        for (_, at, change) in &plan.of_settings {
+            states[*at].note_change(change);
+        }
         let written = self.finish_commit(stamped, prepared, &logged)?;
         self.scheduler.wake(Thread::Merge);
         Ok(Some(written))

@@ -1,4 +1,4 @@
-//! Creating and dropping containers, and changing their defaults: each by one edit, under the commit lock.
+//! Creating and dropping containers, and changing their settings: each by one edit, under the commit lock.
 
 use std::sync::Arc;
 
@@ -8,12 +8,16 @@ use crate::engine::Engine;
 use crate::engine::options::ContainerOptions;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
-use crate::expiry::{DefaultMillis, Settings};
+use crate::expiry::{DefaultMillis, Settings, SettingsChange};
 
 impl Engine {
-    /// Changes a container's default: takes a sequence number like a write, and is durable before it counts. Holds the
+    /// Changes a container's settings: takes a sequence number like a write, and is durable before it counts. Holds the
     /// commit lock, so that no write interleaves.
-    pub fn set_default(&self, state: &Arc<ContainerState>, default: DefaultMillis) -> Result<()> {
+    pub fn change_settings(
+        &self,
+        state: &Arc<ContainerState>,
+        change: SettingsChange,
+    ) -> Result<()> {
         self.check_writable()?;
         self.commit_log.sync_ahead()?;
         let mut commit = self.commit_log.lock();
@@ -30,12 +34,14 @@ impl Engine {
             });
         }
         let settings = changing.settings();
-        let settings = settings.change(default, reading.settled, seq);
-        let changes = vec![Change::Settings(state.id(), settings, seq)];
+        let settings = state.as_needed(settings.after(change, reading.settled, seq));
+        state.check_standing(&change, &settings)?;
+        let changes = vec![Change::Settings(state.id(), settings.clone(), seq)];
         self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
         self.commit_log.note_unlogged(&mut commit, seq);
         changing.change_to(settings, seq);
         drop(changing);
+        state.note_change(&change);
         self.scheduler.wake(Thread::Merge);
         Ok(())
     }

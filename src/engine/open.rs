@@ -19,7 +19,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
-    TableSpace, Version, begin, expect_own, find_current, later_table, unnamed_tables,
+    TableSpace, Version, begin, expect_own, find_current, is_current, later_table, unnamed_tables,
 };
 use crate::engine::Engine;
 use crate::engine::background::log_time;
@@ -77,6 +77,27 @@ impl Recovered {
             next_segment: 0,
             clock,
             settings: vec![],
+        }
+    }
+}
+
+impl Recovered {
+    /// Whether its manifest may take edits: there is one, and not of the format before.
+    fn may_go_on(&self, fs: &dyn Fs, path: &Path) -> Result<bool> {
+        let number = self.manifest_number;
+        Ok(number > 0 && is_current(fs, path, number)?)
+    }
+
+    /// Leaves out the commands that are not needed any more.
+    fn forget_commands(&mut self) {
+        for (id, state) in &self.states {
+            let settings = state.settings();
+            let stands = state.as_needed(settings.clone());
+            let record = self.catalogue.containers.get_mut(id);
+            if let Some(record) = record.filter(|_| stands != settings) {
+                record.settings = stands.clone();
+                state.begin_change().change_to(stands, record.settings_seq);
+            }
         }
     }
 }
@@ -165,6 +186,7 @@ impl Begun {
         if options.read_only {
             return Ok(Begun::default());
         }
+        found.forget_commands();
         let (log, manifest) = write_anew(path, options, found, FullDisk::WillDo)?;
         let (log, old_log) = match log {
             Ok(log) => (Some(log), None),
@@ -294,7 +316,7 @@ pub(super) fn bring_in(
     let (replayed, damage) = (from_log.replayed, from_log.damage);
     for logged in &from_log.settings {
         if let Some(record) = catalogue.containers.get_mut(&logged.container) {
-            (record.settings, record.settings_seq) = (logged.settings, logged.seq);
+            (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
         }
     }
     last_seq = last_seq.max(replayed.last_seq);
@@ -431,8 +453,7 @@ pub(super) fn write_anew(
             let end = found.segments.last().map_or(first, |last| last.number + 1);
             let stays = if will_do && !found.torn { end } else { first };
             remove_chain(fs.as_ref(), &wal_dir, stays);
-            // Without a manifest there is nothing to continue with.
-            if !will_do || found.manifest_number == 0 {
+            if !will_do || !found.may_go_on(fs.as_ref(), path)? {
                 return Err(error);
             }
             // The recovered log may be in the page cache alone, and later edits rely on it.

@@ -131,17 +131,18 @@ impl ReadSet {
         let mut touched = self.touched.iter();
         let place = touched.position(|touched| Arc::ptr_eq(&touched.state, state));
         let settings = state.settings();
+        let of_now = settings.clone();
         let place = place.unwrap_or_else(|| {
             self.touched.push(Touched {
                 state: state.clone(),
-                settings,
+                settings: of_now,
                 keys: BTreeMap::new(),
                 ranges: vec![],
                 first_end: None,
             });
             self.touched.len() - 1
         });
-        if !self.touched[place].has_settings(settings, self.pin.seq()) {
+        if !self.touched[place].has_settings(&settings, self.pin.seq()) {
             return Err(self.conflict_over(place, key));
         }
         Ok(place)
@@ -196,7 +197,9 @@ impl ReadSet {
     }
 
     fn views(&self, place: usize) -> ExpiryViews {
-        ExpiryViews::at(self.now, self.settled, || self.touched[place].settings)
+        ExpiryViews::at(self.now, self.settled, || {
+            self.touched[place].settings.clone()
+        })
     }
 
     /// The items of a range, in a touched container, and the number by which [`ReadSet::consumed`] is told how far it was
@@ -264,7 +267,7 @@ impl ReadSet {
         for (place, touched) in self.touched.iter().enumerate() {
             touched.state.check()?;
             let changed = |key: &[u8]| Ok(Some(Fault::Changed(place, key.to_vec())));
-            if now < self.now || !touched.has_settings(touched.state.settings(), self.pin.seq()) {
+            if now < self.now || !touched.has_settings(&touched.state.settings(), self.pin.seq()) {
                 return changed(touched.some_key());
             }
             if let Some((_, key)) = touched.first_end.as_ref().filter(|(end, _)| *end <= now) {
@@ -295,8 +298,8 @@ impl ReadSet {
 
 impl Touched {
     /// These are the settings by which it was read, at this snapshot.
-    fn has_settings(&self, settings: Settings, snapshot: Seq) -> bool {
-        settings == self.settings && !self.state.may_be_newer_than(snapshot)
+    fn has_settings(&self, settings: &Settings, snapshot: Seq) -> bool {
+        *settings == self.settings && !self.state.may_be_newer_than(snapshot)
     }
 
     /// One that was asked about, to be named.

@@ -40,6 +40,7 @@ use crate::engine::jobs::job::identity;
 use crate::engine::open::{FullDisk, Recovered, bring_in, free_table, write_anew};
 use crate::engine::options::Options;
 use crate::env::{ClockBehind, Fs, LockKind, make_dir};
+use crate::expiry::Settings;
 use crate::mem::Pool;
 use crate::table::{
     BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
@@ -334,7 +335,8 @@ impl<'a> Rescue<'a> {
             id,
             container: container.id,
             identity: identity(),
-            settings: own.map_or(container.settings, |own| own.settings),
+            // Nothing says by which changes its records were judged.
+            settings: own.map_or_else(Settings::default, |own| own.settings.clone()),
         };
         let options = TableOptions {
             block_bytes: self.options.block_bytes,

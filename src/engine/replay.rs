@@ -13,11 +13,12 @@ use std::sync::Arc;
 use crate::base::record::{Header, key_prefix, shared_len};
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
 use crate::catalog::Catalogue;
-use crate::data::batch::{KeyRange, Op, Ops, Relogged, relogged};
+use crate::data::batch::{KeyRange, Ops, Relogged, relogged};
 use crate::data::range_tombstones::Fragments;
 use crate::engine::catalog::LoggedSettings;
 use crate::engine::state::ContainerState;
 use crate::env::{Fs, prefetch};
+use crate::expiry::SettingsChange;
 use crate::mem::Memtable;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
@@ -67,7 +68,7 @@ const FETCHED_AHEAD: usize = 8;
 pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) {
     for logged in settings {
         let mut changing = states[&logged.container].begin_change();
-        changing.change_to(logged.settings, logged.seq);
+        changing.change_to(logged.settings.clone(), logged.seq);
     }
 }
 
@@ -145,9 +146,12 @@ impl Gathered<'_> {
                 let mut seq = first;
                 for op in Ops::new(frame.payload) {
                     let op = op.map_err(malformed)?;
-                    match op.is_of_settings() {
-                        false => self.take(&op.at(seq, written_at))?,
-                        true => self.take_default(&op, seq, frame.header.settled)?,
+                    match op.of_settings() {
+                        None => self.take(&op.at(seq, written_at))?,
+                        Some(change) => {
+                            let at = (seq, frame.header.settled);
+                            self.take_settings(op.container(), change, at)?;
+                        }
                     }
                     seq = seq.next();
                 }
@@ -195,7 +199,7 @@ impl Gathered<'_> {
             } if seq > state.flushed() => {
                 // Estimates depend on which records are older than the range delete, so these go in first.
                 self.insert()?;
-                state.read_state().active.memtable.note_range_delete();
+                state.read_state().active.memtable.begin_era();
                 let ranges = self.ranges.entry(container).or_default();
                 ranges.take(KeyRange::of_bounds(from, to), seq);
             }
@@ -204,11 +208,13 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Takes a change of a default, unless the catalogue has it or a later one.
-    fn take_default(&mut self, op: &Op<'_>, seq: Seq, settled: Timestamp) -> Result<()> {
-        let &Op::SetDefault { container, default } = op else {
-            return Ok(());
-        };
+    /// Takes a change of settings, unless the catalogue has it or a later one.
+    fn take_settings(
+        &mut self,
+        container: ContainerId,
+        change: SettingsChange,
+        (seq, settled): (Seq, Timestamp),
+    ) -> Result<()> {
         let Some(state) = self.states.get(&container) else {
             return Ok(());
         };
@@ -218,8 +224,14 @@ impl Gathered<'_> {
         if known.max(said.map(|said| said.settings_seq)) >= Some(seq) {
             return Ok(());
         }
-        let before = last.map_or_else(|| state.settings(), |last| last.settings);
-        let settings = before.change(default, settled, seq);
+        if matches!(change, SettingsChange::Expire(_)) {
+            // As for a range delete.
+            self.insert()?;
+            state.read_state().active.memtable.begin_era();
+        }
+        let last = self.settings.get(&container);
+        let before = last.map_or_else(|| state.settings(), |last| last.settings.clone());
+        let settings = before.after(change, settled, seq);
         let logged = LoggedSettings {
             container,
             settings,

@@ -9,7 +9,7 @@ use crate::catalog::Version;
 use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
 use crate::engine::state::{ContainerState, ReadState};
-use crate::expiry::{Census, ExpiryView};
+use crate::expiry::{Census, ExpiryView, SettingsChange, Tally};
 
 impl Engine {
     /// Bytes of the block cache, including the overhead of entries.
@@ -28,8 +28,8 @@ impl Engine {
         // A leap of the wall clock that is not settled delays purges; that is not the budget's fault.
         let (goals, settled) = (self.goals(), expiry_views.settled.now.min(view.now));
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
-        let mut note = |census: &Census, floor_seen: Seq| {
-            if let Some(expired) = census.oldest_dead(floor_seen, &view) {
+        let mut note = |census: &Census, judged_up_to: Seq| {
+            if let Some(expired) = census.oldest_dead(judged_up_to, &view) {
                 oldest_unreclaimed =
                     Some(oldest_unreclaimed.map_or(expired, |oldest| oldest.min(expired)));
                 let deadline = deadline(expired, census, &view, &goals);
@@ -38,7 +38,7 @@ impl Engine {
         };
         let files = version.runs.iter().flat_map(|run| &run.files);
         for statistics in files.map(|file| file.table.statistics()) {
-            note(&statistics.census, statistics.settings.floor_seq);
+            note(&statistics.census, statistics.judged_up_to());
         }
         for flushable in read_state
             .flushables()
@@ -74,6 +74,16 @@ impl Engine {
         let facts = version.facts();
         let choice = self.choose(state, &facts, view);
         explain(&facts, &choice, view, &self.goals())
+    }
+
+    /// An estimate of the items that a change of the settings would end if it was made now.
+    pub fn preview(&self, state: &ContainerState, change: SettingsChange) -> Tally {
+        let (read_state, views) = (state.pin(), self.expiry_views(state));
+        let next = self.commit_log.latest().next();
+        let settings = views.now.settings.after(change, views.settled.now, next);
+        let after = ExpiryView::at(views.now.now, || settings);
+        let live = |view: &ExpiryView| estimate(&read_state, view).live;
+        live(&views.now).less(live(&after))
     }
 
     /// An estimate of how many items of a container are readable.

@@ -68,7 +68,7 @@ impl Engine {
         range: KeyRange,
         views: &ExpiryViews,
     ) -> Scan {
-        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled, 0);
+        let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled.clone(), 0);
         scan.fixed = Some(views.now.now);
         scan
     }
@@ -234,14 +234,14 @@ impl Scan {
         let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
         let fixed = self.fixed.map(|now| {
             let settled = &self.settled;
-            ExpiryViews::at(now, settled.now, || settled.settings)
+            ExpiryViews::at(now, settled.now, || settled.settings.clone())
         });
         let later = match &fixed {
-            Some(views) => views.now,
+            Some(views) => views.now.clone(),
             None => engine.later_view(state),
         };
         let read: &dyn Fn() -> ExpiryViews =
-            &|| fixed.unwrap_or_else(|| engine.expiry_views(state));
+            &|| fixed.clone().unwrap_or_else(|| engine.expiry_views(state));
         let moment = later.now.before(self.lead);
         let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
         let item = step(walks, &mut self.left, &mut check);
@@ -336,23 +336,24 @@ impl Scan {
         let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
         let (settings, leads) = (state.settings_version(), engine.clock.leads());
         let later = engine.later_view_by(state, ahead);
+        let until = later.now;
         let lending = Lending {
             view: LendView {
                 max: self.pin.seq(),
-                later,
+                later: later.clone(),
                 call: self.calls,
             },
             bound: self.left.bound(forward).map(<[u8]>::to_vec),
             dying_alone: ahead > 0,
         };
-        let mut check = ExpiryCheck::new(later, &mut self.settled, later.now, || {
+        let mut check = ExpiryCheck::new(later, &mut self.settled, until, || {
             engine.expiry_views(state)
         });
         let is_more = walks.lend(&mut self.left, forward, &mut check, (&lending, lent));
         self.items += lent.len() as u64;
         // What was dead by a clock that leads may live again.
         let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;
-        let until = if is_final { later.now } else { Timestamp(0) };
+        let until = if is_final { until } else { Timestamp(0) };
         Ok((is_more, Holds { until, settings }))
     }
 

@@ -1,18 +1,22 @@
 //! A container's settings: one value for readers, which take no lock, and one change at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::atomic::{AtomicU64, Ordering, fence};
-use crate::base::sync::spin_loop;
+use crate::base::sync::{ArcSwap, spin_loop};
 use crate::base::{Seq, Timestamp};
 use crate::env::sleep;
-use crate::expiry::{DefaultMillis, Settings};
+use crate::expiry::{Commands, DefaultMillis, Settings};
 
 /// Settings that readers load as one value without a lock: a sequence lock, whose only writer holds the commit lock.
 pub(super) struct SettingsCell {
     /// Odd while the words are being replaced.
     version: AtomicU64,
-    words: [AtomicU64; 4],
+    /// Default, floors, the last command, and the number of those that stand.
+    words: [AtomicU64; 6],
+    /// Read only where there are some, so that reads pay nothing where there are none.
+    commands: ArcSwap<Commands>,
     /// The last sequence number of the write that changed them, if one did since the open. Stored before they are.
     changed: AtomicU64,
 }
@@ -26,7 +30,7 @@ pub(super) struct Changing<'a> {
 impl Changing<'_> {
     /// The settings that will be stored: the old ones until `change_to` is called.
     pub(super) fn settings(&self) -> Settings {
-        self.to
+        self.to.clone()
     }
 
     /// Changes them, for a write whose last sequence number is this, and which is published.
@@ -47,9 +51,22 @@ impl Drop for Changing<'_> {
             inherit_floor,
             override_floor,
             floor_seq,
+            command_seq,
+            ref commands,
             ..
         } = self.to;
-        let values = [default, inherit_floor.0, override_floor.0, floor_seq.0];
+        let standing = commands.iter().len() as u64;
+        let values = [
+            default,
+            inherit_floor.0,
+            override_floor.0,
+            floor_seq.0,
+            command_seq.0,
+            standing,
+        ];
+        if *self.cell.commands.load_full() != *commands {
+            self.cell.commands.store(Arc::new(commands.clone()));
+        }
         for (word, value) in self.cell.words.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }
@@ -63,6 +80,7 @@ impl SettingsCell {
         let cell = SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
+            commands: ArcSwap::from_pointee(Commands::NONE),
             changed: AtomicU64::new(0),
         };
         drop(cell.begin(settings));
@@ -111,13 +129,32 @@ impl SettingsCell {
     #[inline]
     pub(super) fn try_load(&self) -> Option<Settings> {
         let before = self.version.load(Ordering::Acquire);
-        let words = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        let words: [u64; 6] = std::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
+        let commands = match words[5] {
+            0 => Commands::NONE,
+            _ => self.some_commands(),
+        };
         fence(Ordering::Acquire);
         let is_whole = before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before;
-        is_whole.then(|| SettingsCell::decode(words))
+        is_whole.then(|| SettingsCell::decode(words, commands))
     }
 
-    fn decode([default, inherit_floor, override_floor, floor_seq]: [u64; 4]) -> Settings {
+    #[cold]
+    fn some_commands(&self) -> Commands {
+        Commands::clone(&self.commands.load_full())
+    }
+
+    fn decode(
+        [
+            default,
+            inherit_floor,
+            override_floor,
+            floor_seq,
+            command_seq,
+            _,
+        ]: [u64; 6],
+        commands: Commands,
+    ) -> Settings {
         Settings {
             default: match default {
                 0 => DefaultMillis::Off,
@@ -127,6 +164,8 @@ impl SettingsCell {
             inherit_floor: Timestamp(inherit_floor),
             override_floor: Timestamp(override_floor),
             floor_seq: Seq(floor_seq),
+            command_seq: Seq(command_seq),
+            commands,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
 use crate::engine::settings_cell::{Changing, SettingsCell};
-use crate::expiry::Settings;
+use crate::expiry::{Command, Commands, Settings, SettingsChange};
 use crate::mem::{Memtable, Pool, RangeDeletes};
 use crate::wal::Position as LogPosition;
 
@@ -123,6 +123,19 @@ impl ReadState {
         all.filter(|ranges| !ranges.is_empty())
     }
 
+    /// Whether possibly a record is stored that a command reaches. False is certain.
+    pub fn may_fall_to(&self, command: &Command) -> bool {
+        let mut memtables = self.flushables().map(|flushable| &flushable.memtable);
+        let mut tables = self.version.runs.iter().flat_map(|run| &run.files);
+        memtables.any(|memtable| memtable.census().may_fall_to(command, Seq(0)))
+            || tables.any(|file| {
+                let statistics = file.table.statistics();
+                statistics
+                    .census
+                    .may_fall_to(command, statistics.judged_up_to())
+            })
+    }
+
     /// Whether a range delete with a sequence number above `seq`, and up to `max`, covers the key.
     #[inline]
     pub fn covers(&self, key: &[u8], seq: Seq, max: Seq) -> bool {
@@ -162,8 +175,8 @@ pub struct ContainerState {
     read_state: ArcSwap<ReadState>,
     /// How many runs the read state has: each write asks, and need not pin it for that.
     runs: AtomicUsize,
-    /// Held while the two are replaced.
-    installing: Mutex<()>,
+    /// Held while the two are replaced. The earlier read states, as long as somebody reads them.
+    installing: Mutex<Vec<Weak<ReadState>>>,
     /// Everything up to this sequence number is in runs.
     flushed: AtomicU64,
     /// The latest moment by which an installed job may have dropped what had ended.
@@ -215,10 +228,10 @@ impl ContainerState {
             compression: record.compression,
             dropped: AtomicBool::new(false),
             pool,
-            settings: SettingsCell::new(record.settings),
+            settings: SettingsCell::new(record.settings.clone()),
             runs: AtomicUsize::new(read_state.version.runs.len()),
             read_state: ArcSwap::from_pointee(read_state),
-            installing: Mutex::new(()),
+            installing: Mutex::new(vec![]),
             flushed: AtomicU64::new(record.flushed.0),
             purged: AtomicU64::new(0),
             held: Mutex::new(vec![]),
@@ -313,10 +326,43 @@ impl ContainerState {
 
     /// Replaces the read state by the result of `change`.
     pub(super) fn install(&self, change: impl FnOnce(&ReadState) -> ReadState) {
-        let _installing = self.installing.lock();
-        let next = change(&self.read_state.load());
+        let mut earlier = self.installing.lock();
+        let last = self.read_state.load_full();
+        let next = change(&last);
         self.runs.store(next.version.runs.len(), Ordering::Relaxed);
         self.read_state.store(Arc::new(next));
+        earlier.retain(|earlier| earlier.strong_count() > 0);
+        earlier.push(Arc::downgrade(&last));
+    }
+
+    /// These settings without the commands that reach nothing that is stored, nor anything that somebody reads still,
+    /// who takes the settings of now. The caller holds the commit lock.
+    pub(super) fn as_needed(&self, settings: Settings) -> Settings {
+        if settings.commands.is_empty() {
+            return settings;
+        }
+        let earlier = self.installing.lock();
+        let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
+        all.push(self.read_state.load_full());
+        settings.without_commands(|command| !all.iter().any(|one| one.may_fall_to(command)))
+    }
+
+    /// Fails if too many commands would stand after this change.
+    pub(super) fn check_standing(&self, change: &SettingsChange, after: &Settings) -> Result<()> {
+        let is_command = matches!(change, SettingsChange::Expire(_));
+        match is_command && after.commands.iter().len() > Commands::MOST {
+            true => Err(Error::TooManyCommands {
+                container: self.name.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// After a change, under the commit lock: what is written from now on is counted apart from what a command ends.
+    pub(super) fn note_change(&self, change: &SettingsChange) {
+        if matches!(change, SettingsChange::Expire(_)) {
+            self.read_state().active.memtable.begin_era();
+        }
     }
 
     /// How many runs it has.
@@ -503,6 +549,9 @@ impl Drop for SnapshotPin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ItemTtl;
+    use crate::base::record::{Header, Kind};
+    use crate::expiry::Expire;
 
     // A job that lists the snapshots between the two would not know of one that sees what it drops.
     #[test]
@@ -520,5 +569,40 @@ mod tests {
         assert_eq!(snapshots.list(), [Seq(7)]);
         drop(second);
         assert!(snapshots.list().is_empty());
+    }
+
+    // Its reader takes the settings of now: without the command it would find the record alive.
+    #[test]
+    fn a_command_stays_while_an_earlier_read_state_needs_it() {
+        let record = ContainerRecord {
+            id: ContainerId(1),
+            name: "c".into(),
+            created: Seq(1),
+            compression: Compression::None,
+            settings: Settings::default(),
+            settings_seq: Seq(1),
+            flushed: Seq(0),
+            runs: vec![],
+            range_deletes: vec![],
+        };
+        let state = ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)));
+        let header = Header {
+            kind: Kind::Put,
+            seq: Seq(2),
+            written_at: Timestamp(0),
+            ttl: ItemTtl::Never,
+        };
+        let memtable = state.pin();
+        memtable.active.memtable.insert(header, b"k", b"v").unwrap();
+        let told = Settings::default().expire(Expire::All, Timestamp(0), Seq(3));
+        assert_eq!(state.as_needed(told.clone()), told);
+        state.install(|_| ReadState {
+            active: state.new_flushable(),
+            sealed: vec![],
+            version: Arc::default(),
+        });
+        assert_eq!(state.as_needed(told.clone()), told);
+        drop(memtable);
+        assert!(state.as_needed(told).commands.is_empty());
     }
 }

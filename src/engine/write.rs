@@ -412,7 +412,7 @@ impl Engine {
             }
             None => {
                 for op in writes.decoded() {
-                    if !op.is_of_settings() {
+                    if op.of_settings().is_none() {
                         let record = op.at(seq, header.written_at);
                         let state = writes.state_of(&op);
                         self.apply_one(commit, state, &record, segment)?;

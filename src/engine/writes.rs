@@ -56,8 +56,8 @@ pub struct Writes {
     engine: Option<Arc<Engine>>,
     states: Vec<Arc<ContainerState>>,
     conditions: Vec<Condition>,
-    /// Whether one of the writes changes a default.
-    sets_defaults: bool,
+    /// Whether one of the writes changes settings.
+    change_settings: bool,
     durability: Option<Durability>,
 }
 
@@ -78,7 +78,7 @@ impl Writes {
         op.encode(&mut self.bytes);
         check_size(&self.bytes).inspect_err(|_| self.bytes.truncate(before))?;
         self.place_of(state);
-        self.sets_defaults |= matches!(op, Op::SetDefault { .. });
+        self.change_settings |= op.of_settings().is_some();
         self.len += 1;
         self.weight += weight(&op);
         Ok(())
@@ -162,12 +162,12 @@ impl Writes {
 
     /// Whether the batch only writes items, without demands.
     pub(super) fn are_plain(&self) -> bool {
-        self.conditions.is_empty() && !self.sets_defaults
+        self.conditions.is_empty() && !self.change_settings
     }
 
-    /// Whether one of the writes changes a default.
-    pub(super) fn set_defaults(&self) -> bool {
-        self.sets_defaults
+    /// Whether one of the writes changes settings.
+    pub(super) fn change_settings(&self) -> bool {
+        self.change_settings
     }
 
     /// The batch's durability, if it has its own.
@@ -200,6 +200,6 @@ pub(super) fn weight(op: &Op<'_>) -> u64 {
         Op::Put { key, value, .. } => (key.len() + value.len()) as u64,
         Op::Delete { key, .. } => key.len() as u64,
         Op::DeleteRange { from, to, .. } => (from.len() + to.len()) as u64,
-        Op::SetDefault { .. } => 0,
+        Op::SetDefault { .. } | Op::Expire { .. } => 0,
     }
 }

@@ -224,7 +224,8 @@ mod tests {
     use super::*;
     use crate::base::Seq;
     use crate::base::record::Kind;
-    use crate::expiry::rule::{DefaultMillis, ExpiryView, Settings};
+    use crate::expiry::command::Expire;
+    use crate::expiry::rule::{DefaultMillis, ExpiryView, Settings, SettingsChange};
 
     fn histogram_of(records: &[(u64, u64)]) -> ExpiryHistogram {
         let mut histogram = ExpiryHistogram::default();
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Goal: the expired records follow every change of the default. Method: compared with the rule, record by record.
+    /// Goal: the expired records follow every change of the settings. Method: compared with the rule, record by record.
     #[test]
     fn gone_is_what_the_rule_says() {
         let header = |n: u64| Header {
@@ -308,24 +309,39 @@ mod tests {
             ttl: [ItemTtl::Absent, ItemTtl::Millis(30), ItemTtl::Never][n as usize % 3],
         };
         let mut histograms = ExpiryHistograms::default();
-        (0..100).for_each(|n| histograms.add(&header(n), 10));
+        let mut census = Census::default();
+        for n in 0..100 {
+            let record = RecordRef {
+                header: header(n),
+                key: b"k",
+                value_len: 0,
+            };
+            histograms.add(&record.header, record.weight());
+            census.add(&record);
+        }
+        let puts = census.total();
         let mut settings = Settings::new(DefaultMillis::Off);
-        for (at, to) in [
-            (1_100, DefaultMillis::Millis(50)),
-            (1_120, DefaultMillis::Off),
-            (1_200, DefaultMillis::NoDefault),
-            (1_210, DefaultMillis::Millis(1_000)),
+        let default = SettingsChange::Default;
+        let expire = SettingsChange::Expire;
+        for (at, change) in [
+            (1_100, default(DefaultMillis::Millis(50))),
+            (1_120, default(DefaultMillis::Off)),
+            (1_200, default(DefaultMillis::NoDefault)),
+            (1_201, expire(Expire::Before(Timestamp(1_220)))),
+            (1_210, default(DefaultMillis::Millis(1_000))),
+            (1_211, expire(Expire::Before(Timestamp(2_080)))),
+            (1_212, expire(Expire::WrittenBefore(Timestamp(1_090)))),
+            (1_213, expire(Expire::All)),
         ] {
-            settings = settings.change(to, Timestamp(at), Seq(at));
+            settings = settings.after(change, Timestamp(at), Seq(at));
             for now in [at, at + 5, at + 90] {
                 let now = Timestamp(now);
-                let view = ExpiryView::at(now, || settings);
-                let gone = (0..100).filter(|&n| settings.gone(&header(n), now)).count();
-                assert_eq!(
-                    histograms.gone(&view, true).count,
-                    gone as u64,
-                    "{to:?} at {now:?}"
-                );
+                let view = ExpiryView::at(now, || settings.clone());
+                let headers: Vec<Header> = (0..100).map(header).collect();
+                let gone = headers.iter().filter(|header| settings.gone(header, now));
+                let sample = headers.iter().map(|header| (10, header));
+                let found = histograms.gone(&view, &census, puts, sample).count;
+                assert_eq!(found, gone.count() as u64, "{change:?} at {now:?}");
             }
         }
     }

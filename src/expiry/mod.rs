@@ -1,5 +1,6 @@
 //! Expiry: the rule by which items expire, and statistics of many items at once.
 
+mod command;
 mod life;
 mod rule;
 mod census;
@@ -7,8 +8,10 @@ mod histogram;
 mod lanes;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
+pub use command::{Command, Commands, Expire};
 pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
 pub use rule::{
-    DefaultMillis, ExpiryCheck, ExpiryView, ExpiryViews, Settings, stored_ttl_until, ttl_millis,
+    DefaultMillis, ExpiryCheck, ExpiryView, ExpiryViews, Settings, SettingsChange,
+    stored_ttl_until, ttl_millis,
 };

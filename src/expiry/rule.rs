@@ -22,6 +22,9 @@
 //!   gone;
 //! * `floor_seq`: the sequence number of the last change; only the clock decides about later writes.
 //!
+//! A container may also be told to expire items at once. Such a command stands beside the floors, with bounds and a
+//! sequence number of its own (command.rs), until floors or a later command cover it.
+//!
 //! A write that keeps the lifetime of the item it replaces may have an old `written_at` and a sequence number above the
 //! floors. The floors do not apply to it, and need not: the replaced item was not gone. So `written_at` need not ascend
 //! with the sequence number.
@@ -44,6 +47,7 @@
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::Header;
 use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
+use crate::expiry::command::{Command, Commands, Expire, Reach};
 use crate::expiry::life::Life;
 use std::time::Duration;
 
@@ -156,13 +160,25 @@ impl DefaultMillis {
     }
 }
 
-/// A container's settings and floors: always read as one value.
+/// A write that changes a container's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingsChange {
+    /// Another default.
+    Default(DefaultMillis),
+    /// A command.
+    Expire(Expire),
+}
+
+/// A container's settings, floors and commands: always read as one value.
 ///
 /// ```text
-/// settings   default varint | inherit_floor varint | override_floor varint | floor_seq varint
+/// settings   default varint | inherit_floor varint | override_floor varint | judged up to varint
 /// default    0 off | 1 none | milliseconds + 1
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+///
+/// The bytes are those in a table, which need no commands: `judged up to` is the sequence number of the last change or
+/// command by which the table's records were judged, and takes the place of `floor_seq`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// The default ttl.
     pub default: DefaultMillis,
@@ -172,6 +188,16 @@ pub struct Settings {
     pub override_floor: Timestamp,
     /// The sequence number of the change that set the floors.
     pub floor_seq: Seq,
+    /// The sequence number of the last command, whether it stands or not: so settings never are again what they were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub command_seq: Seq,
+    /// The commands that stand.
+    #[serde(default, skip_serializing_if = "Commands::is_empty")]
+    pub commands: Commands,
+}
+
+fn is_zero(seq: &Seq) -> bool {
+    *seq == Seq(0)
 }
 
 impl Settings {
@@ -180,6 +206,21 @@ impl Settings {
         Settings {
             default,
             ..Settings::default()
+        }
+    }
+
+    /// The sequence number of the last change or command that still counts.
+    pub fn last_seq(&self) -> Seq {
+        self.floor_seq.max(self.command_seq)
+    }
+
+    /// What a table keeps of the settings by which its records were judged.
+    pub fn of_a_table(&self) -> Settings {
+        Settings {
+            floor_seq: self.last_seq(),
+            command_seq: Seq(0),
+            commands: Commands::NONE,
+            ..*self
         }
     }
 
@@ -202,7 +243,16 @@ impl Settings {
             inherit_floor: Timestamp(reader.varint()?),
             override_floor: Timestamp(reader.varint()?),
             floor_seq: Seq(reader.varint()?),
+            ..Settings::default()
         })
+    }
+
+    /// The settings after the write `seq` changed them at the moment `at`.
+    pub fn after(&self, change: SettingsChange, at: Timestamp, seq: Seq) -> Settings {
+        match change {
+            SettingsChange::Default(to) => self.change(to, at, seq),
+            SettingsChange::Expire(what) => self.expire(what, at, seq),
+        }
     }
 
     /// The settings after the write `seq` changed the default to `to` at the moment `at`. What was gone at `at` under
@@ -210,7 +260,7 @@ impl Settings {
     pub fn change(&self, to: DefaultMillis, at: Timestamp, seq: Seq) -> Settings {
         let mut next = Settings {
             default: to,
-            ..*self
+            ..self.clone()
         };
         if let DefaultMillis::Millis(n) = self.default {
             next.inherit_floor = next.inherit_floor.max(at.after(1).before(n));
@@ -219,7 +269,80 @@ impl Settings {
             next.override_floor = next.override_floor.max(at.after(1));
             next.floor_seq = seq;
         }
+        next.commands = self.commands.without_those(|command| next.cover(command));
         next
+    }
+
+    /// The settings after the write `seq` told the container at the moment `at` to expire items.
+    pub fn expire(&self, what: Expire, at: Timestamp, seq: Seq) -> Settings {
+        let reach = match (what, self.default) {
+            (Expire::All, _) => Reach::written_before(Timestamp::MAX),
+            (Expire::WrittenBefore(moment), _) => Reach::written_before(moment),
+            (Expire::Before(_), DefaultMillis::Off) => Reach::default(),
+            (Expire::Before(moment), default) => Reach {
+                inherit: moment.before(default.inherited_millis()),
+                own: moment,
+                written: Timestamp(0),
+            },
+        };
+        let told = Settings {
+            command_seq: seq,
+            commands: self.commands.with(Command { seq, at, reach }),
+            ..self.clone()
+        };
+        // A change of the default to itself changes nothing but the floors, which may cover what has ended meanwhile.
+        let renewed = told.change(self.default, at, seq);
+        match renewed.commands == told.commands {
+            true => told,
+            false => renewed,
+        }
+    }
+
+    /// The settings with the commands of earlier ones, but for those that are covered.
+    pub fn with_commands_of(&self, earlier: &Settings) -> Settings {
+        let all = self.commands.and(&earlier.commands);
+        let latest = all.clone();
+        let is_covered = |command: &Command| {
+            let mut later = latest.iter().filter(|later| later.seq > command.seq);
+            self.cover(command) || later.any(|later| later.reach.covers(&command.reach))
+        };
+        Settings {
+            commands: all.without_those(is_covered),
+            ..self.clone()
+        }
+    }
+
+    /// The settings without some of the commands.
+    pub fn without_commands(&self, are: impl Fn(&Command) -> bool) -> Settings {
+        Settings {
+            commands: self.commands.without_those(are),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the floors reach whatever a command reaches.
+    fn cover(&self, command: &Command) -> bool {
+        let reaches_none = command.reach == Reach::default();
+        reaches_none || (self.floor_seq >= command.seq && self.floors().covers(&command.reach))
+    }
+
+    fn floors(&self) -> Reach {
+        Reach {
+            inherit: self.inherit_floor,
+            own: self.override_floor,
+            written: Timestamp(0),
+        }
+    }
+
+    /// What floors and commands reach together of records with this sequence number.
+    #[inline]
+    pub fn reach(&self, seq: Seq) -> Reach {
+        let floors = if seq < self.floor_seq {
+            self.floors()
+        } else {
+            Reach::default()
+        };
+        floors.max(self.commands.reach(seq))
     }
 
     /// Whether an item is expired, or was at any earlier moment under the settings of that moment. `header` is that of
@@ -227,7 +350,7 @@ impl Settings {
     #[inline(always)]
     pub fn gone(&self, header: &Header, now: Timestamp) -> bool {
         let before_floor = header.seq < self.floor_seq;
-        match header.ttl {
+        let by_floor_or_clock = match header.ttl {
             ItemTtl::Never => false,
             ItemTtl::Absent => {
                 (before_floor && header.written_at < self.inherit_floor)
@@ -237,17 +360,25 @@ impl Settings {
                 let end = header.written_at.after(m);
                 (before_floor && end < self.override_floor) || (self.default.is_on() && end <= now)
             }
-        }
+        };
+        by_floor_or_clock || self.commands.hold(header)
     }
 
     /// The moment from which the delay of the removal of a gone item is measured: `expiry`, but for an item written
-    /// before the last change of the default (`is_older`) at the earliest that change, which may have expired it.
-    pub fn overdue_since(&self, expiry: Timestamp, is_older: bool) -> Timestamp {
-        if is_older {
+    /// before the last change of the default (`is_older`) at the earliest that change, which may have expired it; and no
+    /// later than the first command that reached it.
+    pub fn overdue_since(
+        &self,
+        expiry: Timestamp,
+        is_older: bool,
+        command: Option<Timestamp>,
+    ) -> Timestamp {
+        let since = if is_older {
             expiry.max(self.override_floor.before(1))
         } else {
             expiry
-        }
+        };
+        since.min(command.unwrap_or(Timestamp::MAX))
     }
 
     /// How long an item that is not gone lives, and by which ttl, if these settings stay.
@@ -274,7 +405,7 @@ impl Settings {
 /// The clock is read first, so a pair never holds settings older than its moment. The settings may be newer than the
 /// moment, and no reader was ever in that state; so: what a pair calls dead is dead when its settings are read, and
 /// what it calls live was live when the clock was read, if the clock did not go back in between.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 // The fields are read everywhere; only `at` constructs one.
 #[allow(clippy::manual_non_exhaustive)]
 pub struct ExpiryView {
@@ -305,7 +436,7 @@ impl ExpiryView {
 }
 
 /// The views of now and of settled time, under the same settings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ExpiryViews {
     /// Decides what is shown.
     pub now: ExpiryView,
@@ -323,7 +454,7 @@ impl ExpiryViews {
         let now = ExpiryView::at(now, settings);
         let settled = ExpiryView {
             now: settled,
-            ..now
+            ..now.clone()
         };
         ExpiryViews { now, settled }
     }

@@ -147,7 +147,7 @@ impl Memtable {
     pub fn delete_range(&self, range: KeyRange, seq: Seq) {
         let mut writing = self.writing.lock();
         assert!(seq > self.ranges.seq_max(), "range deletes come in order");
-        writing.summary.note_range_delete();
+        writing.summary.begin_era();
         self.ranges.push(RangeDelete { range, seq });
         self.count(seq);
     }
@@ -170,9 +170,9 @@ impl Memtable {
         }
     }
 
-    /// A range delete follows: for estimates, older and newer records are counted apart.
-    pub fn note_range_delete(&self) {
-        self.writing.lock().summary.note_range_delete();
+    /// A range delete or a command to expire items follows: for estimates, older and newer records are counted apart.
+    pub fn begin_era(&self) {
+        self.writing.lock().summary.begin_era();
     }
 
     /// Its range deletes.

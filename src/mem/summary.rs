@@ -11,7 +11,7 @@
 
 use crate::base::hash::HashedMap;
 use crate::base::record::{Header, RecordRef};
-use crate::expiry::{Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Tally};
+use crate::expiry::{Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Tally, is_oversized};
 use crate::mem::tree::Inserted;
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
@@ -88,7 +88,7 @@ pub struct Newest {
     pub key: SampledKey,
 }
 
-/// The summary of one memtable, in eras divided by some of its range deletes.
+/// The summary of one memtable, in eras divided by some of its range deletes and by commands to expire items.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// The era of records inserted now.
@@ -114,8 +114,8 @@ impl Summary {
         self.newest.add(record, hash, inserted);
     }
 
-    /// A range delete follows: records inserted from now on are newer.
-    pub(super) fn note_range_delete(&mut self) {
+    /// A range delete or a command follows: records inserted from now on are newer.
+    pub(super) fn begin_era(&mut self) {
         if self.newest.is_complete() {
             return;
         }
@@ -236,17 +236,27 @@ impl Era {
 
     /// An estimate of the gone puts; exact if they are of few moments.
     pub fn gone(&self, view: &ExpiryView) -> Tally {
-        self.puts.histograms.gone(view, self.holds_older(view))
+        self.gone_of(&self.puts, view)
     }
 
     /// An estimate of the puts that are not gone, but hidden by a newer version in the memtable.
     pub fn hidden(&self, view: &ExpiryView) -> Tally {
-        let gone = self.hidden.histograms.gone(view, self.holds_older(view));
+        let gone = self.gone_of(&self.hidden, view);
         self.hidden.tally.less(gone)
     }
 
-    fn holds_older(&self, view: &ExpiryView) -> bool {
-        self.census.seq_min < view.settings.floor_seq
+    /// What is hidden is assumed to be gone as often as what hides it, where the sample is asked.
+    fn gone_of(&self, puts: &Puts, view: &ExpiryView) -> Tally {
+        let bytes = self.census.total().bytes;
+        let is_sampled = |hash: u64, newest: &Newest| {
+            hash < self.threshold || self.is_complete() || is_oversized(newest.weight, bytes)
+        };
+        let sample = self
+            .sample()
+            .filter(|(hash, newest)| is_sampled(*hash, newest));
+        let sample = sample.map(|(_, newest)| (newest.weight, &newest.header));
+        let histograms = &puts.histograms;
+        histograms.gone(view, &self.census, puts.tally, sample)
     }
 
     /// The lowest hash of a key that the sample leaves out; `u64::MAX` when it is complete.

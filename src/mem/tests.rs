@@ -766,13 +766,13 @@ fn dead_spans_hide_what_they_should() {
                     tombstones: tombstones.clone(),
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &view).unwrap();
-                let (mut found, mut decided, mut settled) = (vec![], vec![], view);
+                let (mut found, mut decided, mut settled) = (vec![], vec![], view.clone());
                 let mut next = || {
                     let read = || ExpiryViews {
-                        now: view,
-                        settled: view,
+                        now: view.clone(),
+                        settled: view.clone(),
                     };
-                    let mut check = ExpiryCheck::new(view, &mut settled, view.now, read);
+                    let mut check = ExpiryCheck::new(view.clone(), &mut settled, view.now, read);
                     walk.next(&mut check, &mut decided, |_| true)
                 };
                 while let Some(item) = next() {

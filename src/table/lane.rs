@@ -247,7 +247,7 @@ mod tests {
         lent.begin(most, usize::MAX);
         let owner = lent.hold(Bytes::copy_from_slice(body));
         let ask = Ask {
-            view: LendView {
+            view: &LendView {
                 max: Seq(9),
                 later: ExpiryView::at(Timestamp(0), Settings::default),
                 call: 1,

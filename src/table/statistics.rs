@@ -84,7 +84,7 @@ pub struct Statistics {
     oversized: Vec<u32>,
     /// The approximate ranks of keys.
     pub key_samples: KeySamples,
-    /// The container's settings when the table was written.
+    /// What it keeps of the container's settings when it was written.
     pub settings: Settings,
 }
 
@@ -155,8 +155,10 @@ impl Statistics {
             return Tally::default();
         }
         if self.sample.threshold < u64::MAX {
-            let from_before = self.census.seq_min < view.settings.floor_seq;
-            return self.histograms.gone(view, from_before);
+            let sampled = self.sampled(self.sample.threshold);
+            let sampled = sampled.map(|record| (record.weight, &record.header));
+            let (census, puts) = (&self.census, self.puts());
+            return self.histograms.gone(view, census, puts, sampled);
         }
         let mut gone = Tally::default();
         let puts = |record: &&Sampled| !record.header.is_tombstone();
@@ -169,10 +171,15 @@ impl Statistics {
         gone
     }
 
-    /// When the oldest dead item in it expired; `None` if none is dead. Items below the floors of its settings were
+    /// When the oldest dead item in it expired; `None` if none is dead. Items that floors or commands had reached were
     /// left out when it was written.
     pub fn oldest_dead(&self, view: &ExpiryView) -> Option<Timestamp> {
-        self.census.oldest_dead(self.settings.floor_seq, view)
+        self.census.oldest_dead(self.judged_up_to(), view)
+    }
+
+    /// The sequence number of the last change or command by which its records were judged.
+    pub fn judged_up_to(&self) -> Seq {
+        self.settings.floor_seq
     }
 
     /// The oversized puts, all of which are in the sample.
@@ -415,7 +422,7 @@ impl Collector {
             },
             oversized: vec![],
             key_samples: self.key_samples,
-            settings,
+            settings: settings.of_a_table(),
         };
         statistics.find_oversized();
         statistics

@@ -223,7 +223,7 @@ impl Walk<'_> {
             return Err(self.fault(self.at, "bytes that belong to nothing"));
         }
         let stated = &table.statistics;
-        let statistics = self.collector.finish(stated.settings);
+        let statistics = self.collector.finish(stated.settings.clone());
         if statistics != **stated {
             return Err(table.stored.fault(
                 table.footer.statistics_at,

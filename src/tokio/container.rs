@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
@@ -84,6 +85,30 @@ impl AsyncContainer {
         let of = self.of.clone();
         self.shared
             .pooled(Lane::Write, move || of.set_default_ttl(default))
+            .await
+    }
+
+    /// See [`Container::expire_before`]. Durable when it is answered.
+    pub async fn expire_before(&self, moment: SystemTime) -> Result<()> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Write, move || of.expire_before(moment))
+            .await
+    }
+
+    /// See [`Container::expire_written_before`]. Durable when it is answered.
+    pub async fn expire_written_before(&self, moment: SystemTime) -> Result<()> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Write, move || of.expire_written_before(moment))
+            .await
+    }
+
+    /// See [`Container::expire_all`]. Durable when it is answered.
+    pub async fn expire_all(&self) -> Result<()> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Write, move || of.expire_all())
             .await
     }
 

@@ -52,8 +52,10 @@ use crate::base::{Seq, Timestamp};
 
 /// Bytes of a segment's header.
 pub const HEADER_LEN: usize = 64;
-/// The version that this build writes and reads.
-pub const FORMAT_VERSION: u32 = 6;
+/// The version that this build writes.
+pub const FORMAT_VERSION: u32 = 7;
+/// The oldest version that it reads: 7 has writes that expire items, which 6 does not know.
+const OLDEST_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"ebbtwal\0";
 const CRC_AT: usize = 12;
 const IDENTITY_AT: usize = 16;
@@ -193,7 +195,7 @@ impl SegmentHeader {
                 Reader::new(bytes).malformed("the segment's header does not match its checksum");
             return Err(malformed.into());
         }
-        if version != FORMAT_VERSION {
+        if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version) {
             return Err(HeaderFault::Version(version));
         }
         let (identity, number, start) = (reader.u64()?, reader.u64()?, reader.u64()?);

@@ -76,6 +76,11 @@ pub enum Command {
     ///
     /// Its default ttl stays too. Asks first, unless --yes is given.
     Clear(Emptied),
+    /// Expire items at once, whatever time they had left
+    ///
+    /// In one step, however many they are; what is written later is not concerned. Does not ask: --dry-run says first
+    /// what it would do.
+    Expire(Expire),
     /// Drop a container, with its items and its default ttl
     ///
     /// Asks first, unless --yes is given.
@@ -90,6 +95,9 @@ pub enum Command {
         /// off: nothing expires; -1: only items with a ttl of their own do; or seconds, 1 to 2147483647
         #[arg(value_name = "off|-1|SECONDS", allow_negative_numbers = true)]
         default: Option<String>,
+        /// Change nothing: say how much this default would end now, and how much others near it
+        #[arg(long, requires = "default")]
+        preview: bool,
     },
     /// Store one item for each line of a file, a JSON object
     ///
@@ -312,6 +320,32 @@ pub struct Emptied {
     /// Do not ask; needed where there is no terminal to ask on
     #[arg(long)]
     pub yes: bool,
+}
+
+#[derive(Args)]
+#[command(
+    group = clap::ArgGroup::new("which").required(true).args(["before", "written_before", "all"]),
+    override_usage = "ebbtide expire [OPTIONS] <DIR> <CONTAINER> --before <MOMENT>\n       \
+                      ebbtide expire [OPTIONS] <DIR> <CONTAINER> --written-before <MOMENT>\n       \
+                      ebbtide expire [OPTIONS] <DIR> <CONTAINER> --all"
+)]
+pub struct Expire {
+    #[command(flatten)]
+    pub place: Place,
+    /// What would end before this moment, by its own ttl or the container's default
+    ///
+    /// A date (2026-03-01 or 2026-03-01T12:00:00Z, UTC), seconds since 1970, or a time from now (-30m, +1h, +2d).
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub before: Option<String>,
+    /// What was written before this moment, whatever its ttl
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub written_before: Option<String>,
+    /// Every item
+    #[arg(long)]
+    pub all: bool,
+    /// Only say how much it would be
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]

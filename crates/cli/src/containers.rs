@@ -1,7 +1,9 @@
 //! Commands on containers: their names and their default ttl.
 
 use std::io::{Write, stdout};
+use std::time::Duration;
 
+use ebbtide::{Container, DefaultTtl, Preview};
 use ebbtide_cli::json;
 use serde_json::json;
 
@@ -39,4 +41,74 @@ pub fn ttl(place: &Place, default: Option<&str>, json: bool) -> Outcome {
         writeln!(out, "{}", show::default_ttl(default))?;
     }
     Ok(())
+}
+
+/// Around the default that is asked about: a quarter of it to four times as long.
+const BESIDE: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
+/// The width of a bar that stands for all that is live.
+const COLUMNS: u64 = 40;
+
+/// What a default would end, which stays as it is.
+pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
+    let asked = json::parse_default_ttl(default)?;
+    let db = store::read(&place.home)?;
+    let container = store::container(&db, &place.container)?;
+    let mut out = stdout().lock();
+    if json {
+        let beside = beside(asked).into_iter();
+        let others: Vec<_> = beside
+            .map(|default| line(&container, default))
+            .collect::<Outcome<_>>()?;
+        let mut all = line(&container, asked)?;
+        all["container"] = place.container.as_str().into();
+        all["beside"] = others.into();
+        writeln!(out, "{all}")?;
+        return Ok(());
+    }
+    let live = container.stats().live_bytes;
+    let Preview { items, bytes, .. } = container.preview_default_ttl(asked)?;
+    let (items, bytes) = (show::counted(items, "item"), show::bytes(bytes));
+    writeln!(
+        out,
+        "would expire about {items}, {bytes} of {}",
+        show::bytes(live)
+    )?;
+    let beside = beside(asked);
+    let name = |default| show::default_ttl(default);
+    let width = beside.iter().map(|default| name(*default).len()).max();
+    let width = width.unwrap_or(0);
+    for default in beside {
+        let gone = container.preview_default_ttl(default)?.bytes.min(live);
+        let bar = "█".repeat((gone * COLUMNS).div_ceil(live.max(1)) as usize);
+        let share = 100.0 * gone as f64 / live.max(1) as f64;
+        let this = if default == asked { "  <" } else { "" };
+        writeln!(
+            out,
+            "{:>width$}  {share:>3.0} %  {bar}{this}",
+            name(default)
+        )?;
+    }
+    Ok(())
+}
+
+fn line(container: &Container, default: DefaultTtl) -> Outcome<serde_json::Value> {
+    let Preview { items, bytes, .. } = container.preview_default_ttl(default)?;
+    Ok(json!({
+        "default_ttl": show::default_ttl_json(default),
+        "items_estimate": items,
+        "bytes_estimate": bytes,
+    }))
+}
+
+/// The defaults around this one, whole seconds; none where it has no length.
+fn beside(default: DefaultTtl) -> Vec<DefaultTtl> {
+    let DefaultTtl::After(time) = default else {
+        return vec![];
+    };
+    let times = BESIDE.map(|factor| (time.as_secs_f64() * factor).round());
+    let mut times: Vec<u64> = times.iter().map(|seconds| *seconds as u64).collect();
+    times.retain(|seconds| (1..=i32::MAX as u64).contains(seconds));
+    times.dedup();
+    let default = |seconds| DefaultTtl::After(Duration::from_secs(seconds));
+    times.into_iter().map(default).collect()
 }

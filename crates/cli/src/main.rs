@@ -13,11 +13,13 @@ mod clock;
 mod folder;
 mod histogram;
 mod input;
+mod moment;
 mod random;
 mod tally;
 
 mod containers;
 mod demo;
+mod expire;
 mod items;
 mod pages;
 mod ranges;
@@ -67,8 +69,14 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Count(count) => ranges::count(&count, json),
         Command::DeleteRange(range) => ranges::delete_range(&range),
         Command::Clear(container) => ranges::clear(&container, json),
+        Command::Expire(which) => expire::expire(&which, json),
         Command::Drop(container) => ranges::drop(&container, json),
-        Command::Ttl { place, default } => containers::ttl(&place, default.as_deref(), json),
+        Command::Ttl {
+            place,
+            default: Some(default),
+            preview: true,
+        } => containers::preview(&place, &default, json),
+        Command::Ttl { place, default, .. } => containers::ttl(&place, default.as_deref(), json),
         Command::Import(import) => transfer::import(&import, json),
         Command::Export { place, file } => transfer::export(&place, file.as_deref(), json),
         Command::Containers(home) => containers::containers(&home, json),

@@ -23,6 +23,14 @@ pub enum Standard {
     After(u64),
 }
 
+/// What a container is told to expire. Milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expire {
+    Before(u64),
+    WrittenBefore(u64),
+    All,
+}
+
 /// The lifetime of an item. Milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -153,6 +161,7 @@ enum What {
     Create { name: String, standard: Standard },
     Drop { name: String },
     SetStandard { container: String, to: Standard },
+    Expire { container: String, what: Expire },
 }
 
 impl RangeDelete {
@@ -200,6 +209,10 @@ pub enum Write {
     SetStandard {
         container: String,
         to: Standard,
+    },
+    Expire {
+        container: String,
+        what: Expire,
     },
 }
 
@@ -308,7 +321,12 @@ impl Model {
     pub fn try_commit(&mut self, parts: &[Part]) -> Result<u64, Refused> {
         let (written_at, settled) = (self.time.now(), self.time.settled);
         let asks = |part: &Part| !matches!(part, Part::Write(_));
-        let sets = |part: &Part| matches!(part, Part::Write(Write::SetStandard { .. }));
+        let sets = |part: &Part| {
+            matches!(
+                part,
+                Part::Write(Write::SetStandard { .. } | Write::Expire { .. })
+            )
+        };
         let before = (parts.iter().any(asks) || parts.iter().any(sets)).then(|| self.clone());
         let mut writes = vec![];
         let mut refused = None;
@@ -396,6 +414,16 @@ impl Model {
         true
     }
 
+    /// Tells a container to expire items; refused while a lead is unsettled.
+    pub fn expire(&mut self, container: &str, what: Expire) -> bool {
+        if self.time.unsettled() {
+            return false;
+        }
+        let container = container.to_owned();
+        self.happens(self.time.settled, What::Expire { container, what });
+        true
+    }
+
     fn happens(&mut self, settled: u64, what: What) {
         self.apply(settled, &what);
         self.events.push(Event {
@@ -437,6 +465,25 @@ impl Model {
                 self.order += 1;
                 self.change(container, *to, settled);
             }
+            What::Expire { container, what } => {
+                self.order += 1;
+                self.command(container, *what);
+            }
+        }
+    }
+
+    /// Everything is there that was written before.
+    fn command(&mut self, container: &str, what: Expire) {
+        let contents = self.contents(container);
+        for version in contents.versions.values_mut().flatten() {
+            if let Some((_, life)) = version.put {
+                let end = end(version.written_at, life, contents.standard);
+                version.gone |= match what {
+                    Expire::Before(moment) => end.is_some_and(|end| end < moment),
+                    Expire::WrittenBefore(moment) => version.written_at < moment,
+                    Expire::All => true,
+                };
+            }
         }
     }
 
@@ -468,6 +515,7 @@ impl Model {
             Write::SetStandard { container, to } => {
                 return self.change(container, *to, settled);
             }
+            Write::Expire { container, what } => return self.command(container, *what),
             Write::Delete { container, key } => (container, key, None),
             Write::DeleteRange {
                 container,

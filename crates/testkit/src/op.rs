@@ -4,9 +4,10 @@
 //! put c k v [ttl=T]            create, replace: the same        T: 10s 250ms 5m 1h 30d, -1 (never), keep, until=+5s, until=-5s
 //! touch c k | delete c k       take c k | expire c k [ttl=T]     update c k keep|delete|append v|put v [ttl=T]
 //! delete-range c A..B          B is exclusive; either side may be missing
-//! batch W ; W ; W              W: put, create, replace, touch, delete, delete-range, set-ttl | sync
+//! batch W ; W ; W              W: put, create, replace, touch, delete, delete-range, set-ttl, expire-* | sync
 //!                              require c k absent|present|same|other (the version that it has now, and one that it has not)
 //! fill c PREFIX N BYTES [ttl=T]           N puts of PREFIX000, PREFIX001 ... with values of BYTES bytes
+//! expire-before c +5s | expire-written-before c -5s | expire-all c         counted from the wall clock of the step
 //! set-ttl c off|-1|30s         drop c          open c [off|-1|30s]
 //! advance 30s | jump -1h | confirm-clock
 //! flush | step [N|all] | compact | sync | checkpoint
@@ -42,6 +43,32 @@ pub enum Change {
     Put(Bytes, StepTtl),
 }
 
+/// What a container is told to expire; moments count from the wall clock of the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepExpire {
+    Before(i64),
+    WrittenBefore(i64),
+    All,
+}
+
+impl StepExpire {
+    fn show(self, f: &mut fmt::Formatter<'_>, container: &str) -> fmt::Result {
+        match self {
+            StepExpire::Before(offset) => {
+                write!(f, "expire-before {container} {}", show_signed(offset))
+            }
+            StepExpire::WrittenBefore(offset) => {
+                write!(
+                    f,
+                    "expire-written-before {container} {}",
+                    show_signed(offset)
+                )
+            }
+            StepExpire::All => write!(f, "expire-all {container}"),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchOp {
     Put(String, Bytes, Bytes, StepTtl),
@@ -51,6 +78,7 @@ pub enum BatchOp {
     Delete(String, Bytes),
     DeleteRange(String, Span),
     SetTtl(String, Standard),
+    ExpireItems(String, StepExpire),
     Require(String, Bytes, Wanted),
     Sync,
 }
@@ -94,6 +122,7 @@ pub enum Op {
     Batch(Vec<BatchOp>),
     Fill(String, String, usize, usize, StepTtl),
     SetTtl(String, Standard),
+    ExpireItems(String, StepExpire),
     Drop(String),
     Open(String, Standard),
     Advance(u64),
@@ -263,6 +292,7 @@ impl fmt::Display for BatchOp {
             BatchOp::Delete(c, k) => write!(f, "delete {c} {}", shorten(k)),
             BatchOp::DeleteRange(c, span) => write!(f, "delete-range {c} {span}"),
             BatchOp::SetTtl(c, standard) => write!(f, "set-ttl {c} {standard}"),
+            BatchOp::ExpireItems(c, what) => what.show(f, c),
             BatchOp::Require(c, k, wanted) => {
                 let named = Wanted::NAMES.iter().find(|(of, _)| of == wanted);
                 write!(
@@ -310,6 +340,7 @@ impl fmt::Display for Op {
                 write!(f, "fill {c} {prefix} {count} {bytes}{ttl}")
             }
             Op::SetTtl(c, standard) => write!(f, "set-ttl {c} {standard}"),
+            Op::ExpireItems(c, what) => what.show(f, c),
             Op::Drop(c) => write!(f, "drop {c}"),
             Op::Open(c, standard) => write!(f, "open {c} {standard}"),
             Op::Advance(millis) => write!(f, "advance {}", show_duration(*millis)),
@@ -474,6 +505,11 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "batch" => return parse_batch(line),
         "fill" => Op::Fill(w.name()?, w.name()?, w.number()?, w.number()?, w.ttl()?),
         "set-ttl" => Op::SetTtl(w.name()?, w.standard()?),
+        "expire-before" => Op::ExpireItems(w.name()?, StepExpire::Before(signed(w.next()?)?)),
+        "expire-written-before" => {
+            Op::ExpireItems(w.name()?, StepExpire::WrittenBefore(signed(w.next()?)?))
+        }
+        "expire-all" => Op::ExpireItems(w.name()?, StepExpire::All),
         "drop" => Op::Drop(w.name()?),
         "open" => Op::Open(
             w.name()?,
@@ -562,6 +598,7 @@ fn parse_batch(line: &str) -> Result<Op, String> {
             Op::Delete(c, k) => BatchOp::Delete(c, k),
             Op::DeleteRange(c, span) => BatchOp::DeleteRange(c, span),
             Op::SetTtl(c, standard) => BatchOp::SetTtl(c, standard),
+            Op::ExpireItems(c, what) => BatchOp::ExpireItems(c, what),
             Op::Sync => BatchOp::Sync,
             op => return Err(format!("{op} is not a write of a batch")),
         });

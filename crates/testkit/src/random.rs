@@ -3,7 +3,7 @@
 use ebbtide::{Compression, Durability};
 
 use crate::model::{Life, Standard};
-use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, Wanted, expand};
+use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepExpire, StepTtl, Wanted, expand};
 use crate::world::Setup;
 
 /// SplitMix64 (S. Vigna): one word of state, every seed is good.
@@ -97,9 +97,10 @@ fn step(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
                 Op::DeleteRange(container(random, flavour), span(random, flavour))
             }
             500..600 => time(random, flavour),
-            600..630 if flavour.settings => {
-                Op::SetTtl(container(random, flavour), standard(random))
-            }
+            600..630 if flavour.settings => match random.one_in(3) {
+                true => Op::ExpireItems(container(random, flavour), expire(random)),
+                false => Op::SetTtl(container(random, flavour), standard(random)),
+            },
             630..680 => Op::Step(random.pick(&[1, 1, 2, 5, ALL])),
             680..720 => Op::Flush,
             720..725 => Op::Compact,
@@ -168,6 +169,16 @@ fn standard(random: &mut Random) -> Standard {
         0 | 1 => Standard::Off,
         2 => Standard::NoDefault,
         _ => Standard::After(random.pick(&[1, 1_000, 5_000, 20_000, 100_000, 10_000_000])),
+    }
+}
+
+fn expire(random: &mut Random) -> StepExpire {
+    let offsets = [-20_000, -1_000, -1, 0, 1, 1_000, 5_000, 20_000, 10_000_000];
+    let offset = random.pick(&offsets);
+    match random.below(8) {
+        0 => StepExpire::All,
+        1..4 => StepExpire::WrittenBefore(offset),
+        _ => StepExpire::Before(offset),
     }
 }
 
@@ -247,6 +258,7 @@ fn batch(random: &mut Random, flavour: &Flavour, n: usize) -> Op {
             9 => BatchOp::Create(c, k, value(random, flavour, n), ttl(random)),
             10 => BatchOp::Replace(c, k, value(random, flavour, n), ttl(random)),
             11 if flavour.ranges => BatchOp::DeleteRange(c, span(random, flavour)),
+            12 if flavour.settings && random.one_in(2) => BatchOp::ExpireItems(c, expire(random)),
             12 if flavour.settings => BatchOp::SetTtl(c, standard(random)),
             13 | 14 => {
                 let wanted = [Wanted::Absent, Wanted::Present, Wanted::Same, Wanted::Same];

@@ -24,9 +24,12 @@ use ebbtide::{
     View,
 };
 
-use crate::model::{Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write};
+use crate::model::{
+    Expire, Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write,
+};
 use crate::op::{
-    ALL, BatchOp, Bytes, Change, Op, Span, StepTtl, Wanted, duration, shorten, show_duration,
+    ALL, BatchOp, Bytes, Change, Op, Span, StepExpire, StepTtl, Wanted, duration, shorten,
+    show_duration,
 };
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
@@ -512,6 +515,7 @@ impl World {
             }
             Op::Take(c, k) => self.take(c, k),
             Op::SetTtl(c, standard) => self.set_ttl(c, *standard),
+            Op::ExpireItems(c, what) => self.expire_items(c, *what),
             Op::Open(c, standard) => self.open_container(db, c, *standard),
             Op::Drop(c) => self.drop_container(db, c),
             Op::Flush | Op::Step(_) | Op::Compact | Op::Sync | Op::Checkpoint => {
@@ -624,6 +628,33 @@ impl World {
         Ok(String::new())
     }
 
+    fn told(&self, what: StepExpire) -> Expire {
+        let moment = |offset| self.model.time.wall.saturating_add_signed(offset);
+        match what {
+            StepExpire::Before(offset) => Expire::Before(moment(offset)),
+            StepExpire::WrittenBefore(offset) => Expire::WrittenBefore(moment(offset)),
+            StepExpire::All => Expire::All,
+        }
+    }
+
+    fn expire_items(&mut self, name: &str, what: StepExpire) -> Outcome {
+        let (container, what) = (self.container(name)?, self.told(what));
+        let done = match what {
+            Expire::Before(moment) => container.expire_before(at(moment)),
+            Expire::WrittenBefore(moment) => container.expire_written_before(at(moment)),
+            Expire::All => container.expire_all(),
+        };
+        if !self.model.expire(name, what) {
+            return match done {
+                Err(Error::ClockUnsettled { .. }) => Ok("refused: the clock is unsettled".into()),
+                other => Err(format!("a command in an unsettled lead: {other:?}")),
+            };
+        }
+        done.map_err(failed)?;
+        self.synced = self.model.order;
+        Ok(String::new())
+    }
+
     fn given(&self, ttl: StepTtl) -> (Ttl, Given) {
         match ttl {
             StepTtl::Life(Life::Inherit) => (Ttl::Inherit, Given::Life(Life::Inherit)),
@@ -635,10 +666,7 @@ impl World {
             StepTtl::Keep => (Ttl::Keep, Given::Keep),
             StepTtl::Until(offset) => {
                 let moment = self.model.time.wall.saturating_add_signed(offset);
-                (
-                    Ttl::Until(UNIX_EPOCH + Duration::from_millis(moment)),
-                    Given::Until(moment),
-                )
+                (Ttl::Until(at(moment)), Given::Until(moment))
             }
         }
     }
@@ -699,7 +727,8 @@ impl World {
         let mut durable = false;
         for op in ops {
             refuse |= self.add(&mut batch, &mut parts, op)?;
-            durable |= matches!(op, BatchOp::Sync | BatchOp::SetTtl(..));
+            let settings = matches!(op, BatchOp::SetTtl(..) | BatchOp::ExpireItems(..));
+            durable |= settings || matches!(op, BatchOp::Sync);
         }
         let done = db.commit(batch);
         if refuse {
@@ -743,7 +772,9 @@ impl World {
             | BatchOp::Touch(c, k)
             | BatchOp::Delete(c, k)
             | BatchOp::Require(c, k, _) => (c.clone(), k.clone()),
-            BatchOp::DeleteRange(c, _) | BatchOp::SetTtl(c, _) => (c.clone(), vec![]),
+            BatchOp::DeleteRange(c, _) | BatchOp::SetTtl(c, _) | BatchOp::ExpireItems(c, _) => {
+                (c.clone(), vec![])
+            }
             BatchOp::Sync => {
                 batch.durability(Durability::Sync);
                 return Ok(false);
@@ -808,6 +839,17 @@ impl World {
                 let to = *standard;
                 parts.push(Part::Write(Write::SetStandard { container: c, to }));
                 return Ok(matches!(to, Standard::After(n) if n == 0 || n > MAX_TTL));
+            }
+            BatchOp::ExpireItems(_, what) => {
+                let what = self.told(*what);
+                match what {
+                    Expire::Before(moment) => batch.expire_before(&container, at(moment)),
+                    Expire::WrittenBefore(moment) => {
+                        batch.expire_written_before(&container, at(moment))
+                    }
+                    Expire::All => batch.expire_all(&container),
+                };
+                parts.push(Part::Write(Write::Expire { container: c, what }));
             }
             BatchOp::Require(_, _, wanted) => {
                 let (expect, need) = self.wanted(&container, &c, &k, *wanted)?;
@@ -1361,6 +1403,11 @@ fn refused(error: Option<Error>) -> Outcome {
         Some(error @ Error::InvalidArgument { .. }) => Ok(format!("refused: {error}")),
         other => Err(format!("a ttl out of range is answered with {other:?}")),
     }
+}
+
+/// Milliseconds since the epoch.
+fn at(moment: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(moment)
 }
 
 fn default_ttl(standard: Standard) -> DefaultTtl {

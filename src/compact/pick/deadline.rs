@@ -115,10 +115,12 @@ pub fn next_due(facts: &Facts, view: &ExpiryView, goals: &Goals) -> Option<Times
         let end = trusted.then_some(run.end);
         let all_dead =
             Some(run.census.last_expiry(settings)).filter(|last| *last != Timestamp::MAX);
-        let starts = run.tables.iter().filter_map(|table| {
+        let starts = run.tables.iter().flat_map(|table| {
             let census = &table.statistics.census;
-            let expiry = census.first_expiry(settings)?;
-            Some(begin_by(expiry, deadline(expiry, census, view, goals)))
+            let next = census.first_expiry(settings);
+            // What a floor or a command has ended has an expiry that tells nothing.
+            let expiries = next.into_iter().chain(table.statistics.oldest_dead(view));
+            expiries.map(|expiry| begin_by(expiry, deadline(expiry, census, view, goals)))
         });
         [end, all_dead].into_iter().flatten().chain(starts)
     });

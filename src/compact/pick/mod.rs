@@ -75,7 +75,9 @@ pub fn pick_all(facts: &Facts, snapshots: &[Seq], view: &ExpiryView, goals: &Goa
         .iter()
         .filter(|run| run.end == Timestamp::MAX)
         .count();
-    let garbage = facts.runs.iter().any(|run| run.census.any_dead(view));
+    let mut runs = facts.runs.iter();
+    let garbage =
+        runs.any(|run| run.census.tombstones.count > 0 || run.oldest_dead(view).is_some());
     let slot = |run: &RunFacts| slot_end(run.end, view.now);
     let overlap = facts.runs.iter().enumerate().any(|(at, run)| {
         let mut others = facts.runs[at + 1..].iter();

@@ -12,6 +12,7 @@ fn writes_read_back_and_damage_is_refused() {
         key: b"f",
         value: b"5",
     };
+    let expire = |what| Op::Expire { container: c, what };
     let ops = [
         Op::Put {
             container: c,
@@ -53,6 +54,9 @@ fn writes_read_back_and_damage_is_refused() {
             container: c,
             default: DefaultMillis::Millis(5_000),
         },
+        expire(Expire::Before(Timestamp(1 << 40))),
+        expire(Expire::WrittenBefore(Timestamp(1 << 40))),
+        expire(Expire::All),
     ];
     let mut bytes = vec![];
     let mut ends = vec![0];

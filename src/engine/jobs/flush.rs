@@ -82,7 +82,7 @@ impl Engine {
         for (state, flushable) in sealed {
             match self.write_flush(state, flushable) {
                 Ok((flush, lag)) => {
-                    lags.push((lag, flush.job.view));
+                    lags.push((lag, flush.job.view.clone()));
                     flushed.push(flush);
                 }
                 Err(error) => failure = Some(error),
@@ -107,6 +107,8 @@ impl Engine {
     ) -> Result<(Flushed<'a>, ReclaimLag)> {
         let read_state = state.pin();
         let view = self.settled_view(state);
+        let mut memtables = read_state.flushables();
+        let is_due = memtables.any(|flushable| self.is_due(flushable, &view));
         let spec = JobSpec {
             view,
             range_deletes: vec![
@@ -114,11 +116,7 @@ impl Engine {
                 read_state.version.range_deletes.clone(),
             ],
             cuts: vec![Timestamp::MAX],
-            purpose: Purpose::Flush {
-                is_due: read_state
-                    .flushables()
-                    .any(|flushable| self.is_due(flushable, &view)),
-            },
+            purpose: Purpose::Flush { is_due },
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
         let sources = Merge::seek(vec![flushable.memtable.cursor()], Seek::First, None)?;

@@ -252,7 +252,7 @@ impl Engine {
                 .map(|newer| newer.memtable.seq_min());
             let up_to = newer.map_or(up_to, |newer| up_to.min(newer.before()));
             let view = self.settled_view(state);
-            let (front, rest) = self.divide(state, flushable, view, up_to)?;
+            let (front, rest) = self.divide(state, flushable, view.clone(), up_to)?;
             rest.stays_in(segment + 1..=*flushable.segments().end());
             let (flush, lag) = self.write_flush(state, front)?;
             self.note_lag(&lag, &view);

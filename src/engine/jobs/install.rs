@@ -42,9 +42,14 @@ impl Engine {
         let mut lag = ReclaimLag::default();
         for file in files.filter(|file| gone.contains(&file.record.id)) {
             let statistics = file.table.statistics();
-            let is_older = statistics.census.seq_max < settings.floor_seq;
+            let newest = statistics.census.seq_max;
+            let is_older = newest < settings.floor_seq;
+            let mut commands = settings.commands.iter();
+            let command = commands.find(|command| newest < command.seq);
             for (expired, bytes) in statistics.histograms.forecast(&settings) {
-                let since = settings.overdue_since(expired, is_older);
+                let given = command.filter(|command| expired < command.reach.own);
+                let since =
+                    settings.overdue_since(expired, is_older, given.map(|command| command.at));
                 lag.add(view.now.since(since), bytes);
             }
         }
@@ -79,7 +84,7 @@ impl Engine {
             match self.open_outputs(&flush.job, &flush.outputs) {
                 Ok(added) => installations.push(Installation {
                     state: flush.state,
-                    view: flush.job.view,
+                    view: flush.job.view.clone(),
                     removed: vec![],
                     added,
                     flushed: Some(flush),
@@ -156,7 +161,7 @@ impl Engine {
     ) -> Result<bool> {
         let replaced = Installation {
             state,
-            view: *view,
+            view: view.clone(),
             removed,
             added,
             flushed: None,

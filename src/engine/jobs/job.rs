@@ -42,7 +42,7 @@ impl Engine {
         let bytes = facts.bytes();
         Job {
             container: state.id(),
-            view: spec.view,
+            view: spec.view.clone(),
             snapshots: self.snapshots.list(),
             other_runs: other_runs
                 .filter_map(|run| match run.holds_any(tables) {

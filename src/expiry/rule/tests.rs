@@ -26,10 +26,10 @@ fn what_was_gone_stays_gone_when_the_default_goes_off() {
     let after = before.change(DefaultMillis::Off, at(100), Seq(4));
     let floors = (after.inherit_floor, after.override_floor, after.floor_seq);
     assert_eq!(floors, (Timestamp(40_001), Timestamp(100_001), Seq(4)));
-    let gone = |settings: Settings, now| items.map(|item| settings.gone(&item, now));
-    assert_eq!(gone(before, at(100)), [true, true, false]);
-    assert_eq!(gone(after, at(100)), [true, true, false]);
-    assert_eq!(gone(after, at(200)), [true, true, false]);
+    let gone = |settings: &Settings, now| items.map(|item| settings.gone(&item, now));
+    assert_eq!(gone(&before, at(100)), [true, true, false]);
+    assert_eq!(gone(&after, at(100)), [true, true, false]);
+    assert_eq!(gone(&after, at(200)), [true, true, false]);
 }
 
 /// The second one.
@@ -65,6 +65,7 @@ fn settings_read_back() {
             inherit_floor: Timestamp(1_000),
             override_floor: Timestamp(u64::MAX),
             floor_seq: Seq(7),
+            ..Settings::default()
         };
         let mut bytes = vec![];
         settings.encode(&mut bytes);
@@ -181,17 +182,141 @@ fn floors_concern_what_was_written_before_the_change() {
 fn removal_is_measured_from_expiry_or_from_the_change_that_ended_it() {
     let before = Settings::new(DefaultMillis::NoDefault);
     let settings = before.change(DefaultMillis::Off, Timestamp(100), Seq(7));
-    let since = |expiry, is_older| settings.overdue_since(Timestamp(expiry), is_older).0;
-    assert_eq!((since(40, true), since(40, false)), (100, 40));
-    assert_eq!((since(140, true), since(140, false)), (140, 140));
+    let since = |expiry, is_older, command: Option<u64>| {
+        let command = command.map(Timestamp);
+        let since = settings.overdue_since(Timestamp(expiry), is_older, command);
+        since.0
+    };
+    assert_eq!((since(40, true, None), since(40, false, None)), (100, 40));
+    assert_eq!(
+        (since(140, true, None), since(140, false, None)),
+        (140, 140)
+    );
+    assert_eq!(
+        (since(40, false, Some(90)), since(140, true, Some(90))),
+        (40, 90)
+    );
 }
 
-/// Every step of a history: time passes, the default changes, an item is written, or a live item is replaced by one
-/// that keeps its lifetime.
+/// The example of the head of command.rs.
+#[test]
+fn a_command_ends_what_was_written_before_it() {
+    let second = |seconds: u64| Timestamp(1_000 * seconds);
+    let before = Settings::new(DefaultMillis::Millis(60_000));
+    let settings = before.expire(Expire::Before(second(80)), second(50), Seq(7));
+    let at = |seq, written_at, ttl| {
+        let item = put(seq, written_at, ttl);
+        settings.gone(&item, second(51))
+    };
+    assert!(at(1, 19_999, ItemTtl::Absent) && !at(2, 20_000, ItemTtl::Absent));
+    assert!(at(3, 50_000, ItemTtl::Millis(29_999)) && !at(4, 50_000, ItemTtl::Millis(30_000)));
+    assert!(!at(5, 0, ItemTtl::Never));
+    assert!(!at(8, 51_000, ItemTtl::Millis(10_000)));
+    // A later change of the default does not have it reach what was written in between.
+    let later = settings.change(DefaultMillis::Off, second(52), Seq(9));
+    assert!(!later.gone(&put(8, 51_000, ItemTtl::Millis(10_000)), second(52)));
+    assert!(later.gone(&put(1, 19_999, ItemTtl::Absent), second(52)));
+}
+
+/// Whatever is covered is dropped, and what is not stays.
+#[test]
+fn few_commands_stand() {
+    use DefaultMillis::{Millis, NoDefault, Off};
+    let before = Settings::new(Millis(10));
+    let told = |settings: &Settings, what, at| settings.expire(what, Timestamp(at), Seq(at));
+    let standing = |settings: &Settings| {
+        settings
+            .commands
+            .iter()
+            .map(|command| command.seq.0)
+            .collect::<Vec<_>>()
+    };
+    let first = told(&before, Expire::Before(Timestamp(130)), 100);
+    let second = told(&first, Expire::Before(Timestamp(120)), 101);
+    assert_eq!(standing(&second), [100, 101]);
+    assert_eq!(
+        standing(&told(&second, Expire::Before(Timestamp(125)), 102)),
+        [100, 102]
+    );
+    assert_eq!(
+        standing(&told(&second, Expire::Before(Timestamp(130)), 102)),
+        [102]
+    );
+    assert_eq!(
+        standing(&told(&second, Expire::WrittenBefore(Timestamp(130)), 102)),
+        [102]
+    );
+    assert_eq!(standing(&told(&second, Expire::All, 102)), [102]);
+    // A moment that has passed needs no command, and takes with it those whose moment has passed.
+    assert_eq!(
+        standing(&told(&before, Expire::Before(Timestamp(101)), 100)),
+        [0; 0]
+    );
+    assert_eq!(
+        standing(&told(&before, Expire::Before(Timestamp(102)), 100)),
+        [100]
+    );
+    assert_eq!(
+        standing(&told(&second, Expire::Before(Timestamp(1)), 119)),
+        [100]
+    );
+    assert_eq!(
+        standing(&told(&second, Expire::Before(Timestamp(1)), 129)),
+        [0; 0]
+    );
+    // So does a change of the default, but for what the floors do not know.
+    assert_eq!(
+        standing(&second.change(Off, Timestamp(129), Seq(129))),
+        [0; 0]
+    );
+    assert_eq!(
+        standing(&second.change(Off, Timestamp(119), Seq(119))),
+        [100]
+    );
+    let off = second.change(Off, Timestamp(110), Seq(110));
+    assert_eq!(
+        standing(&off.change(NoDefault, Timestamp(200), Seq(200))),
+        [100, 101]
+    );
+    let all = told(&second, Expire::All, 102);
+    assert_eq!(standing(&all.change(Off, Timestamp(200), Seq(200))), [102]);
+    assert_eq!(
+        standing(&told(
+            &Settings::new(Off),
+            Expire::Before(Timestamp(200)),
+            100
+        )),
+        [0; 0]
+    );
+}
+
+#[test]
+fn commands_read_back() {
+    let settings = Settings::new(DefaultMillis::Millis(10));
+    let settings = settings.expire(Expire::Before(Timestamp(130)), Timestamp(100), Seq(7));
+    let settings = settings.expire(Expire::WrittenBefore(Timestamp(90)), Timestamp(101), Seq(8));
+    let text = serde_json::to_string(&settings).unwrap();
+    assert_eq!(
+        text,
+        r#"{"default":{"millis":10},"inherit_floor":0,"override_floor":0,"floor_seq":0,"command_seq":8,"commands":[{"seq":7,"at":100,"inherit":120,"override":130,"written":0},{"seq":8,"at":101,"inherit":90,"override":90,"written":90}]}"#
+    );
+    assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), settings);
+    let disordered = text.replace("\"seq\":7", "\"seq\":9");
+    assert!(serde_json::from_str::<Settings>(&disordered).is_err());
+    let of_a_table = settings.of_a_table();
+    assert_eq!(
+        (of_a_table.floor_seq, of_a_table.commands),
+        (Seq(8), Commands::NONE)
+    );
+}
+
+/// Every step of a history: time passes, the default changes, items are expired by a command, an item is written, or a
+/// live item is replaced by one that keeps its lifetime.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
     Change(DefaultMillis),
+    Expire(Expire),
     Write(ItemTtl),
     Keep(usize),
 }
@@ -204,10 +329,30 @@ fn any_default() -> impl Strategy<Value = DefaultMillis> {
     ]
 }
 
+fn any_command() -> impl Strategy<Value = Expire> {
+    let moment = || (0u64..60).prop_map(Timestamp);
+    prop_oneof![
+        4 => moment().prop_map(Expire::Before),
+        2 => moment().prop_map(Expire::WrittenBefore),
+        1 => Just(Expire::All),
+    ]
+}
+
+/// Whether a command is about an item that was written before it, under this default.
+fn ends(what: Expire, default: DefaultMillis, item: &Header) -> bool {
+    let end = Settings::new(default).expires_at(item);
+    match what {
+        Expire::Before(moment) => end != Timestamp::MAX && end < moment,
+        Expire::WrittenBefore(moment) => item.written_at < moment,
+        Expire::All => true,
+    }
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0u64..6).prop_map(Step::Pass),
         any_default().prop_map(Step::Change),
+        any_command().prop_map(Step::Expire),
         prop_oneof![
             Just(ItemTtl::Absent),
             Just(ItemTtl::Never),
@@ -240,6 +385,10 @@ proptest! {
                     default = to;
                     for (item, gone) in &mut items { *gone |= plain(default, item, now) }
                 }
+                Step::Expire(what) => {
+                    settings = settings.expire(what, Timestamp(now), Seq(seq));
+                    for (item, gone) in &mut items { *gone |= ends(what, default, item) }
+                }
                 Step::Write(ttl) => {
                     let item = put(seq, now, ttl);
                     let gone = plain(default, &item, now);
@@ -266,7 +415,7 @@ proptest! {
         steps in prop::collection::vec((any_step(), 0u64..6), 1..40),
         opened in 0usize..40,
     ) {
-        let (mut now, mut settings) = (20u64, [Settings::new(start); 2]);
+        let (mut now, mut settings) = (20u64, [Settings::new(start), Settings::new(start)]);
         let mut items: Vec<Header> = vec![];
         for (number, (step, lead)) in steps.into_iter().enumerate() {
             let seq = 2 * number as u64 + 1;
@@ -278,6 +427,9 @@ proptest! {
                 Step::Change(to) => {
                     settings = settings.map(|old| old.change(to, Timestamp(now), Seq(seq + 1)));
                 }
+                Step::Expire(what) => {
+                    settings = settings.map(|old| old.expire(what, Timestamp(now), Seq(seq + 1)));
+                }
                 Step::Write(ttl) => items.push(put(seq + 1, now + lead, ttl)),
                 Step::Keep(nth) => {
                     let mut live = items.iter().filter(|item| !settings[0].gone(item, Timestamp(now)));
@@ -287,7 +439,8 @@ proptest! {
                 }
             }
             for item in &items {
-                let [plain, changed] = settings.map(|settings| settings.gone(item, Timestamp(now)));
+                let gone = |settings: &Settings| settings.gone(item, Timestamp(now));
+                let [plain, changed] = settings.each_ref().map(gone);
                 prop_assert_eq!(plain, changed, "{:?} under {:?} at {}", item, settings, now);
             }
         }

@@ -31,7 +31,7 @@ fn the_bytes_are_the_format() {
     let header = segment().encode();
     let expected = concat!(
         "6562627477616c00",
-        "06000000c9569170",
+        "07000000c4aa5d19",
         "8877665544332211",
         "0700000000000000",
         "e803000000000000",
@@ -161,11 +161,16 @@ fn a_header_is_whole_or_refused() {
         assert!(SegmentHeader::decode(&bytes[..at]).is_err(), "cut at {at}");
     }
     let mut newer = bytes;
-    newer[8] = 7;
+    newer[8] = 8;
     let crc = header_crc(&newer);
     newer[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
     assert!(matches!(
         SegmentHeader::decode(&newer),
-        Err(HeaderFault::Version(7))
+        Err(HeaderFault::Version(8))
     ));
+    let mut before = bytes;
+    before[8] = 6;
+    let crc = header_crc(&before);
+    before[CRC_AT..IDENTITY_AT].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(SegmentHeader::decode(&before).unwrap(), segment());
 }

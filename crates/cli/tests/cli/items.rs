@@ -167,3 +167,80 @@ fn the_default_ttl_is_shown_and_set() {
     world.ok(&["ttl", "db", "c", "off"]);
     world.fails(1, &["get", "db", "c", "k"]);
 }
+
+#[test]
+fn items_are_expired_on_command() {
+    let world = World::new();
+    for (key, ttl) in [("day", "86400"), ("hour", "3600"), ("never", "-1")] {
+        world.ok(&["put", "db", "c", key, "v", "--ttl", ttl]);
+    }
+    let dry = |which: &[&str]| {
+        let command = [&["expire", "db", "c", "--dry-run"], which].concat();
+        world.ok(&command)
+    };
+    assert_eq!(
+        dry(&["--before", "+2h"]).split(',').next(),
+        Some("would expire about 1 item")
+    );
+    assert!(dry(&["--before", "2200-01-01"]).starts_with("would expire about 2 items, "));
+    assert!(dry(&["--written-before", "-1h"]).starts_with("would expire about 0 items, "));
+    let line = json(&world.ok(&["expire", "db", "c", "--all", "--dry-run", "--json"]));
+    assert_eq!(
+        (&line["done"], &line["items_estimate"]),
+        (&json("\"nothing\""), &json("3"))
+    );
+    assert_eq!(world.ok(&["keys", "db", "c"]), "day\nhour\nnever\n");
+    let told = world.told(&["expire", "db", "c", "--before", "+2h"]);
+    assert!(told.starts_with("\"c\" expired: about 1 item, "), "{told}");
+    assert_eq!(world.ok(&["keys", "db", "c"]), "day\nnever\n");
+    world.told(&["expire", "db", "c", "--written-before", "-1h"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "day\nnever\n");
+    let line = json(&world.ok(&["expire", "db", "c", "--written-before", "+1h", "--json"]));
+    assert_eq!(
+        (&line["done"], &line["items_estimate"]),
+        (&json("\"expired\""), &json("2"))
+    );
+    assert_eq!(world.ok(&["keys", "db", "c"]), "");
+    world.ok(&["put", "db", "c", "later", "v"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "later\n");
+    world.told(&["expire", "db", "c", "--all"]);
+    assert_eq!(world.ok(&["keys", "db", "c"]), "");
+    world.fails(2, &["expire", "db", "c"]);
+    world.fails(2, &["expire", "db", "c", "--all", "--before", "0"]);
+    let refused = world.fails(2, &["expire", "db", "c", "--before", "soon"]);
+    assert!(refused.starts_with("\"soon\" is no moment: "), "{refused}");
+    world.fails(1, &["expire", "db", "other", "--all"]);
+    world.fails(1, &["expire", "db", "other", "--all", "--dry-run"]);
+}
+
+#[test]
+fn a_default_is_tried_before_it_is_set() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "old", &"v".repeat(1_000)]);
+    sleep(Duration::from_millis(2_100));
+    world.ok(&["put", "db", "c", "new", "v"]);
+    world.ok(&["put", "db", "c", "never", "v", "--ttl", "-1"]);
+    let shown = world.ok(&["ttl", "db", "c", "2", "--preview"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines[0].starts_with("would expire about 1 item, "),
+        "{shown}"
+    );
+    let bars: Vec<bool> = lines[1..].iter().map(|line| line.contains('█')).collect();
+    assert_eq!(bars, [true, true, false, false], "{shown}");
+    assert!(
+        lines[2].trim().starts_with("2 ") && lines[2].ends_with(" <"),
+        "{shown}"
+    );
+    let shown = json(&world.ok(&["ttl", "db", "c", "2", "--preview", "--json"]));
+    assert_eq!(shown["items_estimate"], 1);
+    assert_eq!(shown["beside"].as_array().unwrap().len(), 4);
+    let nothing = world.ok(&["ttl", "db", "c", "off", "--preview"]);
+    assert!(
+        nothing.starts_with("would expire about 0 items, 0 B of "),
+        "{nothing}"
+    );
+    assert_eq!(world.ok(&["keys", "db", "c"]), "never\nnew\nold\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "-1\n");
+    world.fails(2, &["ttl", "db", "c", "--preview"]);
+}

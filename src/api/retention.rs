@@ -1,0 +1,154 @@
+//! Retention: expiring items on command, and what that or another default would end.
+
+use std::time::SystemTime;
+
+use crate::api::container::Container;
+use crate::base::{DefaultTtl, Result, Timestamp};
+use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
+
+/// What a change of a container's retention would end: live items that would be gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preview {
+    /// How many.
+    pub items: u64,
+    /// Bytes of their keys and values, and some for each.
+    pub bytes: u64,
+}
+
+/// Expiring on command: each command is a write that costs the same however many items there are, and is durable when it
+/// returns. What it ends is gone from the next read on, for snapshots and iterators too, and nothing brings it back. Items
+/// that are written after it are not concerned, whatever their times.
+///
+/// In a batch, the commands are [`Batch::expire_before`](crate::Batch::expire_before) and its neighbours.
+impl Container {
+    /// Expires at once what would end before `moment`, by its own ttl or by the container's default. Items without an end
+    /// stay. `moment` is rounded up to a millisecond; one that has passed already ends nothing.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use ebbtide::{ManualClock, Options, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let c = Options::new().clock(clock).open(folder.path())?.container("c")?;
+    /// c.put_with_ttl("soon", "ends in 10 s", Duration::from_secs(10))?;
+    /// c.put_with_ttl("later", "ends in 30 s", Duration::from_secs(30))?;
+    /// c.put_with_ttl("never", "stays", Ttl::Never)?;
+    /// c.expire_before(UNIX_EPOCH + Duration::from_millis(1_800_000_000_000 + 20_000))?;
+    /// assert!(c.get("soon")?.is_none());
+    /// assert!(c.get("later")?.is_some() && c.get("never")?.is_some());
+    /// c.put_with_ttl("soon", "written later", Duration::from_secs(10))?;
+    /// assert!(c.get("soon")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ClockUnsettled`](crate::Error::ClockUnsettled) while the wall clock has leapt ahead and is not confirmed;
+    /// [`Error::TooManyCommands`](crate::Error::TooManyCommands) when 64 stand that this one does not cover.
+    pub fn expire_before(&self, moment: SystemTime) -> Result<()> {
+        self.command(Expire::Before(Timestamp::from_system_time_up(moment)))
+    }
+
+    /// Expires at once what was written before `moment`, whatever its ttl: also what never expires, and where ttl is off.
+    /// An item was written when it was last put or touched; one that [`Ttl::Keep`](crate::Ttl::Keep) has replaced, when
+    /// that one was.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use ebbtide::{ManualClock, Options, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+    /// c.put_with_ttl("old", "for ever", Ttl::Never)?;
+    /// clock.advance(Duration::from_secs(60));
+    /// c.put("new", "")?;
+    /// c.expire_written_before(UNIX_EPOCH + Duration::from_millis(1_800_000_000_000 + 60_000))?;
+    /// assert!(c.get("old")?.is_none() && c.get("new")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Container::expire_before`].
+    pub fn expire_written_before(&self, moment: SystemTime) -> Result<()> {
+        let moment = Timestamp::from_system_time_up(moment);
+        self.command(Expire::WrittenBefore(moment))
+    }
+
+    /// Expires every item at once, whatever its ttl. As [`Container::clear`](crate::Container::clear), but for snapshots
+    /// and iterators, which do not see the items any more: so the disk space comes back whatever they hold.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let c = db.container("c")?;
+    /// c.put_with_ttl("k", "for ever", Ttl::Never)?;
+    /// let snapshot = db.snapshot();
+    /// c.expire_all()?;
+    /// assert!(c.is_empty()? && snapshot.container("c")?.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Container::expire_before`].
+    pub fn expire_all(&self) -> Result<()> {
+        self.command(Expire::All)
+    }
+
+    /// How much [`Container::set_default_ttl`] would end if it was called now; changes nothing. An estimate, within 5 % of
+    /// what is stored, which reads no item.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{DefaultTtl, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+    /// c.put("old", "of yesterday")?;
+    /// clock.advance(Duration::from_secs(86_400));
+    /// c.put("new", "of today")?;
+    /// let hour = DefaultTtl::After(Duration::from_secs(3_600));
+    /// assert_eq!(c.preview_default_ttl(hour)?.items, 1);
+    /// assert!(c.get("old")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A lifetime out of range.
+    pub fn preview_default_ttl(&self, default: DefaultTtl) -> Result<Preview> {
+        let default = DefaultMillis::from_public(default)?;
+        Ok(self.preview(SettingsChange::Default(default)))
+    }
+
+    /// How much [`Container::expire_before`] would end if it was called now; see [`Container::preview_default_ttl`].
+    #[must_use]
+    pub fn preview_expire_before(&self, moment: SystemTime) -> Preview {
+        let moment = Timestamp::from_system_time_up(moment);
+        self.preview(SettingsChange::Expire(Expire::Before(moment)))
+    }
+
+    /// How much [`Container::expire_written_before`] would end if it was called now; see
+    /// [`Container::preview_default_ttl`].
+    #[must_use]
+    pub fn preview_expire_written_before(&self, moment: SystemTime) -> Preview {
+        let moment = Timestamp::from_system_time_up(moment);
+        self.preview(SettingsChange::Expire(Expire::WrittenBefore(moment)))
+    }
+
+    fn preview(&self, change: SettingsChange) -> Preview {
+        let Tally { count, bytes } = self.engine().preview(self.state(), change);
+        Preview {
+            items: count,
+            bytes,
+        }
+    }
+
+    fn command(&self, what: Expire) -> Result<()> {
+        let change = SettingsChange::Expire(what);
+        self.engine().change_settings(self.state(), change)
+    }
+}
