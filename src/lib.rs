@@ -140,6 +140,7 @@ pub use api::batch::Batch;
 pub use api::container::Container;
 pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
+pub use api::due::{DueBucket, DueItems};
 pub use api::inspect::{repair, verify};
 pub use api::read::{Iter, Keys};
 pub use api::retention::Preview;

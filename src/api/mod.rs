@@ -7,6 +7,7 @@ pub mod read;
 pub mod writing;
 pub mod container;
 pub mod retention;
+pub mod due;
 pub mod snapshot;
 pub mod batch;
 pub mod transaction_state;

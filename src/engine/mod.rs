@@ -85,6 +85,7 @@ mod at_once;
 mod jobs;
 mod background;
 mod report;
+mod due;
 mod old_log;
 mod begin;
 mod replay;

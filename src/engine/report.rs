@@ -191,7 +191,7 @@ impl Engine {
 }
 
 /// Splits stored bytes into live and reclaimable, from the statistics of tables and memtables alone.
-fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
+pub(super) fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
     let ranges: Vec<_> = read_state.range_deletes().cloned().collect();
     let mut estimator = Estimator::new(view, &ranges);
     for flushable in read_state.flushables() {

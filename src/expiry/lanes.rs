@@ -101,6 +101,22 @@ impl Census {
         inheriting.into_iter().chain(overriding).min()
     }
 
+    /// Whether possibly one of the records expires from `from` on and before `to`, if the settings stay. False is certain.
+    pub fn may_end_within(&self, settings: &Settings, from: Timestamp, to: Timestamp) -> bool {
+        let within = |first: Timestamp, last: Timestamp| first < to && last >= from;
+        let (inheriting, overriding) = (&self.inheriting, &self.overriding);
+        let inherits = match settings.default {
+            DefaultMillis::Millis(n) if inheriting.tally.count > 0 => {
+                within(inheriting.min.after(n), inheriting.max.after(n))
+            }
+            _ => false,
+        };
+        inherits
+            || settings.default.is_on()
+                && overriding.tally.count > 0
+                && within(overriding.min, overriding.max)
+    }
+
     /// The longest lifetime of a dated record under these settings, in milliseconds.
     pub fn longest_life(&self, settings: &Settings) -> u64 {
         match settings.default {
@@ -177,17 +193,22 @@ impl ExpiryHistograms {
         &self,
         settings: &Settings,
     ) -> impl Iterator<Item = (Timestamp, u64)> + use<'_> {
+        self.ends(settings).map(|(at, tally)| (at, tally.bytes))
+    }
+
+    /// The same in records and bytes.
+    pub fn ends(&self, settings: &Settings) -> impl Iterator<Item = (Timestamp, Tally)> + use<'_> {
         let life = match settings.default {
             DefaultMillis::Millis(n) => Some(n),
             _ => None,
         };
         let inheriting = life.into_iter().flat_map(|life| {
             let parts = self.inheriting.iter();
-            parts.map(move |(at, tally)| (at.after(life), tally.bytes))
+            parts.map(move |(at, tally)| (at.after(life), tally))
         });
         let overriding = settings.default.is_on().then(|| self.overriding.iter());
         let overriding = overriding.into_iter().flatten();
-        inheriting.chain(overriding.map(|(at, tally)| (at, tally.bytes)))
+        inheriting.chain(overriding)
     }
 }
 

@@ -9,9 +9,12 @@
 //! everything. So records after a range delete have a summary of their own: the records of a memtable are divided into
 //! *eras* in the order of time, each with its counts and its sample.
 
+use crate::base::Timestamp;
 use crate::base::hash::HashedMap;
 use crate::base::record::{Header, RecordRef};
-use crate::expiry::{Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Tally, is_oversized};
+use crate::expiry::{
+    Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Settings, Tally, is_oversized,
+};
 use crate::mem::tree::Inserted;
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
@@ -232,6 +235,11 @@ impl Era {
     /// The census of its records.
     pub fn census(&self) -> &Census {
         &self.census
+    }
+
+    /// When how many of its puts end under these settings, in no order; leaves out those that never do.
+    pub fn ends(&self, settings: &Settings) -> impl Iterator<Item = (Timestamp, Tally)> + use<'_> {
+        self.puts.histograms.ends(settings)
     }
 
     /// An estimate of the gone puts; exact if they are of few moments.

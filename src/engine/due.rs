@@ -1,0 +1,234 @@
+//! The due curve: what of a container ends when, and when which disk space comes back, from statistics alone; and the keys
+//! of what ends in a span of time.
+//!
+//! ```text
+//!             past                    now         future
+//! buckets     ...  -4 min  -1 min     |   1 min  5 min  1 h  ...        the narrower, the nearer to now
+//! items       ended, and stored yet   |   live, and end by then
+//! disk        due, and not yet back   |   files that go then, whole or rewritten
+//! ```
+//!
+//! The bounds of the buckets are where expiry histograms have something. Between two bounds as many items end as the
+//! estimate of live items falls by from one to the other, with the settings of now; so what is hidden by newer versions is
+//! not counted, and the sum is right. What a floor or a command has ended is in the bucket that ends now.
+//!
+//! Disk space of a table comes back when its run ends, if that can be trusted, or else when its items are due, each its
+//! share of the file: as soon as they have ended in a table of which nothing lives, by their deadline in others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::base::record::RecordRef;
+use crate::base::{Result, Timestamp};
+use crate::catalog::Version;
+use crate::compact::deadline;
+use crate::data::cursor::{Cursor, Position, Seek};
+use crate::engine::Engine;
+use crate::engine::report::estimate;
+use crate::engine::state::{ContainerState, ReadState};
+use crate::expiry::{Census, ExpiryView, Settings, Tally};
+use crate::table::RunCursor;
+
+/// So many buckets on either side of now at most.
+const MOST: usize = 32;
+
+/// What ends, and what comes back, after the bucket before and up to `until`.
+pub struct Due {
+    /// The last moment of the bucket.
+    pub until: Timestamp,
+    /// What ends.
+    pub ends: Tally,
+    /// The disk space that comes back.
+    pub disk_bytes: u64,
+}
+
+impl Engine {
+    /// The due curve of a container, earliest first.
+    pub fn due(&self, state: &ContainerState) -> Vec<Due> {
+        let (read_state, view) = (state.pin(), self.expiry_view(state));
+        let back = self.comes_back(&read_state.version, &view);
+        let mut moments: Vec<Timestamp> = back.keys().copied().collect();
+        moments.extend(ends(&read_state, &view.settings).iter().map(|(end, _)| end));
+        let live = estimate(&read_state, &view).live;
+        // What had ended by a moment of the past had by the clock; floors and commands are of now.
+        let plain = Settings::new(view.settings.default);
+        let ended = |until: Timestamp| {
+            let settings = if until < view.now {
+                &plain
+            } else {
+                &view.settings
+            };
+            let then = ExpiryView::at(until, || settings.clone());
+            let then = estimate(&read_state, &then);
+            match until <= view.now {
+                true => then.expired,
+                false => {
+                    let mut ended = estimate(&read_state, &view).expired;
+                    ended.add(live.less(then.live));
+                    ended
+                }
+            }
+        };
+        let (mut buckets, mut before, mut last) = (vec![], Tally::default(), None);
+        for until in bounds(&moments, view.now) {
+            let so_far = ended(until);
+            let space = back.range((
+                last.map_or(Bound::Unbounded, Bound::Excluded),
+                Bound::Included(until),
+            ));
+            buckets.push(Due {
+                until,
+                ends: so_far.less(before),
+                disk_bytes: space.map(|(_, bytes)| bytes).sum(),
+            });
+            (before, last) = (so_far, Some(until));
+        }
+        buckets.retain(|due| due.ends.count > 0 || due.disk_bytes > 0);
+        buckets
+    }
+
+    /// When how many bytes of tables come back.
+    fn comes_back(&self, version: &Version, view: &ExpiryView) -> BTreeMap<Timestamp, u64> {
+        let (goals, mut back) = (self.goals(), BTreeMap::new());
+        let runs = version.runs.iter();
+        let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
+        for (run, table) in tables {
+            let (statistics, census) = (&table.statistics, &table.statistics.census);
+            let trusted = run.end_is_trusted(&view.settings).then_some(run.end);
+            let at_once = census.all_dead(view).then_some(view.now);
+            let all = census.total().bytes.max(1);
+            for (end, bytes) in statistics.histograms.forecast(&view.settings) {
+                let by = deadline(end, census, view, &goals);
+                let when = by.min(trusted.unwrap_or(by)).min(at_once.unwrap_or(by));
+                let share = u128::from(bytes) * u128::from(table.bytes) / u128::from(all);
+                *back.entry(when).or_default() += share as u64;
+            }
+        }
+        back
+    }
+}
+
+/// About so many keys are gathered at a time.
+const GATHERED: u64 = 1 << 18;
+
+impl Engine {
+    /// Where to cut a span of time so that about as many items end in each part as are gathered at a time: the ends of the
+    /// parts, ascending; the last is `to`.
+    pub fn due_parts(
+        &self,
+        state: &ContainerState,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<Timestamp> {
+        let (read_state, settings) = (state.pin(), state.settings());
+        let mut ends: Vec<(Timestamp, Tally)> = ends(&read_state, &settings);
+        ends.retain(|(end, _)| (from..to).contains(end));
+        ends.sort_unstable_by_key(|(end, _)| *end);
+        let (mut parts, mut count) = (vec![], 0);
+        for (end, tally) in ends {
+            count += tally.count;
+            if count >= GATHERED && end.after(1) < to {
+                parts.push(end.after(1));
+                count = 0;
+            }
+        }
+        parts.push(to);
+        parts.dedup();
+        parts
+    }
+
+    /// The keys of items that end from `from` on and before `to`, with their ends, in this order; some may have been written
+    /// since. Reads only the tables that have such records.
+    pub fn due_keys(
+        &self,
+        state: &ContainerState,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<(Timestamp, Vec<u8>)>> {
+        let (read_state, view) = (state.pin(), self.expiry_view(state));
+        let mut keys = vec![];
+        let mut gather = |cursor: &mut dyn FnMut(&mut dyn FnMut(&RecordRef<'_>)) -> Result<()>| {
+            cursor(&mut |record| {
+                let end = view.settings.expires_at(&record.header);
+                if (from..to).contains(&end) && !view.dead(&record.header) {
+                    keys.push((end, record.key.to_vec()));
+                }
+            })
+        };
+        let has_some = |census: &Census| census.may_end_within(&view.settings, from, to);
+        for flushable in read_state.flushables() {
+            if has_some(&flushable.memtable.census()) {
+                gather(&mut |show| each(flushable.memtable.cursor(), show))?;
+            }
+        }
+        for run in &read_state.version.runs {
+            for file in run
+                .files
+                .iter()
+                .filter(|file| has_some(&file.table.statistics().census))
+            {
+                let table: Arc<[_]> = [file.table.clone()].into();
+                gather(&mut |show| each(RunCursor::new(table.clone()), show))?;
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+}
+
+/// Visits every record.
+fn each(mut cursor: impl Cursor, show: &mut dyn FnMut(&RecordRef<'_>)) -> Result<()> {
+    cursor.start_seek(Seek::First, None)?;
+    while !cursor.poll_seek(Seek::First, None)? {}
+    while let Position::Record(record) = cursor.position() {
+        show(&record);
+        cursor.advance(None)?;
+    }
+    Ok(())
+}
+
+/// When how much ends of all that is stored, in no order.
+fn ends(read_state: &ReadState, settings: &Settings) -> Vec<(Timestamp, Tally)> {
+    let mut all = vec![];
+    for flushable in read_state.flushables() {
+        flushable.memtable.summary(|summary| {
+            let eras = summary.eras();
+            all.extend(eras.flat_map(|era| era.ends(settings)));
+        });
+    }
+    for run in &read_state.version.runs {
+        let tables = run.tables.iter();
+        all.extend(tables.flat_map(|table| table.statistics.histograms.ends(settings)));
+    }
+    all
+}
+
+/// The ends of the buckets that have some of these moments; now is one of them.
+fn bounds(moments: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
+    let bound = |moment: Timestamp, step: u64| {
+        let width = 1u64 << (moment.0.abs_diff(now.0) / step).max(1).ilog2();
+        Timestamp((moment.0.div_ceil(width)).saturating_mul(width))
+    };
+    let moments = moments.iter().filter(|moment| **moment < Timestamp::MAX);
+    let (past, future): (Vec<_>, Vec<_>) = moments.partition(|moment| **moment <= now);
+    let side = |moments: Vec<&Timestamp>, is_past: bool| {
+        // Wider buckets where there would be too many.
+        let mut all = BTreeSet::new();
+        for step in [8, 4, 2, 1] {
+            let ends = moments.iter().map(|moment| bound(**moment, step));
+            all = ends
+                .map(|end| if is_past { end.min(now) } else { end })
+                .collect();
+            if all.len() <= MOST {
+                break;
+            }
+        }
+        all
+    };
+    let mut all = side(past, true);
+    all.insert(now);
+    all.extend(side(future, false));
+    all.into_iter().collect()
+}

@@ -1,0 +1,237 @@
+//! Goal: the due curve says what ends when, and what comes back when; due items are the items in the order of their ends.
+//!
+//! Method: containers on a simulated disk with a manual clock, in memory, on disk and both; compared with all items, read
+//! one by one.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::internals::Sim;
+use ebbtide::{Container, Database, DefaultTtl, DueBucket, ManualClock, Options, Ttl};
+use testkit::random::Random;
+
+const NOW: u64 = 1_767_225_600_000;
+const WITHIN: u64 = 60_000;
+
+fn world() -> (ManualClock, Database, Container) {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = Options::new()
+        .fs(Arc::new(sim))
+        .clock(clock.clone())
+        .stepped()
+        .memtable_bytes(256 << 10)
+        .sizes(512, 16 << 10, 64 << 10)
+        .reclaim_within(Duration::from_millis(WITHIN))
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    (clock, db, c)
+}
+
+fn at(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(NOW + millis)
+}
+
+/// Items of many lifetimes, from seconds to days; a tenth is overwritten, and every tenth never ends.
+fn fill(db: &Database, c: &Container, items: u64) {
+    let mut random = Random(7);
+    for n in 0..items + items / 10 {
+        let ttl = match n % 10 {
+            0 => Ttl::Never,
+            1 | 2 => Ttl::Inherit,
+            _ => Ttl::After(Duration::from_millis(1_000 << random.below(17))),
+        };
+        let value = "v".repeat(random.below(100));
+        c.put_with_ttl(format!("k{:06}", n % items), value, ttl)
+            .unwrap();
+        if n % 500 == 0 {
+            while db.step().unwrap() {}
+        }
+    }
+}
+
+/// The live items that have an end: the ends and keys, in order.
+fn ends(c: &Container) -> Vec<(SystemTime, Vec<u8>)> {
+    let items = c.iter().map(Result::unwrap);
+    let mut ends: Vec<_> = items
+        .filter_map(|item| Some((item.expires_at()?, item.key().to_vec())))
+        .collect();
+    ends.sort();
+    ends
+}
+
+fn sum(buckets: &[DueBucket], to: SystemTime, of: fn(&DueBucket) -> u64) -> u64 {
+    buckets.iter().filter(|due| due.until <= to).map(of).sum()
+}
+
+#[test]
+fn the_curve_is_that_of_the_items() {
+    let (clock, db, c) = world();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(3_600)))
+        .unwrap();
+    fill(&db, &c, 20_000);
+    for place in 0..3 {
+        match place {
+            1 => db.flush().unwrap(),
+            2 => clock.advance(Duration::from_secs(100)),
+            _ => {}
+        }
+        let (due, ends, now) = (c.due(), ends(&c), db.now());
+        assert!(
+            due.len() <= 70 && due.is_sorted_by(|a, b| a.until < b.until),
+            "{due:?}"
+        );
+        let all = c.iter().count() as u64;
+        let past = sum(&due, now, |due| due.items);
+        for bucket in due.iter().filter(|due| due.until > now) {
+            let said = sum(&due, bucket.until, |due| due.items) - past;
+            let are = ends.iter().filter(|(end, _)| *end <= bucket.until).count() as u64;
+            assert!(
+                said.abs_diff(are) <= all / 20,
+                "{place}: {said} of {are} by {:?}",
+                bucket.until
+            );
+        }
+        let dated = sum(&due, at(u64::MAX / 4), |due| due.items) - past;
+        assert!(
+            dated.abs_diff(ends.len() as u64) <= all / 20,
+            "{dated} of {}",
+            ends.len()
+        );
+        let stats = c.stats();
+        let expired = sum(&due, now, |due| due.bytes);
+        assert!(expired.abs_diff(stats.expired_bytes) <= stats.stored_bytes / 20);
+        assert_eq!(past > 0, place == 2, "{past}");
+        let back = sum(&due, at(u64::MAX / 4), |due| due.disk_bytes);
+        assert!(back <= stats.disk_bytes, "{back} of {}", stats.disk_bytes);
+        assert!(
+            place == 0 || back > stats.disk_bytes / 2,
+            "{back} of {}",
+            stats.disk_bytes
+        );
+    }
+}
+
+/// What comes back, comes back by the moment that was said.
+#[test]
+fn the_disk_space_is_back_when_it_was_said() {
+    let (clock, db, c) = world();
+    for n in 0..2_000 {
+        let ttl = Duration::from_secs(if n % 2 == 0 { 600 } else { 6_000 });
+        c.put_with_ttl(format!("{n:05}"), "v".repeat(100), ttl)
+            .unwrap();
+    }
+    db.flush().unwrap();
+    let due = c.due();
+    let mut passed = Duration::ZERO;
+    for bucket in &due {
+        let until = bucket.until.duration_since(at(0)).unwrap_or_default();
+        while passed < until {
+            let step = (until - passed).min(Duration::from_secs(10));
+            clock.advance(step);
+            passed += step;
+            while db.step().unwrap() {}
+        }
+        let left = sum(&due, at(u64::MAX / 4), |due| due.disk_bytes)
+            - sum(&due, bucket.until, |due| due.disk_bytes);
+        let is = c.stats().disk_bytes;
+        assert!(
+            is <= left + left / 5 + 8_192,
+            "{is} of {left} by {:?}",
+            bucket.until
+        );
+    }
+    assert_eq!(c.stats().disk_bytes, 0);
+}
+
+#[test]
+fn what_a_command_ended_is_due_now() {
+    let (_clock, db, c) = world();
+    for n in 0..100 {
+        c.put_with_ttl(format!("{n}"), "v", Duration::from_secs(1_000))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    let bucket = |to: SystemTime| sum(&c.due(), to, |due| due.items);
+    assert_eq!((bucket(db.now()), bucket(at(2_000_000))), (0, 100));
+    c.expire_all().unwrap();
+    assert_eq!((bucket(db.now()), bucket(at(2_000_000))), (100, 100));
+    assert!(sum(&c.due(), db.now(), |due| due.disk_bytes) > 0);
+    while db.step().unwrap() {}
+    assert!(c.due().is_empty());
+}
+
+#[test]
+fn due_items_are_in_the_order_of_their_ends() {
+    let (clock, db, c) = world();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(3_600)))
+        .unwrap();
+    fill(&db, &c, 3_000);
+    for place in 0..3 {
+        match place {
+            1 => db.flush().unwrap(),
+            2 => clock.advance(Duration::from_secs(50)),
+            _ => {}
+        }
+        let all = ends(&c);
+        let keys = |range: (Bound<SystemTime>, Bound<SystemTime>)| -> Vec<(SystemTime, Vec<u8>)> {
+            let items = c.due_items(range).map(Result::unwrap);
+            items
+                .map(|item| (item.expires_at().unwrap(), item.key().to_vec()))
+                .collect()
+        };
+        assert_eq!(keys((Bound::Unbounded, Bound::Unbounded)), all);
+        for (low, high) in [(0, all.len() / 2), (all.len() / 3, all.len() / 2), (5, 6)] {
+            let (from, to) = (all[low].0, all[high].0);
+            let within = |ends: &[(SystemTime, Vec<u8>)], closed: bool| {
+                let is = |end: SystemTime| match closed {
+                    true => from <= end && end <= to,
+                    false => from < end && end < to,
+                };
+                ends.iter()
+                    .filter(|(end, _)| is(*end))
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(
+                keys((Bound::Included(from), Bound::Included(to))),
+                within(&all, true)
+            );
+            assert_eq!(
+                keys((Bound::Excluded(from), Bound::Excluded(to))),
+                within(&all, false)
+            );
+        }
+        assert!(keys((Bound::Included(at(9)), Bound::Excluded(at(9)))).is_empty());
+    }
+}
+
+/// A table without such items is not read.
+#[test]
+fn due_items_are_read_where_they_are() {
+    let (_clock, db, c) = world();
+    for (name, days) in [("near", 1), ("far", 30)] {
+        for n in 0..2_000 {
+            let ttl = Duration::from_secs(86_400 * days);
+            c.put_with_ttl(format!("{n:05}-{name}"), "v".repeat(100), ttl)
+                .unwrap();
+        }
+        db.flush().unwrap();
+    }
+    c.put("never", "v").unwrap();
+    let two_days = at(2 * 86_400_000);
+    assert_eq!(c.due_items(..two_days).count(), 2_000);
+    // Written or deleted on the way: left out, or where it belongs.
+    let mut items = c.due_items(..two_days);
+    assert_eq!(items.next().unwrap().unwrap().key(), b"00000-near");
+    c.delete("00001-near").unwrap();
+    c.put_with_ttl("00002-near", "v", Ttl::Never).unwrap();
+    assert_eq!(items.next().unwrap().unwrap().key(), b"00003-near");
+    db.close().unwrap();
+    assert!(items.next().unwrap().unwrap_err().is_closed());
+    assert!(items.next().is_none());
+}
