@@ -7,8 +7,8 @@ use bytes::Bytes;
 use ebbtide::internals::pieces::{Footer, Index, SegmentHeader, Trailer};
 use ebbtide::internals::{
     Base, Census, ContainerId, DefaultMillis, Expire, ExpiryHistogram, FrameHeader, FrameKind, Fs,
-    Header, ItemTtl, Kind, Log, LogOptions, Op, PayloadCrc, RecordRef, Relogged, Seq, Settings, Sim,
-    TableBuilder, TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
+    Header, ItemTtl, Kind, Log, LogOptions, Op, PayloadCrc, RecordRef, Relogged, Seq, Settings,
+    Sim, TableBuilder, TableId, TableMeta, TableOptions, Tally, Timestamp, WriteTtl,
 };
 use ebbtide::{Compression, Result};
 use ebbtide_fuzz::TARGETS;

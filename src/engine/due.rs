@@ -148,18 +148,16 @@ impl Engine {
     ) -> Result<Vec<(Timestamp, Vec<u8>)>> {
         let (read_state, view) = (state.pin(), self.expiry_view(state));
         let mut keys = vec![];
-        let mut gather = |cursor: &mut dyn FnMut(&mut dyn FnMut(&RecordRef<'_>)) -> Result<()>| {
-            cursor(&mut |record| {
-                let end = view.settings.expires_at(&record.header);
-                if (from..to).contains(&end) && !view.dead(&record.header) {
-                    keys.push((end, record.key.to_vec()));
-                }
-            })
+        let mut gather = |record: &RecordRef<'_>| {
+            let end = view.settings.expires_at(&record.header);
+            if (from..to).contains(&end) && !view.dead(&record.header) {
+                keys.push((end, record.key.to_vec()));
+            }
         };
         let has_some = |census: &Census| census.may_end_within(&view.settings, from, to);
         for flushable in read_state.flushables() {
             if has_some(&flushable.memtable.census()) {
-                gather(&mut |show| each(flushable.memtable.cursor(), show))?;
+                each(flushable.memtable.cursor(), &mut gather)?;
             }
         }
         for run in &read_state.version.runs {
@@ -169,7 +167,7 @@ impl Engine {
                 .filter(|file| has_some(&file.table.statistics().census))
             {
                 let table: Arc<[_]> = [file.table.clone()].into();
-                gather(&mut |show| each(RunCursor::new(table.clone()), show))?;
+                each(RunCursor::new(table), &mut gather)?;
             }
         }
         keys.sort_unstable();

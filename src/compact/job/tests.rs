@@ -295,10 +295,17 @@ fn plainly<C: Cursor>(job: &Job, mut sources: Merge<C>, reclaimed: &mut Vec<(u64
     slots
 }
 
-fn check<C: Cursor>(job: &Job, folder: &mut Folder, sources: impl Fn() -> Vec<C>) -> usize {
+/// `plain` are other cursors on the same records.
+fn check<C: Cursor, P: Cursor>(
+    job: &Job,
+    folder: &mut Folder,
+    sources: impl Fn() -> Vec<C>,
+    plain: impl Fn() -> Vec<P>,
+) -> usize {
     let merge = || Merge::seek(sources(), Seek::First, None).unwrap();
+    let plain = Merge::seek(plain(), Seek::First, None).unwrap();
     let mut reclaimed = vec![];
-    let expected = plainly(job, merge(), &mut reclaimed);
+    let expected = plainly(job, plain, &mut reclaimed);
     folder.reclaimed.clear();
     folder.spent = 0;
     let outputs = run(job, merge(), folder).unwrap();
@@ -351,18 +358,16 @@ fn a_job_writes_what_the_verdict_says() {
             .map(|memtable| Arc::new(folder.run_of(memtable, 256)))
             .collect();
         let job = any_job(&mut random, other_runs, seq_max);
-        written += check(&job, &mut folder, || {
-            inside.iter().map(Memtable::cursor).collect()
-        });
+        let cursors = || -> Vec<_> { inside.iter().map(Memtable::cursor).collect() };
+        written += check(&job, &mut folder, cursors, cursors);
         let runs: Vec<_> = inside
             .iter()
             .map(|memtable| folder.run_of(memtable, 64 << random.below(5)))
             .collect();
-        written += check(&job, &mut folder, || {
-            runs.iter()
-                .map(|run| RunReader::new(run.shared.clone()))
-                .collect()
-        });
+        let tables = || runs.iter().map(|run| run.shared.clone());
+        let readers = || -> Vec<_> { tables().map(RunReader::new).collect() };
+        let cursors = || -> Vec<_> { tables().map(RunCursor::new).collect() };
+        written += check(&job, &mut folder, readers, cursors);
     }
     assert!(written > 10_000, "{written} records");
 }

@@ -1,0 +1,57 @@
+use super::*;
+use crate::base::ItemTtl;
+use crate::base::record::{Header, Kind};
+use crate::expiry::Expire;
+
+// A job that lists the snapshots between the two would not know of one that sees what it drops.
+#[test]
+fn a_snapshot_reads_its_seq_while_no_job_can_list() {
+    let snapshots = Arc::new(Snapshots::default());
+    let register = || {
+        snapshots.register(|| {
+            assert!(snapshots.open.try_lock().is_none());
+            Seq(7)
+        })
+    };
+    let (first, second) = (register(), register());
+    assert_eq!((snapshots.list(), snapshots.count()), (vec![Seq(7)], 2));
+    drop(first);
+    assert_eq!(snapshots.list(), [Seq(7)]);
+    drop(second);
+    assert!(snapshots.list().is_empty());
+}
+
+// Its reader takes the settings of now: without the command it would find the record alive.
+#[test]
+fn a_command_stays_while_an_earlier_read_state_needs_it() {
+    let record = ContainerRecord {
+        id: ContainerId(1),
+        name: "c".into(),
+        created: Seq(1),
+        compression: Compression::None,
+        settings: Settings::default(),
+        settings_seq: Seq(1),
+        flushed: Seq(0),
+        runs: vec![],
+        range_deletes: vec![],
+    };
+    let state = ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)));
+    let header = Header {
+        kind: Kind::Put,
+        seq: Seq(2),
+        written_at: Timestamp(0),
+        ttl: ItemTtl::Never,
+    };
+    let memtable = state.pin();
+    memtable.active.memtable.insert(header, b"k", b"v").unwrap();
+    let told = Settings::default().expire(Expire::All, Timestamp(0), Seq(3));
+    assert_eq!(state.as_needed(told.clone()), told);
+    state.install(|_| ReadState {
+        active: state.new_flushable(),
+        sealed: vec![],
+        version: Arc::default(),
+    });
+    assert_eq!(state.as_needed(told.clone()), told);
+    drop(memtable);
+    assert!(state.as_needed(told).commands.is_empty());
+}
