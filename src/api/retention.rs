@@ -112,16 +112,18 @@ impl Container {
     /// clock.advance(Duration::from_secs(86_400));
     /// c.put("new", "of today")?;
     /// let hour = DefaultTtl::After(Duration::from_secs(3_600));
-    /// assert_eq!(c.preview_default_ttl(hour)?.items, 1);
+    /// assert_eq!(c.preview_default_ttl(hour).items, 1);
     /// assert!(c.get("old")?.is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// A lifetime out of range.
-    pub fn preview_default_ttl(&self, default: DefaultTtl) -> Result<Preview> {
-        let default = DefaultMillis::from_public(default)?;
-        Ok(self.preview(SettingsChange::Default(default)))
+    /// A lifetime out of range, which [`Container::set_default_ttl`] refuses, ends nothing.
+    #[must_use]
+    pub fn preview_default_ttl(&self, default: DefaultTtl) -> Preview {
+        DefaultMillis::from_public(default).map_or_else(
+            |_| Preview::default(),
+            |default| self.preview(SettingsChange::Default(default)),
+        )
     }
 
     /// How much [`Container::expire_before`] would end if it was called now; see [`Container::preview_default_ttl`].

@@ -56,17 +56,15 @@ pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     let mut out = stdout().lock();
     if json {
         let beside = beside(asked).into_iter();
-        let others: Vec<_> = beside
-            .map(|default| line(&container, default))
-            .collect::<Outcome<_>>()?;
-        let mut all = line(&container, asked)?;
+        let others: Vec<_> = beside.map(|default| line(&container, default)).collect();
+        let mut all = line(&container, asked);
         all["container"] = place.container.as_str().into();
         all["beside"] = others.into();
         writeln!(out, "{all}")?;
         return Ok(());
     }
     let live = container.stats().live_bytes;
-    let Preview { items, bytes, .. } = container.preview_default_ttl(asked)?;
+    let Preview { items, bytes, .. } = container.preview_default_ttl(asked);
     let (items, bytes) = (show::counted(items, "item"), show::bytes(bytes));
     writeln!(
         out,
@@ -78,7 +76,7 @@ pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     let width = beside.iter().map(|default| name(*default).len()).max();
     let width = width.unwrap_or(0);
     for default in beside {
-        let gone = container.preview_default_ttl(default)?.bytes.min(live);
+        let gone = container.preview_default_ttl(default).bytes.min(live);
         let bar = "█".repeat((gone * COLUMNS).div_ceil(live.max(1)) as usize);
         let share = 100.0 * gone as f64 / live.max(1) as f64;
         let this = if default == asked { "  <" } else { "" };
@@ -91,13 +89,13 @@ pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     Ok(())
 }
 
-fn line(container: &Container, default: DefaultTtl) -> Outcome<serde_json::Value> {
-    let Preview { items, bytes, .. } = container.preview_default_ttl(default)?;
-    Ok(json!({
+fn line(container: &Container, default: DefaultTtl) -> serde_json::Value {
+    let Preview { items, bytes, .. } = container.preview_default_ttl(default);
+    json!({
         "default_ttl": show::default_ttl_json(default),
         "items_estimate": items,
         "bytes_estimate": bytes,
-    }))
+    })
 }
 
 /// The defaults around this one, whole seconds; none where it has no length.
