@@ -90,12 +90,12 @@ pub fn monotonic() -> Duration {
     if cfg!(loom) {
         return Duration::ZERO;
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     {
         use std::sync::OnceLock;
         use std::time::Instant;
