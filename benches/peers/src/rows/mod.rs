@@ -46,8 +46,6 @@ pub enum Row {
     GetMany,
     /// The same of items that are not there
     GetManyAbsent,
-    /// Two gets and two puts of items that are there in one transaction
-    Transact,
     /// Scans of 100 items from anywhere, after the compaction
     Scan,
     /// Scans of 100 items that are lent to a callback, after the compaction
@@ -62,6 +60,8 @@ pub enum Row {
     LentRuns,
     /// Scans of everything over 8 runs, lent to a callback, counted in items
     LentAllRuns,
+    /// Two gets and two puts of items that are there in one transaction
+    Transact,
     /// Puts over items that are there, each as likely
     Overwrite,
     /// Half gets, half puts, zipfian
