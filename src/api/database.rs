@@ -505,8 +505,9 @@ impl Options {
     /// yet. Items are judged at each read by the follower's own clock ([`Options::clock`]), which is no earlier than
     /// what the writer has relied on. So until the follower has caught up, an item can be gone here that a refresh or a
     /// longer default, which it has not seen, keeps alive in the writer. A folder whose whole content is replaced by an
-    /// older or another database's is followed as what it is then. A snapshot, and an iterator, stays with the state in which it was made, and
-    /// keeps the room on disk of what it reads, also of files that the writer has removed meanwhile.
+    /// older or another database's is followed as what it is then. A snapshot, and an iterator, stays with the state in
+    /// which it was made, and keeps the room on disk of what it reads, also of files that the writer has removed
+    /// meanwhile.
     ///
     /// Memory is needed for what the writer has not flushed, twice for a moment after each of its flushes. Whatever
     /// would change something answers [`Error::ReadOnly`](crate::Error::ReadOnly), but for [`Database::checkpoint`],

@@ -57,7 +57,8 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 /// nothing is written. A write of others counts whatever it changes, a delete of what was not there too. The same goes
 /// for an item that has ended by the time it is read, for a read that finds nothing where a flush or a merge may have
 /// dropped such an item, and for a container whose default ttl was changed after the transaction began. So a read can
-/// be the one that answers with the conflict. After its first conflict a transaction answers nothing else. Keys that are written and were not read are no conflict: the later write counts.
+/// be the one that answers with the conflict. After its first conflict a transaction answers nothing else. Keys that
+/// are written and were not read are no conflict: the later write counts.
 ///
 /// **Reading alone.** A transaction that writes nothing is of the moment at which it began, and its commit is no conflict,
 /// however much was written meanwhile. Its reads may be.

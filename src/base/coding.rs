@@ -76,14 +76,6 @@ impl<'a> Reader<'a> {
         Ok(self.bytes(1)?[0])
     }
 
-    /// Two bytes, little-endian.
-    #[inline]
-    pub fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_le_bytes(
-            self.bytes(2)?.try_into().expect("two bytes"),
-        ))
-    }
-
     /// Four bytes, little-endian.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
@@ -187,6 +179,18 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Stores a varint from `at` on; returns where it ends. There has to be room.
+#[inline(always)]
+pub fn store_varint(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
+    while value >= 0x80 {
+        out[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    out[at] = value as u8;
+    at + 1
 }
 
 /// Appends a varint that counts the bytes, then the bytes.

@@ -121,7 +121,8 @@ pub enum Error {
         /// Whether it is of the key or the value, and what is wrong there.
         what: String,
     },
-    /// 64 commands to expire items stand in a container, and one more would slow its reads down; nothing was changed. One is dropped when its moment has passed, when a later one covers it, or when nothing that it concerns is
+    /// 64 commands to expire items stand in a container, and one more would slow its reads down; nothing was changed.
+    /// One is dropped when its moment has passed, when a later one covers it, or when nothing that it concerns is
     /// stored any more.
     TooManyCommands {
         /// The name of the container.

@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{Malformed, Reader, store_varint};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The longest key, in bytes; the shortest has one byte.
@@ -87,15 +87,7 @@ impl Header {
         let mut bytes = [0; HEADER_MOST];
         bytes[0] = self.kind as u8 | ttl_tag << 2;
         let mut len = 1;
-        let mut put = |mut number: u64| {
-            while number >= 0x80 {
-                bytes[len] = number as u8 | 0x80;
-                number >>= 7;
-                len += 1;
-            }
-            bytes[len] = number as u8;
-            len += 1;
-        };
+        let mut put = |number| len = store_varint(&mut bytes, len, number);
         put(self.seq.0 - base.seq.0);
         put(self.written_at.0 - base.written_at.0);
         if let Some(millis) = millis {

@@ -9,8 +9,8 @@
 
 use bytes::Bytes;
 
+use crate::base::Seq;
 use crate::base::record::MAX_VALUE_LEN;
-use crate::base::{Result, Seq};
 use crate::data::item::Pair;
 use crate::expiry::ExpiryView;
 
@@ -173,22 +173,6 @@ impl Lent {
         self.copied.extend_from_slice(key);
         self.copied.extend_from_slice(value);
         self.push(0, at, at + key.len(), at + key.len() + value.len());
-    }
-
-    /// Adds an item whose bytes last no longer than this call, if they are short: else `pair` has to hold them.
-    #[inline]
-    pub fn push_short(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        pair: impl FnOnce() -> Result<Pair>,
-    ) -> Result<()> {
-        if key.len() + value.len() <= COPY_MOST {
-            self.copy(key, value);
-        } else {
-            self.push_pair(pair()?);
-        }
-        Ok(())
     }
 
     /// Adds an item whose value is all of `value`.

@@ -16,11 +16,11 @@
 //!
 //! # Settings
 //!
-//! What a batch changes of settings, a default or by a command, is in the batch's frame of the log, so the whole batch is durable or none of it.
-//! Whoever asks for the settings waits from before the clock is read until the log is synced past the frame and the
-//! batch is published. A reader that loaded the published sequence number before, and then sees later settings, loads
-//! it again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs). Since removing the
-//! frame takes an edit, the manifest has them by then.
+//! What a batch changes of settings, a default or by a command, is in the batch's frame of the log, so the whole batch
+//! is durable or none of it. Whoever asks for the settings waits from before the clock is read until the log is synced
+//! past the frame and the batch is published. A reader that loaded the published sequence number before, and then sees
+//! later settings, loads it again. The next edit of the manifest, whichever it is, repeats the settings (catalog.rs).
+//! Since removing the frame takes an edit, the manifest has them by then.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

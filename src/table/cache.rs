@@ -10,10 +10,11 @@
 //! judges it as if the block had been read; so it is used exactly where the table is. Records are there only where memory
 //! is short (src/table/lookup.rs): as many bytes of records answer more gets than pages of the files do.
 //!
-//! Both kinds share the bound in bytes. A table has a part of its own each time that it is opened, and its file does not
-//! change, so no entry becomes stale. (By the table's id they would: when an older folder is put back under a follower, a
-//! file takes the place of another of its id.) But a cached record's bytes must not outlive the item, nor stay where they are no longer of use: [`sweep`]
-//! drops those of expired items, and all records if none was looked up since the last sweep.
+//! Both kinds share the bound in bytes. A table has a part of its own each time that it is opened, and its file does
+//! not change, so no entry becomes stale. (By the table's id they would: when an older folder is put back under a
+//! follower, a file takes the place of another of its id.) But a cached record's bytes must not outlive the item, nor
+//! stay where they are no longer of use: [`sweep`] drops those of expired items, and all records if none was looked up
+//! since the last sweep.
 //!
 //! [`sweep`]: BlockCache::sweep
 

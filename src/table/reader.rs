@@ -6,7 +6,7 @@
 //! is read like a compressed one, and checked at each read.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -81,11 +81,6 @@ impl Table {
     /// The container of its records.
     pub fn container(&self) -> ContainerId {
         self.footer.container
-    }
-
-    /// Its file.
-    pub fn path(&self) -> &Path {
-        &self.stored.path
     }
 
     /// Bytes of the file.

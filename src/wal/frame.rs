@@ -47,7 +47,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::coding::{Malformed, Reader};
+use crate::base::coding::{Malformed, Reader, store_varint};
 use crate::base::{Seq, Timestamp};
 
 /// Bytes of a segment's header.
@@ -366,15 +366,7 @@ impl Encoder {
         let bytes = &mut head.bytes;
         bytes[..POSITION_LEN].copy_from_slice(&position.to_le_bytes());
         let mut len = POSITION_LEN + 1;
-        let mut put = |mut number: u64| {
-            while number >= 0x80 {
-                bytes[len] = number as u8 | 0x80;
-                number >>= 7;
-                len += 1;
-            }
-            bytes[len] = number as u8;
-            len += 1;
-        };
+        let mut put = |number| len = store_varint(bytes, len, number);
         always.into_iter().for_each(&mut put);
         let mut first = header.kind as u8;
         for (bit, number) in (KIND_BITS..).zip(seldom) {
