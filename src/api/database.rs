@@ -84,7 +84,6 @@ impl Database {
         Ok(Container::new(self.engine.clone(), state))
     }
 
-    #[cfg(feature = "tokio")]
     pub(crate) fn engine(&self) -> &Handle {
         &self.engine
     }
@@ -261,7 +260,7 @@ impl Database {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.engine.clone(), self.engine.snapshot())
+        Snapshot::new(self.engine.clone(), self.engine.held_snapshot())
     }
 
     /// Makes every acknowledged write survive a power cut.

@@ -14,4 +14,5 @@ pub mod transaction_state;
 pub mod transaction_iter;
 pub mod transaction;
 pub mod database;
+pub mod disk_usage;
 pub mod inspect;

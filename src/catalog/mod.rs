@@ -22,5 +22,7 @@ pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{Manifest, begin, copy_path, expect_own, is_current, parse, write_both};
 pub use run::Run;
-pub use table_file::{NamePin, Pins, TableFile, TableSpace, later_table, unnamed_tables};
+pub use table_file::{
+    NamePin, ObsoleteTable, Pins, TableFile, TableSpace, later_table, unnamed_tables,
+};
 pub use version::Version;

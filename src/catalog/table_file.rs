@@ -1,36 +1,54 @@
 //! A table's file: opened, obsolete, removed; and the disk space it takes until its bytes are released.
 //!
 //! ```text
-//! named by the catalogue -> obsolete: counted in Pins -> the last run, cursor or value lets go: no longer counted
+//! named by the catalogue -> obsolete: listed in Pins -> the last run, cursor or value lets go: no longer listed
 //!                                    -> its name removed, once no NamePin wants it
 //! ```
 //!
 //! A value that lies in a map holds the map, and so the file's bytes, long after the table was removed: it holds the
 //! table's [`Residence`] too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
+use crate::base::sync::Mutex;
+use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, Timestamp, file_name};
 use crate::catalog::edit::TableRecord;
 use crate::catalog::facts::TableFacts;
 use crate::env::{Fs, ReadAt};
 use crate::table::{BlockCache, Expected, Source, Table, highest_seq};
 
-/// The bytes of removed tables that are still held.
+/// The tables that no catalogue names any more and whose bytes are still held. Its lock is taken inside any other, for
+/// a value may be dropped anywhere, and none is taken inside it.
 #[derive(Debug, Default)]
 pub struct Pins {
-    bytes: AtomicU64,
+    obsolete: Mutex<BTreeMap<TableId, ObsoleteTable>>,
+}
+
+/// A table that no catalogue names any more.
+#[derive(Clone, Copy, Debug)]
+pub struct ObsoleteTable {
+    /// The container whose records it has.
+    pub container: ContainerId,
+    /// The size of its file.
+    pub len: u64,
+    /// Since when no catalogue names it.
+    pub since: Timestamp,
 }
 
 impl Pins {
     /// Bytes on disk that no catalogue names any more.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.obsolete.lock().values().map(|table| table.len).sum()
+    }
+
+    /// The tables, by their ids.
+    pub fn list(&self) -> BTreeMap<TableId, ObsoleteTable> {
+        self.obsolete.lock().clone()
     }
 }
 
@@ -46,6 +64,8 @@ struct Residence {
     removed: AtomicBool,
     /// The number of its name pins.
     named_for: AtomicUsize,
+    id: TableId,
+    container: ContainerId,
     len: u64,
     pins: Arc<Pins>,
 }
@@ -65,7 +85,7 @@ impl ReadAt for Resident<Box<dyn ReadAt>> {
 impl Drop for Residence {
     fn drop(&mut self) {
         if self.removed.load(Ordering::Acquire) {
-            self.pins.bytes.fetch_sub(self.len, Ordering::Relaxed);
+            self.pins.obsolete.lock().remove(&self.id);
         }
     }
 }
@@ -121,6 +141,8 @@ impl TableFile {
         let residence = Arc::new(Residence {
             removed: AtomicBool::new(false),
             named_for: AtomicUsize::new(0),
+            id: record.id,
+            container,
             len: record.len,
             pins: space.pins.clone(),
         });
@@ -167,12 +189,22 @@ impl TableFile {
         }
     }
 
-    /// Notes that no catalogue names it any more: its bytes count as pinned until all holders release them.
-    pub fn set_obsolete(&self) {
-        self.residence
-            .pins
-            .bytes
-            .fetch_add(self.residence.len, Ordering::Relaxed);
+    /// Notes that no catalogue names it any more, since this moment: its bytes count as pinned until all holders
+    /// release them.
+    pub fn set_obsolete(&self, since: Timestamp) {
+        let Residence {
+            id,
+            container,
+            len,
+            ref pins,
+            ..
+        } = *self.residence;
+        let obsolete = ObsoleteTable {
+            container,
+            len,
+            since,
+        };
+        pins.obsolete.lock().insert(id, obsolete);
         self.residence.removed.store(true, Ordering::Release);
     }
 

@@ -224,6 +224,20 @@ impl<'a> Estimator<'a> {
 
     /// The estimate for the whole container.
     pub fn finish(self) -> Estimate {
+        let mut sum = Estimate::default();
+        self.parts().iter().for_each(|part| sum.add(part));
+        sum
+    }
+
+    /// The estimate for each run that was added, in the order in which they were.
+    pub fn finish_runs(self) -> Vec<Estimate> {
+        let (parts, estimates) = (self.parts.iter(), self.parts());
+        let runs = parts.zip(estimates);
+        let runs = runs.filter(|(part, _)| matches!(part.source, Source::Run(..)));
+        runs.map(|(_, estimate)| estimate).collect()
+    }
+
+    fn parts(&self) -> Vec<Estimate> {
         let below: Vec<u64> = (self.parts.iter())
             .map(|part| self.asked_below(part))
             .collect();
@@ -233,15 +247,14 @@ impl<'a> Estimator<'a> {
             .collect();
         let mut all = Answer::default();
         answers.iter().for_each(|answer| all.add(answer));
-        let mut sum = Estimate::default();
-        for (part, answer) in self.parts.iter().zip(&answers) {
+        let parts = self.parts.iter().zip(&answers).map(|(part, answer)| {
             let rest = part.asked.less(answer.oversized.asked);
             // A part without sampled records is assumed to be like the others.
             let mut live = if answer.asked() > 0 { answer } else { &all }.shown_of(rest);
             live.add(answer.oversized.shown);
-            sum.add(&part.counted, live);
-        }
-        sum
+            part.counted.showing(live)
+        });
+        parts.collect()
     }
 
     /// The hash below which the sample of a part is used: every part with newer records has complete samples there.
@@ -413,17 +426,25 @@ impl Estimate {
         }
     }
 
-    /// Adds a part, of which about `live` is visible, but no more than is not expired.
-    fn add(&mut self, part: &Estimate, live: Tally) {
+    /// The same part, of which about `live` is visible, but no more than is not expired.
+    fn showing(self, live: Tally) -> Estimate {
         let live = Tally {
-            count: live.count.min(part.live.count),
-            bytes: live.bytes.min(part.live.bytes),
+            count: live.count.min(self.live.count),
+            bytes: live.bytes.min(self.live.bytes),
         };
+        Estimate {
+            superseded: self.live.less(live),
+            live,
+            ..self
+        }
+    }
+
+    fn add(&mut self, part: &Estimate) {
         self.stored.add(part.stored);
         self.tombstones.add(part.tombstones);
         self.expired.add(part.expired);
-        self.superseded.add(part.live.less(live));
-        self.live.add(live);
+        self.superseded.add(part.superseded);
+        self.live.add(part.live);
     }
 }
 

@@ -135,6 +135,8 @@ pub struct Beginning {
     pub log: Option<(Arc<Log>, Appender)>,
     /// The old log, if there was no room for a new one.
     pub old_log: Option<OldLog>,
+    /// Where the log ends that was recovered.
+    pub recovered_to: Option<u64>,
 }
 
 /// See the file's head.
@@ -147,6 +149,7 @@ pub struct CommitLog {
     /// Empty in a read-only database, and until there is room for a log.
     log: OnceLock<Arc<Log>>,
     old_log: Option<OldLog>,
+    recovered_to: Option<u64>,
 }
 
 impl CommitLog {
@@ -158,6 +161,7 @@ impl CommitLog {
             active_bytes,
             log,
             old_log,
+            recovered_to,
         } = beginning;
         let (log, appender) = log.map_or((OnceLock::new(), None), |(log, appender)| {
             (OnceLock::from(log), Some(appender))
@@ -174,6 +178,7 @@ impl CommitLog {
             relied: Relied::new(),
             log,
             old_log,
+            recovered_to,
         }
     }
 
@@ -252,6 +257,11 @@ impl CommitLog {
     #[inline]
     pub fn begun(&self) -> Option<&Arc<Log>> {
         self.log.get()
+    }
+
+    /// Where the log ends that was recovered. Elsewhere than in a read-only database another may have begun since.
+    pub fn recovered_to(&self) -> Option<u64> {
+        self.recovered_to
     }
 
     /// The log of the previous open, if this open found no room for a new one.

@@ -87,6 +87,13 @@ impl Engine {
         }
     }
 
+    /// The same for a user, who may hold it for long.
+    pub fn held_snapshot(&self) -> SnapshotPin {
+        let pin = self.snapshot();
+        self.snapshots.note_held(&pin, self.clock.now());
+        pin
+    }
+
     /// The header of a frame that holds no write and relies on no moment.
     pub(super) fn frame_header(
         &self,

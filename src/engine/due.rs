@@ -90,7 +90,36 @@ impl Engine {
 
     /// When how many bytes of tables come back.
     fn comes_back(&self, version: &Version, view: &ExpiryView) -> BTreeMap<Timestamp, u64> {
-        let (goals, mut back) = (self.goals(), BTreeMap::new());
+        let mut back = BTreeMap::new();
+        self.each_return(version, view, |_, when, bytes| {
+            *back.entry(when).or_default() += bytes;
+        });
+        back
+    }
+
+    /// By when all that has ended in tables is to be back; `None` if nothing has.
+    pub(super) fn ended_comes_back(
+        &self,
+        version: &Version,
+        view: &ExpiryView,
+    ) -> Option<Timestamp> {
+        let mut last = None;
+        self.each_return(version, view, |end, when, _| {
+            if end <= view.now {
+                last = last.max(Some(when));
+            }
+        });
+        last
+    }
+
+    /// Visits what ends in tables: the end, the moment at which its disk space comes back, and how much that is.
+    fn each_return(
+        &self,
+        version: &Version,
+        view: &ExpiryView,
+        mut visit: impl FnMut(Timestamp, Timestamp, u64),
+    ) {
+        let goals = self.goals();
         let runs = version.runs.iter();
         let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
         for (run, table) in tables {
@@ -102,10 +131,9 @@ impl Engine {
                 let by = deadline(end, census, view, &goals);
                 let when = by.min(trusted.unwrap_or(by)).min(at_once.unwrap_or(by));
                 let share = u128::from(bytes) * u128::from(table.bytes) / u128::from(all);
-                *back.entry(when).or_default() += share as u64;
+                visit(end, when, share as u64);
             }
         }
-        back
     }
 }
 

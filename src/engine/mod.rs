@@ -86,6 +86,7 @@ mod jobs;
 mod background;
 mod report;
 mod due;
+mod disk_usage;
 mod old_log;
 mod begin;
 mod replay;

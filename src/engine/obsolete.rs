@@ -13,14 +13,15 @@
 //! Invariant: from the edit on that no longer names it, a table is in one of the two lists or removed from the file
 //! system.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::TableId;
+use crate::base::disk_usage::DiskHolder;
 use crate::base::sync::Mutex;
-use crate::catalog::{Pins, Run, TableFile};
+use crate::base::{TableId, Timestamp};
+use crate::catalog::{ObsoleteTable, Pins, Run, TableFile};
 use crate::compact::pace::{REMOVAL_WINDOW, removals};
 use crate::env::{Fs, monotonic};
 
@@ -67,8 +68,27 @@ impl ObsoleteTables {
         &self.pins
     }
 
-    /// Takes over the tables of runs that the catalogue no longer names, except for those that `kept` holds too.
-    pub fn push_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
+    /// The obsolete tables whose bytes are on disk, by their ids, and who keeps each; nobody: it is to be removed soon.
+    pub fn list(&self) -> BTreeMap<TableId, (ObsoleteTable, Option<DiskHolder>)> {
+        let queue = self.queue.lock();
+        // A table that leaves the queue meanwhile is held by a value, if at all.
+        let mut listed: BTreeMap<TableId, _> = self.pins.list().into_iter().map(by_value).collect();
+        for file in queue.waiting.iter().chain(&queue.lingering) {
+            let holder = match (file.is_name_pinned(), file.is_in_use()) {
+                (true, _) => Some(DiskHolder::Checkpoint),
+                (false, true) => Some(DiskHolder::Scan),
+                (false, false) => None,
+            };
+            if let Some((_, by)) = listed.get_mut(&file.record.id) {
+                *by = holder;
+            }
+        }
+        listed
+    }
+
+    /// Takes over the tables of runs that the catalogue no longer names since `now`, except for those that `kept` holds
+    /// too.
+    pub fn push_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>], now: Timestamp) {
         let kept: Vec<TableId> = kept
             .iter()
             .flat_map(|run| &run.files)
@@ -78,7 +98,7 @@ impl ObsoleteTables {
         let gone: Vec<&TableFile> = tables
             .filter(|file| !kept.contains(&file.record.id))
             .collect();
-        gone.iter().for_each(|file| file.set_obsolete());
+        gone.iter().for_each(|file| file.set_obsolete(now));
         self.queue.lock().waiting.extend(gone.into_iter().cloned());
     }
 
@@ -107,6 +127,13 @@ impl ObsoleteTables {
     fn unlink(&self, file: &TableFile) {
         let _ = file.remove(self.fs.as_ref(), &self.tables_dir);
     }
+}
+
+/// What is in no list any more is kept by values that lie in its map.
+fn by_value(
+    (id, table): (TableId, ObsoleteTable),
+) -> (TableId, (ObsoleteTable, Option<DiskHolder>)) {
+    (id, (table, Some(DiskHolder::Value)))
 }
 
 impl Queue {

@@ -224,6 +224,7 @@ pub(super) fn assemble(
         last_seq,
         clock,
         settings,
+        log_end,
         ..
     } = found;
     let unflushed = states
@@ -241,6 +242,7 @@ pub(super) fn assemble(
             active_bytes: unflushed,
             log: begun.log,
             old_log: begun.old_log,
+            recovered_to: log_end.map(|end| end.position),
         }),
         catalog: Catalog::new(
             fs.clone(),

@@ -95,7 +95,7 @@ impl Engine {
     /// Hands over the tables of runs that the catalogue no longer names to be removed, except for those that `kept`
     /// holds too.
     pub(super) fn remove_runs_but(&self, runs: &[Arc<Run>], kept: &[Arc<Run>]) {
-        self.obsolete.push_runs_but(runs, kept);
+        self.obsolete.push_runs_but(runs, kept, self.clock.now());
         if self.options.background == Background::Stepped {
             self.obsolete.remove_all();
         } else {

@@ -192,6 +192,19 @@ impl Engine {
 
 /// Splits stored bytes into live and reclaimable, from the statistics of tables and memtables alone.
 pub(super) fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
+    estimated(read_state, view, |estimator| estimator.finish())
+}
+
+/// The same for each run of its version.
+pub(super) fn estimate_runs(read_state: &ReadState, view: &ExpiryView) -> Vec<Estimate> {
+    estimated(read_state, view, |estimator| estimator.finish_runs())
+}
+
+fn estimated<T>(
+    read_state: &ReadState,
+    view: &ExpiryView,
+    finish: impl FnOnce(Estimator<'_>) -> T,
+) -> T {
     let ranges: Vec<_> = read_state.range_deletes().cloned().collect();
     let mut estimator = Estimator::new(view, &ranges);
     for flushable in read_state.flushables() {
@@ -201,5 +214,5 @@ pub(super) fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
         let tables = run.tables.iter().map(|table| table.statistics.as_ref());
         estimator.add_run(tables, run.applied);
     }
-    estimator.finish()
+    finish(estimator)
 }

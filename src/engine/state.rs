@@ -465,7 +465,15 @@ impl Frozen {
 /// The sequence numbers of the open snapshots, each counted as often as it is held.
 #[derive(Default)]
 pub struct Snapshots {
-    open: Mutex<BTreeMap<Seq, usize>>,
+    open: Mutex<BTreeMap<Seq, Open>>,
+}
+
+/// The snapshots of one sequence number.
+#[derive(Default)]
+struct Open {
+    count: usize,
+    /// Since when a user has held one; `None`: scans hold them.
+    since: Option<Timestamp>,
 }
 
 impl Snapshots {
@@ -475,7 +483,7 @@ impl Snapshots {
     pub(super) fn register(self: &Arc<Self>, published: impl FnOnce() -> Seq) -> SnapshotPin {
         let mut open = self.open.lock();
         let seq = published();
-        *open.entry(seq).or_default() += 1;
+        open.entry(seq).or_default().count += 1;
         SnapshotPin {
             seq,
             frozen: None,
@@ -489,7 +497,20 @@ impl Snapshots {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.open.lock().values().sum()
+        self.open.lock().values().map(|open| open.count).sum()
+    }
+
+    /// Notes that a user holds this snapshot, from `now` on.
+    pub(super) fn note_held(&self, pin: &SnapshotPin, now: Timestamp) {
+        if let Some(open) = self.open.lock().get_mut(&pin.seq) {
+            open.since.get_or_insert(now);
+        }
+    }
+
+    /// Since when users have held a snapshot that may see a version from `seq` on; `None`: none does.
+    pub(super) fn held_since(&self, seq: Seq) -> Option<Timestamp> {
+        let open = self.open.lock();
+        open.range(seq..).filter_map(|(_, open)| open.since).min()
     }
 }
 
@@ -537,9 +558,9 @@ impl SnapshotPin {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         let mut open = self.snapshots.open.lock();
-        if let Some(count) = open.get_mut(&self.seq) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(same) = open.get_mut(&self.seq) {
+            same.count -= 1;
+            if same.count == 0 {
                 open.remove(&self.seq);
             }
         }

@@ -411,6 +411,31 @@ impl Fs for Disk {
             .map_err(|error| Error::io("read the size of", path, error))
     }
 
+    fn tree(&self, dir: &Path) -> Result<Vec<(PathBuf, bool)>> {
+        // Names that are not Unicode, too.
+        let walk = |dir: &Path| -> io::Result<Vec<(PathBuf, bool)>> {
+            let entries = fs::read_dir(dir)?;
+            let named = |entry: io::Result<fs::DirEntry>| {
+                let entry = entry?;
+                Ok((entry.path(), entry.file_type()?.is_dir()))
+            };
+            entries.map(named).collect()
+        };
+        let (mut found, mut next) = (vec![(dir.to_owned(), true)], 0);
+        while let Some((path, is_folder)) = found.get(next).cloned() {
+            next += 1;
+            if is_folder {
+                match walk(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound && path != dir => {}
+                    inside => {
+                        found.extend(inside.map_err(|error| Error::io("list", &path, error))?)
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
     fn room(&self, path: &Path) -> Result<Room> {
         rustix::io::retry_on_intr(|| rustix::fs::statvfs(path))
             .map(|stat| Room {

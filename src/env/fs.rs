@@ -152,6 +152,20 @@ pub trait Fs: Send + Sync {
     fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;
     /// Bytes of the file on the medium: allocated blocks, without holes.
     fn allocated(&self, path: &Path) -> Result<u64>;
+    /// All that is in a folder and in those below it, itself included, and whether it is a folder; no link is followed.
+    /// A folder that is removed meanwhile is left out.
+    fn tree(&self, dir: &Path) -> Result<Vec<(PathBuf, bool)>> {
+        let (mut found, mut next) = (vec![(dir.to_owned(), true)], 0);
+        while let Some((path, is_folder)) = found.get(next).cloned() {
+            next += 1;
+            if is_folder {
+                let files = self.list(&path)?;
+                let all = self.list_all(&path)?.into_iter();
+                found.extend(all.map(|name| (path.join(&name), !files.contains(&name))));
+            }
+        }
+        Ok(found)
+    }
     /// The room on the file system that holds `path`.
     fn room(&self, path: &Path) -> Result<Room>;
 }

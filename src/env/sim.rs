@@ -257,6 +257,9 @@ impl Fs for Sim {
 
     fn allocated(&self, path: &Path) -> Result<u64> {
         self.act("read the size of", path, Does::Look, |world| {
+            if world.folder_at(path).is_ok() {
+                return Ok(0);
+            }
             let id = world.file_at(path)?;
             Ok(world.file(id).reserved)
         })

@@ -88,6 +88,11 @@ impl Table {
         self.stored.source.len()
     }
 
+    /// Of these, blocks and large values.
+    pub fn records_len(&self) -> u64 {
+        self.footer.filter_at
+    }
+
     /// The statistics of its records.
     pub fn statistics(&self) -> &Arc<Statistics> {
         &self.statistics

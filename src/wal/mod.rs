@@ -50,8 +50,8 @@ pub use frame::{
 };
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
 pub use segments::{
-    LogStart, SegmentInfo, end_segment, holds_chain, log_files, remove_before, remove_chain,
-    sync_chain,
+    LogStart, SegmentInfo, end_segment, holds_chain, log_files, parse_ring, remove_before,
+    remove_chain, sync_chain,
 };
 pub use tail::{Place, Tail, is_at_end, tail};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};

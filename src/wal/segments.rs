@@ -522,6 +522,15 @@ impl Segments {
         self.pinned.lock().from.push(first);
     }
 
+    /// Pins alone keep the segments below this number.
+    pub fn kept_below(&self) -> u64 {
+        let pinned = self.pinned.lock();
+        match pinned.from.is_empty() {
+            true => 0,
+            false => pinned.given_up,
+        }
+    }
+
     /// Ends a pin; returns the number below which segments were released meanwhile.
     pub fn unpin_from(&self, first: u64) -> u64 {
         let mut pinned = self.pinned.lock();

@@ -344,6 +344,11 @@ impl Log {
         self.segments.info()
     }
 
+    /// Pins alone keep the segments below this number.
+    pub fn kept_below(&self) -> u64 {
+        self.segments.kept_below()
+    }
+
     /// The number of the current segment.
     pub fn current_segment(&self) -> u64 {
         let segments = self.segments.info();

@@ -127,6 +127,11 @@ pub enum Command {
         /// One of its containers; without it, all
         #[arg(value_name = "CONTAINER")]
         container: Option<String>,
+        /// What the folder consists of, in rows that add up to what `du` says of it
+        ///
+        /// With a container, its rows. What a running process pins, only that process knows.
+        #[arg(long)]
+        disk: bool,
     },
     /// Reclaim and merge until nothing more is gained by it
     Compact(Home),

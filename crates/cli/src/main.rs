@@ -19,6 +19,7 @@ mod tally;
 
 mod containers;
 mod demo;
+mod disk;
 mod expire;
 mod items;
 mod pages;
@@ -80,7 +81,14 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Import(import) => transfer::import(&import, json),
         Command::Export { place, file } => transfer::export(&place, file.as_deref(), json),
         Command::Containers(home) => containers::containers(&home, json),
-        Command::Stats { home, container } => stats::stats(&home, container.as_deref(), json),
+        Command::Stats {
+            home,
+            container,
+            disk: true,
+        } => disk::disk(&home, container.as_deref(), json),
+        Command::Stats {
+            home, container, ..
+        } => stats::stats(&home, container.as_deref(), json),
         Command::Compact(home) => upkeep::compact(&home, json),
         Command::Verify(home) => upkeep::verify(&home, json),
         Command::Repair { home, yes } => upkeep::repair(&home, yes, json),

@@ -73,6 +73,38 @@ fn what_is_not_there_is_not_created() {
 }
 
 #[test]
+fn stats_say_what_the_folder_consists_of() {
+    let world = World::new();
+    for n in 0..10 {
+        world.ok(&["put", "db", "sessions", &format!("s-{n}"), "value"]);
+    }
+    world.ok(&["compact", "db", "--json"]);
+    let usage = json(&world.ok(&["stats", "db", "--disk", "--json"]));
+    let rows = usage["rows"].as_array().unwrap();
+    let sum: u64 = rows.iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(
+        (&usage["bytes"], &usage["unlinked_bytes"]),
+        (&Value::from(sum), &Value::from(0))
+    );
+    let has = |kind| rows.iter().find(|row| row["kind"] == kind).unwrap();
+    assert_eq!(has("manifest")["container"], Value::Null);
+    assert_eq!(has("overhead")["container"], "sessions");
+    let one = json(&world.ok(&["stats", "db", "sessions", "--disk", "--json"]));
+    let one = one["rows"].as_array().unwrap();
+    assert!(!one.is_empty() && one.len() < rows.len());
+    assert!(one.iter().all(|row| row["container"] == "sessions"));
+    let table = world.ok(&["stats", "db", "--disk"]);
+    assert!(
+        table.starts_with("KIND ") && table.contains("\nas du counts "),
+        "{table}"
+    );
+    assert_eq!(
+        world.fails(1, &["stats", "db", "d", "--disk"]),
+        "there is no container \"d\""
+    );
+}
+
+#[test]
 fn stats_count_what_is_live() {
     let world = World::new();
     world.ok(&["ttl", "db", "sessions", "1800"]);

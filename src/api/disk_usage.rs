@@ -1,0 +1,34 @@
+//! What the database's folder consists of.
+
+use crate::api::database::Database;
+use crate::base::Result;
+use crate::base::disk_usage::DiskUsage;
+
+impl Database {
+    /// What the database's folder consists of, in rows that add up to what `du` says of it; see [`DiskUsage`]. Reads the
+    /// folder and statistics, and no item: some milliseconds. Under load, what changes meanwhile may be missing.
+    ///
+    /// A database that is open read-only has it too, also as a follower; but that does not list the files that it holds
+    /// itself and the writing process has removed.
+    ///
+    /// ```
+    /// use ebbtide::{Database, DiskHolder};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// db.container("c")?.put("k", "v")?;
+    /// db.flush()?;
+    /// let usage = db.disk()?;
+    /// // Who keeps what would be gone otherwise, and since when?
+    /// for row in usage.rows.iter().filter(|row| row.holder == Some(DiskHolder::Value)) {
+    ///     println!("{} bytes are kept by values since {:?}", row.bytes, row.since);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The folder cannot be read, or the database is closed.
+    pub fn disk(&self) -> Result<DiskUsage> {
+        self.engine().disk()
+    }
+}
