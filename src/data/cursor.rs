@@ -41,7 +41,8 @@ use bytes::Bytes;
 use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
 use crate::data::item::Pair;
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lane::Lane;
+use crate::data::lent::{Ask, Lent};
 use crate::expiry::ExpiryView;
 
 /// A target of a seek. The first three are for forward iteration, the last three for backward iteration.
@@ -154,15 +155,22 @@ pub trait Cursor {
     /// Reads the dead span it is on, and goes to the first position in it, in the direction of `to`, that `to` admits
     /// (within a table's dead span that may be a block's), or beyond it if there is none.
     fn enter(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<()>;
-    /// Lends the records from the current one on that are certainly shown, and need no look at each: of each key the
-    /// newest, in the order of iteration, as far as `ask` allows.
+    /// Whether the records about the current one, in the order of this source, are a lane all of whose records `ask`
+    /// certainly shows. Then `lent` holds their bytes.
     #[inline]
-    fn lend(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> Stand {
-        Stand::Same
+    fn hold_lane(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> bool {
+        false
     }
-    /// Like [`Cursor::lend`], backwards.
-    fn lend_back(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> Stand {
-        Stand::Same
+    /// That lane, and the record in it on which this is.
+    #[inline]
+    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+        None
+    }
+    /// Goes to a record of that lane that adds up.
+    fn stand_in_lane(&mut self, _at: usize) {}
+    /// The sequence number of a record of that lane that adds up.
+    fn seq_in_lane(&self, _at: usize) -> Seq {
+        unreachable!("a source without lanes")
     }
     /// Lends the current record; its value is read and checked now.
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

@@ -52,6 +52,17 @@ pub enum Stand {
     Behind,
 }
 
+impl Stand {
+    /// Where a source stands that is not on a record that was decided about.
+    #[inline]
+    pub fn behind(has_moved: bool) -> Stand {
+        match has_moved {
+            true => Stand::Behind,
+            false => Stand::Same,
+        }
+    }
+}
+
 /// An item: `key_at..value_at` is its key, `value_at..end` its value.
 #[derive(Clone, Copy, Debug)]
 struct Place {

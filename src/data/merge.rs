@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
+use crate::data::lane::{LaneMerge, Left, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
@@ -158,65 +159,89 @@ impl<C: Cursor> Merge<C> {
         self.resolve_dead_spans(view)
     }
 
-    /// Lets the first cursor lend, as far as it stays before all others, and then the one that is first; see
-    /// [`Cursor::lend`]. After [`Stand::Behind`] the merge is on the next record.
-    #[inline]
+    /// Lends from the lanes of the first cursors, as far as they stay before a cursor without a lane. After
+    /// [`Stand::Behind`] the merge is on the next record.
     pub fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
-        let mut stand = Stand::Same;
-        loop {
-            match self.lend_first(ask, lent) {
-                Stand::Same => return Ok(stand),
-                Stand::OnLast => return Ok(Stand::OnLast),
-                Stand::Behind if self.order.len() == 1 => return Ok(Stand::Behind),
-                Stand::Behind => stand = Stand::Behind,
-            }
-            self.replace(0, Some(view));
-            if let Err(error) = self.resolve_dead_spans(Some(view)) {
-                self.fail(&error);
-                return Err(error);
-            }
-            if lent.is_full() {
-                return Ok(stand);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        let forward = self.forward;
-        let lend = |cursor: &mut C, ask: &Ask<'_>, lent: &mut Lent| match forward {
-            true => cursor.lend(ask, lent),
-            false => cursor.lend_back(ask, lent),
-        };
-        let (first, second) = match self.order[..] {
-            [] => return Stand::Same,
-            [only] => return lend(&mut self.cursors[only.at], ask, lent),
-            [first, second, ..] => (first.at, second.at),
-        };
         let above = match self.dead_spans {
             0 => Seq(0),
             _ => self.seq_above_dead_spans(),
         };
-        let Ok([cursor, other]) = self.cursors.get_disjoint_mut([first, second]) else {
-            unreachable!("each cursor is once in the order");
+        let ask = Ask { above, ..*ask };
+        // Backwards one at a time.
+        let most = if self.forward { MOST_LANES } else { 1 };
+        let (first, cursors) = (self.order.iter().take(most), &mut self.cursors);
+        let holds = |entry: &&MergeEntry| cursors[entry.at].hold_lane(&ask, lent);
+        let lanes = first.take_while(holds).count();
+        let stand = match lanes {
+            0 => Stand::Same,
+            1 => self.lend_first(&ask, lent, view),
+            _ => self.lend_merged(lanes, &ask, lent),
         };
-        let key = match other.head() {
+        if stand == Stand::Behind
+            && let Err(error) = self.resolve_dead_spans(Some(view))
+        {
+            self.fail(&error);
+            return Err(error);
+        }
+        Ok(stand)
+    }
+
+    /// The bound of `ask`, or the key of this place in the order, whichever comes first.
+    fn bound_at<'a>(&'a self, place: usize, ask: &Ask<'a>) -> Option<&'a [u8]> {
+        let Some(next) = self.order.get(place) else {
+            return ask.bound;
+        };
+        let key = match self.cursors[next.at].head() {
             Head::Record(key) => key,
-            Head::DeadSpan(span) if forward => span.last,
-            Head::DeadSpan(span) => span.first,
+            Head::DeadSpan(span) => self.far_end(&span),
             Head::End => unreachable!("cursors at their end are not in the order"),
         };
-        let bound = ask.bound.filter(|&bound| (bound < key) == forward);
-        let bound = Some(bound.unwrap_or(key));
-        lend(
-            cursor,
-            &Ask {
-                bound,
-                above,
-                ..*ask
-            },
-            lent,
-        )
+        let bound = ask.bound.filter(|&bound| (bound < key) == self.forward);
+        Some(bound.unwrap_or(key))
+    }
+
+    /// Lends from the first cursor.
+    fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Stand {
+        let first = self.order[0].at;
+        let bound = self.bound_at(1, ask);
+        let (lane, at) = self.cursors[first].lane().expect("it holds a lane");
+        let ask = Ask { bound, ..*ask };
+        let (stand, at) = match self.forward {
+            true => lane.lend(at, &ask, lent),
+            false => lane.lend_back(at, &ask, lent),
+        };
+        if stand != Stand::Same {
+            self.cursors[first].stand_in_lane(at);
+        }
+        if stand == Stand::Behind && self.order.len() > 1 {
+            self.replace(0, Some(view));
+        }
+        stand
+    }
+
+    /// Lends from the lanes of so many cursors in turn.
+    fn lend_merged(&mut self, lanes: usize, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+        let mut merge = LaneMerge::with_capacity(lanes);
+        for entry in &self.order[..lanes] {
+            let (lane, at) = self.cursors[entry.at].lane().expect("it holds a lane");
+            merge.push(entry.at, lane, at);
+        }
+        let bound = self.bound_at(lanes, ask);
+        let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_lane(at);
+        let stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
+        let mut left = [Left::default(); MOST_LANES];
+        for (place, lane) in left.iter_mut().zip(merge.left()) {
+            *place = lane;
+        }
+        if stand != Stand::Same {
+            // From the last one on, so that what is behind a place is in order.
+            for (place, lane) in left[..lanes].iter().enumerate().rev() {
+                self.cursors[lane.cursor].stand_in_lane(lane.at);
+                let (prefix, at) = (lane.prefix, lane.cursor);
+                self.sort_in(place, MergeEntry { prefix, at });
+            }
+        }
+        stand
     }
 
     /// Records as new as this are hidden by no dead span.
@@ -259,7 +284,13 @@ impl<C: Cursor> Merge<C> {
                 self.far_end(&span)
             }
         };
-        let entry = self.entry_of(key, at);
+        self.sort_in(place, self.entry_of(key, at));
+    }
+
+    /// Puts an entry in the place of one that was before it, behind all that come before it.
+    #[inline(always)]
+    fn sort_in(&mut self, place: usize, entry: MergeEntry) {
+        let at = entry.at;
         // A linear search: a binary one mispredicts more often.
         let behind = self.order[place + 1..].iter();
         let passed = behind.take_while(|next| {

@@ -10,6 +10,7 @@ pub mod own_writes;
 pub mod range_delete;
 pub mod range_tombstones;
 pub mod lent;
+pub mod lane;
 pub mod cursor;
 pub mod merge;
 pub mod view;

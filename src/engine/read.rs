@@ -36,7 +36,8 @@ use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::Run;
 use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::{Item, Pair};
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lane::Lane;
+use crate::data::lent::{Ask, Lent};
 use crate::engine::Engine;
 use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
 use crate::expiry::ExpiryView;
@@ -309,12 +310,22 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        each!(self, cursor => cursor.lend(ask, lent))
+    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+        each!(self, cursor => cursor.hold_lane(ask, lent))
     }
 
-    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        each!(self, cursor => cursor.lend_back(ask, lent))
+    #[inline]
+    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+        each!(self, cursor => cursor.lane())
+    }
+
+    #[inline]
+    fn stand_in_lane(&mut self, at: usize) {
+        each!(self, cursor => cursor.stand_in_lane(at));
+    }
+
+    fn seq_in_lane(&self, at: usize) -> Seq {
+        each!(self, cursor => cursor.seq_in_lane(at))
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

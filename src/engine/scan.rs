@@ -107,17 +107,19 @@ impl Sight {
     /// Cursors over all memtables and runs that may overlap a range.
     fn sources(&self, range: &KeyRange) -> Vec<Source> {
         let filled = |flushable: &&Arc<Flushable>| !flushable.memtable.is_empty();
-        let memory = self.read_state.flushables().filter(filled);
-        memory
-            .map(|flushable| {
-                let cursor = flushable.memtable.cursor();
-                Source::Memory(cursor.under(self.horizon.tombstones.clone()))
-            })
-            .chain(self.runs(range).map(|run| {
-                let cursor = RunCursor::new(run.shared.clone());
-                Source::Disk(cursor.under(self.horizon.tombstones.clone()))
-            }))
-            .collect()
+        let memory = || self.read_state.flushables().filter(filled);
+        // With room for all: a cursor has some hundred bytes, which are not to be moved.
+        let most = memory().count() + self.read_state.version.runs.len();
+        let mut sources = Vec::with_capacity(most);
+        sources.extend(memory().map(|flushable| {
+            let cursor = flushable.memtable.cursor();
+            Source::Memory(cursor.under(self.horizon.tombstones.clone()))
+        }));
+        sources.extend(self.runs(range).map(|run| {
+            let cursor = RunCursor::new(run.shared.clone());
+            Source::Disk(cursor.under(self.horizon.tombstones.clone()))
+        }));
+        sources
     }
 }
 

@@ -24,11 +24,12 @@ use crate::base::record::RecordRef;
 use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lane::Lane;
+use crate::data::lent::{Ask, Lent};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
-use crate::table::lane::Lane;
+use crate::table::lane::Alike;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
 use crate::table::search::Search;
@@ -89,7 +90,7 @@ struct Loaded {
     body: Bytes,
     layout: Layout,
     /// The outer one: none, as long as nobody has asked.
-    lane: Option<Option<Lane>>,
+    alike: Option<Option<Alike>>,
     /// What the last call that lends found: its number, and by which number it holds the body. 0: its records must be
     /// looked at one by one.
     lent: (u64, u32),
@@ -113,6 +114,8 @@ pub struct TableCursor {
     /// The value of the current record, if it is large and was read.
     large: OnceLock<Bytes>,
 }
+
+const ADDS_UP: &str = "a cursor in a lane is on a record that adds up, and so decodes";
 
 /// How many entries ahead an iteration prefetches.
 const FETCHED_AHEAD: usize = 2;
@@ -170,8 +173,7 @@ impl TableCursor {
     #[cold]
     #[inline(never)]
     fn entry_in_lane(&self) -> Entry {
-        let entry = self.block().entry(self.at);
-        entry.expect("what adds up in a lane decodes")
+        self.block().entry(self.at).expect(ADDS_UP)
     }
 
     #[inline(always)]
@@ -218,7 +220,7 @@ impl TableCursor {
             number,
             body,
             layout,
-            lane: None,
+            alike: None,
             lent: (0, 0),
         });
         Ok(())
@@ -405,10 +407,8 @@ impl Cursor for TableCursor {
             State::End | State::Seeking(_) => Head::End,
             State::Record(entry) => Head::Record(&self.body()[entry.key()]),
             State::InLane => {
-                let Loaded { body, lane, .. } = self.loaded();
-                let piece = lane.flatten().and_then(|lane| lane.piece(body, self.at));
-                let piece = piece.expect("a cursor in a lane is on a record that adds up");
-                Head::Record(&body[piece.key_at..piece.value_at])
+                let key = self.lane().and_then(|(lane, at)| lane.key(at));
+                Head::Record(key.expect(ADDS_UP))
             }
             State::Page { seq_max } => Head::DeadSpan(self.page_span(*seq_max)),
             State::Rows { from, to, seq_max } => {
@@ -418,12 +418,25 @@ impl Cursor for TableCursor {
     }
 
     #[inline]
-    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        self.lend_by(Lane::lend, ask, lent)
+    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+        self.is_on_record() && self.hold_certain(ask, lent)
     }
 
-    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        self.lend_by(Lane::lend_back, ask, lent)
+    #[inline]
+    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+        let loaded = self.loaded.as_ref()?;
+        let alike = loaded.alike.as_ref()?.as_ref()?;
+        Some((alike.shape.lane(&loaded.body, loaded.lent.1), self.at))
+    }
+
+    #[inline]
+    fn stand_in_lane(&mut self, at: usize) {
+        (self.state, self.at) = (State::InLane, at);
+    }
+
+    fn seq_in_lane(&self, at: usize) -> Seq {
+        let entry = self.block().entry(at).expect(ADDS_UP);
+        entry.header.seq
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A lane: a block all of whose records are alike, read without decoding any of them.
+//! Which blocks are lanes (data/lane.rs): those all of whose records are alike.
 //!
 //! ```text
 //! packing   tag: one of all, an inline put | key length: one of all | seq | written_at | ttl: the lowest of each
@@ -9,187 +9,36 @@
 //! two offsets, and what is certain of the earliest of all possible records under that packing is certain of each: that
 //! it is live at a moment, that no range delete is newer. Only its bytes are not yet checked: whoever takes a record
 //! from a lane that does not add up gets none, and reads it by [`Block::entry`], which says what is wrong.
-//!
-//! [`Block::entry`]: crate::table::block::Block::entry
 
-use crate::base::record::key_prefix;
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lane::LaneShape;
 use crate::table::block::{Block, Layout};
 use crate::table::format::LARGE_VALUE_LEN;
 use crate::table::header_packing::Uniform;
 
-/// See the file's head. Used with the body that it is of.
+/// What is known of a block whose records are alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane {
+pub struct Alike {
     /// What is certain of all records.
     pub uniform: Uniform,
-    offsets_at: usize,
-    /// The offsets end here.
-    hashes_at: usize,
-    header_len: usize,
+    /// Where they are.
+    pub shape: LaneShape,
 }
 
-/// A record in a lane's body: `key_at..value_at` is its key, `value_at..end` its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Where the key begins.
-    pub key_at: usize,
-    /// Where the value begins, behind the key.
-    pub value_at: usize,
-    /// Where the value ends.
-    pub end: usize,
-}
-
-impl Lane {
-    /// The lane of a block, if its records are alike.
-    pub fn of(block: &Block<'_>) -> Option<Lane> {
+impl Alike {
+    /// That of a block, if its records are alike.
+    pub fn of(block: &Block<'_>) -> Option<Alike> {
         let Layout {
-            offsets_at,
-            hashes_at,
-            wide,
-            ..
+            offsets_at, wide, ..
         } = block.layout;
         let uniform = block.packing.uniform().filter(|_| !wide)?;
-        Some(Lane {
-            uniform,
+        let shape = LaneShape {
             offsets_at,
-            hashes_at,
+            count: block.layout.count(),
             header_len: block.packing.len(),
-        })
-    }
-
-    /// The number of records.
-    #[inline]
-    pub fn count(&self) -> usize {
-        (self.hashes_at - self.offsets_at) / 2
-    }
-
-    /// Where record `at` begins; for the number of records, where the last one ends.
-    #[inline(always)]
-    fn offset(&self, body: &[u8], at: usize) -> usize {
-        let at = self.offsets_at + 2 * at;
-        match body.get(at..at + 2) {
-            Some(&[low, high]) if at < self.hashes_at => {
-                usize::from(u16::from_le_bytes([low, high]))
-            }
-            _ => self.offsets_at,
-        }
-    }
-
-    /// The record that begins and ends at these offsets; `None` if it does not add up.
-    #[inline(always)]
-    fn piece_at(&self, start: usize, end: usize) -> Option<Piece> {
-        let key_at = start + self.header_len;
-        let value_at = key_at + self.uniform.key_len;
-        let fits = value_at <= end && end <= self.offsets_at && end - value_at <= LARGE_VALUE_LEN;
-        fits.then_some(Piece {
-            key_at,
-            value_at,
-            end,
-        })
-    }
-
-    /// Record `at`, if it adds up.
-    #[inline]
-    pub fn piece(&self, body: &[u8], at: usize) -> Option<Piece> {
-        self.piece_at(self.offset(body, at), self.offset(body, at + 1))
-    }
-
-    /// Lends the records from the `first` on, of each key the newest, as long as `ask` and `lent` admit; returns where it
-    /// stands then, and at which record. `owner` is the number under which `lent` holds `body`.
-    #[inline]
-    pub fn lend(
-        &self,
-        body: &[u8],
-        first: usize,
-        ask: &Ask<'_>,
-        (owner, lent): (u32, &mut Lent),
-    ) -> (Stand, usize) {
-        let (entries, rest) = body.split_at(self.offsets_at);
-        let offsets = rest[..self.hashes_at - self.offsets_at].as_chunks().0;
-        let offset = |at: usize| {
-            let offset = offsets.get(at).map(|bytes| u16::from_le_bytes(*bytes));
-            offset.map_or(entries.len(), usize::from)
+            key_len: uniform.key_len,
+            value_most: LARGE_VALUE_LEN,
         };
-        let record = |start: usize, end| {
-            let behind = entries.get(start + self.header_len..end)?;
-            let (key, value) = behind.split_at_checked(self.uniform.key_len)?;
-            (value.len() <= LARGE_VALUE_LEN).then_some(key)
-        };
-        let bound = ask.bound;
-        let bound_prefix = bound.map_or(u64::MAX, key_prefix);
-        let (mut at, mut start) = (first, offset(first));
-        // The first may be an older version of the key that was lent last.
-        let lent_last = lent.last().map(|(key, _)| key);
-        let again = record(start, offset(first + 1)).filter(|&key| lent_last == Some(key));
-        let mut before = again.unwrap_or(ask.decided);
-        let mut before_prefix = key_prefix(before);
-        while at < offsets.len() {
-            let end = offset(at + 1);
-            // Where it stands is always a record that adds up.
-            let Some(key) = record(start, end) else {
-                break;
-            };
-            let prefix = key_prefix(key);
-            let is_beyond = prefix >= bound_prefix && bound.is_some_and(|bound| key >= bound);
-            if is_beyond || lent.is_full() {
-                let stand = if at == first {
-                    Stand::Same
-                } else {
-                    Stand::Behind
-                };
-                return (stand, at);
-            }
-            if prefix != before_prefix || key != before {
-                let key_at = start + self.header_len;
-                lent.push(owner, key_at, key_at + self.uniform.key_len, end);
-            }
-            (before, before_prefix) = (key, prefix);
-            (start, at) = (end, at + 1);
-        }
-        match at.checked_sub(1) {
-            Some(last) if at > first => (Stand::OnLast, last),
-            _ => (Stand::Same, first),
-        }
-    }
-
-    /// Like [`Lane::lend`], backwards from `at`, which adds up: versions of a key come oldest first, and the last one is
-    /// lent.
-    pub fn lend_back(
-        &self,
-        body: &[u8],
-        first: usize,
-        ask: &Ask<'_>,
-        (owner, lent): (u32, &mut Lent),
-    ) -> (Stand, usize) {
-        let mut at = first;
-        let record = |at| {
-            let piece = self.piece(body, at)?;
-            Some((piece, body.get(piece.key_at..piece.value_at)?))
-        };
-        let mut here = record(at);
-        while let Some((piece, key)) = here {
-            let is_beyond = ask.bound.is_some_and(|bound| key <= bound);
-            let before = at.checked_sub(1).map(record);
-            // The record before may be a newer version, so it has to add up.
-            if is_beyond || lent.is_full() || before == Some(None) {
-                break;
-            }
-            here = before.flatten();
-            if here.is_none_or(|(_, before)| before != key) {
-                lent.push(owner, piece.key_at, piece.value_at, piece.end);
-            }
-            if here.is_none() {
-                return (Stand::OnLast, at);
-            }
-            at -= 1;
-        }
-        let stand = if at == first {
-            Stand::Same
-        } else {
-            Stand::Behind
-        };
-        (stand, at)
+        Some(Alike { uniform, shape })
     }
 }
 
@@ -198,7 +47,8 @@ mod tests {
     use super::*;
     use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Seq, Timestamp};
-    use crate::data::lent::LendView;
+    use crate::data::lane::Lane;
+    use crate::data::lent::{Ask, LendView, Lent, Stand};
     use crate::expiry::{ExpiryView, Settings};
     use crate::table::block_builder::{Addition, BlockBuilder};
     use bytes::Bytes;
@@ -223,7 +73,9 @@ mod tests {
         builder.write_body(&ranges).to_vec()
     }
 
-    type Lend = fn(&Lane, &[u8], usize, &Ask<'_>, (u32, &mut Lent)) -> (Stand, usize);
+    type Lend = fn(&Lane<'_>, usize, &Ask<'_>, &mut Lent) -> (Stand, usize);
+
+    const BACK: Lend = |lane, at, ask, lent| lane.lend_back(at, ask, lent);
 
     fn lend(
         body: &[u8],
@@ -232,7 +84,12 @@ mod tests {
         bound: Option<&str>,
         most: usize,
     ) -> (Stand, usize, Vec<String>) {
-        lend_by(Lane::lend, body, at, (decided, bound, most))
+        lend_by(
+            |lane, at, ask, lent| lane.lend(at, ask, lent),
+            body,
+            at,
+            (decided, bound, most),
+        )
     }
 
     fn lend_by(
@@ -242,7 +99,7 @@ mod tests {
         (decided, bound, most): (&str, Option<&str>, usize),
     ) -> (Stand, usize, Vec<String>) {
         let layout = Layout::of(body).unwrap();
-        let lane = Lane::of(&layout.block(body)).expect("records that are alike");
+        let alike = Alike::of(&layout.block(body)).expect("records that are alike");
         let mut lent = Lent::default();
         lent.begin(most, usize::MAX);
         let owner = lent.hold(Bytes::copy_from_slice(body));
@@ -256,7 +113,8 @@ mod tests {
             bound: bound.map(str::as_bytes),
             above: Seq(0),
         };
-        let (stand, at) = lend(&lane, body, at, &ask, (owner, &mut lent));
+        let lane = alike.shape.lane(body, owner);
+        let (stand, at) = lend(&lane, at, &ask, &mut lent);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let items = (0..lent.len()).map(|index| {
             let (key, value) = lent.get(index).unwrap();
@@ -310,7 +168,7 @@ mod tests {
             ("b", 8, "old"),
             ("c", 5, ""),
         ]);
-        let lend = |at, bound, most| lend_by(Lane::lend_back, &body, at, ("", bound, most));
+        let lend = |at, bound, most| lend_by(BACK, &body, at, ("", bound, most));
         let owned = |items: &[&str]| items.iter().map(|&item| item.to_owned()).collect();
         let all = ["c=", "b=new", "a=1"];
         assert_eq!(lend(3, None, 9), (Stand::OnLast, 0, owned(&all)));
@@ -325,7 +183,7 @@ mod tests {
     fn a_record_that_does_not_add_up_is_left_to_who_says_so() {
         let good = body(&[("aa", 7, "1"), ("bb", 9, "2"), ("cc", 8, "3")]);
         let layout = Layout::of(&good).unwrap();
-        let offsets_at = Lane::of(&layout.block(&good)).unwrap().offsets_at;
+        let offsets_at = layout.offsets_at;
         for (record, to) in [(2, 0xffff_u16), (2, 3), (1, 0)] {
             let mut body = good.clone();
             body[offsets_at + 2 * record..][..2].copy_from_slice(&to.to_le_bytes());
@@ -340,7 +198,7 @@ mod tests {
             }
             assert!(layout.block(&body).entry(shown).is_err());
             // Backwards the record behind it is the first that is in doubt.
-            let (stand, at, _) = lend_by(Lane::lend_back, &body, 2, ("", None, 9));
+            let (stand, at, _) = lend_by(BACK, &body, 2, ("", None, 9));
             assert!(stand == Stand::Same || at > 0, "{stand:?} at {at}");
         }
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::Result;
+use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
 use crate::data::item::Pair;
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lane::Lane;
+use crate::data::lent::{Ask, Lent};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
@@ -179,18 +180,26 @@ impl Cursor for RunCursor {
     }
 
     #[inline]
-    fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
+    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         match (&self.state, &mut self.inner) {
-            (RunState::Inside, Some(inner)) => inner.lend(ask, lent),
-            _ => Stand::Same,
+            (RunState::Inside, Some(inner)) => inner.hold_lane(ask, lent),
+            _ => false,
         }
     }
 
-    fn lend_back(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        match (&self.state, &mut self.inner) {
-            (RunState::Inside, Some(inner)) => inner.lend_back(ask, lent),
-            _ => Stand::Same,
-        }
+    #[inline]
+    fn lane(&self) -> Option<(Lane<'_>, usize)> {
+        self.inner.as_ref()?.lane()
+    }
+
+    #[inline]
+    fn stand_in_lane(&mut self, at: usize) {
+        let inner = self.inner.as_mut().expect("a cursor inside a table");
+        inner.stand_in_lane(at);
+    }
+
+    fn seq_in_lane(&self, at: usize) -> Seq {
+        self.inner().seq_in_lane(at)
     }
 
     fn lend_one(&self, lent: &mut Lent) -> Result<()> {

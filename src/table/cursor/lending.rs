@@ -1,65 +1,46 @@
-//! Lending from the lane of a cursor's block: all its records, or none, are certain to be shown.
+//! The lane of a cursor's block: all its records, or none, are certain to be shown.
 
-use super::{Loaded, State, TableCursor};
-use crate::data::cursor::Cursor;
-use crate::data::lent::{Ask, Lent, Stand};
-use crate::table::lane::Lane;
+use super::TableCursor;
+use crate::data::lent::{Ask, Lent};
+use crate::table::lane::Alike;
 
 impl TableCursor {
-    /// The number by which `lent` holds the body of the current block, if that has a lane and all its records are
-    /// certainly shown.
+    /// Whether the records of the current block are alike, and all are certainly shown. Then `lent` holds its body.
     #[inline]
-    fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> Option<u32> {
-        let loaded = self.loaded.as_mut()?;
+    pub(super) fn hold_certain(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+        let Some(loaded) = &mut self.loaded else {
+            return false;
+        };
         if loaded.lent.0 != ask.view.call {
             let layout = loaded.layout;
-            let lane = *loaded
-                .lane
-                .get_or_insert_with(|| Lane::of(&layout.block(&loaded.body)));
-            let is_certain = lane.is_some_and(|lane| self.is_certain(&lane, ask));
-            let loaded = self.loaded.as_mut()?;
+            let alike = *loaded
+                .alike
+                .get_or_insert_with(|| Alike::of(&layout.block(&loaded.body)));
+            let is_certain = alike.is_some_and(|alike| self.is_certain(&alike, ask));
+            self.hold(is_certain, ask, lent);
+        }
+        let loaded = self.loaded();
+        let alike = loaded.alike.as_ref().and_then(Option::as_ref);
+        loaded.lent.1 > 0 && alike.is_some_and(|alike| alike.uniform.earliest.seq >= ask.above)
+    }
+
+    /// Keeps the answer for the rest of the call.
+    fn hold(&mut self, is_certain: bool, ask: &Ask<'_>, lent: &mut Lent) {
+        if let Some(loaded) = &mut self.loaded {
             let owner = is_certain.then(|| lent.hold(loaded.body.clone()));
             loaded.lent = (ask.view.call, owner.unwrap_or(0));
         }
-        let (_, owner) = self.loaded.as_ref()?.lent;
-        (owner > 0).then_some(owner)
-    }
-
-    /// Lends from the lane of the current block, if all its records are certainly shown.
-    #[inline(always)]
-    pub(super) fn lend_by(
-        &mut self,
-        lend: impl FnOnce(&Lane, &[u8], usize, &Ask<'_>, (u32, &mut Lent)) -> (Stand, usize),
-        ask: &Ask<'_>,
-        lent: &mut Lent,
-    ) -> Stand {
-        if !self.is_on_record() {
-            return Stand::Same;
-        }
-        let Some(owner) = self.hold_lane(ask, lent) else {
-            return Stand::Same;
-        };
-        let Loaded { body, lane, .. } = self.loaded();
-        let lane = lane.as_ref().and_then(Option::as_ref);
-        let Some(lane) = lane.filter(|lane| lane.uniform.earliest.seq >= ask.above) else {
-            return Stand::Same;
-        };
-        let (stand, at) = lend(lane, body, self.at, ask, (owner, lent));
-        if stand != Stand::Same {
-            (self.state, self.at) = (State::InLane, at);
-        }
-        stand
     }
 
     /// Whether all records of the current block are visible, live, and newer than all range deletes over their keys.
-    fn is_certain(&self, lane: &Lane, ask: &Ask<'_>) -> bool {
-        let Lane { uniform, .. } = lane;
+    fn is_certain(&self, alike: &Alike, ask: &Ask<'_>) -> bool {
+        let Alike { uniform, shape } = alike;
         let seq_max = uniform.seq_max.min(self.table.census().seq_max);
         let is_covered = || {
             let block = self.block();
             let keys = block
                 .key(0)
-                .and_then(|first| Ok((first, block.key(lane.count() - 1)?)));
+                .and_then(|first| Ok((first, block.key(shape.count - 1)?)));
             keys.map_or(true, |(first, last)| {
                 uniform.earliest.seq < self.tombstones.max_over(first, last)
             })

@@ -1,0 +1,216 @@
+//! Goal: a merge of lanes lends what a plain merge of their records shows. Method: random lanes with few keys, so that
+//! prefixes, whole keys and ends of lanes coincide often; the plain merge sorts all records.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::base::Timestamp;
+use crate::data::lent::LendView;
+use crate::expiry::{ExpiryView, Settings};
+
+/// Numbers by chance (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % end
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    key: Vec<u8>,
+    seq: u64,
+    adds_up: bool,
+}
+
+const HEADER_LEN: usize = 2;
+
+/// Records with keys of one length, in order, and the body that holds them.
+struct Source {
+    records: Vec<Record>,
+    shape: LaneShape,
+    body: Bytes,
+    first: usize,
+}
+
+impl Source {
+    fn random(dice: &mut Dice, head: &str, seqs: &mut u64) -> Source {
+        let digits = 1 + dice.below(2) as usize;
+        let count = 1 + dice.below(9);
+        let mut records: Vec<Record> = (0..count)
+            .map(|_| {
+                *seqs += 1;
+                Record {
+                    key: format!("{head}{:0digits$}", dice.below(10)).into_bytes(),
+                    // Each number once, in no order.
+                    seq: *seqs * 7919 % 10_007,
+                    adds_up: true,
+                }
+            })
+            .collect();
+        records.sort_by(|a, b| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));
+        let first = dice.below(count) as usize;
+        if dice.below(6) == 0 && first + 1 < records.len() {
+            records.last_mut().expect("not the first").adds_up = false;
+        }
+        let (mut body, mut offsets) = (vec![], vec![]);
+        for record in &records {
+            offsets.extend_from_slice(&(body.len() as u16).to_le_bytes());
+            body.extend_from_slice(&(record.seq as u16).to_le_bytes());
+            body.extend_from_slice(&record.key);
+            // One that does not add up is too long.
+            let value = format!("{:05}{}", record.seq, if record.adds_up { "" } else { "+" });
+            body.extend_from_slice(value.as_bytes());
+        }
+        let shape = LaneShape {
+            offsets_at: body.len(),
+            count: records.len(),
+            header_len: HEADER_LEN,
+            key_len: records[0].key.len(),
+            value_most: 5,
+        };
+        body.extend_from_slice(&offsets);
+        Source {
+            records,
+            shape,
+            body: body.into(),
+            first,
+        }
+    }
+}
+
+/// What a merge is asked, and what it answers.
+struct Case {
+    sources: Vec<Source>,
+    decided: Vec<u8>,
+    bound: Option<Vec<u8>>,
+    most: usize,
+}
+
+type Answer = (Stand, Vec<String>, Vec<(usize, usize)>);
+
+impl Case {
+    fn random(dice: &mut Dice) -> Case {
+        let head = ["", "k", "all-alike-", "\u{ff}\u{ff}\u{ff}\u{ff}"][dice.below(4) as usize];
+        let (lanes, mut seqs) = (1 + dice.below(MOST_LANES as u64), 0);
+        let mut sources: Vec<Source> = (0..lanes)
+            .map(|_| Source::random(dice, head, &mut seqs))
+            .collect();
+        let head_of = |source: &Source| source.records[source.first].clone();
+        sources.sort_by(|a, b| {
+            let (a, b) = (head_of(a), head_of(b));
+            a.key.cmp(&b.key).then(b.seq.cmp(&a.seq))
+        });
+        let decided = match dice.below(3) {
+            0 => head_of(&sources[0]).key,
+            _ => vec![],
+        };
+        let bound = (dice.below(2) == 0).then(|| format!("{head}{}", dice.below(11)).into_bytes());
+        Case {
+            sources,
+            decided,
+            bound,
+            most: dice.below(30) as usize,
+        }
+    }
+
+    /// Items, and where each source stands that has moved, with those first that are first in order.
+    fn merged(&self) -> Answer {
+        let mut lent = Lent::default();
+        lent.begin(self.most, usize::MAX);
+        let mut merge = LaneMerge::with_capacity(self.sources.len());
+        for (number, source) in self.sources.iter().enumerate() {
+            let owner = lent.hold(source.body.clone());
+            merge.push(number, source.shape.lane(&source.body, owner), source.first);
+        }
+        let ask = Ask {
+            view: &LendView {
+                max: Seq(u64::MAX),
+                later: ExpiryView::at(Timestamp(0), Settings::default),
+                call: 1,
+            },
+            decided: &self.decided,
+            bound: self.bound.as_deref(),
+            above: Seq(0),
+        };
+        let seq = |source: usize, at: usize| Seq(self.sources[source].records[at].seq);
+        let stand = merge.lend(&ask, &mut lent, seq);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let items = (0..lent.len()).map(|index| {
+            let (key, value) = lent.get(index).unwrap();
+            text(key) + "=" + &text(value)
+        });
+        let mut left: Vec<Left> = merge.left().collect();
+        assert_eq!(left.len(), self.sources.len());
+        for Left {
+            cursor, at, prefix, ..
+        } in &left
+        {
+            let key = &self.sources[*cursor].records[*at].key;
+            assert_eq!(*prefix, key_prefix(key), "of {cursor}");
+        }
+        let last = (stand == Stand::OnLast).then(|| left[0].cursor);
+        left.sort_by_key(|left| left.cursor);
+        let mut places: Vec<_> = left.iter().map(|left| (left.cursor, left.at)).collect();
+        if let Some(last) = last {
+            places[..=last].rotate_right(1);
+        }
+        (stand, items.collect(), places)
+    }
+
+    /// The same, by sorting all records.
+    fn plainly(&self) -> Answer {
+        let mut all: Vec<(&Record, usize, usize)> = vec![];
+        for (number, source) in self.sources.iter().enumerate() {
+            let records = source.records.iter().enumerate().skip(source.first);
+            all.extend(records.map(|(at, record)| (record, number, at)));
+        }
+        all.sort_by(|(a, ..), (b, ..)| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));
+        let (mut items, mut stand) = (vec![], Stand::Same);
+        let mut places: Vec<(usize, usize)> =
+            (0..).zip(self.sources.iter().map(|s| s.first)).collect();
+        let mut before = &self.decided;
+        for (record, number, at) in all {
+            let is_beyond = self
+                .bound
+                .as_ref()
+                .is_some_and(|bound| record.key >= *bound);
+            if is_beyond || items.len() >= self.most {
+                break;
+            }
+            if record.key != *before {
+                items.push(format!(
+                    "{}={:05}",
+                    String::from_utf8_lossy(&record.key),
+                    record.seq
+                ));
+            }
+            (before, stand) = (&record.key, Stand::Behind);
+            let next = self.sources[number].records.get(at + 1);
+            if !next.is_some_and(|next| next.adds_up) {
+                stand = Stand::OnLast;
+                places[..=number].rotate_right(1);
+                break;
+            }
+            places[number].1 = at + 1;
+        }
+        (stand, items, places)
+    }
+}
+
+#[test]
+fn merged_lanes_lend_what_a_plain_merge_shows() {
+    let mut items = [0; 3];
+    for seed in 0..20_000 {
+        let case = Case::random(&mut Dice(seed));
+        let (merged, plainly) = (case.merged(), case.plainly());
+        assert_eq!(merged, plainly, "seed {seed}");
+        items[merged.0 as usize] += merged.1.len();
+    }
+    assert_eq!(items[0], 0);
+    assert!(items[1].min(items[2]) > 1_000, "{items:?}");
+}
