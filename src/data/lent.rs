@@ -5,13 +5,18 @@
 //! owners   block 17 of a run | a block of another run | a large value ...
 //! copied   key | value | key | key | value ...                 from memtables, and the keys of large values
 //! places   (owner 1, 40..56..156)  (owner 2, 9..25..125)  (copied, 0..16..116)  (owner 3, key in copied) ...
+//! parts    items 0 to 2: the first three places | items 3 to 70: records 9 to 76 of owner 1 | item 71: the fourth place
 //! ```
+
+use std::ops::Range;
+use std::slice;
 
 use bytes::Bytes;
 
 use crate::base::Seq;
 use crate::base::record::MAX_VALUE_LEN;
 use crate::data::item::Pair;
+use crate::data::lane::{Lane, LaneShape};
 use crate::expiry::ExpiryView;
 
 /// Longer keys and values of memtables are held, not copied.
@@ -76,16 +81,58 @@ struct Place {
 
 const APART: u32 = u32::MAX;
 
+/// For more items than these, room is made when they come.
+const RESERVED_MOST: usize = 128;
+
+/// Items that follow each other.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// The index of its first item.
+    first: usize,
+    of: Stretch,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stretch {
+    /// Places from this one on.
+    Places(usize),
+    /// Records from this one on of a lane, which add up.
+    Lane(u32, LaneShape, usize),
+}
+
+/// How much a call has lent, and how much it is to lend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    items: usize,
+    /// The bytes of keys and values.
+    bytes: usize,
+    most: usize,
+    full_bytes: usize,
+}
+
+impl Room {
+    /// Whether nothing more is to be lent.
+    #[inline(always)]
+    pub fn is_none(&self) -> bool {
+        self.items >= self.most || self.bytes >= self.full_bytes
+    }
+
+    /// Takes room for an item of so many bytes.
+    #[inline(always)]
+    pub fn take(&mut self, bytes: usize) {
+        self.items += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// The items of a call, in the order in which they were reached.
 #[derive(Debug, Default)]
 pub struct Lent {
     owners: Vec<Bytes>,
     copied: Vec<u8>,
     places: Vec<Place>,
-    /// The bytes of keys and values.
-    bytes: usize,
-    most: usize,
-    full_bytes: usize,
+    parts: Vec<Part>,
+    room: Room,
 }
 
 impl Lent {
@@ -94,38 +141,82 @@ impl Lent {
         self.owners.clear();
         self.copied.clear();
         self.places.clear();
-        self.bytes = 0;
-        (self.most, self.full_bytes) = (most, full_bytes);
+        self.parts.clear();
+        self.room = Room {
+            most,
+            full_bytes,
+            ..Room::default()
+        };
     }
 
     /// The number of items.
     #[inline]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.room.items
     }
 
     /// Whether there is no item.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.len() == 0
     }
 
     /// Whether nothing more is to be added.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.places.len() >= self.most || self.bytes >= self.full_bytes
+        self.room.is_none()
+    }
+
+    /// Makes room for as many places as will probably be pushed.
+    pub fn reserve(&mut self) {
+        let Room { items, most, .. } = self.room;
+        self.places
+            .reserve(most.saturating_sub(items).min(RESERVED_MOST));
+    }
+
+    /// What [`Lent::extend`] is to know how much of is left.
+    #[inline]
+    pub fn room(&self) -> Room {
+        self.room
     }
 
     /// Key and value of the last item.
     #[inline]
     pub fn last(&self) -> Option<(&[u8], &[u8])> {
-        self.get(self.places.len().checked_sub(1)?)
+        self.get(self.len().checked_sub(1)?)
     }
 
     /// Key and value of an item.
-    #[inline(always)]
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        let place = self.places.get(index)?;
+        if index >= self.len() {
+            return None;
+        }
+        let behind = self.parts.partition_point(|part| part.first <= index);
+        let Part { first, of } = self.parts[behind - 1];
+        match of {
+            Stretch::Places(from) => self.at(&self.places[from + index - first]),
+            Stretch::Lane(owner, shape, from) => {
+                self.lane(owner, shape).record(from + index - first)
+            }
+        }
+    }
+
+    /// All items.
+    #[inline]
+    pub fn items(&self) -> Items<'_> {
+        Items {
+            lent: self,
+            parts: self.parts.iter(),
+            now: Now::Places(self.places[..0].iter()),
+        }
+    }
+
+    fn lane(&self, owner: u32, shape: LaneShape) -> Lane<'_> {
+        shape.lane(&self.owners[owner as usize - 1], owner)
+    }
+
+    #[inline(always)]
+    fn at(&self, place: &Place) -> Option<(&[u8], &[u8])> {
         let (key_at, value_at) = (place.key_at as usize, place.value_at as usize);
         let owner = match self.owners.get((place.owner as usize).wrapping_sub(1)) {
             Some(owner) => &owner[..],
@@ -143,25 +234,56 @@ impl Lent {
         self.owners.len() as u32
     }
 
+    /// Adds these records of a lane, which add up and have different keys, as items; `room` is what is left then.
+    #[inline]
+    pub fn extend(&mut self, lane: &Lane<'_>, records: Range<usize>, room: Room) {
+        if records.is_empty() {
+            return;
+        }
+        self.parts.push(Part {
+            first: self.room.items,
+            of: Stretch::Lane(lane.owner, lane.shape, records.start),
+        });
+        self.room = room;
+        debug_assert_eq!(
+            self.parts.last().map(|part| part.first + records.len()),
+            Some(self.len())
+        );
+    }
+
     /// Adds an item in the bytes that `owner` is the number of: the key begins at `key_at`, the value behind it.
     #[inline(always)]
     pub fn push(&mut self, owner: u32, key_at: usize, value_at: usize, end: usize) {
         debug_assert!(key_at < value_at && value_at <= end && end < APART as usize);
-        self.bytes += end - key_at;
-        self.places.push(Place {
+        let place = Place {
             owner,
             key_at: key_at as u32,
             value_at: value_at as u32,
             end: end as u32,
-        });
+        };
+        self.push_place(place, end - key_at);
     }
 
-    /// Takes back all items but so many.
+    #[inline(always)]
+    fn push_place(&mut self, place: Place, bytes: usize) {
+        if !matches!(self.parts.last(), Some(part) if matches!(part.of, Stretch::Places(_))) {
+            self.parts.push(Part {
+                first: self.room.items,
+                of: Stretch::Places(self.places.len()),
+            });
+        }
+        self.places.push(place);
+        self.room.take(bytes);
+    }
+
+    /// Takes back all items but so many, none of them of a lane.
     pub fn forget_from(&mut self, index: usize) {
-        while self.places.len() > index {
+        while self.len() > index {
             let item = self.last();
-            self.bytes -= item.map_or(0, |(key, value)| key.len() + value.len());
+            self.room.bytes -= item.map_or(0, |(key, value)| key.len() + value.len());
+            self.room.items -= 1;
             self.places.pop();
+            self.parts.pop_if(|part| part.first == self.room.items);
         }
     }
 
@@ -191,13 +313,67 @@ impl Lent {
         const { assert!(MAX_VALUE_LEN < APART as usize) };
         let key_at = self.copied.len() as u32;
         self.copied.extend_from_slice(key);
-        self.bytes += key.len() + value.len();
-        let owner = self.hold(value);
-        self.places.push(Place {
-            owner,
+        let bytes = key.len() + value.len();
+        let place = Place {
+            owner: self.hold(value),
             key_at,
             value_at: self.copied.len() as u32,
             end: APART,
-        });
+        };
+        self.push_place(place, bytes);
+    }
+}
+
+/// The items of a call, one after the other.
+pub struct Items<'a> {
+    lent: &'a Lent,
+    parts: slice::Iter<'a, Part>,
+    now: Now<'a>,
+}
+
+enum Now<'a> {
+    Places(slice::Iter<'a, Place>),
+    /// Records of a lane; where the first of them begins.
+    Lane(Lane<'a>, Range<usize>, usize),
+}
+
+impl<'a> Items<'a> {
+    #[cold]
+    fn next_part(&mut self) -> Option<Now<'a>> {
+        let lent = self.lent;
+        let Part { first, of } = *self.parts.next()?;
+        let next = self.parts.as_slice().first();
+        let count = next.map_or(lent.len(), |next| next.first) - first;
+        Some(match of {
+            Stretch::Places(from) => Now::Places(lent.places[from..from + count].iter()),
+            Stretch::Lane(owner, shape, from) => {
+                let lane = lent.lane(owner, shape);
+                Now::Lane(lane, from..from + count, lane.offset(from))
+            }
+        })
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        loop {
+            match &mut self.now {
+                Now::Places(places) => {
+                    if let Some(place) = places.next() {
+                        return self.lent.at(place);
+                    }
+                }
+                Now::Lane(lane, records, start) => {
+                    if let Some(at) = records.next() {
+                        let end = lane.offset(at + 1);
+                        return lane.record_in(std::mem::replace(start, end), end);
+                    }
+                }
+            }
+            self.now = self.next_part()?;
+        }
     }
 }

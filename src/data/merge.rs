@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
-use crate::data::lane::{LaneMerge, Left, MOST_LANES};
+use crate::data::lend::{LaneMerge, Left, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
@@ -75,10 +75,9 @@ impl<C: Cursor> Merge<C> {
             failure: None,
         };
         let live = |at: &usize| merge.cursors[*at].position() != Position::End;
-        let mut order: Vec<MergeEntry> = (0..merge.cursors.len())
-            .filter(live)
-            .map(|at| merge.entry(at))
-            .collect();
+        let mut order = Vec::with_capacity(merge.cursors.len());
+        let places = (0..merge.cursors.len()).filter(live);
+        order.extend(places.map(|at| merge.entry(at)));
         order.sort_by(|a, b| merge.compare(a, b));
         merge.order = order;
         let is_dead_span = |entry: &&MergeEntry| merge.is_dead_span(entry.at);

@@ -291,14 +291,18 @@ impl Scan {
             most = MOST_LENT.min(2 * most);
             let (is_more, holds) = self.lend(true, HOLDS_MILLIS, &mut lent)?;
             let mut given = 0;
-            while let Some((key, value)) = lent.get(given) {
-                if given > 0 && !self.still(&holds)? {
+            let watch = self.watch(holds);
+            for (key, value) in lent.items() {
+                if given > 0 && !watch.is_still() {
                     break;
                 }
                 if let ControlFlow::Break(result) = visit(key, value) {
                     return Ok(ControlFlow::Break(result));
                 }
                 given += 1;
+            }
+            if given < lent.len() {
+                self.engine.check_open(&self.state)?;
             }
             match lent.get(given) {
                 Some(_) => self.go_back_to(lent.get(given - 1)),
@@ -382,13 +386,13 @@ impl Scan {
         self.engine.clock.leads().is_multiple_of(2)
     }
 
-    /// Whether reads are allowed, and what was decided is as of now.
-    #[inline(never)]
-    fn still(&self, holds: &Holds) -> Result<bool> {
-        self.engine.check_open(&self.state)?;
-        // In this order: the settings are those in force at the reading of the clock or later.
-        let is_before = self.engine.is_now_up_to(holds.until);
-        Ok(is_before && self.state.settings_version() == holds.settings)
+    #[inline]
+    fn watch(&self, holds: Holds) -> Watch<'_> {
+        Watch {
+            engine: &self.engine,
+            state: &self.state,
+            holds,
+        }
     }
 
     /// Decides again about what is behind this item.
@@ -398,6 +402,24 @@ impl Scan {
             walks.front = None;
         }
         self.left.front = item.map_or(vec![], |(key, _)| key.to_vec());
+    }
+}
+
+/// What a call decided, and what may end it.
+struct Watch<'a> {
+    engine: &'a Engine,
+    state: &'a ContainerState,
+    holds: Holds,
+}
+
+impl Watch<'_> {
+    /// Whether reads are allowed, and what was decided is as of now. False may be wrong.
+    #[inline(always)]
+    fn is_still(&self) -> bool {
+        // In this order: the settings are those in force at the reading of the clock or later.
+        self.engine.check_open(self.state).is_ok()
+            && self.engine.is_now_up_to(self.holds.until)
+            && self.state.settings_version() == self.holds.settings
     }
 }
 

@@ -301,8 +301,8 @@ impl SettledClock {
     /// Whether [`SettledClock::now`] is no later than this moment: true is certain. Cheaper.
     #[inline]
     pub fn is_up_to(&self, moment: Timestamp) -> bool {
-        let wall = self.clock.wall_at_most();
-        let wall = wall.unwrap_or_else(|| self.clock.wall());
+        let clock = &*self.clock;
+        let wall = clock.wall_at_most().unwrap_or_else(|| clock.wall());
         wall.max(self.settled.load(Ordering::Acquire)) <= moment.0
     }
 

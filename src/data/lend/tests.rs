@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::base::Timestamp;
+use crate::data::lane::LaneShape;
 use crate::data::lent::LendView;
 use crate::expiry::{ExpiryView, Settings};
 

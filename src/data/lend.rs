@@ -1,0 +1,304 @@
+//! How lanes lend: one alone, in both directions, and several merged.
+//!
+//! Example of a merge: three lanes, and a source that has none, which is on `k`. The bound is `k`.
+//!
+//! ```text
+//! lane      before                  after       lent
+//! 0         a c d (and then more)   k           a c d
+//! 1         b d m                   m           b
+//! 2         e f (and no more)       f           e f
+//! ```
+//!
+//! The lane with the least head leads, as long as its head is below the second least. Heads are compared by the first
+//! eight bytes of their keys. Only where these are equal whole keys are, and where these are equal sequence numbers: of
+//! both `d` the newer one comes first, and is lent. The merge ends before the bound, when no more is to be lent, and on
+//! the last record of a lane, because what is behind it is not known: here on `f`, which would be lent before `k`. All
+//! that was passed over is decided about.
+
+use std::cmp::Ordering;
+
+use crate::base::Seq;
+use crate::base::record::key_prefix;
+use crate::data::lane::Lane;
+use crate::data::lent::{Ask, Lent, Stand};
+
+/// The most lanes that are merged.
+pub const MOST_LANES: usize = 16;
+
+/// Lends the record of a lane that begins and ends at these offsets.
+#[inline(always)]
+fn push(lane: &Lane<'_>, (start, end): (usize, usize), lent: &mut Lent) {
+    let key_at = start + lane.shape.header_len;
+    lent.push(lane.owner, key_at, key_at + lane.shape.key_len, end);
+}
+
+impl Lane<'_> {
+    /// Lends the records from the `first` on, of each key the newest, as long as `ask` and `lent` admit; returns where it
+    /// stands then, and at which record.
+    pub fn lend(&self, first: usize, ask: &Ask<'_>, lent: &mut Lent) -> (Stand, usize) {
+        let bound = ask.bound;
+        let bound_prefix = bound.map_or(u64::MAX, key_prefix);
+        let (mut at, mut start) = (first, self.offset(first));
+        let mut before_prefix = key_prefix(ask.decided);
+        // The records from here on are items.
+        let (mut from, mut room) = (first, lent.room());
+        let mut is_stopped = false;
+        while at < self.shape.count {
+            let end = self.offset(at + 1);
+            // Where it stands is always a record that adds up.
+            if !self.adds_up(start, end) {
+                break;
+            }
+            let prefix = self.prefix_at(start);
+            let is_beyond = || bound.is_some_and(|bound| self.key_at(start) >= bound);
+            is_stopped = room.is_none() || (prefix >= bound_prefix && is_beyond());
+            if is_stopped {
+                break;
+            }
+            if prefix == before_prefix && self.is_again(at, first, ask.decided) {
+                lent.extend(self, from..at, room);
+                from = at + 1;
+            } else {
+                room.take(end - start - self.shape.header_len);
+            }
+            before_prefix = prefix;
+            (start, at) = (end, at + 1);
+        }
+        lent.extend(self, from..at, room);
+        match at.checked_sub(1) {
+            _ if is_stopped => (Stand::behind(at != first), at),
+            Some(last) if at > first => (Stand::OnLast, last),
+            _ => (Stand::Same, first),
+        }
+    }
+
+    /// Whether record `at`, which adds up, is an older version of the key before it: the `first` one of that which was
+    /// decided about last.
+    #[cold]
+    fn is_again(&self, at: usize, first: usize, decided: &[u8]) -> bool {
+        match at > first {
+            true => self.key(at) == self.key(at - 1),
+            false => self.key(at) == Some(decided),
+        }
+    }
+
+    /// Like [`Lane::lend`], backwards from `first`, which adds up: versions of a key come oldest first, and the last one
+    /// is lent.
+    pub fn lend_back(&self, first: usize, ask: &Ask<'_>, lent: &mut Lent) -> (Stand, usize) {
+        let mut at = first;
+        let mut here = self.key(at);
+        while let Some(key) = here {
+            let is_beyond = ask.bound.is_some_and(|bound| key <= bound);
+            let before = at.checked_sub(1).map(|before| self.key(before));
+            // The record before may be a newer version, so it has to add up.
+            if is_beyond || lent.is_full() || before == Some(None) {
+                break;
+            }
+            here = before.flatten();
+            if here != Some(key) {
+                push(self, (self.offset(at), self.offset(at + 1)), lent);
+            }
+            if here.is_none() {
+                return (Stand::OnLast, at);
+            }
+            at -= 1;
+        }
+        (Stand::behind(at != first), at)
+    }
+}
+
+/// A lane in a merge, and the record on which it stands.
+#[derive(Clone, Copy)]
+struct Runner<'a> {
+    lane: Lane<'a>,
+    cursor: usize,
+    at: usize,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Runner<'a> {
+    /// Goes to the next record, if there is one that adds up; returns the prefix of its key.
+    #[inline(always)]
+    fn step(&mut self) -> Option<u64> {
+        let (start, end) = (self.end, self.lane.offset(self.at + 2));
+        if self.at + 1 >= self.lane.shape.count || !self.lane.adds_up(start, end) {
+            return None;
+        }
+        (self.at, self.start, self.end) = (self.at + 1, start, end);
+        Some(self.lane.prefix_at(start))
+    }
+
+    fn key(&self) -> &'a [u8] {
+        self.lane.key_at(self.start)
+    }
+}
+
+/// A lane's place in the order of a merge.
+#[derive(Clone, Copy)]
+struct Head {
+    /// The prefix of its key: mostly enough to compare.
+    prefix: u64,
+    /// Index into the runners; one more than these have for the bound.
+    runner: usize,
+}
+
+/// Lanes in a merge; see the file's head.
+pub struct LaneMerge<'a> {
+    runners: Vec<Runner<'a>>,
+    /// All lanes and the bound, in order.
+    order: Vec<Head>,
+}
+
+/// Where a merge has left the lane of a cursor.
+#[derive(Clone, Copy, Default)]
+pub struct Left {
+    /// The cursor.
+    pub cursor: usize,
+    /// The record on which it stands.
+    pub at: usize,
+    /// The prefix of that record's key.
+    pub prefix: u64,
+}
+
+impl<'a> LaneMerge<'a> {
+    /// A merge of so many lanes.
+    pub fn with_capacity(lanes: usize) -> Self {
+        LaneMerge {
+            runners: Vec::with_capacity(lanes),
+            order: Vec::with_capacity(lanes + 1),
+        }
+    }
+
+    /// Adds the lane of a cursor from record `at` on, which adds up, and comes after those of the lanes before.
+    pub fn push(&mut self, cursor: usize, lane: Lane<'a>, at: usize) {
+        let (start, end) = (lane.offset(at), lane.offset(at + 1));
+        debug_assert!(lane.adds_up(start, end));
+        self.order.push(Head {
+            prefix: lane.prefix_at(start),
+            runner: self.runners.len(),
+        });
+        self.runners.push(Runner {
+            lane,
+            cursor,
+            at,
+            start,
+            end,
+        });
+    }
+
+    /// Lends the records of all lanes in order, of each key the newest, as long as `ask` and `lent` admit. `seq` is the
+    /// sequence number of a record of a cursor's lane. After [`Stand::OnLast`] the first lane is on the last record that
+    /// was decided about, and all others are behind it.
+    pub fn lend(
+        &mut self,
+        ask: &Ask<'a>,
+        lent: &mut Lent,
+        seq: impl Fn(usize, usize) -> Seq,
+    ) -> Stand {
+        let bound = Head {
+            prefix: ask.bound.map_or(u64::MAX, key_prefix),
+            runner: self.runners.len(),
+        };
+        let is_within = |head: &&Head| {
+            let is_smaller = |bound| self.runners[head.runner].key() < bound;
+            head.prefix < bound.prefix
+                || (head.prefix == bound.prefix && ask.bound.is_none_or(is_smaller))
+        };
+        let within = self.order.iter().take_while(is_within).count();
+        self.order.insert(within, bound);
+        lent.reserve();
+        let mut before_prefix = key_prefix(ask.decided);
+        // The lane of the last record that was decided about, and where that begins.
+        let mut before = None;
+        loop {
+            let Head { mut prefix, runner } = self.order[0];
+            if runner == self.runners.len() {
+                return Stand::behind(before.is_some());
+            }
+            let limit = self.order[1].prefix;
+            loop {
+                if lent.is_full() {
+                    self.order[0].prefix = prefix;
+                    return Stand::behind(before.is_some());
+                }
+                let is_again = prefix == before_prefix && self.is_again(runner, before, ask);
+                let first = &mut self.runners[runner];
+                if !is_again {
+                    push(&first.lane, (first.start, first.end), lent);
+                }
+                (before, before_prefix) = (Some((runner, first.start)), prefix);
+                let Some(next) = first.step() else {
+                    self.order[0].prefix = prefix;
+                    return Stand::OnLast;
+                };
+                prefix = next;
+                if prefix >= limit {
+                    break;
+                }
+            }
+            self.sort_in(prefix, ask.bound, &seq);
+        }
+    }
+
+    /// Whether a runner is on an older version of the key that was decided about last: `before`, by its lane and where
+    /// it begins, or that of `ask`.
+    #[cold]
+    fn is_again(&self, runner: usize, before: Option<(usize, usize)>, ask: &Ask<'_>) -> bool {
+        let before = before.map(|(runner, start)| self.runners[runner].lane.key_at(start));
+        self.runners[runner].key() == before.unwrap_or(ask.decided)
+    }
+
+    /// Sorts in the first lane, which has moved to a key with this prefix.
+    #[inline(always)]
+    fn sort_in(&mut self, prefix: u64, bound: Option<&[u8]>, seq: &impl Fn(usize, usize) -> Seq) {
+        let LaneMerge { runners, order } = self;
+        let [hole, behind @ ..] = &mut order[..] else {
+            return;
+        };
+        let (runner, mut hole) = (hole.runner, hole);
+        for next in behind {
+            let is_before = next.prefix < prefix
+                || (next.prefix == prefix && is_before(runners, (next.runner, runner), bound, seq));
+            if !is_before {
+                break;
+            }
+            *hole = *next;
+            hole = next;
+        }
+        *hole = Head { prefix, runner };
+    }
+
+    /// Where each lane stands, nearly in order.
+    pub fn left(&self) -> impl Iterator<Item = Left> {
+        self.order.iter().filter_map(|head| {
+            let runner = self.runners.get(head.runner)?;
+            Some(Left {
+                cursor: runner.cursor,
+                at: runner.at,
+                prefix: head.prefix,
+            })
+        })
+    }
+}
+
+/// Whether one runner, or the bound, comes before another runner.
+#[cold]
+fn is_before(
+    runners: &[Runner<'_>],
+    (one, other): (usize, usize),
+    bound: Option<&[u8]>,
+    seq: &impl Fn(usize, usize) -> Seq,
+) -> bool {
+    let other = &runners[other];
+    let Some(one) = runners.get(one) else {
+        return bound.is_some_and(|bound| bound <= other.key());
+    };
+    match one.key().cmp(other.key()) {
+        Ordering::Equal => seq(one.cursor, one.at) > seq(other.cursor, other.at),
+        keys => keys.is_lt(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
