@@ -3,6 +3,7 @@
 //! ```text
 //! entries   .. | header fields | key | value | header fields | key | value | ..
 //! offsets   .. 1200 1322 1444 ..        entry 17 is 1200..1322
+//! hashes    .. 17 203 96 ..             a byte of the hash of each key
 //! ```
 //!
 //! All records are certainly shown, unless a newer one of the same key is: a source answers for that before it gives a
@@ -10,6 +11,8 @@
 //! bytes are not yet checked: a record that does not add up is not lent, and its cursor says what is wrong with it.
 //!
 //! [`Cursor::hold_lane`]: crate::data::cursor::Cursor::hold_lane
+
+use std::ops::Range;
 
 use crate::base::record::key_prefix;
 
@@ -22,6 +25,7 @@ pub struct Lane<'a> {
     pub owner: u32,
     body: &'a [u8],
     offsets: &'a [[u8; 2]],
+    hashes: &'a [u8],
 }
 
 /// The shape of a lane in the body of a block.
@@ -43,11 +47,13 @@ impl LaneShape {
     /// The lane in this body, which is known by the number `owner`.
     #[inline(always)]
     pub fn lane<'a>(&self, body: &'a [u8], owner: u32) -> Lane<'a> {
+        let (offsets, behind) = body[self.offsets_at..].split_at(2 * self.count);
         Lane {
             shape: *self,
             owner,
             body,
-            offsets: &body[self.offsets_at..].as_chunks().0[..self.count],
+            offsets: offsets.as_chunks().0,
+            hashes: &behind[..self.count],
         }
     }
 }
@@ -66,6 +72,30 @@ impl<'a> Lane<'a> {
         // Less than nothing is a great number.
         let value_len = end.wrapping_sub(start + self.shape.header_len + self.shape.key_len);
         value_len <= self.shape.value_most && end <= self.shape.offsets_at
+    }
+
+    /// Whether these records certainly add up and have different keys; there is at least one. False is no answer.
+    ///
+    /// No key is read: keys are different if their hash bytes are.
+    pub fn are_distinct(&self, records: Range<usize>) -> bool {
+        let (offsets, hashes) = (
+            &self.offsets[records.clone()],
+            &self.hashes[records.clone()],
+        );
+        let least = (self.shape.header_len + self.shape.key_len) as u32;
+        let most = self.shape.value_most as u32;
+        let offset = |bytes: &[u8; 2]| u32::from(u16::from_le_bytes(*bytes));
+        // Without a way out, so that many are compared at once.
+        let mut is_wrong = false;
+        for (start, end) in offsets.iter().zip(&offsets[1..]) {
+            is_wrong |= offset(end).wrapping_sub(offset(start) + least) > most;
+        }
+        let mut is_equal = false;
+        for (hash, next) in hashes.iter().zip(&hashes[1..]) {
+            is_equal |= hash == next;
+        }
+        let last = records.end - 1;
+        !is_wrong && !is_equal && self.adds_up(self.offset(last), self.offset(last + 1))
     }
 
     /// The prefix of the key of a record that begins at this offset and adds up.

@@ -14,6 +14,9 @@
 //! both `d` the newer one comes first, and is lent. The merge ends before the bound, when no more is to be lent, and on
 //! the last record of a lane, because what is behind it is not known: here on `f`, which would be lent before `k`. All
 //! that was passed over is decided about.
+//!
+//! A lane that lends alone mostly lends all its records in one stretch, by their offsets and hash bytes. Where two of
+//! these that follow each other are equal, or the bound is near, it looks at each record.
 
 use std::cmp::Ordering;
 
@@ -36,6 +39,42 @@ impl Lane<'_> {
     /// Lends the records from the `first` on, of each key the newest, as long as `ask` and `lent` admit; returns where it
     /// stands then, and at which record.
     pub fn lend(&self, first: usize, ask: &Ask<'_>, lent: &mut Lent) -> (Stand, usize) {
+        match self.lend_stretch(first, ask, lent) {
+            Some(stand) => stand,
+            None => self.lend_each(first, ask, lent),
+        }
+    }
+
+    /// The same without a look at each record, if all from the `first` to the last one that `lent` has room for are
+    /// items: with different keys, behind the one that was decided about last, before the bound.
+    fn lend_stretch(&self, first: usize, ask: &Ask<'_>, lent: &mut Lent) -> Option<(Stand, usize)> {
+        let (count, mut room) = (self.shape.count, lent.room());
+        let end = count.min(first.saturating_add(room.items()));
+        if end <= first + 1 {
+            return None;
+        }
+        // Where it stands then has to add up, too.
+        let stand = end.min(count - 1);
+        let start = self.offset(first);
+        let bytes = self.offset(end).wrapping_sub(start);
+        let items = end - first;
+        let fits = self.are_distinct(first..stand + 1)
+            && self.key_at(start) != ask.decided
+            && ask
+                .bound
+                .is_none_or(|bound| self.key(end - 1).is_some_and(|last| last < bound))
+            && room.take_all(items, bytes - items * self.shape.header_len);
+        if !fits {
+            return None;
+        }
+        lent.extend(self, first..end, room);
+        Some(match end == count {
+            true => (Stand::OnLast, stand),
+            false => (Stand::Behind, stand),
+        })
+    }
+
+    fn lend_each(&self, first: usize, ask: &Ask<'_>, lent: &mut Lent) -> (Stand, usize) {
         let bound = ask.bound;
         let bound_prefix = bound.map_or(u64::MAX, key_prefix);
         let (mut at, mut start) = (first, self.offset(first));

@@ -117,6 +117,23 @@ impl Room {
         self.items >= self.most || self.bytes >= self.full_bytes
     }
 
+    /// How many more items there is room for.
+    #[inline]
+    pub fn items(&self) -> usize {
+        self.most.saturating_sub(self.items)
+    }
+
+    /// Takes room for so many items of so many bytes together, unless they would fill it by their bytes.
+    #[inline]
+    pub fn take_all(&mut self, items: usize, bytes: usize) -> bool {
+        let fits = self.bytes + bytes < self.full_bytes;
+        if fits {
+            self.items += items;
+            self.bytes += bytes;
+        }
+        fits
+    }
+
     /// Takes room for an item of so many bytes.
     #[inline(always)]
     pub fn take(&mut self, bytes: usize) {

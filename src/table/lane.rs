@@ -45,6 +45,7 @@ impl Alike {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::hash::hash_key;
     use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Seq, Timestamp};
     use crate::data::lane::Lane;
@@ -67,7 +68,8 @@ mod tests {
                 key: key.as_bytes(),
                 value_len: value.len(),
             };
-            builder.push(&record, 0, &Addition::Inline(value.as_bytes()));
+            let hash = hash_key(record.key);
+            builder.push(&record, hash, &Addition::Inline(value.as_bytes()));
         }
         let ranges = builder.ranges();
         builder.write_body(&ranges).to_vec()

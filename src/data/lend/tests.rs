@@ -30,6 +30,12 @@ struct Record {
 
 const HEADER_LEN: usize = 2;
 
+fn hash_byte(key: &[u8]) -> u8 {
+    key.iter()
+        .fold(0, |hash: u8, byte| hash.wrapping_mul(7).wrapping_add(*byte))
+        % 64
+}
+
 /// Records with keys of one length, in order, and the body that holds them.
 struct Source {
     records: Vec<Record>,
@@ -41,12 +47,14 @@ struct Source {
 impl Source {
     fn random(dice: &mut Dice, head: &str, seqs: &mut u64) -> Source {
         let digits = 1 + dice.below(2) as usize;
-        let count = 1 + dice.below(9);
+        let most = [9, 60][dice.below(2) as usize];
+        let count = 1 + dice.below(most);
         let mut records: Vec<Record> = (0..count)
             .map(|_| {
                 *seqs += 1;
                 Record {
-                    key: format!("{head}{:0digits$}", dice.below(10)).into_bytes(),
+                    key: format!("{head}{:0digits$}", dice.below(10u64.pow(digits as u32)))
+                        .into_bytes(),
                     // Each number once, in no order.
                     seq: *seqs * 7919 % 10_007,
                     adds_up: true,
@@ -75,6 +83,8 @@ impl Source {
             value_most: 5,
         };
         body.extend_from_slice(&offsets);
+        // Few different ones, so that those of different keys are equal, too.
+        body.extend(records.iter().map(|record| hash_byte(&record.key)));
         Source {
             records,
             shape,
@@ -90,6 +100,7 @@ struct Case {
     decided: Vec<u8>,
     bound: Option<Vec<u8>>,
     most: usize,
+    full_bytes: usize,
 }
 
 type Answer = (Stand, Vec<String>, Vec<(usize, usize)>);
@@ -111,23 +122,29 @@ impl Case {
             _ => vec![],
         };
         let bound = (dice.below(2) == 0).then(|| format!("{head}{}", dice.below(11)).into_bytes());
+        let most = [30, 200][dice.below(2) as usize];
         Case {
             sources,
             decided,
             bound,
-            most: dice.below(30) as usize,
+            most: dice.below(most) as usize,
+            full_bytes: match dice.below(3) {
+                0 => dice.below(300) as usize,
+                _ => usize::MAX,
+            },
         }
     }
 
-    /// Items, and where each source stands that has moved, with those first that are first in order.
-    fn merged(&self) -> Answer {
+    /// The first source alone.
+    fn of_one(self) -> Case {
+        let mut case = self;
+        case.sources.truncate(1);
+        case
+    }
+
+    fn ask<T>(&self, lend: impl FnOnce(&Ask<'_>, &mut Lent) -> T) -> (T, Vec<String>) {
         let mut lent = Lent::default();
-        lent.begin(self.most, usize::MAX);
-        let mut merge = LaneMerge::with_capacity(self.sources.len());
-        for (number, source) in self.sources.iter().enumerate() {
-            let owner = lent.hold(source.body.clone());
-            merge.push(number, source.shape.lane(&source.body, owner), source.first);
-        }
+        lent.begin(self.most, self.full_bytes);
         let ask = Ask {
             view: &LendView {
                 max: Seq(u64::MAX),
@@ -138,19 +155,45 @@ impl Case {
             bound: self.bound.as_deref(),
             above: Seq(0),
         };
-        let seq = |source: usize, at: usize| Seq(self.sources[source].records[at].seq);
-        let stand = merge.lend(&ask, &mut lent, seq);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let items = (0..lent.len()).map(|index| {
-            let (key, value) = lent.get(index).unwrap();
-            text(key) + "=" + &text(value)
+        let answer = lend(&ask, &mut lent);
+        let text = |(key, value): (&[u8], &[u8])| {
+            format!(
+                "{}={}",
+                String::from_utf8_lossy(key),
+                String::from_utf8_lossy(value)
+            )
+        };
+        let items: Vec<String> = lent.items().map(text).collect();
+        let again = (0..lent.len()).filter_map(|index| lent.get(index).map(text));
+        assert!(again.eq(items.iter().cloned()));
+        (answer, items)
+    }
+
+    /// What the first source lends.
+    fn alone(&self) -> Answer {
+        let source = &self.sources[0];
+        let ((stand, at), items) = self.ask(|ask, lent| {
+            let owner = lent.hold(source.body.clone());
+            let lane = source.shape.lane(&source.body, owner);
+            lane.lend(source.first, ask, lent)
         });
-        let mut left: Vec<Left> = merge.left().collect();
+        (stand, items, vec![(0, at)])
+    }
+
+    /// Items, and where each source stands that has moved, with those first that are first in order.
+    fn merged(&self) -> Answer {
+        let seq = |source: usize, at: usize| Seq(self.sources[source].records[at].seq);
+        let ((stand, mut left), items) = self.ask(|ask, lent| {
+            let mut merge = LaneMerge::with_capacity(self.sources.len());
+            for (number, source) in self.sources.iter().enumerate() {
+                let owner = lent.hold(source.body.clone());
+                merge.push(number, source.shape.lane(&source.body, owner), source.first);
+            }
+            let stand = merge.lend(ask, lent, seq);
+            (stand, merge.left().collect::<Vec<Left>>())
+        });
         assert_eq!(left.len(), self.sources.len());
-        for Left {
-            cursor, at, prefix, ..
-        } in &left
-        {
+        for Left { cursor, at, prefix } in &left {
             let key = &self.sources[*cursor].records[*at].key;
             assert_eq!(*prefix, key_prefix(key), "of {cursor}");
         }
@@ -160,7 +203,7 @@ impl Case {
         if let Some(last) = last {
             places[..=last].rotate_right(1);
         }
-        (stand, items.collect(), places)
+        (stand, items, places)
     }
 
     /// The same, by sorting all records.
@@ -171,7 +214,7 @@ impl Case {
             all.extend(records.map(|(at, record)| (record, number, at)));
         }
         all.sort_by(|(a, ..), (b, ..)| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));
-        let (mut items, mut stand) = (vec![], Stand::Same);
+        let (mut items, mut stand, mut bytes) = (vec![], Stand::Same, 0);
         let mut places: Vec<(usize, usize)> =
             (0..).zip(self.sources.iter().map(|s| s.first)).collect();
         let mut before = &self.decided;
@@ -180,10 +223,11 @@ impl Case {
                 .bound
                 .as_ref()
                 .is_some_and(|bound| record.key >= *bound);
-            if is_beyond || items.len() >= self.most {
+            if is_beyond || items.len() >= self.most || bytes >= self.full_bytes {
                 break;
             }
             if record.key != *before {
+                bytes += record.key.len() + 5;
                 items.push(format!(
                     "{}={:05}",
                     String::from_utf8_lossy(&record.key),
@@ -204,9 +248,22 @@ impl Case {
 }
 
 #[test]
+fn a_lane_lends_what_its_records_show() {
+    let mut items = [0; 3];
+    for seed in 0..8_000 {
+        let case = Case::random(&mut Dice(seed)).of_one();
+        let (alone, plainly) = (case.alone(), case.plainly());
+        assert_eq!(alone, plainly, "seed {seed}");
+        items[alone.0 as usize] += alone.1.len();
+    }
+    assert_eq!(items[0], 0);
+    assert!(items[1].min(items[2]) > 1_000, "{items:?}");
+}
+
+#[test]
 fn merged_lanes_lend_what_a_plain_merge_shows() {
     let mut items = [0; 3];
-    for seed in 0..20_000 {
+    for seed in 0..8_000 {
         let case = Case::random(&mut Dice(seed));
         let (merged, plainly) = (case.merged(), case.plainly());
         assert_eq!(merged, plainly, "seed {seed}");
