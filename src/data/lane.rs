@@ -25,7 +25,6 @@ pub struct Lane<'a> {
     pub owner: u32,
     body: &'a [u8],
     offsets: &'a [[u8; 2]],
-    hashes: &'a [u8],
 }
 
 /// The shape of a lane in the body of a block.
@@ -47,13 +46,11 @@ impl LaneShape {
     /// The lane in this body, which is known by the number `owner`.
     #[inline(always)]
     pub fn lane<'a>(&self, body: &'a [u8], owner: u32) -> Lane<'a> {
-        let (offsets, behind) = body[self.offsets_at..].split_at(2 * self.count);
         Lane {
             shape: *self,
             owner,
             body,
-            offsets: offsets.as_chunks().0,
-            hashes: &behind[..self.count],
+            offsets: &body[self.offsets_at..].as_chunks().0[..self.count],
         }
     }
 }
@@ -78,10 +75,11 @@ impl<'a> Lane<'a> {
     ///
     /// No key is read: keys are different if their hash bytes are.
     pub fn are_distinct(&self, records: Range<usize>) -> bool {
-        let (offsets, hashes) = (
-            &self.offsets[records.clone()],
-            &self.hashes[records.clone()],
-        );
+        let LaneShape {
+            offsets_at, count, ..
+        } = self.shape;
+        let offsets = &self.offsets[records.clone()];
+        let hashes = &self.body[offsets_at + 2 * count..][records.clone()];
         let least = (self.shape.header_len + self.shape.key_len) as u32;
         let most = self.shape.value_most as u32;
         let offset = |bytes: &[u8; 2]| u32::from(u16::from_le_bytes(*bytes));
@@ -116,18 +114,19 @@ impl<'a> Lane<'a> {
         key.unwrap_or_default()
     }
 
-    /// Key and value of the record that begins and ends at these offsets, if it adds up.
+    /// Key and value of a record that begins and ends at these offsets and adds up.
     #[inline(always)]
     pub fn record_in(&self, start: usize, end: usize) -> Option<(&'a [u8], &'a [u8])> {
-        let piece = self.body.get(start + self.shape.header_len..end);
-        let record = piece?.split_at_checked(self.shape.key_len);
-        record.filter(|_| self.adds_up(start, end))
+        let piece = self.body.get(start + self.shape.header_len..end)?;
+        piece.split_at_checked(self.shape.key_len)
     }
 
     /// Record `at`, if that adds up.
     #[inline]
     pub fn record(&self, at: usize) -> Option<(&'a [u8], &'a [u8])> {
-        self.record_in(self.offset(at), self.offset(at + 1))
+        let (start, end) = (self.offset(at), self.offset(at + 1));
+        self.record_in(start, end)
+            .filter(|_| self.adds_up(start, end))
     }
 
     /// The key of record `at`, if that adds up.

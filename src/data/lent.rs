@@ -8,8 +8,7 @@
 //! parts    items 0 to 2: the first three places | items 3 to 70: records 9 to 76 of owner 1 | item 71: the fourth place
 //! ```
 
-use std::ops::Range;
-use std::slice;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
@@ -218,14 +217,33 @@ impl Lent {
         }
     }
 
-    /// All items.
+    /// Calls `visit` with key and value of each item, until it breaks.
     #[inline]
-    pub fn items(&self) -> Items<'_> {
-        Items {
-            lent: self,
-            parts: self.parts.iter(),
-            now: Now::Places(self.places[..0].iter()),
+    pub fn each<B>(&self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> ControlFlow<B> {
+        for (number, part) in self.parts.iter().enumerate() {
+            let next = self.parts.get(number + 1);
+            let count = next.map_or(self.len(), |next| next.first) - part.first;
+            match part.of {
+                Stretch::Places(from) => {
+                    let items = self.places[from..from + count].iter();
+                    for (key, value) in items.filter_map(|place| self.at(place)) {
+                        visit(key, value)?;
+                    }
+                }
+                Stretch::Lane(owner, shape, from) => {
+                    let lane = self.lane(owner, shape);
+                    let mut start = lane.offset(from);
+                    for at in from..from + count {
+                        let end = lane.offset(at + 1);
+                        if let Some((key, value)) = lane.record_in(start, end) {
+                            visit(key, value)?;
+                        }
+                        start = end;
+                    }
+                }
+            }
         }
+        ControlFlow::Continue(())
     }
 
     fn lane(&self, owner: u32, shape: LaneShape) -> Lane<'_> {
@@ -338,59 +356,5 @@ impl Lent {
             end: APART,
         };
         self.push_place(place, bytes);
-    }
-}
-
-/// The items of a call, one after the other.
-pub struct Items<'a> {
-    lent: &'a Lent,
-    parts: slice::Iter<'a, Part>,
-    now: Now<'a>,
-}
-
-enum Now<'a> {
-    Places(slice::Iter<'a, Place>),
-    /// Records of a lane; where the first of them begins.
-    Lane(Lane<'a>, Range<usize>, usize),
-}
-
-impl<'a> Items<'a> {
-    #[cold]
-    fn next_part(&mut self) -> Option<Now<'a>> {
-        let lent = self.lent;
-        let Part { first, of } = *self.parts.next()?;
-        let next = self.parts.as_slice().first();
-        let count = next.map_or(lent.len(), |next| next.first) - first;
-        Some(match of {
-            Stretch::Places(from) => Now::Places(lent.places[from..from + count].iter()),
-            Stretch::Lane(owner, shape, from) => {
-                let lane = lent.lane(owner, shape);
-                Now::Lane(lane, from..from + count, lane.offset(from))
-            }
-        })
-    }
-}
-
-impl<'a> Iterator for Items<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<(&'a [u8], &'a [u8])> {
-        loop {
-            match &mut self.now {
-                Now::Places(places) => {
-                    if let Some(place) = places.next() {
-                        return self.lent.at(place);
-                    }
-                }
-                Now::Lane(lane, records, start) => {
-                    if let Some(at) = records.next() {
-                        let end = lane.offset(at + 1);
-                        return lane.record_in(std::mem::replace(start, end), end);
-                    }
-                }
-            }
-            self.now = self.next_part()?;
-        }
     }
 }

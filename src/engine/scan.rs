@@ -292,14 +292,15 @@ impl Scan {
             let (is_more, holds) = self.lend(true, HOLDS_MILLIS, &mut lent)?;
             let mut given = 0;
             let watch = self.watch(holds);
-            for (key, value) in lent.items() {
+            let flow = lent.each(|key, value| {
                 if given > 0 && !watch.is_still() {
-                    break;
-                }
-                if let ControlFlow::Break(result) = visit(key, value) {
-                    return Ok(ControlFlow::Break(result));
+                    return ControlFlow::Break(None);
                 }
                 given += 1;
+                visit(key, value).map_break(Some)
+            });
+            if let ControlFlow::Break(Some(result)) = flow {
+                return Ok(ControlFlow::Break(result));
             }
             if given < lent.len() {
                 self.engine.check_open(&self.state)?;
