@@ -817,3 +817,26 @@ fn a_followers_checkpoint_holds_what_it_shows() {
     }
     assert!(!from.join("below").exists());
 }
+
+#[test]
+fn a_follower_knows_how_far_the_writer_has_come() {
+    let mut writer = Writer::new(8);
+    for _ in 0..40 {
+        writer.act();
+    }
+    let (follower, _) = writer.follow();
+    for step in 0..100 {
+        writer.act();
+        follower.catch_up().unwrap();
+        let (writer, there) = (writer.db(), follower.stats());
+        assert_eq!(follower.last_version(), writer.last_version(), "{step}");
+        assert_eq!(there.bytes_logged, writer.stats().bytes_logged, "{step}");
+        assert_eq!(follower.edits().unwrap(), writer.edits().unwrap(), "{step}");
+        for name in writer.containers() {
+            let [ours, theirs] = [writer, &follower].map(|db| db.container(&name).unwrap().runs());
+            assert_eq!(ours, theirs, "{step}");
+        }
+    }
+    assert!(follower.stats().bytes_logged > 0);
+    assert!(follower.edits().unwrap().len() > 1);
+}

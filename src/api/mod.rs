@@ -15,4 +15,5 @@ pub mod transaction_iter;
 pub mod transaction;
 pub mod database;
 pub mod disk_usage;
+pub mod layout;
 pub mod inspect;

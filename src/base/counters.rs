@@ -240,7 +240,7 @@ pub struct Stats {
     pub snapshots: u64,
     /// Bytes of keys and values put since open.
     pub bytes_put: u64,
-    /// Bytes written to the log since open.
+    /// Bytes written to the log since open; of a follower, by the process that writes, since that has opened.
     pub bytes_logged: u64,
     /// Bytes of tables written by flushes since open.
     pub bytes_flushed: u64,

@@ -61,6 +61,11 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Catalogue, bool)> {
 
 /// The sum of the edits in a manifest's bytes, and their end.
 pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
+    each_edit(path, bytes, &mut |_| {})
+}
+
+/// The same; shows the text of each edit before it is applied.
+fn each_edit(path: &Path, bytes: &[u8], show: &mut dyn FnMut(&str)) -> Result<(Catalogue, usize)> {
     let damaged = |offset: usize, what: &str| Error::corruption(path, offset as u64, what);
     if bytes.len() < HEADER_LEN || &bytes[..8] != MAGIC {
         return Err(damaged(0, "not a manifest"));
@@ -94,6 +99,8 @@ pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
         };
         let edit: Edit = serde_json::from_slice(payload)
             .map_err(|error| damaged(start, &format!("not an edit: {error}")))?;
+        // What is JSON is text.
+        show(str::from_utf8(payload).unwrap_or_default());
         catalogue
             .apply(&edit)
             .map_err(|what| damaged(start, &what))?;
@@ -103,6 +110,15 @@ pub(super) fn sum(path: &Path, bytes: &[u8]) -> Result<(Catalogue, usize)> {
         return Err(damaged(HEADER_LEN, "a manifest without an edit"));
     }
     Ok((catalogue, bytes.len()))
+}
+
+/// The text of each edit in a manifest.
+pub fn edit_texts(fs: &dyn Fs, path: &Path) -> Result<Vec<String>> {
+    let mut texts = vec![];
+    each_edit(path, &fs.read(path)?, &mut |text| {
+        texts.push(text.to_owned())
+    })?;
+    Ok(texts)
 }
 
 /// Whether the manifest of this number is of the version that this build writes, so that it may take edits.

@@ -20,7 +20,9 @@ mod current;
 pub use current::{CurrentManifest, LoadedManifest, find_current, manifest_stamp};
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
-pub use manifest::{Manifest, begin, copy_path, expect_own, is_current, parse, write_both};
+pub use manifest::{
+    Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, write_both,
+};
 pub use run::Run;
 pub use table_file::{
     NamePin, ObsoleteTable, Pins, TableFile, TableSpace, later_table, unnamed_tables,

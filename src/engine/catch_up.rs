@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
-use crate::catalog::{Catalogue, TableSpace, manifest_stamp};
+use crate::catalog::{Catalogue, TableSpace, edit_texts, manifest_stamp};
 use crate::engine::Engine;
 use crate::engine::catalog::LoggedSettings;
 use crate::engine::follower::{Follower, Stand};
@@ -244,6 +244,17 @@ impl Engine {
             Some(follower) => self.catch_up_from(follower, &mut follower.stand()),
             None => Ok(()),
         }
+    }
+
+    /// The edits in the manifest, of which a process that writes may begin a new one meanwhile.
+    pub fn edits(&self) -> Result<Vec<String>> {
+        let fs = self.fs.as_ref();
+        settle(|| match manifest_stamp(fs, &self.path)? {
+            Some((number, _)) => edit_texts(fs, &self.path.join(file_name::manifest(number))),
+            None => Err(Error::NotFound {
+                path: self.path.clone(),
+            }),
+        })
     }
 
     /// The same for who holds the stand.

@@ -1,11 +1,12 @@
 //! Statistics, and the description of a database in words.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::counters::{ContainerStats, Stats};
 use crate::base::{Seq, Timestamp};
-use crate::catalog::Version;
+use crate::catalog::{Run, RunFacts, Version};
 use crate::compact::{Estimate, Estimator, deadline, explain};
 use crate::engine::Engine;
 use crate::engine::state::{ContainerState, ReadState};
@@ -70,6 +71,25 @@ impl Engine {
         }
     }
 
+    /// The runs of a container, and how much of each of their tables is expired now.
+    pub fn runs(&self, state: &ContainerState) -> Vec<(Arc<RunFacts>, Vec<Tally>)> {
+        let (read_state, view) = (state.pin(), self.expiry_view(state));
+        let expired = |run: &Run| {
+            run.tables
+                .iter()
+                .map(|table| table.statistics.gone(&view))
+                .collect()
+        };
+        let runs = read_state.version.runs.iter();
+        runs.map(|run| (run.facts().clone(), expired(run)))
+            .collect()
+    }
+
+    /// The sequence number of the last published write.
+    pub fn last_seq(&self) -> Seq {
+        self.commit_log.published()
+    }
+
     fn explain(&self, state: &ContainerState, version: &Version, view: &ExpiryView) -> String {
         let facts = version.facts();
         let choice = self.choose(state, &facts, view);
@@ -130,7 +150,7 @@ impl Engine {
             tables: sum(|container| container.tables),
             snapshots: self.snapshots.count() as u64,
             bytes_put: counters.bytes_put.get(),
-            bytes_logged: self.commit_log.log().map_or(0, |log| log.end().0),
+            bytes_logged: self.log_end(),
             bytes_flushed: counters.bytes_flushed.get(),
             bytes_merged: counters.bytes_merged.get(),
             bytes_dropped: counters.bytes_dropped.get(),
@@ -141,6 +161,14 @@ impl Engine {
             merges: counters.merges.get(),
             stalls: counters.stalls.get(),
             background_error: self.scheduler.failure(),
+        }
+    }
+
+    /// Up to where the chain is written, or to where it was read beside the process that writes it.
+    fn log_end(&self) -> u64 {
+        match &self.follower {
+            Some(follower) => follower.stand().place.map_or(0, |place| place.position.0),
+            None => self.commit_log.log().map_or(0, |log| log.end().0),
         }
     }
 

@@ -133,6 +133,11 @@ pub enum Command {
         #[arg(long)]
         disk: bool,
     },
+    /// Write a page that shows what a database is: what ends when, its runs, its disk space, its last edits
+    ///
+    /// One file of HTML that needs no network; --text writes the same as text, which fits into a bug report. It has the names
+    /// of containers, unless --hide-names is given, no value, and of keys nothing unless --keys asks for it.
+    Report(Report),
     /// Reclaim and merge until nothing more is gained by it
     Compact(Home),
     /// Read and check every byte
@@ -377,6 +382,27 @@ pub struct Import {
     pub keep_times: bool,
     #[command(flatten)]
     pub writing: Writing,
+}
+
+#[derive(Args)]
+pub struct Report {
+    #[command(flatten)]
+    pub home: Home,
+    /// Replaced when all is written; without it, standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Text instead of a page
+    #[arg(long)]
+    pub text: bool,
+    /// How many edits of the manifest are shown, the last ones
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub edits: usize,
+    /// Show so many bytes of the first and last keys of tables, in hexadecimal digits; else only how they are ordered
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub keys: usize,
+    /// Call containers by numbers, in the order of their names, and leave out where the database is
+    #[arg(long)]
+    pub hide_names: bool,
 }
 
 #[derive(Args)]

@@ -25,6 +25,7 @@ mod items;
 mod pages;
 mod ranges;
 mod replay;
+mod report;
 mod stats;
 mod transfer;
 mod upkeep;
@@ -89,6 +90,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Stats {
             home, container, ..
         } => stats::stats(&home, container.as_deref(), json),
+        Command::Report(settings) => report::report(&settings, json),
         Command::Compact(home) => upkeep::compact(&home, json),
         Command::Verify(home) => upkeep::verify(&home, json),
         Command::Repair { home, yes } => upkeep::repair(&home, yes, json),

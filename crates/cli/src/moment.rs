@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::failure::{Failure, Outcome};
+use crate::show;
 
 const ALLOWED: &str = "a date (2026-03-01 or 2026-03-01T12:00:00Z, UTC), seconds since 1970, or a time from now (-30m, +1h, \
                        +2d, in s, m, h or d)";
@@ -19,6 +20,39 @@ pub fn parse(text: &str, now: SystemTime) -> Outcome<SystemTime> {
         _ => seconds(text).and_then(|since| UNIX_EPOCH.checked_add(since)),
     };
     moment.ok_or_else(|| Failure::Refused(format!("{text:?} is no moment: {ALLOWED}")))
+}
+
+/// `2026-03-01T12:00:00.250Z`, which [`parse`] reads.
+pub fn date_and_time(moment: SystemTime) -> String {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, in_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // Years that begin in March, in eras of 400 of them, as `date` counts.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = (from_march + 2) % 12 + 1;
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (in_day / 3_600, in_day / 60 % 60, in_day % 60);
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Milliseconds since 1970; 1970 for what no clock can show.
+pub fn of_millis(millis: u64) -> SystemTime {
+    let moment = UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+    moment.unwrap_or(UNIX_EPOCH)
+}
+
+/// `in 12 min`, `4.0 s ago`, `now`.
+pub fn relative(moment: SystemTime, now: SystemTime) -> String {
+    match moment.duration_since(now) {
+        Ok(Duration::ZERO) => "now".to_owned(),
+        Ok(ahead) => format!("in {}", show::time(ahead)),
+        Err(behind) => format!("{} ago", show::time(behind.duration())),
+    }
 }
 
 /// Decimals and no sign.
@@ -87,6 +121,28 @@ fn date(text: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_written_as_they_are_read() {
+        for day in (0..80_000_u64).step_by(29) {
+            let moment =
+                UNIX_EPOCH + Duration::from_millis(day * 86_400_000 + day * 997 % 86_400_000);
+            let text = date_and_time(moment);
+            assert_eq!(parse(&text, UNIX_EPOCH).ok(), Some(moment), "{text}");
+        }
+        let leap = UNIX_EPOCH + Duration::from_millis(951_782_400_001);
+        assert_eq!(date_and_time(leap), "2000-02-29T00:00:00.001Z");
+    }
+
+    #[test]
+    fn moments_are_told_from_now() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000);
+        let at = |secs| relative(UNIX_EPOCH + Duration::from_secs(secs), now);
+        assert_eq!(
+            [at(940), at(1_000), at(1_720)],
+            ["60.0 s ago", "now", "in 12 min"]
+        );
+    }
 
     #[test]
     fn moments_are_read() {

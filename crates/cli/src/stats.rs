@@ -25,11 +25,14 @@ pub fn stats(home: &Home, container: Option<&str>, json: bool) -> Outcome {
     let text = match (json, &whole) {
         (true, None) => containers
             .iter()
-            .map(|of| container_json(of).to_string() + "\n")
+            .map(|(name, default, stats)| container_json(name, *default, stats).to_string() + "\n")
             .collect(),
         (true, Some(whole)) => {
             let mut object = stats_json(whole);
-            object["containers"] = containers.iter().map(container_json).collect();
+            object["containers"] = containers
+                .iter()
+                .map(|(name, default, stats)| container_json(name, *default, stats))
+                .collect();
             object.to_string() + "\n"
         }
         (false, None) => containers.iter().map(container_list).collect(),
@@ -202,10 +205,10 @@ pub fn stats_json(stats: &Stats) -> Value {
     })
 }
 
-fn container_json((name, default, stats): &Named) -> Value {
+pub fn container_json(name: &str, default: DefaultTtl, stats: &ContainerStats) -> Value {
     json!({
         "container": name,
-        "default_ttl": show::default_ttl_json(*default),
+        "default_ttl": show::default_ttl_json(default),
         "live_items": stats.live_items,
         "live_bytes": stats.live_bytes,
         "expired_bytes": stats.expired_bytes,

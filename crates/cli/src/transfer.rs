@@ -209,14 +209,14 @@ pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
 
 /// Where an export goes: a file appears under its name when it is whole, and replaces the one that was there; a failed
 /// export leaves that as it was. A pipe or a device is written to as it is.
-struct Target {
-    file: File,
+pub struct Target {
+    pub file: File,
     /// The file that is written, which goes unless it is finished, and its name then.
     renamed: Option<(PathBuf, PathBuf)>,
 }
 
 impl Target {
-    fn of(path: &Path) -> io::Result<Target> {
+    pub fn of(path: &Path) -> io::Result<Target> {
         // Of a link, what it leads to.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let there = fs::metadata(&path).ok();
@@ -240,7 +240,7 @@ impl Target {
     }
 
     /// All is written: durable, it gets its name.
-    fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         if let Some((written, path)) = &self.renamed {
             self.file.sync_all()?;
             fs::rename(written, path)?;

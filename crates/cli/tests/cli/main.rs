@@ -25,6 +25,7 @@ mod items;
 mod many;
 mod outside;
 mod replay;
+mod report;
 mod transfer;
 mod upkeep;
 

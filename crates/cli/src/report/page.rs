@@ -1,0 +1,461 @@
+//! The page of a report: one file, which needs no network, and scripts only to step through the film.
+
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use ebbtide::{DueBucket, RunInfo};
+
+use super::facts::{Facts, Of, ratio};
+use super::film::{Fate, Frame, Kind, Picture};
+use super::html::{Part, Text, columns, details, line, name, strip, table};
+use super::{keys, text};
+use crate::{moment, show};
+
+/// Of so many containers the details are open from the start, and of so many there are any: those that take most disk.
+const OPEN: usize = 4;
+const DETAILED: usize = 50;
+/// Of a container so many runs are drawn, those that end first, and of a frame.
+const RUNS: usize = 64;
+const FRAME_RUNS: usize = 24;
+
+pub fn page(facts: &Facts) -> String {
+    let title = format!("Ebbtide: {}", facts.dir);
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+         script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n",
+        Text(&title),
+        include_str!("style.css")
+    );
+    let _ = writeln!(
+        out,
+        "<h1>{}</h1>\n<p>At {}, by ebbtide {}. Other times are counted from then.</p>",
+        name(&facts.dir),
+        moment::date_and_time(facts.now),
+        env!("CARGO_PKG_VERSION")
+    );
+    for (heading, section) in [
+        ("At a glance", glance(facts)),
+        ("What the disk is made of", disk(facts)),
+        ("Containers", containers(facts)),
+        ("Amplification", amplification(facts)),
+        ("Edits of the manifest", film(facts)),
+        ("For a bug report", bug_report(facts)),
+    ] {
+        let _ = write!(out, "<section>\n<h2>{heading}</h2>\n{section}</section>\n");
+    }
+    let _ = write!(
+        out,
+        "</main>\n<script>\n{}</script>\n</body>\n</html>\n",
+        include_str!("film.js")
+    );
+    out
+}
+
+fn glance(facts: &Facts) -> String {
+    let rows = text::glance(facts);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(what, amount)| vec![Text(what).to_string(), Text(&amount).to_string()])
+        .collect();
+    let mut out = table("The database", &["what", "amount"], &rows);
+    for trouble in &facts.trouble {
+        let _ = writeln!(out, "<p class=\"bad\">{}</p>", Text(trouble));
+    }
+    out
+}
+
+fn disk(facts: &Facts) -> String {
+    let all: u64 = facts.disk.iter().map(|row| row.bytes).sum();
+    let (mut parts, mut rows, mut so_far) = (vec![], vec![], 0);
+    for row in &facts.disk {
+        let class = row.colour;
+        let share = |bytes: u64| 1_000.0 * bytes as f64 / all.max(1) as f64;
+        parts.push(Part {
+            from: share(so_far),
+            to: share(so_far + row.bytes),
+            class,
+        });
+        so_far += row.bytes;
+        rows.push(vec![
+            format!("<span class=\"swatch {class}\"></span>{}", Text(row.what)),
+            show::bytes(row.bytes),
+            format!("{:.1} %", share(row.bytes) / 10.0),
+        ]);
+    }
+    let label = "Shares of the disk space, in the order of the table below";
+    let caption = format!("{} in all", show::bytes(all));
+    strip(label, &parts) + &table(&caption, &["for", "bytes", "share"], &rows)
+}
+
+fn containers(facts: &Facts) -> String {
+    if facts.containers.is_empty() {
+        return "<p>There is none.</p>\n".to_owned();
+    }
+    let head = [
+        "container",
+        "default ttl",
+        "items",
+        "live",
+        "expired",
+        "disk",
+        "runs",
+        "oldest expired",
+    ];
+    let row = |of: &Of| {
+        let stats = &of.stats;
+        vec![
+            name(&of.name),
+            Text(&text::default_ttl(of)).to_string(),
+            show::count(stats.live_items),
+            show::bytes(stats.live_bytes),
+            show::bytes(stats.expired_bytes),
+            show::bytes(stats.disk_bytes),
+            show::count(stats.runs),
+            text::oldest(stats.oldest_unreclaimed, facts.now),
+        ]
+    };
+    let rows: Vec<_> = facts.containers.iter().map(row).collect();
+    let mut out = table("All containers, by name", &head, &rows);
+    let detailed = text::by_disk(facts);
+    for (at, of) in detailed.iter().take(DETAILED).enumerate() {
+        let summary = format!("<h3>{}</h3>", name(&of.name));
+        out += &details(&summary, &container(of, facts), at < OPEN);
+    }
+    if detailed.len() > DETAILED {
+        let _ = writeln!(
+            out,
+            "<p>Not shown in detail: {}, which take less disk than these.</p>",
+            show::counted((detailed.len() - DETAILED) as u64, "container")
+        );
+    }
+    out
+}
+
+fn container(of: &Of, facts: &Facts) -> String {
+    let mut out = String::from("<ul>");
+    let compression = of
+        .stored
+        .as_ref()
+        .map_or("unknown", |stored| &stored.compression);
+    let _ = write!(
+        out,
+        "<li>default ttl: {}; compression: {}</li><li>next: {}</li>",
+        Text(&text::default_ttl(of)),
+        Text(compression),
+        Text(&of.stats.explain)
+    );
+    for line in of.retention(&|millis| moment::date_and_time(moment::of_millis(millis))) {
+        let _ = write!(out, "<li>{}</li>", Text(&line));
+    }
+    out += "</ul>\n";
+    out + &due(&of.due, facts.now) + &runs(&of.runs, facts)
+}
+
+fn due(due: &[DueBucket], now: SystemTime) -> String {
+    if due.is_empty() {
+        return "<p>Nothing in it ends.</p>\n".to_owned();
+    }
+    let is_past = due.partition_point(|bucket| bucket.until <= now);
+    let mut out = String::from("<h4>What ends, and what comes back</h4>\n<div class=\"curves\">");
+    let curves: [(&str, fn(&DueBucket) -> u64, fn(u64) -> String); 3] = [
+        ("items that end", |due| due.items, show::count),
+        ("their bytes", |due| due.bytes, show::bytes),
+        (
+            "disk space that comes back",
+            |due| due.disk_bytes,
+            show::bytes,
+        ),
+    ];
+    for (what, value, shown) in curves {
+        let values: Vec<u64> = due.iter().map(value).collect();
+        let (most, all) = (
+            values.iter().max().copied().unwrap_or(0),
+            values.iter().sum(),
+        );
+        let label = format!("{what}: a column for each row of the table below");
+        let _ = write!(
+            out,
+            "<figure><figcaption>{what}: {} in all, {} at most in one</figcaption>{}</figure>",
+            shown(all),
+            shown(most),
+            columns(&label, &values, is_past)
+        );
+    }
+    let ends = |bucket: Option<&DueBucket>| {
+        bucket.map_or(String::new(), |due| moment::relative(due.until, now))
+    };
+    let _ = write!(
+        out,
+        "</div>\n<p class=\"axis\"><span>{}</span><span>now: the line</span><span>{}</span></p>\n",
+        ends(due.first()),
+        ends(due.last())
+    );
+    let head = ["until", "items", "bytes", "disk"];
+    let rows: Vec<_> = due
+        .iter()
+        .map(|due| {
+            vec![
+                moment::relative(due.until, now),
+                show::count(due.items),
+                show::bytes(due.bytes),
+                show::bytes(due.disk_bytes),
+            ]
+        })
+        .collect();
+    let caption = "Each row from the one before; of the past, what is stored yet";
+    out + &details("As a table", &table(caption, &head, &rows), false)
+}
+
+/// Each run a row, each table a part of it: from its first key to its last, by their ranks among all such keys.
+fn runs(runs: &[RunInfo], facts: &Facts) -> String {
+    if runs.is_empty() {
+        return "<p>Nothing of it is in tables.</p>\n".to_owned();
+    }
+    let ranks = keys::Ranks::of(runs);
+    let mut sorted: Vec<&RunInfo> = runs.iter().collect();
+    sorted.sort_by_key(|run| (run.end.is_none(), run.end, run.id));
+    let mut out = String::from(
+        "<h4>Runs by key and end</h4>\n<p>From the lowest key at the left to the highest at the right; what ends first is \
+         on top. <span class=\"swatch live\"></span>live <span class=\"swatch expired\"></span>expired</p>\n<div class=\"runs\">\n",
+    );
+    let mut rows = vec![];
+    for run in &sorted {
+        let mut parts = vec![];
+        for table in &run.tables {
+            let (from, to) = ranks.span(table);
+            let share = ratio(table.expired_bytes, table.stored_bytes)
+                .unwrap_or(0.0)
+                .min(1.0);
+            let middle = from + (to - from) * share;
+            parts.push(Part {
+                from: middle,
+                to,
+                class: "live",
+            });
+            if share > 0.0 {
+                parts.push(Part {
+                    from,
+                    to: middle,
+                    class: "expired",
+                });
+            }
+            rows.push(vec![
+                format!("{} of run {}", table.id, run.id),
+                end(run.end, facts.now),
+                show::bytes(table.file_bytes),
+                show::count(table.records),
+                format!("{:.0} %", share * 100.0),
+                Text(&ranks.words(table, facts.key_bytes)).to_string(),
+                format!("{} to {}", table.first_version, table.last_version),
+            ]);
+        }
+        if rows.len() > RUNS * 8 {
+            break;
+        }
+        let bytes = run.tables.iter().map(|table| table.file_bytes).sum();
+        let words = format!(
+            "run {}, {}, ends {}",
+            run.id,
+            show::bytes(bytes),
+            end(run.end, facts.now)
+        );
+        let _ = writeln!(
+            out,
+            "<div><span>{words}</span>{}</div>",
+            strip(&words, &parts)
+        );
+    }
+    out += "</div>\n";
+    if sorted.len() > RUNS {
+        let _ = writeln!(
+            out,
+            "<p>{} in all.</p>",
+            show::counted(sorted.len() as u64, "run")
+        );
+    }
+    let head = [
+        "table", "ends", "file", "records", "expired", "keys", "versions",
+    ];
+    let caption = "Tables; what ends first comes first";
+    out + &details("As a table", &table(caption, &head, &rows), false)
+}
+
+fn end(end: Option<SystemTime>, now: SystemTime) -> String {
+    end.map_or("never".to_owned(), |end| moment::relative(end, now))
+}
+
+fn amplification(facts: &Facts) -> String {
+    let frames = &facts.film.frames;
+    let known: Vec<(usize, f64)> = frames
+        .iter()
+        .enumerate()
+        .filter_map(|(at, frame)| Some((at, frame.written.amplification()?)))
+        .collect();
+    let rows: Vec<_> = text::amplification(facts)
+        .into_iter()
+        .map(|(what, amount)| vec![Text(what).to_string(), amount])
+        .collect();
+    let mut out = table("Bytes for each byte", &["what", "amount"], &rows);
+    if known.len() < 2 {
+        return out;
+    }
+    let most = known.iter().map(|(_, times)| *times).fold(1.0, f64::max);
+    let last = frames.len() as f64 - 1.0;
+    let points: Vec<_> = known
+        .iter()
+        .map(|(at, times)| (*at as f64 / last, times / most))
+        .collect();
+    let _ = write!(
+        out,
+        "<figure><figcaption>Bytes written for each byte of the log, so far: from 0 to {most:.2}, over the edits {} to {}\
+         </figcaption>{}</figure>\n",
+        frames[0].number,
+        frames[frames.len() - 1].number,
+        line(
+            "Write amplification after each edit; the amounts are in the frames of the film",
+            &points
+        )
+    );
+    out
+}
+
+fn film(facts: &Facts) -> String {
+    let frames = &facts.film.frames;
+    let shown = &frames[frames.len() - facts.shown_edits.min(frames.len())..];
+    let mut out = format!(
+        "<p>{} in the manifest; the last {} below, the newest at the end. Earlier ones are summed up in the first, \
+         when the database is opened or the manifest has grown long. Moments are settled times on which an edit \
+         relied.</p>\n<div id=\"film\">\n",
+        show::counted(frames.len() as u64, "edit"),
+        shown.len()
+    );
+    for (at, frame) in shown.iter().enumerate() {
+        out += &details(
+            &summary(frame),
+            &frame_body(frame, facts.now),
+            at + 1 == shown.len(),
+        );
+    }
+    out + "</div>\n"
+}
+
+fn summary(frame: &Frame) -> String {
+    format!(
+        "<span class=\"number\">{}</span> {} <span class=\"kind {}\">{}</span>",
+        frame.number,
+        &moment::date_and_time(moment::of_millis(frame.at))[11..19],
+        kind(frame.kind),
+        Text(&frame.title)
+    )
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Sum => "sum",
+        Kind::Flush => "flush",
+        Kind::Merge => "merge",
+        Kind::Removal => "removal",
+        Kind::Other => "other",
+    }
+}
+
+fn frame_body(frame: &Frame, now: SystemTime) -> String {
+    let moment = moment::of_millis(frame.at);
+    let mut out = format!(
+        "<p>{} ({})</p>\n",
+        moment::date_and_time(moment),
+        moment::relative(moment, now)
+    );
+    for picture in &frame.pictures {
+        out += &frame_picture(picture, moment);
+    }
+    out += "<ul>";
+    for change in &frame.changes {
+        let _ = write!(out, "<li>{}</li>", Text(change));
+    }
+    let written = frame.written;
+    let _ = writeln!(
+        out,
+        "<li>since the first edit: log {}, flushed {}, merged {}, given back unread {}{}</li></ul>",
+        show::bytes(written.logged),
+        show::bytes(written.flushed),
+        show::bytes(written.merged),
+        show::bytes(written.dropped),
+        written
+            .amplification()
+            .map_or(String::new(), |times| format!(
+                "; {times:.2} for each byte of the log"
+            ))
+    );
+    out
+}
+
+/// Each run a row, as long as its bytes.
+fn frame_picture(picture: &Picture, moment: SystemTime) -> String {
+    let most = picture
+        .runs
+        .iter()
+        .map(super::film::Run::bytes)
+        .max()
+        .unwrap_or(0)
+        .max(1);
+    let mut out = format!(
+        "<h4>{}</h4>\n<div class=\"runs\">\n",
+        name(&picture.container)
+    );
+    // What changed is shown in any case.
+    let (changed, same): (Vec<_>, Vec<_>) =
+        picture.runs.iter().partition(|run| run.fate != Fate::Stays);
+    let left_out = (changed.len() + same.len()).saturating_sub(FRAME_RUNS);
+    let hidden: Vec<u64> = same.iter().rev().take(left_out).map(|run| run.id).collect();
+    for run in picture.runs.iter().filter(|run| !hidden.contains(&run.id)) {
+        let (class, fate) = match run.fate {
+            Fate::Stays => ("stays", ""),
+            Fate::Comes => ("comes", "+ "),
+            Fate::Goes => ("goes", "− "),
+        };
+        let words = format!(
+            "{fate}run {}, {}, ends {}",
+            run.id,
+            show::bytes(run.bytes()),
+            end(run.end.map(moment::of_millis), moment)
+        );
+        let part = Part {
+            from: 0.0,
+            to: 1_000.0 * run.bytes() as f64 / most as f64,
+            class,
+        };
+        let _ = writeln!(
+            out,
+            "<div><span>{words}</span>{}</div>",
+            strip(&words, &[part])
+        );
+    }
+    out += "</div>\n";
+    if !hidden.is_empty() {
+        let _ = writeln!(
+            out,
+            "<p>{} more stay.</p>",
+            show::counted(hidden.len() as u64, "run")
+        );
+    }
+    out
+}
+
+fn bug_report(facts: &Facts) -> String {
+    let about = match facts.key_bytes {
+        0 => "It has no key and no value.".to_owned(),
+        bytes => format!(
+            "It has the first {} of some keys, and no value.",
+            show::counted(bytes as u64, "byte")
+        ),
+    };
+    let text = text::text(facts);
+    let lines: Vec<String> = text.lines().map(|line| Text(line).to_string()).collect();
+    let body = format!("<pre>{}</pre>", lines.join("\n"));
+    format!(
+        "<p>The same as text. {about} <code>ebbtide report --hide-names</code> leaves out the names of containers, too.</p>\n"
+    ) + &details("As text", &body, false)
+}
