@@ -150,7 +150,7 @@ impl Engine {
             tables: sum(|container| container.tables),
             snapshots: self.snapshots.count() as u64,
             bytes_put: counters.bytes_put.get(),
-            bytes_logged: self.log_end(),
+            bytes_logged: self.logged_up_to(),
             bytes_flushed: counters.bytes_flushed.get(),
             bytes_merged: counters.bytes_merged.get(),
             bytes_dropped: counters.bytes_dropped.get(),
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Up to where the chain is written, or to where it was read beside the process that writes it.
-    fn log_end(&self) -> u64 {
+    fn logged_up_to(&self) -> u64 {
         match &self.follower {
             Some(follower) => follower.stand().place.map_or(0, |place| place.position.0),
             None => self.commit_log.log().map_or(0, |log| log.end().0),

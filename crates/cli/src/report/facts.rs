@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
-use ebbtide::{ContainerStats, Database, DefaultTtl, DueBucket, RunInfo, Stats};
+use ebbtide::{
+    ContainerStats, Database, DefaultTtl, DiskHolder, DiskKind, DiskUsage, DueBucket, RunInfo,
+    Stats,
+};
 use serde_json::Value;
 
 use super::film::{Film, Stored};
@@ -19,7 +22,8 @@ pub struct Facts {
     /// Damage that was found, and why background work fails.
     pub trouble: Vec<String>,
     pub last_version: u64,
-    pub disk: Vec<DiskRow>,
+    /// As `du` and `df` count: the sum is what `df` knows of.
+    pub disk: Vec<Space>,
     pub containers: Vec<Of>,
     pub film: Film,
     /// So many frames are shown, the last ones.
@@ -39,10 +43,10 @@ pub struct Of {
 }
 
 /// What a part of the disk space is for.
-pub struct DiskRow {
-    pub what: &'static str,
+pub struct Space {
+    pub what: String,
     pub bytes: u64,
-    /// A class of style.css, the same in every report.
+    /// A class of style.css.
     pub colour: &'static str,
 }
 
@@ -91,7 +95,7 @@ impl Facts {
             dir,
             trouble,
             now: db.now(),
-            disk: disk(&stats),
+            disk: disk(&db.disk()?),
             stats,
             last_version: db.last_version().as_u64(),
             containers,
@@ -102,42 +106,49 @@ impl Facts {
     }
 }
 
-/// What the disk space is for: the tables' by the share of their records, and the rest by file.
-fn disk(stats: &Stats) -> Vec<DiskRow> {
-    // Of records in memory, too: nearly the same shares.
-    let share = |bytes: u64| {
-        let all = u128::from(stats.stored_bytes.max(1));
-        (u128::from(stats.table_bytes) * u128::from(bytes) / all) as u64
+/// The rows of all containers together, by kind and by who keeps them.
+fn disk(usage: &DiskUsage) -> Vec<Space> {
+    let mut sums = BTreeMap::new();
+    for row in &usage.rows {
+        let sum: &mut u64 = sums
+            .entry((row.unlinked, row.kind, row.holder))
+            .or_default();
+        *sum += row.bytes;
+    }
+    let space = |((unlinked, kind, holder), bytes): ((_, DiskKind, Option<DiskHolder>), _)| {
+        let (words, colour) = of_kind(kind);
+        let by = holder.map_or(String::new(), |holder| format!(", kept by a {holder}"));
+        let without_name = if unlinked {
+            ", without a name: not in du"
+        } else {
+            ""
+        };
+        Space {
+            what: format!("{words}{by}{without_name}"),
+            bytes,
+            colour,
+        }
     };
-    let live = share(stats.live_bytes);
-    let (expired, superseded) = (share(stats.expired_bytes), share(stats.superseded_bytes));
-    let rest = stats
-        .table_bytes
-        .saturating_sub(live + expired + superseded);
-    let known = stats.table_bytes + stats.log_bytes + stats.pinned_bytes;
-    let rows = [
-        ("live", live, "c0"),
-        ("expired, not yet reclaimed", expired, "c1"),
-        ("superseded, not yet merged", superseded, "c2"),
-        ("tombstones and rounding", rest, "c3"),
-        ("log, also what is allocated ahead", stats.log_bytes, "c4"),
-        (
-            "removed files that are still held",
-            stats.pinned_bytes,
-            "c5",
-        ),
-        (
-            "manifest and its copy",
-            stats.disk_bytes.saturating_sub(known),
-            "c6",
-        ),
-    ];
-    let rows = rows.map(|(what, bytes, colour)| DiskRow {
-        what,
-        bytes,
-        colour,
-    });
-    rows.into_iter().filter(|row| row.bytes > 0).collect()
+    sums.into_iter().map(space).collect()
+}
+
+/// In words, and a class of style.css.
+fn of_kind(kind: DiskKind) -> (&'static str, &'static str) {
+    match kind {
+        DiskKind::Live => ("live items", "c0"),
+        DiskKind::Expired => ("expired, not yet reclaimed", "c1"),
+        DiskKind::Superseded => ("superseded, not yet merged", "c2"),
+        DiskKind::Tombstones => ("tombstones", "c3"),
+        DiskKind::Overhead => ("filters, indexes, rest of pages", "c6"),
+        DiskKind::Log => ("log that is needed", "c4"),
+        DiskKind::LogAhead => ("log, allocated ahead", "c7"),
+        DiskKind::Running => ("files that jobs write", "c5"),
+        DiskKind::Obsolete => ("obsolete files", "c1"),
+        DiskKind::Manifest => ("manifest and its copy", "c3"),
+        DiskKind::Folders => ("folders", "c6"),
+        DiskKind::Lost => ("set aside by a repair", "c5"),
+        other => (other.name(), "c6"),
+    }
 }
 
 impl Of {

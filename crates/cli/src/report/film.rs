@@ -272,8 +272,9 @@ impl Projector<'_> {
             settings: record["settings"].clone(),
             runs: runs.map(Run::of).map(|run| (run.id, run)).collect(),
         };
-        let place = self.containers.entry(number(&record["id"]));
-        place.insert_entry(stored).into_mut()
+        let id = number(&record["id"]);
+        self.containers.insert(id, stored);
+        &self.containers[&id]
     }
 
     fn log_synced(&mut self, position: u64, is_sum: bool) -> String {

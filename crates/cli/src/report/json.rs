@@ -20,7 +20,7 @@ pub fn json(facts: &Facts) -> Value {
     all["disk"] = facts
         .disk
         .iter()
-        .map(|row| json!({ "for": row.what, "bytes": row.bytes }))
+        .map(|row| json!({ "for": row.what.as_str(), "bytes": row.bytes }))
         .collect();
     all["containers"] = facts
         .containers

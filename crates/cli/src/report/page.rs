@@ -79,7 +79,7 @@ fn disk(facts: &Facts) -> String {
         });
         so_far += row.bytes;
         rows.push(vec![
-            format!("<span class=\"swatch {class}\"></span>{}", Text(row.what)),
+            format!("<span class=\"swatch {class}\"></span>{}", Text(&row.what)),
             show::bytes(row.bytes),
             format!("{:.1} %", share(row.bytes) / 10.0),
         ]);
@@ -159,7 +159,9 @@ fn due(due: &[DueBucket], now: SystemTime) -> String {
     }
     let is_past = due.partition_point(|bucket| bucket.until <= now);
     let mut out = String::from("<h4>What ends, and what comes back</h4>\n<div class=\"curves\">");
-    let curves: [(&str, fn(&DueBucket) -> u64, fn(u64) -> String); 3] = [
+    type Value = fn(&DueBucket) -> u64;
+    type Shown = fn(u64) -> String;
+    let curves: [(&str, Value, Shown); 3] = [
         ("items that end", |due| due.items, show::count),
         ("their bytes", |due| due.bytes, show::bytes),
         (
@@ -307,10 +309,10 @@ fn amplification(facts: &Facts) -> String {
         .iter()
         .map(|(at, times)| (*at as f64 / last, times / most))
         .collect();
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<figure><figcaption>Bytes written for each byte of the log, so far: from 0 to {most:.2}, over the edits {} to {}\
-         </figcaption>{}</figure>\n",
+         </figcaption>{}</figure>",
         frames[0].number,
         frames[frames.len() - 1].number,
         line(

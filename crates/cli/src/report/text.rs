@@ -32,7 +32,7 @@ pub fn text(facts: &Facts) -> String {
     let rows: Vec<_> = facts
         .disk
         .iter()
-        .map(|row| pair((row.what, show::bytes(row.bytes))))
+        .map(|row| vec![row.what.clone(), show::bytes(row.bytes)])
         .collect();
     out += &format!("\n{}", table::whole(&["DISK", ""], &rows));
     let rows: Vec<_> = amplification(facts).into_iter().map(pair).collect();
