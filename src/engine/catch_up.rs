@@ -96,11 +96,14 @@ fn read_log(
             (FrameKind::Relog, Some(_)) => Ok(()),
             _ => gathered.take_frame(frame),
         }
-    })?;
+    });
+    // Also after an error: what was loaded into a memtable that stays is met again by the next look.
+    let settings = gathered.finish()?;
+    let read = read?;
     if read.last_seq.0 > HIGHEST_NUMBER {
         return Err(Error::corruption(path, 0, MADE_UP));
     }
-    Ok((read, gathered.finish()?))
+    Ok((read, settings))
 }
 
 impl Stand {

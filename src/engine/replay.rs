@@ -1,25 +1,23 @@
 //! Replay: inserts the records of the log that are in no run into memtables.
 //!
 //! The order of insertion does not change what readers see: a memtable orders records by key and sequence number, and a
-//! range delete covers by sequence number. So records are gathered by the thousand and inserted in key order. Range
-//! deletes are inserted at the end, by sequence number, because relogged ones come out of order. A record is left out
-//! if a later range delete, earlier in the log, covers it: no open snapshot could see it.
+//! range delete covers by sequence number. So records are loaded into an empty memtable, which puts them in order at the
+//! end (src/mem/load.rs); those behind a range delete or a command are inserted one by one. Range deletes come in at the
+//! end, by sequence number, because relogged ones come out of order. A record is left out if a later range delete,
+//! earlier in the log, covers it: no open snapshot could see it.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::record::{Header, key_prefix, shared_len};
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp};
 use crate::catalog::Catalogue;
 use crate::data::batch::{KeyRange, Ops, Relogged, relogged};
 use crate::data::range_tombstones::Fragments;
 use crate::engine::catalog::LoggedSettings;
-use crate::engine::state::ContainerState;
-use crate::env::{Fs, prefetch};
+use crate::engine::state::{ContainerState, Flushable};
+use crate::env::Fs;
 use crate::expiry::SettingsChange;
-use crate::mem::Memtable;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
@@ -58,12 +56,6 @@ pub(super) fn replay_into(
     })
 }
 
-/// About this many bytes of keys and values are gathered and then inserted in key order: each record finds in the
-/// caches what the one before it looked at, and neighbours in the tree become neighbours in memory.
-const GATHERED_BYTES: usize = 2 << 20;
-/// How many records ahead are prefetched into the caches.
-const FETCHED_AHEAD: usize = 8;
-
 /// Sets what the log has changed of settings.
 pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) {
     for logged in settings {
@@ -72,15 +64,21 @@ pub(super) fn set_logged(states: &States, settings: &[LoggedSettings]) {
     }
 }
 
-/// Records that were read but not yet inserted.
+/// What was read, and where it goes.
 pub(super) struct Gathered<'a> {
     states: &'a States,
-    records: Vec<Record>,
-    /// Key, value, key, value ...
-    bytes: Vec<u8>,
+    /// The container of the last record.
+    last: Option<Target>,
     ranges: BTreeMap<ContainerId, Ranges>,
     catalogue: &'a Catalogue,
     settings: BTreeMap<ContainerId, LoggedSettings>,
+}
+
+/// A container whose records are brought in: its memtable, and up to where it was flushed.
+struct Target {
+    container: ContainerId,
+    flushable: Arc<Flushable>,
+    flushed: Seq,
 }
 
 /// The range deletes that were read for a container.
@@ -100,11 +98,14 @@ impl Ranges {
     }
 }
 
-struct Record {
-    container: ContainerId,
-    header: Header,
-    key: Range<usize>,
-    value_end: usize,
+impl Target {
+    /// A range delete or a command follows. Estimates depend on which records are older, so these come before it.
+    fn begin_era(&self) -> Result<()> {
+        let memtable = &self.flushable.memtable;
+        memtable.finish_load()?;
+        memtable.begin_era();
+        Ok(())
+    }
 }
 
 impl<'a> Gathered<'a> {
@@ -112,8 +113,7 @@ impl<'a> Gathered<'a> {
     pub fn new(catalogue: &'a Catalogue, states: &'a States) -> Gathered<'a> {
         Gathered {
             states,
-            records: vec![],
-            bytes: vec![],
+            last: None,
             ranges: BTreeMap::new(),
             catalogue,
             settings: BTreeMap::new(),
@@ -122,7 +122,9 @@ impl<'a> Gathered<'a> {
 
     /// Brings in the rest; answers what was changed of settings, which nobody judges by yet.
     pub fn finish(mut self) -> Result<Vec<LoggedSettings>> {
-        self.insert()?;
+        for state in self.states.values() {
+            state.read_state().active.memtable.finish_load()?;
+        }
         self.insert_ranges();
         Ok(self.settings.into_values().collect())
     }
@@ -135,11 +137,6 @@ impl Gathered<'_> {
         let (first, written_at) = (frame.header.first_seq, frame.header.written_at);
         if first.0 > HIGHEST_NUMBER {
             return Err(Error::corruption(frame.path, frame.offset, MADE_UP));
-        }
-        // Two growing buffers would be copied at each doubling.
-        if self.bytes.capacity() == 0 {
-            self.records.reserve(GATHERED_BYTES / 64);
-            self.bytes.reserve(GATHERED_BYTES + GATHERED_BYTES / 4);
         }
         match frame.header.kind {
             FrameKind::Batch => {
@@ -163,49 +160,57 @@ impl Gathered<'_> {
             }
             FrameKind::End => {}
         }
-        if self.bytes.len() >= GATHERED_BYTES {
-            self.insert()?;
-        }
         Ok(())
     }
 
+    /// Where the records of a container go, if it exists.
+    #[inline]
+    fn target(&mut self, container: ContainerId) -> Option<&Target> {
+        let is_last = |last: &Target| last.container == container;
+        if !self.last.as_ref().is_some_and(is_last) {
+            let state = self.states.get(&container)?;
+            self.last = Some(Target {
+                container,
+                flushable: state.read_state().active.clone(),
+                flushed: state.flushed(),
+            });
+        }
+        self.last.as_ref()
+    }
+
     fn take(&mut self, write: &Relogged<'_>) -> Result<()> {
-        let Some(state) = self.states.get(&write.container()) else {
-            return Ok(());
-        };
         match *write {
             Relogged::Record {
                 container,
                 header,
                 key,
                 value,
-            } if header.seq > state.flushed() && !self.is_covered(container, key, header.seq) => {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(key);
-                let key = start..self.bytes.len();
-                self.bytes.extend_from_slice(value);
-                self.records.push(Record {
-                    container,
-                    header,
-                    key,
-                    value_end: self.bytes.len(),
-                });
+            } => {
+                if self.is_covered(container, key, header.seq) {
+                    return Ok(());
+                }
+                match self.target(container) {
+                    Some(target) if header.seq > target.flushed => {
+                        target.flushable.memtable.load(header, key, value)
+                    }
+                    _ => Ok(()),
+                }
             }
             Relogged::Range {
                 container,
                 seq,
                 from,
                 to,
-            } if seq > state.flushed() => {
-                // Estimates depend on which records are older than the range delete, so these go in first.
-                self.insert()?;
-                state.read_state().active.memtable.begin_era();
+            } => {
+                match self.target(container) {
+                    Some(target) if seq > target.flushed => target.begin_era()?,
+                    _ => return Ok(()),
+                }
                 let ranges = self.ranges.entry(container).or_default();
                 ranges.take(KeyRange::of_bounds(from, to), seq);
+                Ok(())
             }
-            _ => {}
         }
-        Ok(())
     }
 
     /// Takes a change of settings, unless the catalogue has it or a later one.
@@ -224,10 +229,10 @@ impl Gathered<'_> {
         if known.max(said.map(|said| said.settings_seq)) >= Some(seq) {
             return Ok(());
         }
-        if matches!(change, SettingsChange::Expire(_)) {
-            // As for a range delete.
-            self.insert()?;
-            state.read_state().active.memtable.begin_era();
+        if matches!(change, SettingsChange::Expire(_))
+            && let Some(target) = self.target(container)
+        {
+            target.begin_era()?;
         }
         let last = self.settings.get(&container);
         let before = last.map_or_else(|| state.settings(), |last| last.settings.clone());
@@ -257,41 +262,4 @@ impl Gathered<'_> {
             }
         }
     }
-
-    /// Inserts the gathered records.
-    fn insert(&mut self) -> Result<()> {
-        // A stable sort; mostly all are of one container.
-        self.records.sort_by_key(|record| record.container);
-        let same = |a: &Record, b: &Record| a.container == b.container;
-        for records in self.records.chunk_by(same) {
-            let read_state = self.states[&records[0].container].read_state();
-            insert_sorted(&read_state.active.memtable, records, &self.bytes)?;
-        }
-        self.records.clear();
-        self.bytes.clear();
-        Ok(())
-    }
-}
-
-/// Inserts records of one container, at least one, sorted by the first eight bytes in which their keys differ.
-fn insert_sorted(memtable: &Memtable, records: &[Record], bytes: &[u8]) -> Result<()> {
-    let key = |record: &Record| &bytes[record.key.clone()];
-    let with_first = |record| shared_len(key(&records[0]), key(record));
-    let shared = records.iter().map(with_first).min().unwrap_or(0);
-    let prefixes = records
-        .iter()
-        .map(|record| key_prefix(&key(record)[shared..]));
-    let mut order: Vec<(u64, usize)> = prefixes.zip(0..).collect();
-    order.sort_unstable();
-    for (place, &(_, number)) in order.iter().enumerate() {
-        if let Some(&(_, ahead)) = order.get(place + FETCHED_AHEAD) {
-            let Record { key, value_end, .. } = &records[ahead];
-            prefetch(&bytes[key.start]);
-            prefetch(&bytes[value_end - 1]);
-        }
-        let record = &records[number];
-        let value = &bytes[record.key.end..record.value_end];
-        memtable.insert(record.header, key(record), value)?;
-    }
-    Ok(())
 }

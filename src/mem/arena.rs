@@ -299,7 +299,7 @@ struct Wide {
 }
 
 /// A record in an arena that lives at least as long as `'a`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
     at: NonNull<Fixed>,
     arena: PhantomData<&'a Arena>,

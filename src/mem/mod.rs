@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> summary, length
+//! load ── lock ─> arena ··· finish_load ─> filter, summary, length ─> tree, all at once
 //! get ───────────> filter: no? nothing    ─> tree: newest version not above a sequence number
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! * `arena`: memory that only grows, and records in it
 //! * `filter`: which keys are certainly missing
 //! * `node`, `tree`: the order of records
+//! * `load`: filling an empty tree
 //! * `ranges`: range deletes
 //! * `summary`: statistics of all records
 //! * `cursor`: iteration
@@ -25,6 +27,7 @@ mod node;
 mod ranges;
 mod tree;
 // on the tree
+mod load;
 mod cursor;
 mod summary;
 #[cfg(all(test, loom))]
@@ -44,12 +47,15 @@ use crate::data::range_delete::RangeDelete;
 use crate::expiry::Census;
 
 pub use cursor::MemCursor;
+pub use node::room_for;
 pub use pool::Pool;
 pub use ranges::RangeDeletes;
 pub use summary::{Era, Newest, Summary};
-pub use tree::{Entry, room_for};
+pub use tree::Entry;
 
 use filter::Filter;
+use load::Loader;
+use pool::Refused;
 use tree::{Tree, Writer};
 
 /// Records and range deletes of one container.
@@ -70,7 +76,7 @@ pub struct Memtable {
 /// The writer's own state.
 #[derive(Debug)]
 struct Writing {
-    tree: Writer,
+    tree: Loader,
     summary: Summary,
 }
 
@@ -100,7 +106,7 @@ impl Memtable {
             seq_min: AtomicU64::new(u64::MAX),
             seq_max: AtomicU64::new(0),
             writing: Mutex::new(Writing {
-                tree: writer,
+                tree: Loader::new(writer),
                 summary: Summary::default(),
             }),
         }
@@ -113,7 +119,7 @@ impl Memtable {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
-        self.filter.add(hash, || self.expected());
+        self.filter.add(hash, || self.room_for_more(self.len()));
         let inserted = match writing.tree.insert(&header, key, value) {
             Ok(Some(inserted)) => inserted,
             Ok(None) => return Ok(()),
@@ -130,17 +136,53 @@ impl Memtable {
         Ok(())
     }
 
+    /// Like [`Memtable::insert`], but where the memtable has no records yet, this one is shown only after
+    /// [`Memtable::finish_load`], which must come before anything else is written. For many records that is faster.
+    #[inline]
+    pub fn load(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut writing = self.writing.lock();
+        if writing.tree.may_load() {
+            let loaded = writing.tree.load(&header, key, value);
+            return loaded.map_err(Refused::error);
+        }
+        drop(writing);
+        self.insert(header, key, value)
+    }
+
+    /// Shows the records that were loaded. After an error it may have some of them.
+    pub fn finish_load(&self) -> Result<()> {
+        let Writing { tree, summary } = &mut *self.writing.lock();
+        let loaded = tree.loaded();
+        if loaded == 0 {
+            return Ok(());
+        }
+        let expected = loaded + self.room_for_more(loaded);
+        let built = tree.build(|stored, inserted| {
+            let record = RecordRef {
+                header: stored.header(),
+                key: stored.key(),
+                value_len: stored.value_len(),
+            };
+            let hash = hash_key(record.key);
+            self.filter.add(hash, || expected - self.len());
+            summary.add(&record, hash, inserted);
+            self.count(record.header.seq);
+            self.len.store(self.len() + 1, Ordering::Relaxed);
+        });
+        built.map_err(Refused::error)
+    }
+
     /// Notes that no later writer or reader uses it: memory that is held from now on counts as pinned
     /// ([`Pool::pinned`]).
     pub fn retire(&self) {
         self.tree.retire();
     }
 
-    /// How many more records fit, if they are like the present ones.
-    fn expected(&self) -> usize {
+    /// How many more records fit, if they are like the present ones, so many.
+    fn room_for_more(&self, present: usize) -> usize {
         let bytes = self.tree.bytes();
         let room = self.bytes_max.saturating_sub(bytes);
-        room / (bytes / self.len().max(1)).max(1)
+        room / (bytes / present.max(1)).max(1)
     }
 
     /// Adds a range delete, whose sequence number is higher than those of the present ones.

@@ -35,7 +35,7 @@
 use std::array;
 use std::cmp::Ordering as Order;
 
-use super::arena::{Link, Slot, Stored};
+use super::arena::{Link, RECORD_MOST, Slot, Stored};
 use crate::base::Seq;
 use crate::base::record::{key_prefix, shared_len};
 use crate::base::sync::Backoff;
@@ -92,7 +92,7 @@ fn tail(key: &[u8], skip: usize) -> &[u8] {
 
 /// The prefix of the key without its first bytes.
 #[inline]
-fn prefix_of(key: &[u8], skip: usize) -> u64 {
+pub fn prefix_of(key: &[u8], skip: usize) -> u64 {
     key_prefix(tail(key, skip))
 }
 
@@ -386,7 +386,7 @@ impl Node {
     }
 
     /// Makes the prefixes leave out `skip` bytes, which all keys share.
-    fn set_skip(&self, skip: usize) {
+    pub fn set_skip(&self, skip: usize) {
         let mut prefixes = [0; SLOTS];
         let prefixes = &mut prefixes[..self.len()];
         for (at, prefix) in prefixes.iter_mut().enumerate() {
@@ -458,6 +458,26 @@ impl Node {
         self.len.store(len as u32, Ordering::Relaxed);
     }
 
+    /// Fills this empty leaf, which readers do not know yet, with sorted records, at most [`SLOTS`], and their prefixes, which
+    /// leave out `skip` bytes.
+    ///
+    /// # Safety
+    /// All are in one arena.
+    pub unsafe fn fill_sorted<'a>(
+        &self,
+        records: impl ExactSizeIterator<Item = (u64, Stored<'a>)>,
+        skip: usize,
+    ) {
+        self.len.store(records.len() as u32, Ordering::Relaxed);
+        self.skip.store(skip as u32, Ordering::Relaxed);
+        let places = self.prefixes.iter().zip(&self.entries);
+        for ((prefix, entry), (of_record, record)) in places.zip(records) {
+            prefix.store(of_record, Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { entry.store(Some(record)) };
+        }
+    }
+
     /// Keeps the first `len` entries; those from `upper` on are no longer here. Inside a change.
     ///
     /// # Safety
@@ -473,4 +493,19 @@ impl Node {
         unsafe { self.upper.store(Some(upper)) };
         self.len.store(len as u32, Ordering::Relaxed);
     }
+}
+
+/// More levels than a tree of records that fit into memory has.
+const LEVELS: usize = 8;
+/// The most bytes of a node.
+const NODE_MOST: usize = (size_of::<Node>() + size_of::<Children>()).next_multiple_of(64) + 64;
+/// This few records may, at worst, split every node on each path.
+const FEW: usize = 64;
+
+/// The most bytes that records take whose keys and values have `bytes` together. Of many records, only an adversarial
+/// order splits more nodes than assumed here.
+#[inline]
+pub fn room_for(records: usize, bytes: usize) -> usize {
+    let nodes = 1 + records.min(FEW) * LEVELS + records / 8;
+    bytes + records * RECORD_MOST + nodes * NODE_MOST
 }

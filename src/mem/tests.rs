@@ -162,8 +162,20 @@ fn check_walks(model: &Model, cursor: &mut MemCursor) {
     assert_eq!(here(cursor), None, "from nowhere to nowhere");
 }
 
-/// A random history of `count` inserts with keys of one shape, compared with the model after each.
+/// Random histories of `count` records with keys of one shape: all inserted, half of them loaded, all loaded.
 fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) -> Vec<u8>) {
+    for loaded in [0, count / 2, count] {
+        check_history(name, count, loaded, &mut key_of);
+    }
+}
+
+/// A random history, compared with the model after each insert. The first `loaded` records are loaded, some twice.
+fn check_history(
+    name: &str,
+    count: u64,
+    loaded: u64,
+    key_of: &mut impl FnMut(&mut Dice, u64) -> Vec<u8>,
+) {
     let mut dice = Dice(hash_key(name.as_bytes()));
     let (memtable, mut model) = (Memtable::new(), Model::new());
     let mut cursor = memtable.cursor();
@@ -176,10 +188,18 @@ fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) ->
         } else {
             count + number
         };
-        let header = header_of(&mut dice, seq);
-        let value = value_of(&header, &mut dice);
-        memtable.insert(header, &key, &value).unwrap();
+        let mut header = header_of(&mut dice, seq);
+        let mut value = value_of(&header, &mut dice);
         let at = (key.clone(), std::cmp::Reverse(seq));
+        if number < loaded {
+            // What comes twice is the same both times; of inserts, the first one counts.
+            if let Some(before) = model.get(&at) {
+                (header, value) = before.clone();
+            }
+            memtable.load(header, &key, &value).unwrap();
+        } else {
+            memtable.insert(header, &key, &value).unwrap();
+        }
         model.entry(at).or_insert_with(|| {
             census.add(&RecordRef {
                 header,
@@ -188,6 +208,14 @@ fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) ->
             });
             (header, value)
         });
+        if number < loaded {
+            assert!(memtable.is_empty() && get(&memtable, &key, u64::MAX).is_none());
+            if number + 1 < loaded {
+                continue;
+            }
+            memtable.finish_load().unwrap();
+            assert_eq!(memtable.len(), model.len());
+        }
         let probe = key_of(&mut dice, number / 2);
         if cfg!(miri) && number % 16 != 0 {
             continue;
@@ -283,6 +311,57 @@ fn many_versions_of_few_keys() {
     check_shape("few keys", scaled(12_000), |dice, _| {
         format!("key/{}", dice.below(9)).into_bytes()
     });
+}
+
+/// Goal: what is loaded is counted as what is inserted. Method: one history of few and of many keys, with a range delete in
+/// it, both ways; everything that estimates read is compared.
+#[test]
+fn what_is_loaded_is_summarized_as_what_is_inserted() {
+    for keys in [7, 1_000] {
+        let (mut dice, memtables) = (Dice(keys), [Memtable::new(), Memtable::new()]);
+        let count = scaled(6_000);
+        for seq in 1..=count {
+            let key = dice.below(keys).to_be_bytes();
+            let header = header_of(&mut dice, seq);
+            let value = vec![7; value_of(&header, &mut dice).len() * 9];
+            memtables[0].insert(header, &key, &value).unwrap();
+            memtables[1].load(header, &key, &value).unwrap();
+            if seq == count / 2 {
+                memtables[1].finish_load().unwrap();
+                let everything = || KeyRange {
+                    from: vec![],
+                    to: None,
+                };
+                memtables
+                    .each_ref()
+                    .map(|memtable| memtable.delete_range(everything(), Seq(seq)));
+            }
+        }
+        let of_view = |memtable: &Memtable, now| {
+            let view = ExpiryView::at(Timestamp(now), Settings::default);
+            memtable.summary(|summary| {
+                let of_era = |era: &Era| {
+                    let sample = era.sample().map(|(hash, newest)| {
+                        (
+                            hash,
+                            newest.key.bytes().to_vec(),
+                            newest.header.seq,
+                            newest.weight,
+                        )
+                    });
+                    let mut sample: Vec<_> = sample.collect();
+                    sample.sort_unstable();
+                    let tallies = (era.gone(&view), era.hidden(&view));
+                    (sample, *era.census(), tallies)
+                };
+                summary.eras().map(of_era).collect::<Vec<_>>()
+            })
+        };
+        for now in [0, 1 << 20, u64::MAX >> 1] {
+            let [inserted, loaded] = memtables.each_ref().map(|memtable| of_view(memtable, now));
+            assert!(inserted == loaded, "of {keys} keys at {now}");
+        }
+    }
 }
 
 #[test]

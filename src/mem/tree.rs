@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::arena::{Arena, Brk, Link, RECORD_MOST, Slot, Stored};
-use super::node::{Children, Gap, Node, SLOTS, Torn};
+use super::arena::{Arena, Brk, Link, Slot, Stored};
+use super::node::{Gap, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
 use crate::base::record::Header;
 use crate::base::sync::Backoff;
@@ -180,8 +180,7 @@ impl Writer {
                 Inserted::Over(older.header(), older.weight())
             })
         };
-        // SAFETY: `brk` is used with this tree's arena only.
-        let stored = unsafe { self.brk.store(&self.tree.arena, header, key, value) }?;
+        let stored = self.store(header, key, value)?;
         leaf.prepare_for(key, rank);
         if !leaf.is_full() {
             put(leaf, rank, stored);
@@ -203,6 +202,34 @@ impl Writer {
             put(leaf, rank, stored);
         }
         Ok(Some(inserted))
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.tree.root.load().is_none()
+    }
+
+    /// Stores a record in the arena; readers do not know it.
+    #[inline]
+    pub fn store(&self, header: &Header, key: &[u8], value: &[u8]) -> Result<Stored<'_>, Refused> {
+        // SAFETY: `brk` is used with this tree's arena only.
+        unsafe { self.brk.store(&self.tree.arena, header, key, value) }
+    }
+
+    /// Adds a leaf, which readers do not know yet, behind the last one, which is full. `first` is its first record.
+    ///
+    /// # Safety
+    /// Leaf and records lie in this tree's arena.
+    pub unsafe fn append(&self, leaf: &Node, first: Stored<'_>) -> Result<(), Refused> {
+        if self.is_empty() {
+            // SAFETY: the caller's promise.
+            unsafe { self.tree.root.store(leaf) };
+            return Ok(());
+        }
+        let (parent, last) = self.leaf_of(&Gap::before(first.key(), first.seq()))?;
+        // SAFETY: the caller's promise.
+        unsafe { leaf.lower.store(Some(first)) };
+        self.hang(parent, last, SLOTS, first, leaf)
     }
 
     /// The leaf of a gap and its parent, which is not full.
@@ -245,7 +272,7 @@ impl Writer {
     }
 
     /// An empty node that readers do not know.
-    fn node(&self, is_inner: bool) -> Result<&Node, Refused> {
+    pub fn node(&self, is_inner: bool) -> Result<&Node, Refused> {
         let arena = &self.tree.arena;
         // SAFETY: `brk` is used with this tree's arena only, and what lies there may point there.
         unsafe {
@@ -291,21 +318,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// More levels than a tree of records that fit into memory has.
-const LEVELS: usize = 8;
-/// The most bytes of a node.
-const NODE_MOST: usize = (size_of::<Node>() + size_of::<Children>()).next_multiple_of(64) + 64;
-/// This few records may, at worst, split every node on each path.
-const FEW: usize = 64;
-
-/// The most bytes that records take whose keys and values have `bytes` together. Of many records, only an adversarial
-/// order splits more nodes than assumed here.
-#[inline]
-pub fn room_for(records: usize, bytes: usize) -> usize {
-    let nodes = 1 + records.min(FEW) * LEVELS + records / 8;
-    bytes + records * RECORD_MOST + nodes * NODE_MOST
 }
 
 /// Inserts a record of the leaf's arena into a leaf that has room and is prepared for it.
