@@ -181,9 +181,26 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Stores a varint from `at` on; returns where it ends. There has to be room.
+/// Stores a varint from `at` on; returns where it ends. There has to be room; up to seven bytes behind it may change.
 #[inline(always)]
-pub fn store_varint(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
+pub fn store_varint(out: &mut [u8], at: usize, value: u64) -> usize {
+    if value < 0x80 {
+        out[at] = value as u8;
+        return at + 1;
+    }
+    // A varint of up to eight bytes is stored as one word where there is room for that.
+    if value < 1 << 56
+        && let Some(room) = out.get_mut(at..at + 8)
+    {
+        let len = (70 - value.leading_zeros() as usize) / 7;
+        let more = ((1 << (8 * (len - 1))) - 1) & 0x8080_8080_8080_8080;
+        room.copy_from_slice(&(spread(value) | more).to_le_bytes());
+        return at + len;
+    }
+    store_varint_by_bytes(out, at, value)
+}
+
+fn store_varint_by_bytes(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
         out[at] = value as u8 | 0x80;
         value >>= 7;
@@ -191,6 +208,14 @@ pub fn store_varint(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
     }
     out[at] = value as u8;
     at + 1
+}
+
+/// Seven bits in each byte: the reverse of [`close_up`].
+#[inline]
+fn spread(bits: u64) -> u64 {
+    let fours = (bits & 0x0fff_ffff) | (bits >> 28) << 32;
+    let pairs = (fours & 0x0000_3fff_0000_3fff) | (fours & 0x0fff_c000_0fff_c000) << 2;
+    (pairs & 0x007f_007f_007f_007f) | (pairs & 0x3f80_3f80_3f80_3f80) << 1
 }
 
 /// Appends a varint that counts the bytes, then the bytes.
@@ -254,6 +279,15 @@ mod tests {
             let mut out = vec![];
             put_varint(&mut out, value);
             assert_eq!(Reader::new(&out).varint(), Ok(value));
+            for room in [out.len(), out.len() + 1, 16] {
+                let mut stored = vec![0; 1 + room];
+                assert_eq!(store_varint(&mut stored, 1, value), 1 + out.len());
+                assert_eq!(
+                    stored[1..=out.len()],
+                    out,
+                    "{value} with {room} bytes of room"
+                );
+            }
             assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
             for behind in [0, 0x7f, 0x80, 0xff] {
                 let padded = [&out[..], &[behind; 8]].concat();

@@ -229,6 +229,9 @@ fn list(dir: &Path, takes: fn(FileType) -> bool) -> Result<Vec<String>> {
     names().map_err(|error| Error::io("list", dir, error))
 }
 
+/// So much is read at once of a file that is expected to be zero: it stays in the nearest caches.
+const PIECE: usize = 64 << 10;
+
 impl Fs for Disk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         DirBuilder::new()
@@ -336,6 +339,36 @@ impl Fs for Disk {
             reserve_memory(&mut spare, file.metadata()?.len())?;
             io::Read::read_to_end(&mut file, &mut spare)?;
             Ok(spare)
+        };
+        read().map_err(|error| Error::io("read", path, error))
+    }
+
+    fn read_ends(&self, path: &Path, each: usize) -> Result<Vec<u8>> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut ends = vec![];
+            io::Read::read_to_end(&mut io::Read::take(&mut file, each as u64), &mut ends)?;
+            let back = file.metadata()?.len().saturating_sub(each as u64);
+            io::Seek::seek(&mut file, io::SeekFrom::Start(back.max(each as u64)))?;
+            io::Read::read_to_end(&mut io::Read::take(&mut file, each as u64), &mut ends)?;
+            Ok(ends)
+        };
+        read().map_err(|error| Error::io("read", path, error))
+    }
+
+    fn is_zero(&self, path: &Path) -> Result<bool> {
+        let read = || -> io::Result<bool> {
+            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut piece = vec![0; PIECE];
+            loop {
+                let len = io::Read::read(&mut file, &mut piece)?;
+                if piece[..len].iter().fold(0, |all, byte| all | byte) != 0 {
+                    return Ok(false);
+                }
+                if len == 0 {
+                    return Ok(true);
+                }
+            }
         };
         read().map_err(|error| Error::io("read", path, error))
     }

@@ -131,6 +131,17 @@ pub trait Fs: Send + Sync {
         drop(spare);
         self.read(path)
     }
+    /// The first and the last `each` bytes of a file, one after the other; all of it if it is not longer.
+    fn read_ends(&self, path: &Path, each: usize) -> Result<Vec<u8>> {
+        let mut bytes = self.read(path)?;
+        let back = bytes.len().saturating_sub(each).max(each);
+        bytes.drain(each.min(bytes.len())..back.min(bytes.len()));
+        Ok(bytes)
+    }
+    /// Whether all bytes of a file are zero, as they are where it was allocated ahead.
+    fn is_zero(&self, path: &Path) -> Result<bool> {
+        Ok(self.read(path)?.iter().all(|byte| *byte == 0))
+    }
     /// Opens or creates a ring file of exactly `len` bytes, allocated and populated, so that a store cannot fail.
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>>;
     /// Renames a file, replacing one of the new name.

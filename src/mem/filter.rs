@@ -121,18 +121,31 @@ impl Filter {
         self.taken.store(taken + 1, Ordering::Relaxed);
     }
 
+    /// Makes the first stage, if there is none, for so many keys that come at once.
+    pub fn begin(&self, keys: usize) {
+        let len = keys.div_ceil(KEYS_PER_BLOCK).max(FIRST_BLOCKS);
+        if self.stages[0].get().is_none() {
+            self.stage(0, len);
+        }
+    }
+
     /// `None` when all stages exist, or memory is short: then the last one takes more keys than it should.
     #[cold]
     fn next_stage(&self, last_len: usize, expected: usize) -> Option<&[Block]> {
-        let stage = self.stages.iter().find(|stage| stage.get().is_none())?;
+        let next = self.stages.iter().position(|stage| stage.get().is_none())?;
         let len = expected
             .div_ceil(KEYS_PER_BLOCK)
             .clamp(last_len * GROWTH_MIN, last_len * GROWTH_MAX)
             .max(FIRST_BLOCKS);
+        self.stage(next, len)
+    }
+
+    /// Makes a stage of so many blocks; `None` when memory is short.
+    fn stage(&self, number: usize, len: usize) -> Option<&[Block]> {
         let mut blocks = vec![];
         blocks.try_reserve_exact(len).ok()?;
         blocks.extend((0..len).map(|_| Block::default()));
-        Some(stage.get_or_init(|| blocks.into_boxed_slice()))
+        Some(self.stages[number].get_or_init(|| blocks.into_boxed_slice()))
     }
 
     /// Memory it takes.

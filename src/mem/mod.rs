@@ -157,6 +157,7 @@ impl Memtable {
             return Ok(());
         }
         let expected = loaded + self.room_for_more(loaded);
+        self.filter.begin(loaded);
         let built = tree.build(|stored, inserted| {
             let record = RecordRef {
                 header: stored.header(),

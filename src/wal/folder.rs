@@ -139,15 +139,48 @@ impl<'a> Folder<'a> {
     }
 
     pub fn of_chain(&self, identity: u64, number: u64) -> Result<Option<Loaded>> {
-        let path = self.path(number);
-        let Some(bytes) = self.bytes(number)? else {
+        if self.peek(identity, number)?.is_none() {
             return Ok(None);
-        };
-        match Loaded::of(number, &path, bytes) {
-            Ok(found) if found.header().identity == identity => Ok(Some(found)),
-            Err(error @ Error::UnsupportedFormat { .. }) => Err(error),
-            _ => Ok(None),
         }
+        let path = self.path(number);
+        match self.bytes(number)? {
+            Some(bytes) => own(Loaded::of(number, &path, bytes), identity),
+            None => Ok(None),
+        }
+    }
+
+    /// [`Folder::of_chain`] without the frames: only the ends of the file are read.
+    pub fn peek(&self, identity: u64, number: u64) -> Result<Option<Loaded>> {
+        let path = self.path(number);
+        if self.fs.len(&path)?.is_none() {
+            return Ok(None);
+        }
+        let ends = self.fs.read_ends(&path, HEADER_LEN)?;
+        own(Loaded::of(number, &path, ends), identity)
+    }
+
+    /// The length of a segment's file, 0 if there is none, and its bytes: none if all are zero, as they are where it was
+    /// allocated ahead. Then no memory for them is needed.
+    pub fn bytes_unless_zero(&self, number: u64) -> Result<(usize, Vec<u8>)> {
+        let path = self.path(number);
+        match self.fs.len(&path)? {
+            Some(len) if len <= SEGMENT_LEN_MAX && self.fs.is_zero(&path)? => {
+                Ok((len as usize, vec![]))
+            }
+            _ => {
+                let bytes = self.bytes(number)?.unwrap_or_default();
+                Ok((bytes.len(), bytes))
+            }
+        }
+    }
+}
+
+/// A segment, if it is one of this chain.
+fn own(found: Result<Loaded>, identity: u64) -> Result<Option<Loaded>> {
+    match found {
+        Ok(found) if found.header().identity == identity => Ok(Some(found)),
+        Err(error @ Error::UnsupportedFormat { .. }) => Err(error),
+        _ => Ok(None),
     }
 }
 
@@ -184,13 +217,16 @@ impl Ring {
         let found = fs.len(&path)?;
         // Memory for two copies is not allocated before the length shows that this is a ring.
         if found.is_some_and(|len| (RING_TAIL_LEN as u64..=RING_LEN_MAX as u64).contains(&len)) {
-            let mut bytes = fs.read_into(&path, vec![])?;
-            let tail = bytes.split_off(bytes.len() - RING_TAIL_LEN);
-            let (note, mark) = tail.split_at(SYNCED_NOTE_LEN);
+            let room = 2 * found.unwrap_or_default() as usize;
+            let mut bytes = fs.read_into(&path, Vec::with_capacity(room))?;
+            let len = bytes.len().saturating_sub(RING_TAIL_LEN);
+            let (note, mark) = bytes[len..].split_at(SYNCED_NOTE_LEN.min(bytes.len() - len));
             let identity = log.chain;
             if (RingMark { identity }).is(mark) {
-                (ring.len, ring.twice) = (bytes.len(), bytes.repeat(2));
                 ring.note = SyncedNote::decode(identity, note);
+                bytes.truncate(len);
+                bytes.extend_from_within(..);
+                (ring.len, ring.twice) = (len, bytes);
                 return Ok(ring);
             }
         }

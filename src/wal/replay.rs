@@ -193,11 +193,19 @@ impl Walk<'_> {
             if self.out.clean {
                 return Ok(self.harmless.take());
             }
+            let (identity, number) = (segment.header().identity, segment.header().number + 1);
+            let ahead = self.folder.peek(identity, number)?;
+            let is_next = |next: &Loaded| next.damage.is_none() && next.header().start == end;
+            if ahead.as_ref().is_some_and(is_next) {
+                // It certainly goes on there: so the segments are read into one and the same memory.
+                self.folder.spare.set(segment.bytes);
+                segment = self.folder.segment(number)?;
+                continue;
+            }
             match self.folder.next(segment.header())? {
                 Some(next) if next.header().start == end && self.goes_on_in(&next)? => {
                     self.note_damage(&next);
-                    let read = std::mem::replace(&mut segment, next);
-                    self.folder.spare.set(read.bytes);
+                    segment = next;
                 }
                 _ => {
                     let later =
@@ -334,10 +342,10 @@ impl Walk<'_> {
         search.scan(&chain[0], segment.from(end));
         for &number in later {
             let identity = segment.header().identity;
-            let (frames, bytes, counts) = match self.folder.of_chain(identity, number)? {
+            let (frames, len, bytes, counts) = match self.folder.of_chain(identity, number)? {
                 Some(later) => {
                     search.begun = true;
-                    (later.frames, later.bytes, true)
+                    (later.frames, later.bytes.len(), later.bytes, true)
                 }
                 None if number == segment.header().number + 1 => {
                     // A damaged header does not hide the frames of the segment that may start here.
@@ -346,18 +354,15 @@ impl Walk<'_> {
                         start: end,
                         ..*segment.header()
                     };
-                    (
-                        Decoder::new(header),
-                        self.folder.bytes(number)?.unwrap_or_default(),
-                        false,
-                    )
+                    let (len, bytes) = self.folder.bytes_unless_zero(number)?;
+                    (Decoder::new(header), len, bytes, false)
                 }
                 None => continue,
             };
             let header = frames.segment;
             let stretch = Stretch {
                 frames,
-                positions: header.start..full_at(&header, bytes.len()),
+                positions: header.start..full_at(&header, len),
                 counts,
             };
             search.scan(&stretch, bytes.get(HEADER_LEN..).unwrap_or(&[]));
@@ -581,7 +586,12 @@ impl Search {
 /// The number of leading zeros: no frame begins with one, and most of the searched bytes are zero, because files are
 /// allocated ahead.
 fn zeros(bytes: &[u8]) -> usize {
-    let (chunks, _) = bytes.as_chunks::<16>();
-    let whole = 16 * chunks.iter().take_while(|chunk| **chunk == [0; 16]).count();
+    if bytes.first().is_none_or(|first| *first != 0) {
+        return 0;
+    }
+    // A block is folded without a branch, by whole registers.
+    let (blocks, _) = bytes.as_chunks::<256>();
+    let is_zero = |block: &&[u8; 256]| block.iter().fold(0, |all, byte| all | byte) == 0;
+    let whole = 256 * blocks.iter().take_while(is_zero).count();
     whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
 }

@@ -168,7 +168,14 @@ impl Buffered {
         }
     }
 
-    /// Writes a frame that would fill the ring into its segment at once.
+    /// Whether a frame goes past the ring: one that would fill it, or that is as large as the largest write of a drain
+    /// while the ring is empty: it would be copied in and out, and written no sooner.
+    fn goes_past(&self, position: u64, len: u64) -> bool {
+        let is_empty = || self.drained.load(Ordering::Acquire) == position;
+        len > self.ring_len / 2 || (len >= DRAIN_BYTES as u64 && is_empty())
+    }
+
+    /// Writes a frame into its segment at once.
     fn append_past_the_ring(
         &self,
         segments: &Segments,
@@ -193,7 +200,7 @@ impl Buffered {
         frame: [&[u8]; 2],
     ) -> Result<()> {
         let end = position + frame_len(frame);
-        if end - position > self.ring_len / 2 {
+        if self.goes_past(position, end - position) {
             return self.append_past_the_ring(segments, segment, position, frame);
         }
         if end - self.drained.load(Ordering::Acquire) > self.ring_len {
@@ -214,7 +221,8 @@ impl Buffered {
     #[cfg(feature = "tokio")]
     fn has_room(&self, position: u64, len: u64) -> bool {
         let end = position + len;
-        len <= self.ring_len / 2 && end - self.drained.load(Ordering::Acquire) <= self.ring_len
+        !self.goes_past(position, len)
+            && end - self.drained.load(Ordering::Acquire) <= self.ring_len
     }
 
     fn drain(&self, segments: &Segments) -> Result<()> {
