@@ -151,6 +151,10 @@ pub use api::transaction_iter::TransactionIter;
 pub use api::writing::Update;
 pub use base::counters::{ContainerStats, Damage, ReclaimLag, Stats};
 pub use base::disk_usage::{DiskHolder, DiskKind, DiskRow, DiskUsage};
+pub use base::listener::{
+    BackgroundErrorEvent, CompactionEvent, EventListener, FlushEvent, ReclaimEvent, StallEvent,
+    SyncEvent,
+};
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
 pub use bytes::Bytes;

@@ -31,6 +31,53 @@ impl Counter {
     }
 }
 
+/// How often somebody waited, and how long in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How often.
+    pub count: u64,
+    /// How long.
+    pub time: Duration,
+}
+
+impl Waits {
+    /// Those that came after `earlier` ones.
+    pub fn since(self, earlier: Waits) -> Waits {
+        Waits {
+            count: self.count.saturating_sub(earlier.count),
+            time: self.time.saturating_sub(earlier.time),
+        }
+    }
+}
+
+/// Counts [`Waits`].
+#[derive(Debug, Default)]
+pub struct WaitCounter {
+    count: Counter,
+    nanos: Counter,
+}
+
+impl WaitCounter {
+    /// Adds one that began.
+    pub fn begin(&self) {
+        self.count.add(1);
+    }
+
+    /// Adds the time of one that has ended.
+    pub fn end(&self, time: Duration) {
+        self.nanos
+            .add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// All so far.
+    pub fn get(&self) -> Waits {
+        Waits {
+            count: self.count.get(),
+            time: Duration::from_nanos(self.nanos.get()),
+        }
+    }
+}
+
 /// All counters of a database.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -49,7 +96,9 @@ pub struct Counters {
     /// Merges and rewrites done.
     pub merges: Counter,
     /// Times a writer was slowed or stopped.
-    pub stalls: Counter,
+    pub stalls: WaitCounter,
+    /// Reads of one key that found an expired item.
+    pub expired_misses: Counter,
     reclaim_lag: Mutex<ReclaimLag>,
 }
 
@@ -260,6 +309,14 @@ pub struct Stats {
     pub merges: u64,
     /// Times a writer was throttled or stopped since open.
     pub stalls: u64,
+    /// How long writers were throttled or stopped since open, together.
+    pub stall_time: Duration,
+    /// Syncs of the log since open.
+    pub syncs: u64,
+    /// How long they took, together.
+    pub sync_time: Duration,
+    /// Reads of one key since open that found nothing because the item had expired and was not reclaimed yet.
+    pub expired_misses: u64,
     /// The error or panic of the last try of flushing, merging, syncing or making room for the log in the background,
     /// if that failed. It is retried after some seconds, sooner if a writer waits for it; after a failed sync of the
     /// log the database must be opened again.

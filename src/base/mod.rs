@@ -14,6 +14,7 @@ pub mod at_once;
 pub mod coding;
 pub mod hash;
 pub mod counters;
+pub mod listener;
 pub mod disk_usage;
 pub mod record;
 

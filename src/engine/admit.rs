@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use crate::base::counters::Counters;
 use crate::base::{Error, Result};
 use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::engine::Engine;
 use crate::engine::options::{Background, Stall};
 use crate::engine::scheduler::Thread;
 use crate::engine::state::ContainerState;
-use crate::env::sleep;
+use crate::env::{monotonic, sleep};
 
 impl Engine {
     /// Throttles or stalls a writer of this many bytes when flushing falls behind.
@@ -26,7 +27,7 @@ impl Engine {
 
     #[cold]
     fn admit_slowly(&self, state: &ContainerState, bytes: u64) -> Result<()> {
-        let mut stalled = None;
+        let mut stalled: Option<Stopped<'_>> = None;
         loop {
             match self.throttle_of(state) {
                 WriteThrottle::Go => return Ok(()),
@@ -38,9 +39,9 @@ impl Engine {
                     return Err(Error::Stalled);
                 }
                 WriteThrottle::Stop => {
-                    self.counters.stalls.add(u64::from(stalled.is_none()));
-                    let before = self.scheduler.flush_rounds();
-                    self.wait_for_room(*stalled.get_or_insert(before))?;
+                    let begin = || Stopped::begin(&self.counters, self.scheduler.flush_rounds());
+                    let rounds = stalled.get_or_insert_with(begin).rounds;
+                    self.wait_for_room(rounds)?;
                 }
             }
         }
@@ -58,10 +59,11 @@ impl Engine {
         let Some(rest) = self.throttle.add_throttle_debt(time) else {
             return;
         };
-        self.counters.stalls.add(1);
+        self.counters.stalls.begin();
         if self.options.background == Background::Threads {
             self.scheduler.wake(Thread::Merge);
             sleep(rest);
+            self.counters.stalls.end(rest);
         }
     }
 
@@ -78,5 +80,31 @@ impl Engine {
             }
         }
         self.check_writable()
+    }
+}
+
+/// A writer that is stopped, until this is dropped.
+struct Stopped<'a> {
+    counters: &'a Counters,
+    since: Duration,
+    /// How many rounds of flushes had begun.
+    rounds: u64,
+}
+
+impl Stopped<'_> {
+    fn begin(counters: &Counters, rounds: u64) -> Stopped<'_> {
+        counters.stalls.begin();
+        Stopped {
+            counters,
+            since: monotonic(),
+            rounds,
+        }
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        let time = monotonic().saturating_sub(self.since);
+        self.counters.stalls.end(time);
     }
 }

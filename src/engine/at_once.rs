@@ -120,6 +120,7 @@ impl Engine {
             return Err(NotNow::Waits);
         }
         if view.dead(&header) {
+            self.counters.expired_misses.add(1);
             return Ok(None);
         }
         take(hit, &view).map(Some)

@@ -72,7 +72,10 @@ impl Engine {
             (Thread::Hurry, Engine::hurry_round),
         ];
         let start = |(thread, round)| Engine::start_loop(engine, thread, round);
-        let threads: Vec<JoinHandle<()>> = rounds.into_iter().map(start).collect::<Result<_>>()?;
+        let listen: Option<(Thread, Round)> =
+            (engine.events.are_heard()).then_some((Thread::Listen, Engine::listen_round));
+        let rounds = rounds.into_iter().chain(listen);
+        let threads: Vec<JoinHandle<()>> = rounds.map(start).collect::<Result<_>>()?;
         engine.scheduler.keep(threads);
         Ok(())
     }
@@ -106,7 +109,7 @@ impl Engine {
                 }
                 engine.scheduler.begin_round(thread);
                 let done = survive(name, || round(&engine));
-                engine.scheduler.note_outcome(name, &done);
+                engine.note_outcome(name, &done);
                 let wait = match done {
                     Ok(wait) => {
                         retry = RETRY;
@@ -207,8 +210,7 @@ impl Engine {
         }
         if log.wants_next() {
             // This failure does not fail the step: what was written has its room, and is still synced in time.
-            self.scheduler
-                .note_outcome(NEXT_SEGMENT, &log.prepare_next());
+            self.note_outcome(NEXT_SEGMENT, &log.prepare_next());
         }
         let due = self.scheduler.sync_due();
         if now < due {
@@ -236,6 +238,7 @@ impl Engine {
         let flushed = self.flush_step();
         let done = matches!(flushed, Ok(true)) || self.merge_step()?;
         self.scrub_some()?;
+        self.tell_listener_of_steps();
         if done { Ok(true) } else { kept.and(flushed) }
     }
 

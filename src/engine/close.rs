@@ -13,6 +13,13 @@ impl Engine {
     /// Syncs the log, writes its end mark, records its end in the manifest, joins the threads, releases the folder's
     /// lock, and calls those who wait for a sync.
     pub fn close(&self) -> Result<()> {
+        let closed = self.close_once();
+        // What has not been told yet; no lock is held any more.
+        self.tell_listener();
+        closed
+    }
+
+    fn close_once(&self) -> Result<()> {
         if self.throttle.unflushed() > FLUSHED_AT_CLOSE {
             // Only saves the next open time; if it fails, the log still holds everything.
             let _ = self.flush();

@@ -11,6 +11,7 @@
 //! ObsoleteTables  tables to be removed                                       obsolete.rs
 //! DamagedTables   damaged tables that scrubbing found                        damage.rs
 //! SyncWaiters     callers who wait for a sync of the log                     sync_waiters.rs
+//! Events          what the listener is told                                  events.rs
 //! Follower        what is taken in of another process's database             follower.rs
 //! ```
 //!
@@ -38,6 +39,7 @@
 //! | 6 | `queue` | `ObsoleteTables` | |
 //! | 6 | `found` | `DamagedTables` | |
 //! | 6 | `waiting` | `SyncWaiters` | |
+//! | 6 | `queue`; `calling`, which is only tried | `Events` | `calling`: calls of the listener, by a thread that holds no other |
 //! | 6 | `busy`, `quiet`, `failures`, `sync_due`, `threads` | `Scheduler` | |
 //! | 6 | `reclaim_lag` | `Counters` | |
 //! | 6 | `lock` | [`Engine`] | the folder's lock is released |
@@ -64,9 +66,11 @@ mod throttle;
 mod obsolete;
 mod damage;
 mod sync_waiters;
+mod events;
 mod follower;
 // what the engine does with them
 mod core;
+mod listening;
 mod handle;
 mod pacing;
 mod read;
@@ -109,6 +113,7 @@ use catalog::Catalog;
 use commit::CommitLog;
 use containers::ContainerSet;
 use damage::DamagedTables;
+use events::Events;
 use follower::Follower;
 use obsolete::ObsoleteTables;
 use options::Options;
@@ -149,6 +154,7 @@ pub struct Engine {
     obsolete: ObsoleteTables,
     damaged: DamagedTables,
     sync_waiters: SyncWaiters,
+    events: Events,
     /// Not there where this is the process that writes.
     follower: Option<Follower>,
 }

@@ -28,6 +28,7 @@ use crate::engine::catalog::{Catalog, LoggedSettings};
 use crate::engine::commit::{Beginning, CommitLog, OldLog};
 use crate::engine::containers::ContainerSet;
 use crate::engine::damage::DamagedTables;
+use crate::engine::events::Events;
 use crate::engine::follower::Stand;
 use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
@@ -256,6 +257,7 @@ pub(super) fn assemble(
         obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
         damaged: DamagedTables::default(),
         sync_waiters: SyncWaiters::new(),
+        events: Events::new(options.listener.clone()),
         follower: None,
         snapshots: Arc::default(),
         counters: Counters::default(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::listener::EventListener;
 use crate::base::{Compression, DefaultTtl, Error, Reads, Result};
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 
@@ -82,6 +83,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) catch_up_interval: Duration,
     pub(crate) scrub_within: Option<Duration>,
+    pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) background: Background,
     pub(crate) block_bytes: usize,
@@ -90,7 +92,7 @@ pub struct Options {
     pub(crate) segment_bytes: Option<u64>,
 }
 
-/// Leaves out the clock, which need not implement Debug.
+/// Leaves out clock and listener, which need not implement Debug.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
@@ -143,6 +145,7 @@ impl Options {
             reads: Reads::Map,
             catch_up_interval: Duration::from_millis(100),
             scrub_within: None,
+            listener: None,
             fs: Arc::new(Disk),
             background: Background::Threads,
             block_bytes: 8 << 10,
@@ -256,6 +259,12 @@ impl Options {
     /// What a write does when flushing falls behind. Default: [`Stall::Wait`].
     pub fn on_stall(mut self, stall: Stall) -> Self {
         self.on_stall = stall;
+        self
+    }
+
+    /// Who is told of background work. Default: nobody. In a database that is read-only nothing is told.
+    pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Self {
+        self.listener = Some(listener);
         self
     }
 

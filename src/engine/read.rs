@@ -169,7 +169,10 @@ impl Engine {
                 return Ok(None);
             }
             match self.recheck_newest(reader, &read_state, key, max, &header) {
-                Some(view) if view.dead(&header) => return Ok(None),
+                Some(view) if view.dead(&header) => {
+                    self.counters.expired_misses.add(1);
+                    return Ok(None);
+                }
                 Some(view) => return take(hit, &view).map(Some),
                 None => {}
             }

@@ -123,6 +123,7 @@ impl Engine {
         let manifest_bytes = self.catalog.bytes();
         let table_bytes = sum(|container| container.disk_bytes);
         let counters = &self.counters;
+        let (stalls, syncs) = (self.stalls(), self.syncs());
         Stats {
             live_items: sum(|container| container.live_items),
             live_bytes: sum(|container| container.live_bytes),
@@ -159,7 +160,11 @@ impl Engine {
             reclaim_lag: self.counters.reclaim_lag(),
             flushes: counters.flushes.get(),
             merges: counters.merges.get(),
-            stalls: counters.stalls.get(),
+            stalls: stalls.count,
+            stall_time: stalls.time,
+            syncs: syncs.count,
+            sync_time: syncs.time,
+            expired_misses: counters.expired_misses.get(),
             background_error: self.scheduler.failure(),
         }
     }

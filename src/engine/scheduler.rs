@@ -7,6 +7,7 @@
 //! log             a writer asks for upkeep       drains, prepares, syncs
 //! hurry           time                           looks for deadlines          takes the merge thread's place
 //! tell            somebody waits for a sync      syncs, tells them            begun for the first of them
+//! listen          something happened, time       tells the listener           only where there is one
 //! follow          time                           catches up with the writer   the only one of a follower
 //! ```
 //!
@@ -41,16 +42,19 @@ pub enum Thread {
     Tell,
     /// Catches up with the process that writes.
     Follow,
+    /// Tells the listener what happened.
+    Listen,
 }
 
 impl Thread {
-    const ALL: [Thread; 6] = [
+    const ALL: [Thread; 7] = [
         Thread::Flush,
         Thread::Merge,
         Thread::Log,
         Thread::Hurry,
         Thread::Tell,
         Thread::Follow,
+        Thread::Listen,
     ];
 
     /// The thread's name in the system.
@@ -62,13 +66,14 @@ impl Thread {
             Thread::Hurry => "ebbtide-hurry",
             Thread::Tell => "ebbtide-tell",
             Thread::Follow => "ebbtide-follow",
+            Thread::Listen => "ebbtide-listen",
         }
     }
 
     /// Its priority.
     pub fn priority(self) -> Priority {
         match self {
-            Thread::Log | Thread::Tell | Thread::Follow => Priority::Usual,
+            Thread::Log | Thread::Tell | Thread::Follow | Thread::Listen => Priority::Usual,
             Thread::Flush | Thread::Hurry => Priority::Low,
             Thread::Merge => Priority::Lowest,
         }

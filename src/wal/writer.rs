@@ -16,9 +16,10 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crate::base::counters::{WaitCounter, Waits};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp};
-use crate::env::{Fs, Ring};
+use crate::env::{Fs, Ring, monotonic};
 #[cfg(feature = "tokio")]
 use crate::wal::frame::HEAD_LEN_MAX;
 use crate::wal::frame::{
@@ -98,6 +99,7 @@ pub struct Log {
     /// Once the newest segment reaches this position, the next one should be prepared.
     prepare_from: AtomicU64,
     failure: OnceLock<Arc<Error>>,
+    syncs: WaitCounter,
 }
 
 impl Log {
@@ -146,6 +148,7 @@ impl Log {
             group: Group::default(),
             prepare_from: AtomicU64::new(prepare_from(&segment)),
             failure: OnceLock::new(),
+            syncs: WaitCounter::default(),
         });
         let appender = Appender {
             log: Arc::clone(&log),
@@ -272,11 +275,19 @@ impl Log {
 
     fn sync_all(&self, target: Position) -> Result<()> {
         self.drain()?;
+        self.syncs.begin();
+        let began = monotonic();
         self.segments
             .sync(self.synced().0, target.0)
             .map_err(|error| self.latch(error))?;
+        self.syncs.end(monotonic().saturating_sub(began));
         self.store.note_synced(self.note(target));
         Ok(())
+    }
+
+    /// How often it was synced, and how long that took.
+    pub fn syncs(&self) -> Waits {
+        self.syncs.get()
     }
 
     /// Copies appended frames into the segments' files. Called in the background when [`Log::wants_upkeep`].

@@ -192,6 +192,10 @@ pub fn stats_json(stats: &Stats) -> Value {
         "flushes": stats.flushes,
         "merges": stats.merges,
         "stalls": stats.stalls,
+        "stall_seconds": show::seconds_json(stats.stall_time),
+        "syncs": stats.syncs,
+        "sync_seconds": show::seconds_json(stats.sync_time),
+        "expired_misses": stats.expired_misses,
         "bytes_scrubbed": stats.bytes_scrubbed,
         "damage": stats.damage.iter().map(|damage| json!({
             "path": damage.path.to_string_lossy(),

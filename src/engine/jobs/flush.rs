@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::counters::ReclaimLag;
+use crate::base::listener::FlushEvent;
 use crate::base::{Result, Seq, TableId, Timestamp};
 use crate::compact::start_by;
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
-use crate::engine::jobs::install::Flushed;
+use crate::engine::events::Event;
+use crate::engine::jobs::install::{Flushed, bytes_of};
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Flushable};
+use crate::env::monotonic;
 use crate::expiry::ExpiryView;
 
 /// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush
@@ -75,6 +79,28 @@ impl Engine {
         if sealed.is_empty() {
             return Ok(false);
         }
+        let began = monotonic();
+        let mut event = FlushEvent {
+            containers: sealed.iter().map(|one| one.0.name().to_owned()).collect(),
+            memtable_bytes: sealed.iter().map(|one| one.1.counted() as u64).sum(),
+            table_bytes: 0,
+            took: Duration::ZERO,
+            error: None,
+        };
+        self.note_event(|| Event::FlushBegin(event.clone()));
+        let done = self.flush_sealed(sealed, &mut event.table_bytes);
+        event.took = monotonic().saturating_sub(began);
+        event.error = done.as_ref().err().cloned();
+        self.note_event(|| Event::FlushCompleted(event));
+        done.map(|()| true)
+    }
+
+    /// Flushes these memtables; adds the bytes of tables written.
+    fn flush_sealed(
+        &self,
+        sealed: Vec<(&Arc<ContainerState>, Arc<Flushable>)>,
+        table_bytes: &mut u64,
+    ) -> Result<()> {
         // The log is durable before a table is, so that a power cut cannot halve a batch over two containers. And
         // everything judged is published, so no later snapshot is older than it.
         let basis = self.commit_log.all_so_far()?;
@@ -91,12 +117,13 @@ impl Engine {
         if let (true, Some(error)) = (flushed.is_empty(), failure) {
             return Err(error);
         }
+        *table_bytes = flushed.iter().map(|flush| bytes_of(&flush.outputs)).sum();
         self.sync_tables(flushed.iter())?;
         self.install_flushes(&flushed, basis)?;
         lags.iter().for_each(|(lag, view)| self.note_lag(lag, view));
         self.counters.flushes.add(flushed.len() as u64);
         self.scheduler.wake(Thread::Merge);
-        Ok(true)
+        Ok(())
     }
 
     /// Writes the records of a memtable that are still needed; does not make the tables' names durable.
@@ -197,6 +224,7 @@ impl Engine {
             };
             done = done.and(flushed);
         }
+        self.tell_listener_of_steps();
         done
     }
 }

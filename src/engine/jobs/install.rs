@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
+use crate::base::listener::ReclaimEvent;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
 use crate::catalog::{Change, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version};
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
+use crate::engine::events::Event;
 use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
@@ -37,6 +39,13 @@ impl Engine {
             return Ok(());
         }
         self.counters.bytes_dropped.add(dropped);
+        self.note_event(|| {
+            Event::Reclaim(ReclaimEvent {
+                container: state.name().to_owned(),
+                tables: gone.len() as u64,
+                bytes: dropped,
+            })
+        });
         let files = version.runs.iter().flat_map(|run| &run.files);
         let settings = state.settings();
         let mut lag = ReclaimLag::default();
@@ -435,6 +444,14 @@ pub(in crate::engine) struct Progress {
     pub cuts: Vec<Timestamp>,
     /// For each slot the run that its output goes to.
     pub written: BTreeMap<usize, RunId>,
+    /// Bytes of the tables written.
+    pub bytes: u64,
+}
+
+/// Bytes of the tables of these outputs.
+pub(in crate::engine) fn bytes_of(outputs: &[Output]) -> u64 {
+    let tables = outputs.iter().flat_map(|output| &output.tables);
+    tables.map(|table| table.len).sum()
 }
 
 /// A job's result that is being installed.

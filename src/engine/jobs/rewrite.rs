@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::listener::CompactionEvent;
 use crate::base::{Error, Result, TableId, Timestamp};
 use crate::catalog::{Facts, Run, TableFacts, TableFile};
 use crate::compact::{
@@ -24,11 +25,13 @@ use crate::compact::{
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
-use crate::engine::jobs::install::Progress;
+use crate::engine::events::Event;
+use crate::engine::jobs::install::{Progress, bytes_of};
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState};
+use crate::env::monotonic;
 use crate::expiry::ExpiryView;
 use crate::table::RunReader;
 
@@ -149,9 +152,7 @@ impl Engine {
                 Ok(false) => {}
                 Err(error) if error.is_closed() => return Err(error),
                 // Not this rewrite's failure.
-                Err(error) => self
-                    .scheduler
-                    .note_outcome(Thread::Merge.name(), &Err::<(), _>(error)),
+                Err(error) => self.note_outcome(Thread::Merge.name(), &Err::<(), _>(error)),
             }
         }
         Ok(())
@@ -246,11 +247,44 @@ impl Engine {
             }
         }
         self.obsolete.remove_all();
+        self.tell_listener_of_steps();
         flushed
     }
 
-    /// Rewrites the chosen tables, part by part.
+    /// Rewrites the chosen tables, and tells the listener of it.
     fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
+        let began = monotonic();
+        let mut compaction = self.compaction_of(state, rewrite);
+        self.note_event(|| Event::CompactionBegin(compaction.clone()));
+        let done = self.rewrite_all(state, rewrite, &mut compaction.output_bytes);
+        compaction.took = monotonic().saturating_sub(began);
+        compaction.error = done.as_ref().err().cloned();
+        self.note_event(|| Event::CompactionCompleted(compaction));
+        done
+    }
+
+    fn compaction_of(&self, state: &ContainerState, rewrite: &Rewrite) -> CompactionEvent {
+        let version = state.pin().version.clone();
+        let files = version.runs.iter().flat_map(|run| &run.files);
+        let inputs = files.filter(|file| rewrite.tables.contains(&file.record.id));
+        CompactionEvent {
+            container: state.name().to_owned(),
+            reason: rewrite.why.to_string(),
+            input_tables: inputs.clone().count() as u64,
+            input_bytes: inputs.map(|file| file.record.len).sum(),
+            output_bytes: 0,
+            took: Duration::ZERO,
+            error: None,
+        }
+    }
+
+    /// Rewrites the chosen tables, part by part; adds the bytes of tables written.
+    fn rewrite_all(
+        &self,
+        state: &Arc<ContainerState>,
+        rewrite: &Rewrite,
+        output_bytes: &mut u64,
+    ) -> Result<()> {
         if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
             state.spend_scans();
         }
@@ -272,11 +306,14 @@ impl Engine {
                 vec![]
             },
             written: BTreeMap::new(),
+            bytes: 0,
         };
         let parts = parts(&tables, self.max_transient_bytes(facts.bytes()) / 2);
         let _busy = self.scheduler.take_tables(chosen);
         for part in parts {
-            if !self.rewrite_part(state, &part, rewrite, &mut progress)? {
+            let goes_on = self.rewrite_part(state, &part, rewrite, &mut progress);
+            *output_bytes = progress.bytes;
+            if !goes_on? {
                 break;
             }
         }
@@ -352,6 +389,7 @@ impl Engine {
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         let job = self.job(state, read_state, tables, &spec);
         let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        progress.bytes += bytes_of(&outputs);
         let installed = self.install_rewrite(state, &job, inputs, &outputs, progress)?;
         self.note_lag(&lag, &spec.view);
         Ok(installed)
