@@ -664,9 +664,9 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
             "{bit}: {error}"
         );
     }
-    let newer = [&b"EBBTIDEM"[..], &[8, 0, 0, 0]].concat();
+    let newer = [&b"EBBTIDEM"[..], &[9, 0, 0, 0]].concat();
     let newer = [&newer[8..], &crc32fast::hash(&newer).to_le_bytes()].concat();
-    for (header, version) in [(&newer[..], 8), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
+    for (header, version) in [(&newer[..], 9), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
         let error = open_with(header).unwrap_err();
         assert!(
             matches!(&error, Error::UnsupportedFormat { found, .. } if *found == version),
@@ -685,27 +685,27 @@ fn a_folder_of_the_format_before_is_read() {
     c.put("k", "v").unwrap();
     db.close().unwrap();
     let sim = sim.kill();
-    let before = |path: &Path, at: u64, len: usize, crc_at: usize| {
+    let before = |path: &Path, at: u64, len: usize, version: u32| {
         let bytes = sim.read(path).unwrap();
         let mut header = bytes[at as usize..at as usize + len].to_vec();
-        assert_eq!(header[8..12], 7u32.to_le_bytes());
+        assert_eq!(header[8..12], version.to_le_bytes());
         header[8] = 6;
-        let rest = [&header[..crc_at], &header[crc_at + 4..]].concat();
+        let rest = [&header[..12], &header[16..]].concat();
         let crc = crc32fast::hash(&rest).to_le_bytes();
-        header[crc_at..crc_at + 4].copy_from_slice(&crc);
+        header[12..16].copy_from_slice(&crc);
         sim.open(path).unwrap().write_at(at, &header).unwrap();
     };
     let path = Path::new(PATH);
-    before(&path.join("manifest-000001"), 0, 16, 12);
+    before(&path.join("manifest-000001"), 0, 16, 8);
     let copy = path.join("copy").join("000001.manifest");
-    before(&copy, 0, 16, 12);
+    before(&copy, 0, 16, 8);
     let wal = path.join("wal");
     for name in sim.list(&wal).unwrap() {
         let segment = wal.join(&name);
         if name.ends_with(".wal") {
             let len = sim.len(&segment).unwrap().unwrap();
-            before(&segment, 0, 64, 12);
-            before(&segment, len - 64, 64, 12);
+            before(&segment, 0, 64, 7);
+            before(&segment, len - 64, 64, 7);
         }
     }
     let db = options(&sim).open(PATH).unwrap();
