@@ -55,9 +55,9 @@ fn keys_values_and_hidden_names_are_not_told() {
         "db",
         names[0],
         "--from",
-        "secret-a",
+        "secret",
         "--to",
-        "secret-b",
+        "secret-l",
     ]);
     world.told(&["compact", "db"]);
     for form in [
