@@ -133,9 +133,9 @@ pub enum Command {
         #[arg(long)]
         disk: bool,
     },
-    /// Write a page that shows what a database is: what ends when, its runs, its disk space, its last edits
+    /// Write a page that shows what a database is made of
     ///
-    /// One file of HTML that needs no network; --text writes the same as text, which fits into a bug report. It has the names
+    /// What ends when, its runs, its disk space, its last edits. One file of HTML that needs no network; --text writes the same as text, which fits into a bug report. It has the names
     /// of containers, unless --hide-names is given, no value, and of keys nothing unless --keys asks for it.
     Report(Report),
     /// Reclaim and merge until nothing more is gained by it
