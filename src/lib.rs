@@ -137,6 +137,7 @@ mod models;
 
 pub use api::arguments::KeyBounds;
 pub use api::batch::Batch;
+pub use api::changes::Changes;
 pub use api::container::Container;
 pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
@@ -158,6 +159,7 @@ pub use base::listener::{
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
 pub use bytes::Bytes;
+pub use data::change::{Change, ExpiryRule};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, Updated, Written};

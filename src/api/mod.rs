@@ -16,4 +16,5 @@ pub mod transaction;
 pub mod database;
 pub mod disk_usage;
 pub mod layout;
+pub mod changes;
 pub mod inspect;

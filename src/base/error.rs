@@ -128,6 +128,15 @@ pub enum Error {
         /// The name of the container.
         container: String,
     },
+    /// Some deletes and ends after the version from which [`Database::changes`](crate::Database::changes) was to tell are
+    /// stored no more, or that version is later than the last write: it is of another database, or of writes that a power
+    /// cut took. A copy cannot be brought up to date from there: make it anew from `Version::start()`.
+    ChangesGone {
+        /// The version that was asked for.
+        since: u64,
+        /// The changes since this version are known.
+        from: u64,
+    },
     /// A write to a database that was opened with `read_only(true)`, or is followed.
     ReadOnly,
     /// The database was closed.
@@ -292,6 +301,12 @@ impl Error {
         matches!(self, Error::Conflict { .. })
     }
 
+    /// Whether a copy that is kept by [`Database::changes`](crate::Database::changes) must be made anew.
+    #[must_use]
+    pub fn is_changes_gone(&self) -> bool {
+        matches!(self, Error::ChangesGone { .. })
+    }
+
     /// Whether this handle of the database or the container is closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -346,6 +361,7 @@ impl fmt::Display for Error {
             | Error::ContainerDropped { .. } => self.fmt_of_container(f),
             #[cfg(feature = "typed")]
             Error::Decode { .. } => self.fmt_of_container(f),
+            Error::ChangesGone { since, from } => fmt_changes_gone(f, *since, *from),
             Error::OutOfMemory { bytes } => write!(
                 f,
                 "the system gave no memory ({bytes} bytes); try again when there is some"
@@ -363,6 +379,14 @@ impl fmt::Display for Error {
             Error::Stalled => f.write_str(STALLED),
         }
     }
+}
+
+fn fmt_changes_gone(f: &mut fmt::Formatter<'_>, since: u64, from: u64) -> fmt::Result {
+    write!(
+        f,
+        "changes are known since version {from}, and not since version {since}: drop the copy, and make it anew from the \
+         changes since Version::start()"
+    )
 }
 
 const READ_ONLY: &str =

@@ -43,6 +43,8 @@ pub enum Change {
     CreateContainer(ContainerRecord),
     /// Drops a container with everything in it.
     DropContainer(ContainerId),
+    /// A container was dropped by the write of this sequence number.
+    Dropped(Seq),
     /// Sets a container's settings and floors, which the write of this sequence number changed.
     Settings(ContainerId, Settings, Seq),
     /// Every record of a container up to this sequence number is in runs, or was judged not to be needed.
@@ -55,6 +57,8 @@ pub enum Change {
     AddRangeDelete(ContainerId, RangeDelete),
     /// Removes the range deletes of this sequence number, which hide nothing any more: one, or several after a repair.
     RemoveRangeDelete(ContainerId, Seq),
+    /// Deletes and ends up to this sequence number may be stored no more: changes are told from there on.
+    ChangesFrom(ContainerId, Seq),
     /// The log, from the first needed segment on; none: there is none yet, or nothing in it is needed.
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
@@ -93,8 +97,11 @@ impl Change {
             | Change::AddRun(id, _)
             | Change::RemoveRun(id, _)
             | Change::AddRangeDelete(id, _)
-            | Change::RemoveRangeDelete(id, _) => Some(*id),
-            Change::Log(_) | Change::LogSynced(_) | Change::Used { .. } => None,
+            | Change::RemoveRangeDelete(id, _)
+            | Change::ChangesFrom(id, _) => Some(*id),
+            Change::Dropped(_) | Change::Log(_) | Change::LogSynced(_) | Change::Used { .. } => {
+                None
+            }
         }
     }
 }
@@ -124,6 +131,13 @@ pub struct ContainerRecord {
     /// Its range deletes, lowest sequence number first.
     #[serde(default)]
     pub range_deletes: Vec<RangeDelete>,
+    /// See [`Change::ChangesFrom`]; a record without it is of a build that did not note it.
+    #[serde(default = "unknown_yet")]
+    pub changes_from: Seq,
+}
+
+fn unknown_yet() -> Seq {
+    Seq::MAX
 }
 
 /// A run in the catalogue.
@@ -259,6 +273,8 @@ pub struct Catalogue {
     pub log_synced: Position,
     /// The highest sequence number in any edit.
     pub used: Seq,
+    /// The sequence number of the last drop of a container; 0 if none was noted.
+    pub last_drop: Seq,
     /// Above every table id so far.
     pub next_table: u64,
     /// Above every run id so far.
@@ -379,11 +395,7 @@ impl Catalogue {
                 let gone = self.containers.remove(id).ok_or_else(|| unknown(*id))?;
                 self.names.remove(&gone.name);
             }
-            Change::Settings(id, settings, seq) => {
-                self.used = self.used.max(settings.last_seq()).max(*seq);
-                let container = self.container(*id)?;
-                (container.settings, container.settings_seq) = (settings.clone(), *seq);
-            }
+            Change::Settings(id, settings, seq) => self.change_settings(*id, settings, *seq)?,
             Change::Flushed(id, seq) => {
                 self.used = self.used.max(*seq);
                 let container = self.container(*id)?;
@@ -402,6 +414,14 @@ impl Catalogue {
             }
             Change::AddRangeDelete(id, range) => self.add_range_delete(*id, range)?,
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
+            Change::ChangesFrom(id, seq) => {
+                let container = self.container(*id)?;
+                container.changes_from = container.changes_from.max(*seq);
+            }
+            Change::Dropped(seq) => {
+                self.used = self.used.max(*seq);
+                self.last_drop = self.last_drop.max(*seq);
+            }
             Change::Log(log) => {
                 let chain = |log: &Option<LogStart>| log.map(|log| log.chain);
                 // While the chain is the same it stays true, whatever part of it is removed.
@@ -423,6 +443,20 @@ impl Catalogue {
                 self.next_container = self.next_container.max(*container);
             }
         }
+        Ok(())
+    }
+
+    fn change_settings(
+        &mut self,
+        id: ContainerId,
+        settings: &Settings,
+        seq: Seq,
+    ) -> Result<(), String> {
+        self.used = self.used.max(settings.last_seq()).max(seq);
+        let container = self.container(id)?;
+        let left_out = container.settings.last_left_out(settings);
+        container.changes_from = container.changes_from.max(left_out);
+        (container.settings, container.settings_seq) = (settings.clone(), seq);
         Ok(())
     }
 
@@ -479,12 +513,16 @@ impl Catalogue {
 
     /// One edit that creates this catalogue, for the head of a new manifest.
     pub fn to_edit(&self) -> Edit {
-        let mut changes: Vec<Change> = self
-            .containers
-            .values()
-            .cloned()
-            .map(Change::CreateContainer)
-            .collect();
+        let told = |record: &ContainerRecord| ContainerRecord {
+            // Of what is not used yet nothing can have been dropped.
+            changes_from: record.changes_from.min(self.used),
+            ..record.clone()
+        };
+        let records = self.containers.values().map(told);
+        let mut changes: Vec<Change> = records.map(Change::CreateContainer).collect();
+        if self.last_drop > Seq(0) {
+            changes.push(Change::Dropped(self.last_drop));
+        }
         changes.push(Change::Log(self.log));
         changes.push(Change::LogSynced(self.log_synced));
         changes.push(Change::Used {

@@ -41,6 +41,9 @@ pub trait Host {
     fn spend(&mut self, bytes: u64) -> Result<()>;
     /// Called for an item that is not written again, which expired this many milliseconds ago.
     fn reclaim(&mut self, millis: u64, bytes: u64);
+    /// Called for a dead record that is left out, of which the job has no newer version: whoever knows an older one is not
+    /// told its end any more.
+    fn forget(&mut self, seq: Seq);
 }
 
 /// The parameters of a job besides its sources.
@@ -133,6 +136,9 @@ pub fn run<C: Cursor>(
         let (versions, snapshots) = (&group.headers, &job.snapshots);
         let mut older = older.of(&group.key);
         decide(versions, snapshots, &job.view, &mut older, &mut decisions)?;
+        if let Some(seq) = forgotten(versions, &decisions, &older) {
+            host.forget(seq);
+        }
         for (at, decision) in decisions.iter().enumerate() {
             if let Some((record, value)) = group.left(at, decision) {
                 write(&record, value, decision, &mut slots, job, host)?;
@@ -168,6 +174,17 @@ fn decide_borrowed<C: Cursor>(
         return Ok(None);
     }
     decide_alone(header, &job.snapshots, &job.view, &mut older.of(record.key))
+}
+
+/// The newest version of a key that a job holds, if it is left out and no range delete tells so.
+fn forgotten(
+    versions: &[Header],
+    decisions: &[Decision],
+    older: &impl OlderVersions,
+) -> Option<Seq> {
+    let (newest, decision) = versions.first().zip(decisions.first())?;
+    let is_told = decision.verdict != Verdict::Drop || older.is_covered(newest.seq, Seq::MAX);
+    (!is_told).then_some(newest.seq)
 }
 
 /// Writes what is left of a record to the run of its slot.

@@ -5,6 +5,7 @@ pub mod version;
 pub mod item;
 pub mod visibility;
 pub mod write;
+pub mod change;
 pub mod batch;
 pub mod own_writes;
 pub mod range_delete;

@@ -26,7 +26,11 @@ use crate::base::Seq;
 /// # let _ = etag;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// It is plain data, with serde a number, and says from where on [`Database::changes`](crate::Database::changes) tells.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Version(Seq);
 
 impl Version {
@@ -37,6 +41,12 @@ impl Version {
 
     pub(crate) fn seq(self) -> Seq {
         self.0
+    }
+
+    /// Before every write.
+    #[must_use]
+    pub const fn start() -> Version {
+        Version(Seq(0))
     }
 
     /// The version as a number, to be sent or stored; [`Version::from_u64`] is the inverse.

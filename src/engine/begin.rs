@@ -107,11 +107,15 @@ impl Engine {
         let (last, first) = (self.commit_log.latest(), old.next_segment);
         let header = self.frame_header(FrameKind::Relog, last, last);
         let mut manifest = self.catalog.edit();
-        let mut judged_at = Timestamp(0);
+        let (mut judged_at, mut named) = (Timestamp(0), vec![]);
         let begun = start_chain(&self.fs, options, first, &header, |appender| {
             for state in self.containers.all() {
                 let (read_state, view) = (state.pin(), self.settled_view(&state));
                 judged_at = judged_at.max(view.now);
+                // What is not needed is left out unseen.
+                let newest = read_state.active.memtable.seq_max();
+                named.push(Change::ChangesFrom(state.id(), newest));
+                state.note_changes_from(newest);
                 relog_with(&state, &header, appender, |log| {
                     self.needed(&state, &read_state.active, view, log)
                 })?;
@@ -119,10 +123,8 @@ impl Engine {
             Ok(())
         });
         let begun = begun.and_then(|(log, appender)| {
-            let named = vec![
-                Change::Log(Some(log.start(first))),
-                Change::LogSynced(log.synced()),
-            ];
+            named.push(Change::Log(Some(log.start(first))));
+            named.push(Change::LogSynced(log.synced()));
             let basis = self.commit_log.all_before(&commit)?;
             self.edit(&mut manifest, basis, named, judged_at)?;
             Ok((log, appender))

@@ -351,6 +351,7 @@ impl Engine {
                 continue;
             };
             let (old, new) = (state.pin(), fresh.pin());
+            state.note_changes_from(fresh.changes_from());
             state.install(|_| ReadState {
                 active: new.active.clone(),
                 sealed: vec![],
@@ -362,10 +363,11 @@ impl Engine {
             state.set_flushed(fresh.flushed());
             // Who reads what was there before still needs the commands of before.
             let settings = fresh.settings().with_commands_of(&changing.settings());
-            changing.change_to(state.as_needed(settings), next.last_seq);
+            changing.change_to(state.as_needed(settings, Seq::MAX), next.last_seq);
             *fresh = state.clone();
         }
-        self.containers.replace(next.states.values().cloned());
+        self.containers
+            .replace(next.states.values().cloned(), next.catalogue.last_drop);
         dropped.into_iter().for_each(|state| state.mark_dropped());
         *stand = next;
         Frozen::of(stand.states.values())

@@ -401,7 +401,7 @@ impl<'a> Plan<'a> {
         let own: Vec<_> = own.filter(|(_, of, _)| *of == container).collect();
         let settings = self.changed(container, own.len(), moment, settings);
         let state = &self.writes.states()[container];
-        let needed = state.as_needed(settings.clone());
+        let needed = state.as_needed(settings.clone(), self.engine.snapshots.oldest());
         for (_, _, change) in &own {
             state.check_standing(change, &needed)?;
         }
@@ -568,7 +568,8 @@ impl Engine {
         self.commit_log.publish(logged.last);
         for ((at, changing), said) in changing.iter_mut().zip(&mut said) {
             // Only now all is stored that the batch has written.
-            said.settings = states[*at].as_needed(said.settings.clone());
+            let oldest = self.snapshots.oldest();
+            said.settings = states[*at].as_needed(said.settings.clone(), oldest);
             changing.change_to(said.settings.clone(), logged.last);
         }
         self.catalog.note_logged(said);

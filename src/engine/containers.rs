@@ -6,20 +6,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::base::Seq;
 use crate::base::sync::RwLock;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::engine::state::ContainerState;
 
 /// See the file's head.
 pub struct ContainerSet {
     by_name: RwLock<BTreeMap<String, Arc<ContainerState>>>,
+    /// The sequence number of the last drop; stored before the container is removed.
+    last_drop: AtomicU64,
 }
 
 impl ContainerSet {
-    /// The recovered containers.
-    pub fn new(states: impl Iterator<Item = Arc<ContainerState>>) -> ContainerSet {
+    /// The recovered containers, and the last drop.
+    pub fn new(states: impl Iterator<Item = Arc<ContainerState>>, last_drop: Seq) -> ContainerSet {
         let named = states.map(|state| (state.name().to_owned(), state));
         ContainerSet {
             by_name: RwLock::new(named.collect()),
+            last_drop: AtomicU64::new(last_drop.0),
         }
     }
 
@@ -38,6 +43,11 @@ impl ContainerSet {
         self.by_name.read().keys().cloned().collect()
     }
 
+    /// The sequence number of the last drop, asked after the containers.
+    pub fn last_drop(&self) -> Seq {
+        Seq(self.last_drop.load(Ordering::Acquire))
+    }
+
     /// Adds a container whose creation is durable.
     pub fn insert(&self, state: &Arc<ContainerState>) {
         let name = state.name().to_owned();
@@ -45,15 +55,17 @@ impl ContainerSet {
     }
 
     /// All at once: these are there, and no others. For a reader beside the process that makes and drops them.
-    pub fn replace(&self, states: impl Iterator<Item = Arc<ContainerState>>) {
+    pub fn replace(&self, states: impl Iterator<Item = Arc<ContainerState>>, last_drop: Seq) {
+        self.last_drop.fetch_max(last_drop.0, Ordering::Release);
         let named = states
             .map(|state| (state.name().to_owned(), state))
             .collect();
         *self.by_name.write() = named;
     }
 
-    /// Removes a container whose drop is durable.
-    pub fn remove(&self, name: &str) {
+    /// Removes a container whose drop, by the write of this sequence number, is durable.
+    pub fn remove(&self, name: &str, seq: Seq) {
+        self.last_drop.fetch_max(seq.0, Ordering::Release);
         self.by_name.write().remove(name);
     }
 }

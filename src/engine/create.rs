@@ -34,7 +34,8 @@ impl Engine {
             });
         }
         let settings = changing.settings();
-        let settings = state.as_needed(settings.after(change, reading.settled, seq));
+        let settings = settings.after(change, reading.settled, seq);
+        let settings = state.as_needed(settings, self.snapshots.oldest());
         state.check_standing(&change, &settings)?;
         let changes = vec![Change::Settings(state.id(), settings.clone(), seq)];
         self.edit(&mut self.catalog.edit(), basis, changes, reading.settled)?;
@@ -79,6 +80,7 @@ impl Engine {
             flushed: Seq(0),
             runs: vec![],
             range_deletes: vec![],
+            changes_from: Seq(0),
         };
         let changes = vec![Change::CreateContainer(record.clone())];
         self.edit(&mut manifest, basis, changes, Timestamp(0))?;
@@ -125,10 +127,10 @@ impl Engine {
             return Ok(false);
         };
         let seq = commit.next_seq();
-        let changes = vec![Change::DropContainer(state.id()), Change::used(seq)];
+        let changes = vec![Change::DropContainer(state.id()), Change::Dropped(seq)];
         let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut self.catalog.edit(), basis, changes, Timestamp(0))?;
-        self.containers.remove(name);
+        self.containers.remove(name, seq);
         state.mark_dropped();
         self.commit_log.note_unlogged(&mut commit, seq);
         let read_state = state.pin();

@@ -91,6 +91,7 @@ mod background;
 mod report;
 mod due;
 mod disk_usage;
+mod changes;
 mod old_log;
 mod begin;
 mod replay;
@@ -124,6 +125,7 @@ use throttle::Throttle;
 
 #[cfg(feature = "tokio")]
 pub use at_once::Begun;
+pub use changes::ChangeReader;
 pub use handle::Handle;
 pub use jobs::scrub::VerifyReport;
 pub use read::Reader;

@@ -204,6 +204,7 @@ impl Engine {
         let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
+            cut.state.note_changes_from(cut.before.memtable.seq_max());
             // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
             // flushed.
             cut.state.set_flushed(cut.up_to);
@@ -230,9 +231,11 @@ impl Engine {
     /// The container's version after the cut, and the changes that lead there.
     fn version_after(&self, cut: &Shortened<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
         let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
+        // What was not needed was left out unseen.
+        let from = Change::ChangesFrom(id, cut.before.memtable.seq_max());
         let flushed = Change::Flushed(id, cut.up_to);
         let Some(flush) = &cut.flushed else {
-            return Ok((current, vec![flushed]));
+            return Ok((current, vec![from, flushed]));
         };
         let added = self.open_outputs(&flush.job, &flush.outputs)?;
         let own = (&flush.flushable, &*flush.job.snapshots);
@@ -242,7 +245,7 @@ impl Engine {
             .map(|run| Change::AddRun(id, run.record()))
             .collect();
         changes.extend(range_changes(id, &current, &next).into_iter().flatten());
-        changes.push(flushed);
+        changes.extend([from, flushed]);
         Ok((Arc::new(next), changes))
     }
 

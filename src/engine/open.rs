@@ -93,10 +93,11 @@ impl Recovered {
     fn forget_commands(&mut self) {
         for (id, state) in &self.states {
             let settings = state.settings();
-            let stands = state.as_needed(settings.clone());
+            let stands = state.as_needed(settings.clone(), Seq::MAX);
             let record = self.catalogue.containers.get_mut(id);
             if let Some(record) = record.filter(|_| stands != settings) {
                 record.settings = stands.clone();
+                record.changes_from = record.changes_from.max(state.changes_from());
                 state.begin_change().change_to(stands, record.settings_seq);
             }
         }
@@ -236,7 +237,7 @@ pub(super) fn assemble(
     Engine {
         path: path.into(),
         lock: Mutex::new(lock),
-        containers: ContainerSet::new(states.into_values()),
+        containers: ContainerSet::new(states.into_values(), catalogue.last_drop),
         commit_log: CommitLog::new(Beginning {
             last_seq,
             time_high_water: catalogue.time_high_water,

@@ -188,6 +188,9 @@ fn take_effect(
         fs.sync_dir(rescue.space.dir)?;
     }
     quarantine(fs, path, set_aside)?;
+    // What was lost can have been anything.
+    let records = found.catalogue.containers.values_mut();
+    records.for_each(|record| record.changes_from = Seq::MAX);
     let manifest = path.join(file_name::manifest(found.manifest_number + 1));
     let written = write_anew(path, options, found, FullDisk::Fails);
     if !matches!(fs.len(&manifest), Ok(None)) {

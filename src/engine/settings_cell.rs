@@ -17,7 +17,7 @@ pub(super) struct SettingsCell {
     words: [AtomicU64; 6],
     /// Read only where there are some, so that reads pay nothing where there are none.
     commands: ArcSwap<Commands>,
-    /// The last sequence number of the write that changed them, if one did since the open. Stored before they are.
+    /// The last sequence number of the write that changed them. Stored before they are.
     changed: AtomicU64,
 }
 
@@ -75,13 +75,13 @@ impl Drop for Changing<'_> {
 }
 
 impl SettingsCell {
-    /// A cell with these settings.
-    pub(super) fn new(settings: Settings) -> Self {
+    /// A cell with these settings, of a write of this sequence number.
+    pub(super) fn new(settings: Settings, seq: Seq) -> Self {
         let cell = SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
             commands: ArcSwap::from_pointee(Commands::NONE),
-            changed: AtomicU64::new(0),
+            changed: AtomicU64::new(seq.0),
         };
         drop(cell.begin(settings));
         cell

@@ -181,6 +181,9 @@ pub struct ContainerState {
     flushed: AtomicU64,
     /// The latest moment by which an installed job may have dropped what had ended.
     purged: AtomicU64,
+    /// The newest version of a key that was a delete or an end, up to this sequence number, may be missing in the read
+    /// state; stored before that is.
+    changes_from: AtomicU64,
     /// Scans that hold a read state; the engine takes it from those at rest.
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
@@ -228,12 +231,13 @@ impl ContainerState {
             compression: record.compression,
             dropped: AtomicBool::new(false),
             pool,
-            settings: SettingsCell::new(record.settings.clone()),
+            settings: SettingsCell::new(record.settings.clone(), record.settings_seq),
             runs: AtomicUsize::new(read_state.version.runs.len()),
             read_state: ArcSwap::from_pointee(read_state),
             installing: Mutex::new(vec![]),
             flushed: AtomicU64::new(record.flushed.0),
             purged: AtomicU64::new(0),
+            changes_from: AtomicU64::new(record.changes_from.0),
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
             rest: Mutex::new(None),
@@ -336,15 +340,20 @@ impl ContainerState {
     }
 
     /// These settings without the commands that reach nothing that is stored, nor anything that somebody reads still,
-    /// who takes the settings of now. The caller holds the commit lock.
-    pub(super) fn as_needed(&self, settings: Settings) -> Settings {
+    /// who takes the settings of now. Those above `oldest_snapshot` are still to be told to whoever asks for the changes
+    /// since then. The caller holds the commit lock.
+    pub(super) fn as_needed(&self, settings: Settings, oldest_snapshot: Seq) -> Settings {
         if settings.commands.is_empty() {
             return settings;
         }
         let earlier = self.installing.lock();
         let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
         all.push(self.read_state.load_full());
-        settings.without_commands(|command| !all.iter().any(|one| one.may_fall_to(command)))
+        let needed = settings.without_commands(|command| {
+            command.seq <= oldest_snapshot && !all.iter().any(|one| one.may_fall_to(command))
+        });
+        self.note_changes_from(settings.last_left_out(&needed));
+        needed
     }
 
     /// Fails if too many commands would stand after this change.
@@ -432,6 +441,17 @@ impl ContainerState {
         self.purged.fetch_max(judged_at.0, Ordering::Release);
     }
 
+    /// Deletes and ends up to this sequence number may be missing in the read state, or the settings, that are installed
+    /// next.
+    pub(super) fn note_changes_from(&self, seq: Seq) {
+        self.changes_from.fetch_max(seq.0, Ordering::Release);
+    }
+
+    /// From where on changes are known in a read state and in settings, which were loaded before.
+    pub(super) fn changes_from(&self) -> Seq {
+        Seq(self.changes_from.load(Ordering::Acquire))
+    }
+
     /// Whether what had not ended by then may be missing in a read state, which was loaded before.
     pub(super) fn has_purged_after(&self, moment: Timestamp) -> bool {
         self.purged.load(Ordering::Acquire) > moment.0
@@ -489,6 +509,12 @@ impl Snapshots {
             frozen: None,
             snapshots: self.clone(),
         }
+    }
+
+    /// The lowest; [`Seq::MAX`] if there is none.
+    pub(super) fn oldest(&self) -> Seq {
+        let open = self.open.lock();
+        open.first_key_value().map_or(Seq::MAX, |(seq, _)| *seq)
     }
 
     /// The sequence numbers, ascending.

@@ -320,6 +320,22 @@ impl Settings {
         }
     }
 
+    /// The highest sequence number of a command that stands here, and neither stands in later settings nor is covered by
+    /// them; 0 if there is none.
+    pub fn last_left_out(&self, later: &Settings) -> Seq {
+        let stands = |command: &Command| {
+            let mut others = later.commands.iter();
+            later.cover(command)
+                || others
+                    .any(|other| other.seq >= command.seq && other.reach.covers(&command.reach))
+        };
+        let left_out = self.commands.iter().filter(|command| !stands(command));
+        left_out
+            .map(|command| command.seq)
+            .max()
+            .unwrap_or_default()
+    }
+
     /// Whether the floors reach whatever a command reaches.
     fn cover(&self, command: &Command) -> bool {
         let reaches_none = command.reach == Reach::default();

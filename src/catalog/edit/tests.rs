@@ -11,6 +11,7 @@ fn container(id: u32, name: &str) -> ContainerRecord {
         flushed: Seq(0),
         runs: vec![],
         range_deletes: vec![],
+        changes_from: Seq(0),
     }
 }
 

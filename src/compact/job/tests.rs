@@ -65,6 +65,7 @@ struct Folder {
     tables: u64,
     spent: u64,
     reclaimed: Vec<(u64, u64)>,
+    forgotten: Seq,
 }
 
 impl Host for Folder {
@@ -85,6 +86,10 @@ impl Host for Folder {
     fn reclaim(&mut self, millis: u64, bytes: u64) {
         self.reclaimed.push((millis, bytes));
     }
+
+    fn forget(&mut self, seq: Seq) {
+        self.forgotten = self.forgotten.max(seq);
+    }
 }
 
 impl Folder {
@@ -94,6 +99,7 @@ impl Folder {
             tables: 0,
             spent: 0,
             reclaimed: vec![],
+            forgotten: Seq(0),
         }
     }
 

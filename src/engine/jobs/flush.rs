@@ -147,7 +147,7 @@ impl Engine {
         };
         let job = self.job(state, &read_state, &BTreeSet::new(), &spec);
         let sources = Merge::seek(vec![flushable.memtable.cursor()], Seek::First, None)?;
-        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
         let flush = Flushed {
             state,
             leaves: flushable.clone(),
@@ -156,6 +156,7 @@ impl Engine {
             flushable,
             job,
             outputs,
+            forgotten,
         };
         Ok((flush, lag))
     }

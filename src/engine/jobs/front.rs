@@ -260,6 +260,8 @@ impl Engine {
                 leaves: flushable.clone(),
                 rest: (!rest.memtable.is_empty()).then_some(rest),
                 up_to: up_to.min(flushable.memtable.seq_max()),
+                // What was not needed of it was left out unseen.
+                forgotten: flushable.memtable.seq_max(),
                 ..flush
             });
             Ok(())

@@ -35,7 +35,8 @@ impl Engine {
         let added: Vec<Arc<Run>> = rest.map(Arc::new).collect();
         let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.bytes).sum::<u64>();
         let dropped = bytes(&removed) - bytes(&added);
-        if !self.replace_runs(state, removed, added, view)? {
+        let forgotten = forgotten_tables(version, gone);
+        if !self.replace_runs(state, (removed, added), view, forgotten)? {
             return Ok(());
         }
         self.counters.bytes_dropped.add(dropped);
@@ -77,7 +78,7 @@ impl Engine {
         let chosen = version.runs.iter().filter(|run| runs.contains(&run.id));
         let removed: Vec<Arc<Run>> = chosen.cloned().collect();
         let added = vec![Arc::new(Run::joined(self.catalog.new_run(), &removed))];
-        self.replace_runs(state, removed, added, view)?;
+        self.replace_runs(state, (removed, added), view, Seq(0))?;
         Ok(())
     }
 
@@ -97,6 +98,7 @@ impl Engine {
                     removed: vec![],
                     added,
                     flushed: Some(flush),
+                    forgotten: flush.forgotten,
                 }),
                 Err(error) => failure = Some(error),
             }
@@ -144,7 +146,7 @@ impl Engine {
                 written.insert(output.slot, run.id);
                 added.push(run);
             }
-            self.replace_runs(state, removed, added, &job.view)
+            self.replace_runs(state, (removed, added), &job.view, progress.forgotten)
         });
         self.clear_away(matches!(done, Ok(true)), outputs);
         progress.written = written;
@@ -164,9 +166,9 @@ impl Engine {
     fn replace_runs(
         &self,
         state: &Arc<ContainerState>,
-        removed: Vec<Arc<Run>>,
-        added: Vec<Arc<Run>>,
+        (removed, added): (Vec<Arc<Run>>, Vec<Arc<Run>>),
         view: &ExpiryView,
+        forgotten: Seq,
     ) -> Result<bool> {
         let replaced = Installation {
             state,
@@ -174,6 +176,7 @@ impl Engine {
             removed,
             added,
             flushed: None,
+            forgotten,
         };
         let installed = self.install(vec![replaced], Basis::TABLES)?;
         Ok(!installed.is_empty())
@@ -199,6 +202,7 @@ impl Engine {
         }
         self.edit(&mut manifest, basis, plan.changes, judged_at)?;
         for (one, version) in installations.iter().zip(&plan.versions) {
+            one.state.note_changes_from(one.forgotten_with(version));
             self.replace_read_state(one, version);
         }
         drop(manifest);
@@ -235,6 +239,10 @@ impl Engine {
                     "what is flushed is durable in the log"
                 );
                 changes.push(Change::Flushed(id, flush.up_to));
+            }
+            let forgotten = one.forgotten_with(&next);
+            if forgotten > one.state.changes_from() {
+                changes.push(Change::ChangesFrom(id, forgotten));
             }
             versions.push(Arc::new(next));
         }
@@ -394,6 +402,36 @@ fn needed_ranges(
     Arc::new(needed.into_iter().cloned().collect())
 }
 
+/// The highest sequence number of these range deletes that a version is without.
+pub(in crate::engine) fn forgotten_ranges<'a>(
+    ranges: impl Iterator<Item = &'a Arc<RangeDeletes>>,
+    next: &Version,
+) -> Seq {
+    let others = ranges.filter(|ranges| !Arc::ptr_eq(ranges, &next.range_deletes));
+    let others: Vec<_> = others.filter(|ranges| !ranges.is_empty()).collect();
+    if others.is_empty() {
+        return Seq(0);
+    }
+    let stays: HashSet<&RangeDelete> = next.range_deletes.iter().collect();
+    let gone = others.iter().flat_map(|ranges| ranges.iter());
+    let gone = gone.filter(|delete| !stays.contains(delete));
+    gone.map(|delete| delete.seq).max().unwrap_or_default()
+}
+
+/// The highest sequence number of the records in these tables of a version, but for tables that range deletes cover: these
+/// tell it.
+fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
+    let files = version.runs.iter().flat_map(|run| &run.files);
+    let files = files.filter(|file| gone.contains(&file.record.id));
+    let untold = files.filter_map(|file| {
+        let (table, newest) = (&file.table, file.table.census().seq_max);
+        let keys: (&[u8], &[u8]) = (table.first_key(), table.last_key());
+        let is_told = version.range_deletes.covers_all(keys, newest, Seq::MAX);
+        (!is_told).then_some(newest)
+    });
+    untold.max().unwrap_or_default()
+}
+
 /// The approximate maximum length of an edit in bytes, not counting one range delete.
 const EDIT_BYTES: usize = 1 << 20;
 
@@ -446,6 +484,8 @@ pub(in crate::engine) struct Progress {
     pub written: BTreeMap<usize, RunId>,
     /// Bytes of the tables written.
     pub bytes: u64,
+    /// The highest sequence number of a delete or an end that the current part leaves out.
+    pub forgotten: Seq,
 }
 
 /// Bytes of the tables of these outputs.
@@ -462,9 +502,21 @@ struct Installation<'a> {
     removed: Vec<Arc<Run>>,
     added: Vec<Arc<Run>>,
     flushed: Option<&'a Flushed<'a>>,
+    /// The highest sequence number of a delete or an end that is left out.
+    forgotten: Seq,
 }
 
 impl Installation<'_> {
+    /// The highest sequence number of a delete, of a key or of a range, or an end that is not stored any more once this
+    /// version is installed.
+    fn forgotten_with(&self, next: &Version) -> Seq {
+        let own = self.flushed.map(|flush| &flush.flushable.memtable);
+        let own = own.map(|memtable| memtable.range_deletes());
+        let before = self.state.pin();
+        let ranges = [&before.version.range_deletes].into_iter().chain(own);
+        self.forgotten.max(forgotten_ranges(ranges, next))
+    }
+
     /// Whether some input had ended, as far as the census tells, so that its record may be dropped.
     fn may_purge(&self) -> bool {
         let memtable = self.flushed.map(|flush| flush.leaves.memtable.census());
@@ -494,6 +546,8 @@ pub(in crate::engine) struct Flushed<'a> {
     pub flushable: Arc<Flushable>,
     pub job: Job,
     pub outputs: Vec<Output>,
+    /// The highest sequence number of a delete or an end that was left out.
+    pub forgotten: Seq,
     /// The memtable that leaves the read state, the container's oldest: the same one, unless only part of it was
     /// written.
     pub leaves: Arc<Flushable>,

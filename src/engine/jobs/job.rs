@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
-use crate::base::{Result, TableId, Timestamp, file_name};
+use crate::base::{Result, Seq, TableId, Timestamp, file_name};
 use crate::compact::{Host, Job, Output, Urgency, guards, oversized, run};
 use crate::data::cursor::Cursor;
 use crate::data::merge::Merge;
@@ -68,18 +68,20 @@ impl Engine {
         }
     }
 
-    /// Returns the outputs, and how long the dropped records had been expired when they were judged.
+    /// Returns the outputs, how long the dropped records had been expired when they were judged, and the highest sequence
+    /// number of a delete or an end that was left out.
     pub(in crate::engine) fn run_job<C: Cursor>(
         &self,
         job: &Job,
         sources: Merge<C>,
         purpose: Purpose,
-    ) -> Result<(Vec<Output>, ReclaimLag)> {
+    ) -> Result<(Vec<Output>, ReclaimLag, Seq)> {
         let mut host = Writer {
             engine: self,
             purpose,
             created: vec![],
             lag: ReclaimLag::default(),
+            forgotten: Seq(0),
         };
         let done = run(job, sources, &mut host).and_then(|outputs| {
             // Flushes sync the names of several jobs together.
@@ -91,7 +93,7 @@ impl Engine {
         if done.is_err() {
             self.catalog.remove_tables(&host.created);
         }
-        Ok((done?, host.lag))
+        Ok((done?, host.lag, host.forgotten))
     }
 }
 
@@ -129,6 +131,7 @@ struct Writer<'a> {
     purpose: Purpose,
     created: Vec<TableId>,
     lag: ReclaimLag,
+    forgotten: Seq,
 }
 
 impl Host for Writer<'_> {
@@ -144,6 +147,10 @@ impl Host for Writer<'_> {
 
     fn reclaim(&mut self, millis: u64, bytes: u64) {
         self.lag.add(millis, bytes);
+    }
+
+    fn forget(&mut self, seq: Seq) {
+        self.forgotten = self.forgotten.max(seq);
     }
 
     fn spend(&mut self, bytes: u64) -> Result<()> {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::listener::CompactionEvent;
-use crate::base::{Error, Result, TableId, Timestamp};
+use crate::base::{Error, Result, Seq, TableId, Timestamp};
 use crate::catalog::{Facts, Run, TableFacts, TableFile};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, parts, pick, pick_all, plan, pressure,
@@ -307,6 +307,7 @@ impl Engine {
             },
             written: BTreeMap::new(),
             bytes: 0,
+            forgotten: Seq(0),
         };
         let parts = parts(&tables, self.max_transient_bytes(facts.bytes()) / 2);
         let _busy = self.scheduler.take_tables(chosen);
@@ -388,8 +389,9 @@ impl Engine {
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
         let job = self.job(state, read_state, tables, &spec);
-        let (outputs, lag) = self.run_job(&job, sources, spec.purpose)?;
+        let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
         progress.bytes += bytes_of(&outputs);
+        progress.forgotten = forgotten;
         let installed = self.install_rewrite(state, &job, inputs, &outputs, progress)?;
         self.note_lag(&lag, &spec.view);
         Ok(installed)

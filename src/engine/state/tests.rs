@@ -34,6 +34,7 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
         flushed: Seq(0),
         runs: vec![],
         range_deletes: vec![],
+        changes_from: Seq(0),
     };
     let state = ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)));
     let header = Header {
@@ -45,13 +46,17 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
     let memtable = state.pin();
     memtable.active.memtable.insert(header, b"k", b"v").unwrap();
     let told = Settings::default().expire(Expire::All, Timestamp(0), Seq(3));
-    assert_eq!(state.as_needed(told.clone()), told);
+    assert_eq!(state.as_needed(told.clone(), Seq::MAX), told);
     state.install(|_| ReadState {
         active: state.new_flushable(),
         sealed: vec![],
         version: Arc::default(),
     });
-    assert_eq!(state.as_needed(told.clone()), told);
+    assert_eq!(state.as_needed(told.clone(), Seq::MAX), told);
     drop(memtable);
-    assert!(state.as_needed(told).commands.is_empty());
+    // Whoever reads the changes since 2 is told of it.
+    assert_eq!(state.as_needed(told.clone(), Seq(2)), told);
+    assert_eq!(state.changes_from(), Seq(0));
+    assert!(state.as_needed(told, Seq::MAX).commands.is_empty());
+    assert_eq!(state.changes_from(), Seq(3));
 }

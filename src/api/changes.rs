@@ -1,0 +1,110 @@
+//! What has changed since a version.
+
+use std::fmt;
+
+use crate::api::database::Database;
+use crate::base::Result;
+use crate::data::change::Change;
+use crate::data::version::Version;
+use crate::engine::ChangeReader;
+
+impl Database {
+    /// What has changed since a version, for caches, search indexes and copies: the newest state of every key that was
+    /// written since, and what was deleted and has ended; not the states in between. It reads only memtables and tables that
+    /// have something newer.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use ebbtide::{Change, Database, Version};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let users = db.container("users")?;
+    /// users.put("ada", "1815")?;
+    ///
+    /// let mut copy = BTreeMap::new();
+    /// let mut update = |changes: &mut ebbtide::Changes| -> ebbtide::Result<Version> {
+    ///     for change in &mut *changes {
+    ///         match change? {
+    ///             Change::Put { item, .. } => drop(copy.insert(item.key().to_vec(), item)),
+    ///             Change::Delete { key, .. } => drop(copy.remove(&key[..])),
+    ///             Change::DeleteRange { from, to, .. } => {
+    ///                 copy.retain(|key, _| key[..] < from[..] || to.as_ref().is_some_and(|to| key[..] >= to[..]))
+    ///             }
+    ///             Change::Expiry { rule, .. } => copy.retain(|_, item| {
+    ///                 !rule.is_gone(item.version(), item.written_at(), item.ttl(), db.now())
+    ///             }),
+    ///             _ => copy.clear(), // this copy is of one container
+    ///         }
+    ///     }
+    ///     Ok(changes.version())
+    /// };
+    /// let mut changes = db.changes(Version::start());
+    /// let first = update(&mut changes)?;
+    /// users.put("bob", "1965")?;
+    /// users.delete("ada")?;
+    /// let second = update(&mut changes)?; // the same object: it goes on
+    /// assert!(first < second);
+    /// assert!(copy.keys().eq([b"bob"]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Changes`] is an iterator over one pass. It ends when all up to the moment at which the pass began was told; after
+    /// that, the next call begins the next pass. Apply a pass as a whole, in its order: then the copy is the database as it
+    /// was at [`Changes::version`], between two writes, each batch whole. In a pass come, if they changed: which containers
+    /// there are ([`Change::Containers`]); then of one container after the other its making, its rule of expiry, deleted
+    /// ranges, and its keys in their order.
+    ///
+    /// **Expiry.** The end of an item that the copy has is not told: the copy judges it by [`ExpiryRule`], as the database
+    /// does. When a rule comes, what is gone by it is to be removed.
+    ///
+    /// **Going on.** The version is plain data: a program may store it with its copy, and ask for the changes since then
+    /// after a restart, of the program or of the database. What was deleted, or has ended, is removed from the disk meanwhile:
+    /// if some of that could be missing, the first result is [`Error::ChangesGone`], and the copy is to be made anew from
+    /// [`Version::start`], which always works. An open `Changes` does not meet this error after its first pass: like a
+    /// [`Snapshot`](crate::Snapshot) at its version, it keeps what is to be told, but expires with nothing; so whoever follows
+    /// a database in which much is deleted keeps it open. In a database that follows another process
+    /// ([`Options::follow`](crate::Options::follow)) it keeps nothing.
+    ///
+    /// Under [`Durability::Buffered`](crate::Durability) a pass may tell writes that a power cut takes back: call
+    /// [`Database::sync`] before a pass whose version is stored.
+    ///
+    /// [`ExpiryRule`]: crate::ExpiryRule
+    /// [`Error::ChangesGone`]: crate::Error::ChangesGone
+    pub fn changes(&self, since: Version) -> Changes {
+        Changes {
+            reader: ChangeReader::new(self.engine(), since.seq()),
+        }
+    }
+}
+
+/// The changes since a version; see [`Database::changes`].
+#[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
+pub struct Changes {
+    reader: ChangeReader,
+}
+
+impl Changes {
+    /// All up to this version was told: where the last pass that is over began. To be stored, for [`Database::changes`].
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::of(self.reader.version())
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Change>;
+
+    /// The next change; `None` at the end of a pass. After an error the same is tried again.
+    fn next(&mut self) -> Option<Result<Change>> {
+        self.reader.next_change().transpose()
+    }
+}

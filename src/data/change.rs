@@ -1,0 +1,110 @@
+//! What has changed in a database, as it is told to whoever keeps a copy.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use crate::base::record::{Header, Kind};
+use crate::base::{DefaultTtl, ItemTtl, Timestamp, Ttl};
+use crate::data::item::Item;
+use crate::data::version::Version;
+use crate::expiry::Settings;
+
+/// One of the changes since a version: see [`Database::changes`](crate::Database::changes), which also has an example.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A container was dropped. These are all that there are: a copy of any other is to be dropped, too.
+    Containers {
+        /// Their names, sorted.
+        names: Vec<Arc<str>>,
+    },
+    /// A container was made: it is empty before the changes that follow. One of the same name that the copy has was
+    /// dropped.
+    Created {
+        /// Its name.
+        container: Arc<str>,
+        /// The version of its creation.
+        version: Version,
+    },
+    /// The default ttl was changed, or items were expired on command. All items of the copy that are gone by this rule are
+    /// to be removed; from now on it judges the others.
+    Expiry {
+        /// The container's name.
+        container: Arc<str>,
+        /// What is gone when.
+        rule: ExpiryRule,
+    },
+    /// All items in a range of keys were deleted; what was written to it later follows.
+    DeleteRange {
+        /// The container's name.
+        container: Arc<str>,
+        /// The first key; empty: from the first on.
+        from: Bytes,
+        /// The first key after the range; `None`: there is no end.
+        to: Option<Bytes>,
+        /// The version of this write.
+        version: Version,
+    },
+    /// A key has a new live item.
+    Put {
+        /// The container's name.
+        container: Arc<str>,
+        /// Key, value, version, time and ttl.
+        item: Item,
+    },
+    /// The item of a key was deleted, or was written and has ended since.
+    Delete {
+        /// The container's name.
+        container: Arc<str>,
+        /// The key.
+        key: Bytes,
+        /// The version of the write that deleted it, or whose item has ended.
+        version: Version,
+    },
+}
+
+/// What is gone in a container when: its default ttl, and what earlier defaults and commands have ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiryRule(Settings);
+
+impl ExpiryRule {
+    pub(crate) fn new(settings: Settings) -> ExpiryRule {
+        ExpiryRule(settings)
+    }
+
+    /// The default ttl.
+    #[must_use]
+    pub fn default_ttl(&self) -> DefaultTtl {
+        self.0.default.to_public()
+    }
+
+    /// Whether an item is gone at a moment, rounded up to 1 ms: it has expired, or had before this rule came. `ttl` is what
+    /// [`Item::ttl`] says.
+    #[must_use]
+    pub fn is_gone(
+        &self,
+        version: Version,
+        written_at: SystemTime,
+        ttl: Ttl,
+        at: SystemTime,
+    ) -> bool {
+        let written_at = Timestamp::from_system_time_up(written_at);
+        let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let header = Header {
+            kind: Kind::Put,
+            seq: version.seq(),
+            written_at,
+            ttl: match ttl {
+                Ttl::Inherit | Ttl::Keep => ItemTtl::Absent,
+                Ttl::Never => ItemTtl::Never,
+                Ttl::After(ttl) => ItemTtl::Millis(millis(ttl)),
+                Ttl::Until(end) => {
+                    ItemTtl::Millis(Timestamp::from_system_time_up(end).since(written_at))
+                }
+            },
+        };
+        self.0.gone(&header, Timestamp::from_system_time_up(at))
+    }
+}

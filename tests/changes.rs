@@ -1,0 +1,483 @@
+//! Goal: a copy that is kept by changes alone is the database, at each version that it claims; what it cannot be told, it is
+//! told that.
+//!
+//! Method: random histories on a simulated disk with a manual clock: writes of all kinds, batches, changes of settings,
+//! commands, containers made and dropped, flushes, jobs, reopens and kills. Three copies are kept: one by an object that
+//! stays open, one by a version from time to time, one by a version seldom. After a pass each is compared with the database,
+//! item by item. Apart from that, single histories.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ebbtide::internals::Sim;
+use ebbtide::{
+    Batch, Change, Changes, Container, Database, DefaultTtl, Error, ExpiryRule, Item, ManualClock,
+    Options, Result, Ttl, Version,
+};
+use testkit::random::Random;
+
+const NOW: u64 = 1_767_225_600_000;
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A container of a copy.
+#[derive(Default)]
+struct Part {
+    items: BTreeMap<Vec<u8>, Item>,
+    rule: Option<ExpiryRule>,
+}
+
+/// A copy of a database, which knows only what changes tell.
+#[derive(Default)]
+struct Copy {
+    version: Option<Version>,
+    parts: BTreeMap<String, Part>,
+}
+
+fn is_live(item: &Item, rule: &ExpiryRule, now: SystemTime) -> bool {
+    !rule.is_gone(item.version(), item.written_at(), item.ttl(), now)
+}
+
+impl Copy {
+    fn part(&mut self, name: &str) -> &mut Part {
+        self.parts.get_mut(name).expect("it was made")
+    }
+
+    fn apply(&mut self, change: Change, now: SystemTime) {
+        match change {
+            Change::Containers { names } => {
+                self.parts
+                    .retain(|name, _| names.iter().any(|there| **there == **name));
+            }
+            Change::Created { container, .. } => {
+                self.parts.insert(container.to_string(), Part::default());
+            }
+            Change::Expiry { container, rule } => {
+                let part = self.part(&container);
+                part.items.retain(|_, item| is_live(item, &rule, now));
+                part.rule = Some(rule);
+            }
+            Change::DeleteRange {
+                container,
+                from,
+                to,
+                version,
+            } => {
+                let is_in =
+                    |key: &[u8]| key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]);
+                let items = &mut self.part(&container).items;
+                items.retain(|key, item| !is_in(key) || item.version() > version);
+            }
+            Change::Put { container, item } => {
+                let items = &mut self.part(&container).items;
+                items.insert(item.key().to_vec(), item);
+            }
+            Change::Delete { container, key, .. } => {
+                self.part(&container).items.remove(&key[..]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Takes in a pass.
+    fn pass(&mut self, changes: &mut Changes, now: SystemTime) -> Result<usize> {
+        let mut told = 0;
+        for change in &mut *changes {
+            self.apply(change?, now);
+            told += 1;
+        }
+        self.version = Some(changes.version());
+        Ok(told)
+    }
+
+    /// Takes in the changes since its version; begins anew if it has to, and tells whether it had.
+    fn catch_up(&mut self, db: &Database) -> bool {
+        let since = self.version.unwrap_or(Version::start());
+        match self.pass(&mut db.changes(since), db.now()) {
+            Ok(_) => false,
+            Err(error) => {
+                assert!(error.is_changes_gone(), "{error}");
+                *self = Copy::default();
+                self.pass(&mut db.changes(Version::start()), db.now())
+                    .unwrap();
+                true
+            }
+        }
+    }
+
+    fn compare(&self, db: &Database, who: &str) {
+        let names: Vec<&String> = self.parts.keys().collect();
+        assert_eq!(names, db.containers().iter().collect::<Vec<_>>(), "{who}");
+        for (name, part) in &self.parts {
+            let (c, rule) = (db.container(name).unwrap(), part.rule.as_ref().unwrap());
+            assert_eq!(rule.default_ttl(), c.default_ttl(), "{who}");
+            let now = db.now();
+            let stored = |item: &Item| (item.version(), item.written_at(), item.ttl());
+            let own = part.items.values().filter(|item| is_live(item, rule, now));
+            let own: Vec<_> = own
+                .map(|item| (item.key().to_vec(), item.value().to_vec(), stored(item)))
+                .collect();
+            let there: Vec<_> = c
+                .iter()
+                .map(|item| item.unwrap())
+                .map(|item| (item.key().to_vec(), item.value().to_vec(), stored(&item)))
+                .collect();
+            assert_eq!(own, there, "{who} in {name}");
+        }
+    }
+}
+
+struct World {
+    sim: Sim,
+    clock: ManualClock,
+    db: Database,
+}
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
+        .stepped()
+        .memtable_bytes(16 << 10)
+        .sizes(256, 2 << 10, 16 << 10)
+        .max_runs(3)
+        .reclaim_within(Duration::from_secs(5))
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let (sim, clock) = (Sim::new(seed), ManualClock::new(NOW));
+        let db = options(&sim, &clock).open("/db").unwrap();
+        World { sim, clock, db }
+    }
+
+    /// Opens again, after a kill or an orderly end.
+    fn again(&mut self, is_killed: bool) {
+        if is_killed {
+            self.sim = self.sim.kill();
+        } else {
+            self.db.close().unwrap();
+        }
+        self.db = options(&self.sim, &self.clock).open("/db").unwrap();
+    }
+
+    fn c(&self, name: &str) -> Container {
+        self.db.container(name).unwrap()
+    }
+
+    fn steps(&self) {
+        while self.db.step().unwrap() {}
+    }
+}
+
+fn ttl(random: &mut Random) -> Ttl {
+    match random.below(6) {
+        0 => Ttl::Never,
+        1 | 2 => Ttl::Inherit,
+        3 => Ttl::Keep,
+        _ => Ttl::After(Duration::from_millis(200 << random.below(9))),
+    }
+}
+
+fn key(random: &mut Random) -> String {
+    format!("k{:02}", random.below(40))
+}
+
+fn value(random: &mut Random) -> String {
+    "v".repeat(random.below(200))
+}
+
+/// One random step; whether it opened the database again.
+fn step(world: &mut World, random: &mut Random) -> bool {
+    let name = random.pick(&NAMES);
+    let (db, c) = (&world.db, world.c(name));
+    match random.below(100) {
+        0..45 => c
+            .put_with_ttl(key(random), value(random), ttl(random))
+            .unwrap(),
+        45..60 => c.delete(key(random)).unwrap(),
+        60..64 => c.delete_range(key(random)..key(random)).unwrap(),
+        64..70 => {
+            let (other, mut batch) = (world.c(random.pick(&NAMES)), Batch::new());
+            batch.put(&c, key(random), value(random));
+            batch.delete(&other, key(random));
+            batch.put_with_ttl(&other, key(random), value(random), ttl(random));
+            if random.one_in(3) {
+                batch.set_default_ttl(&c, DefaultTtl::After(Duration::from_secs(7)));
+            }
+            db.write(batch).unwrap();
+        }
+        70..73 => {
+            let millis = Duration::from_millis(500 << random.below(6));
+            let after = DefaultTtl::After(millis);
+            let default = random.pick(&[DefaultTtl::Off, DefaultTtl::NoDefault, after, after]);
+            c.set_default_ttl(default).unwrap();
+        }
+        73..76 => {
+            let moment =
+                db.now() + Duration::from_secs(2) - Duration::from_secs(1) * random.below(4) as u32;
+            let told = match random.below(3) {
+                0 => c.expire_before(moment),
+                1 => c.expire_written_before(moment),
+                _ => c.expire_all(),
+            };
+            // Too many stand.
+            told.unwrap_or_else(|error| assert!(error.is_retryable()));
+        }
+        76 => drop(db.drop_container(name).unwrap()),
+        77 => c.clear().unwrap(),
+        78..82 => db.flush().unwrap(),
+        82..84 => db.compact().unwrap(),
+        84..92 => world.steps(),
+        92..98 => world
+            .clock
+            .advance(Duration::from_millis(100 << random.below(6))),
+        _ => {
+            world.again(random.one_in(2));
+            return true;
+        }
+    }
+    false
+}
+
+/// Plays a history; returns how often a copy that comes back had to begin anew, and how often it had not.
+fn play(seed: u64, steps: usize) -> (usize, usize) {
+    let (mut random, mut world) = (Random(seed), World::new(seed));
+    let (mut open, mut often, mut seldom) = (Copy::default(), Copy::default(), Copy::default());
+    let mut changes: Option<Changes> = None;
+    let (mut anew, mut on) = (0, 0);
+    for at in 0..steps {
+        if step(&mut world, &mut random) {
+            changes = None;
+        }
+        let (db, who) = (world.db.clone(), format!("seed {seed}, step {at}"));
+        if random.one_in(4) {
+            // What is open meets no error, whatever jobs did meanwhile.
+            let changes = changes.get_or_insert_with(|| {
+                open.catch_up(&db);
+                let mut held = db.changes(open.version.unwrap());
+                assert_eq!(open.pass(&mut held, db.now()).unwrap(), 0);
+                held
+            });
+            open.pass(changes, db.now()).unwrap();
+            open.compare(&db, &format!("{who}, open"));
+        }
+        for (copy, odds) in [(&mut often, 5), (&mut seldom, 40)] {
+            if random.one_in(odds) {
+                match copy.catch_up(&db) {
+                    true => anew += 1,
+                    false => on += 1,
+                }
+                copy.compare(&db, &format!("{who}, one in {odds}"));
+            }
+        }
+    }
+    (anew, on)
+}
+
+#[test]
+fn copies_are_the_database() {
+    let (seed, histories) = (
+        testkit::env("EBBTIDE_SEED", 1),
+        testkit::env("EBBTIDE_HISTORIES", 40),
+    );
+    let played: Vec<_> = (seed..seed + histories)
+        .map(|seed| play(seed, 600))
+        .collect();
+    let sum = |of: fn(&(usize, usize)) -> usize| played.iter().map(of).sum::<usize>();
+    let (anew, on) = (sum(|played| played.0), sum(|played| played.1));
+    assert!(anew > 0 && on > anew / 4, "{anew} began anew, {on} went on");
+}
+
+/// The changes since a version, shown.
+fn told(changes: &mut Changes) -> Vec<String> {
+    let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let one = |change: Change| match change {
+        Change::Containers { names } => format!("containers {}", names.join(" ")),
+        Change::Created { container, .. } => format!("created {container}"),
+        Change::Expiry { container, rule } => {
+            format!("expiry {container} {:?}", rule.default_ttl())
+        }
+        Change::DeleteRange {
+            container,
+            from,
+            to,
+            ..
+        } => {
+            format!(
+                "range {container} {}..{}",
+                show(&from),
+                to.map_or(String::new(), |to| show(&to))
+            )
+        }
+        Change::Put { container, item } => {
+            format!(
+                "put {container} {}={}",
+                show(item.key()),
+                show(item.value())
+            )
+        }
+        Change::Delete { container, key, .. } => format!("delete {container} {}", show(&key)),
+        other => panic!("{other:?}"),
+    };
+    changes.map(|change| one(change.unwrap())).collect()
+}
+
+#[test]
+fn a_pass_tells_the_newest_state_of_what_was_written_since() {
+    let world = World::new(1);
+    let (a, b) = (world.c("a"), world.c("b"));
+    a.put("k1", "old").unwrap();
+    a.put("k2", "stays").unwrap();
+    b.put("x", "1").unwrap();
+    let mut empty = World::new(2).db.changes(Version::start());
+    assert!(told(&mut empty).is_empty() && empty.version() == Version::start());
+    let mut changes = world.db.changes(Version::start());
+    let first = [
+        "created a",
+        "expiry a NoDefault",
+        "put a k1=old",
+        "put a k2=stays",
+        "created b",
+        "expiry b NoDefault",
+        "put b x=1",
+    ];
+    assert_eq!(told(&mut changes), first);
+    assert!(told(&mut changes).is_empty());
+    a.put("k1", "between").unwrap();
+    a.put("k1", "new").unwrap();
+    a.put_with_ttl("k3", "short", Duration::from_secs(1))
+        .unwrap();
+    a.delete_range("m".."p").unwrap();
+    a.put("n", "after").unwrap();
+    b.set_default_ttl(DefaultTtl::Off).unwrap();
+    b.delete("x").unwrap();
+    world.clock.advance(Duration::from_secs(1));
+    let second = [
+        "range a m..p",
+        "put a k1=new",
+        "delete a k3",
+        "put a n=after",
+        "expiry b Off",
+        "delete b x",
+    ];
+    let version = changes.version();
+    assert_eq!(told(&mut world.db.changes(version)), second);
+    assert_eq!(told(&mut changes), second);
+    world.db.drop_container("b").unwrap();
+    world.db.drop_container("a").unwrap();
+    world.c("a").put("k", "v").unwrap();
+    let third = [
+        "containers a",
+        "created a",
+        "expiry a NoDefault",
+        "put a k=v",
+    ];
+    assert_eq!(told(&mut changes), third);
+}
+
+#[test]
+fn a_pass_is_of_one_moment() {
+    let world = World::new(1);
+    let c = world.c("a");
+    for n in 0..1_000 {
+        c.put(format!("k{n:04}"), "1").unwrap();
+    }
+    let mut changes = world.db.changes(Version::start());
+    let begun: Vec<Change> = changes.by_ref().take(10).map(Result::unwrap).collect();
+    assert_eq!((begun.len(), changes.version()), (10, Version::start()));
+    // While it lasts: the second half of a batch would be told without the first.
+    let mut batch = Batch::new();
+    batch
+        .put(&c, "k0000", "2")
+        .put(&c, "k0999", "2")
+        .delete(&c, "k0500");
+    world.db.write(batch).unwrap();
+    world.db.flush().unwrap();
+    world.db.compact().unwrap();
+    let rest = told(&mut changes);
+    assert_eq!(rest.len(), 1_000 - 8);
+    assert_eq!(rest.last().unwrap(), "put a k0999=1");
+    assert_eq!(
+        told(&mut changes),
+        ["put a k0000=2", "delete a k0500", "put a k0999=2"]
+    );
+}
+
+#[test]
+fn who_comes_back_too_late_is_told_so_also_after_a_kill() {
+    let mut world = World::new(1);
+    let c = world.c("a");
+    c.put("k", "v").unwrap();
+    let since = told_version(&world.db);
+    c.put("l", "v").unwrap();
+    c.delete("k").unwrap();
+    let after = told_version(&world.db);
+    assert_eq!(
+        told(&mut world.db.changes(since)),
+        ["delete a k", "put a l=v"]
+    );
+    world.db.flush().unwrap();
+    for is_killed in [false, true, false] {
+        let error = world.db.changes(since).next().unwrap().unwrap_err();
+        assert!(
+            matches!(error, Error::ChangesGone { from, .. } if from == after.as_u64()),
+            "{error}"
+        );
+        assert!(error.is_changes_gone() && !error.is_retryable());
+        assert!(told(&mut world.db.changes(after)).is_empty());
+        world.again(is_killed);
+    }
+    let later = Version::from_u64(after.as_u64() + 100);
+    let error = world.db.changes(later).next().unwrap().unwrap_err();
+    assert!(error.is_changes_gone(), "it is of another database");
+}
+
+fn told_version(db: &Database) -> Version {
+    let mut changes = db.changes(Version::start());
+    changes.by_ref().for_each(|change| drop(change.unwrap()));
+    changes.version()
+}
+
+/// Breaks a build that leaves a command out of the settings once it reaches nothing that is stored.
+#[test]
+fn a_command_is_told_though_nothing_is_left_that_it_reaches() {
+    let world = World::new(1);
+    let c = world.c("a");
+    c.put_with_ttl("k", "v", Ttl::Never).unwrap();
+    let (mut copy, mut changes) = (Copy::default(), world.db.changes(Version::start()));
+    copy.pass(&mut changes, world.db.now()).unwrap();
+    let since = changes.version();
+    c.expire_all().unwrap();
+    world.db.compact().unwrap();
+    c.set_default_ttl(DefaultTtl::Off).unwrap();
+    copy.pass(&mut changes, world.db.now()).unwrap();
+    copy.compare(&world.db, "open");
+    drop(changes);
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    let error = world.db.changes(since).next().unwrap().unwrap_err();
+    assert!(error.is_changes_gone());
+}
+
+#[test]
+fn a_follower_tells_changes_too() {
+    let world = World::new(1);
+    let c = world.c("a");
+    c.put("k", "v").unwrap();
+    let follower = options(&world.sim, &world.clock).follow("/db").unwrap();
+    let mut changes = follower.changes(Version::start());
+    assert_eq!(told(&mut changes).len(), 3);
+    c.put("k", "w").unwrap();
+    follower.catch_up().unwrap();
+    assert_eq!(told(&mut changes), ["put a k=w"]);
+    c.delete("k").unwrap();
+    world.db.flush().unwrap();
+    world.db.compact().unwrap();
+    follower.catch_up().unwrap();
+    // The writer's jobs know nothing of this one.
+    assert!(changes.next().unwrap().unwrap_err().is_changes_gone());
+    assert!(told(&mut follower.changes(Version::start())).len() == 2);
+}
