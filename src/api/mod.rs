@@ -8,6 +8,7 @@ pub mod writing;
 pub mod container;
 pub mod retention;
 pub mod due;
+pub mod expirations;
 pub mod snapshot;
 pub mod batch;
 pub mod transaction_state;

@@ -137,6 +137,15 @@ pub enum Error {
         /// The changes since this version are known.
         from: u64,
     },
+    /// Expirations were asked for from a moment on of which some are not on disk any more: whoever reads them was away for
+    /// longer than they are kept ([`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired)). What is stored
+    /// tells which items are there now.
+    ExpirationsGone {
+        /// The name of the container.
+        container: String,
+        /// From here on all are known: [`ExpiryCursor::start`](crate::ExpiryCursor::start) begins here.
+        known_from: SystemTime,
+    },
     /// A write to a database that was opened with `read_only(true)`, or is followed.
     ReadOnly,
     /// The database was closed.
@@ -307,6 +316,13 @@ impl Error {
         matches!(self, Error::ChangesGone { .. })
     }
 
+    /// Whether expirations were asked for that are not on disk any more: begin anew at
+    /// [`ExpiryCursor::start`](crate::ExpiryCursor::start).
+    #[must_use]
+    pub fn is_expirations_gone(&self) -> bool {
+        matches!(self, Error::ExpirationsGone { .. })
+    }
+
     /// Whether this handle of the database or the container is closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -358,6 +374,7 @@ impl fmt::Display for Error {
             ),
             Error::Conflict { .. }
             | Error::TooManyCommands { .. }
+            | Error::ExpirationsGone { .. }
             | Error::ContainerDropped { .. } => self.fmt_of_container(f),
             #[cfg(feature = "typed")]
             Error::Decode { .. } => self.fmt_of_container(f),
@@ -459,6 +476,15 @@ impl Error {
                 f,
                 "container {container:?} has so many commands to expire items that it takes no more: try again when what \
                  they concern is removed from the disk, or expire with one command what several did"
+            ),
+            Error::ExpirationsGone {
+                container,
+                known_from,
+            } => write!(
+                f,
+                "what expired in container {container:?} is known from {known_from} on, and was asked for from before: begin \
+                 with ExpiryCursor::start(), and keep more (keep_expired) for a reader that is away for so long",
+                known_from = Timestamp::from_system_time_up(*known_from),
             ),
             Error::ContainerDropped { name } => write!(
                 f,

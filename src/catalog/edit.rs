@@ -59,6 +59,10 @@ pub enum Change {
     RemoveRangeDelete(ContainerId, Seq),
     /// Deletes and ends up to this sequence number may be stored no more: changes are told from there on.
     ChangesFrom(ContainerId, Seq),
+    /// What has ended less than so many milliseconds ago is kept in a container.
+    KeepExpired(ContainerId, u64),
+    /// Items of a container that ended up to this moment may be left out.
+    EndsDropped(ContainerId, Timestamp),
     /// The log, from the first needed segment on; none: there is none yet, or nothing in it is needed.
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
@@ -98,7 +102,9 @@ impl Change {
             | Change::RemoveRun(id, _)
             | Change::AddRangeDelete(id, _)
             | Change::RemoveRangeDelete(id, _)
-            | Change::ChangesFrom(id, _) => Some(*id),
+            | Change::ChangesFrom(id, _)
+            | Change::KeepExpired(id, _)
+            | Change::EndsDropped(id, _) => Some(*id),
             Change::Dropped(_) | Change::Log(_) | Change::LogSynced(_) | Change::Used { .. } => {
                 None
             }
@@ -134,10 +140,24 @@ pub struct ContainerRecord {
     /// See [`Change::ChangesFrom`]; a record without it is of a build that did not note it.
     #[serde(default = "unknown_yet")]
     pub changes_from: Seq,
+    /// See [`Change::KeepExpired`].
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub keep_expired: u64,
+    /// See [`Change::EndsDropped`].
+    #[serde(default, skip_serializing_if = "is_start")]
+    pub ends_dropped: Timestamp,
 }
 
 fn unknown_yet() -> Seq {
     Seq::MAX
+}
+
+fn is_zero(millis: &u64) -> bool {
+    *millis == 0
+}
+
+fn is_start(moment: &Timestamp) -> bool {
+    *moment == Timestamp(0)
 }
 
 /// A run in the catalogue.
@@ -413,6 +433,11 @@ impl Catalogue {
                 runs.remove(at);
             }
             Change::AddRangeDelete(id, range) => self.add_range_delete(*id, range)?,
+            Change::KeepExpired(id, millis) => self.container(*id)?.keep_expired = *millis,
+            Change::EndsDropped(id, end) => {
+                let dropped = &mut self.container(*id)?.ends_dropped;
+                *dropped = (*dropped).max(*end);
+            }
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::ChangesFrom(id, seq) => {
                 let container = self.container(*id)?;

@@ -119,6 +119,7 @@ impl Engine {
                 relog_with(&state, &header, appender, |log| {
                     self.needed(&state, &read_state.active, view, log)
                 })?;
+                named.extend(self.note_ends_dropped(&state, &read_state.active));
             }
             Ok(())
         });

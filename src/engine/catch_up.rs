@@ -362,7 +362,9 @@ impl Engine {
             }
             state.set_flushed(fresh.flushed());
             // Who reads what was there before still needs the commands of before.
-            let settings = fresh.settings().with_commands_of(&changing.settings());
+            let settings = fresh
+                .whole_settings()
+                .with_commands_of(&changing.settings());
             changing.change_to(state.as_needed(settings, Seq::MAX), next.last_seq);
             *fresh = state.clone();
         }

@@ -152,10 +152,16 @@ impl Engine {
         self.clock.is_up_to(moment)
     }
 
-    /// The view in settled time, for jobs.
+    /// The view in settled time, for jobs: as long ago as is held for readers of expirations.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
         // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.
-        let now = self.clock.purge_time().unwrap_or(Timestamp(0));
-        ExpiryView::at(now, || state.settings())
+        let purge_time = self.clock.purge_time();
+        let settled = purge_time.unwrap_or_else(|| self.clock.read().settled);
+        let moment = state.feeds().judge_at(settled);
+        let now = purge_time.map_or(Timestamp(0), |_| moment);
+        ExpiryView::at(now, || match moment < settled {
+            true => state.whole_settings().at(moment),
+            false => (*state.whole_settings()).clone(),
+        })
     }
 }

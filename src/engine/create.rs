@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::Engine;
+use crate::engine::commit::Basis;
 use crate::engine::options::ContainerOptions;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
@@ -47,6 +48,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Sets how long what has ended is kept, in milliseconds; durable when it returns.
+    pub fn set_keep_expired(&self, state: &ContainerState, millis: u64) -> Result<()> {
+        self.check_writable()?;
+        state.check()?;
+        let changes = vec![Change::KeepExpired(state.id(), millis)];
+        let mut manifest = self.catalog.edit();
+        self.edit(&mut manifest, Basis::TABLES, changes, Timestamp(0))?;
+        state.feeds().set_keep(millis);
+        drop(manifest);
+        self.scheduler.wake(Thread::Merge);
+        Ok(())
+    }
+
     /// Opens a container, or creates it.
     pub fn container(&self, name: &str, options: &ContainerOptions) -> Result<Arc<ContainerState>> {
         check_name(name)?;
@@ -81,6 +95,8 @@ impl Engine {
             runs: vec![],
             range_deletes: vec![],
             changes_from: Seq(0),
+            keep_expired: options.keep_expired,
+            ends_dropped: Timestamp(0),
         };
         let changes = vec![Change::CreateContainer(record.clone())];
         self.edit(&mut manifest, basis, changes, Timestamp(0))?;

@@ -205,7 +205,7 @@ impl Engine {
 }
 
 /// Visits every record.
-fn each(mut cursor: impl Cursor, show: &mut dyn FnMut(&RecordRef<'_>)) -> Result<()> {
+pub(super) fn each(mut cursor: impl Cursor, show: &mut dyn FnMut(&RecordRef<'_>)) -> Result<()> {
     cursor.start_seek(Seek::First, None)?;
     while !cursor.poll_seek(Seek::First, None)? {}
     while let Position::Record(record) = cursor.position() {

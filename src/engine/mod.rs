@@ -6,6 +6,7 @@
 //! ContainerSet  containers by name                                           containers.rs
 //! ContainerState  what a reader pins of one container                        state.rs
 //! SettingsCell  a container's settings, as one value                         settings_cell.rs
+//! Feeds         readers of a container's expirations, and what is held       feeds.rs
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
 //! ObsoleteTables  tables to be removed                                       obsolete.rs
@@ -34,6 +35,7 @@
 //! | 6 | `moving` | a memtable's `Flushable` | some instructions, and so all below |
 //! | 6 | `held` | `ContainerState` | to take read states from scans that rest; tries each scan's own lock |
 //! | 6 | `rest` | `ContainerState` | |
+//! | 6 | `readers` | `Feeds` | |
 //! | 6 | `open` | `Snapshots` | the published sequence number is read in it |
 //! | 6 | `budget` | `Throttle` | |
 //! | 6 | `queue` | `ObsoleteTables` | |
@@ -56,6 +58,7 @@
 pub mod options;
 // parts: each owns its fields
 mod settings_cell;
+mod feeds;
 mod state;
 mod containers;
 mod relied;
@@ -92,6 +95,7 @@ mod report;
 mod due;
 mod disk_usage;
 mod changes;
+mod feed;
 mod old_log;
 mod begin;
 mod replay;
@@ -126,6 +130,7 @@ use throttle::Throttle;
 #[cfg(feature = "tokio")]
 pub use at_once::Begun;
 pub use changes::ChangeReader;
+pub use feed::{Ended, Feed, Place};
 pub use handle::Handle;
 pub use jobs::scrub::VerifyReport;
 pub use read::Reader;

@@ -198,6 +198,7 @@ impl Engine {
             assert!(is_as_judged, "one thread at a time lets go of the old log");
             let (next, of_cut) = self.version_after(cut)?;
             changes.extend(of_cut);
+            changes.extend(self.note_ends_dropped(cut.state, &cut.before));
             versions.push(next);
         }
         changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);

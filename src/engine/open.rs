@@ -92,10 +92,10 @@ impl Recovered {
     /// Leaves out the commands that are not needed any more.
     fn forget_commands(&mut self) {
         for (id, state) in &self.states {
-            let settings = state.settings();
-            let stands = state.as_needed(settings.clone(), Seq::MAX);
+            let settings = state.whole_settings();
+            let stands = state.as_needed((*settings).clone(), Seq::MAX);
             let record = self.catalogue.containers.get_mut(id);
-            if let Some(record) = record.filter(|_| stands != settings) {
+            if let Some(record) = record.filter(|_| stands != *settings) {
                 record.settings = stands.clone();
                 record.changes_from = record.changes_from.max(state.changes_from());
                 state.begin_change().change_to(stands, record.settings_seq);

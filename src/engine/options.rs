@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::listener::EventListener;
-use crate::base::{Compression, DefaultTtl, Error, Reads, Result};
+use crate::base::{Compression, DefaultTtl, Error, Reads, Result, millis_up};
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 
 /// When a write counts as done.
@@ -420,6 +420,8 @@ impl Options {
 pub struct ContainerOptions {
     pub(crate) default_ttl: DefaultTtl,
     pub(crate) compression: Option<Compression>,
+    /// In milliseconds.
+    pub(crate) keep_expired: u64,
 }
 
 impl Default for ContainerOptions {
@@ -434,6 +436,7 @@ impl ContainerOptions {
         ContainerOptions {
             default_ttl: DefaultTtl::NoDefault,
             compression: None,
+            keep_expired: 0,
         }
     }
 
@@ -441,6 +444,14 @@ impl ContainerOptions {
     /// expire, and nothing else does.
     pub fn default_ttl(mut self, default: DefaultTtl) -> Self {
         self.default_ttl = default;
+        self
+    }
+
+    /// How long an item that has ended stays on disk at least, for readers of
+    /// [`Container::expirations`](crate::Container::expirations) that are not open all the time; nobody else sees it. Disk
+    /// space comes back that much later. Rounded up to a millisecond. Default: 0.
+    pub fn keep_expired(mut self, duration: Duration) -> Self {
+        self.keep_expired = millis_up(duration);
         self
     }
 

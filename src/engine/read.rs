@@ -78,7 +78,11 @@ impl Hit<'_> {
 }
 
 /// The newest version of a key up to `max`, dead or not, unless a range delete covers it.
-fn newest<'a>(read_state: &'a ReadState, key: &[u8], max: Seq) -> Result<Option<Hit<'a>>> {
+pub(super) fn newest<'a>(
+    read_state: &'a ReadState,
+    key: &[u8],
+    max: Seq,
+) -> Result<Option<Hit<'a>>> {
     let hash = hash_key(key);
     let found = in_memory(read_state, hash, key, max).map_or_else(
         || on_disk(read_state, max, |run| run.get(hash, key, max)),

@@ -235,7 +235,10 @@ impl Gathered<'_> {
             target.begin_era()?;
         }
         let last = self.settings.get(&container);
-        let before = last.map_or_else(|| state.settings(), |last| last.settings.clone());
+        let before = last.map_or_else(
+            || (*state.whole_settings()).clone(),
+            |last| last.settings.clone(),
+        );
         let settings = before.after(change, settled, seq);
         let logged = LoggedSettings {
             container,

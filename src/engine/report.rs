@@ -27,7 +27,10 @@ impl Engine {
         let estimate = estimate(&read_state, &view);
         let version = &read_state.version;
         // A leap of the wall clock that is not settled delays purges; that is not the budget's fault.
-        let (goals, settled) = (self.goals(), expiry_views.settled.now.min(view.now));
+        let goals = self.goals();
+        // So does what is held for readers of expirations.
+        let settled = expiry_views.settled.now.min(view.now);
+        let settled = state.feeds().judge_at(settled);
         let (mut oldest_unreclaimed, mut overdue) = (None::<Timestamp>, 0);
         let mut note = |census: &Census, judged_up_to: Seq| {
             if let Some(expired) = census.oldest_dead(judged_up_to, &view) {

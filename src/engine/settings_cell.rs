@@ -17,6 +17,8 @@ pub(super) struct SettingsCell {
     words: [AtomicU64; 6],
     /// Read only where there are some, so that reads pay nothing where there are none.
     commands: ArcSwap<Commands>,
+    /// The same settings, and how they came about.
+    whole: ArcSwap<Settings>,
     /// The last sequence number of the write that changed them. Stored before they are.
     changed: AtomicU64,
 }
@@ -67,6 +69,7 @@ impl Drop for Changing<'_> {
         if *self.cell.commands.load_full() != *commands {
             self.cell.commands.store(Arc::new(commands.clone()));
         }
+        self.cell.whole.store(Arc::new(self.to.clone()));
         for (word, value) in self.cell.words.iter().zip(values) {
             word.store(value, Ordering::Relaxed);
         }
@@ -81,6 +84,7 @@ impl SettingsCell {
             version: AtomicU64::new(0),
             words: Default::default(),
             commands: ArcSwap::from_pointee(Commands::NONE),
+            whole: ArcSwap::from_pointee(Settings::default()),
             changed: AtomicU64::new(seq.0),
         };
         drop(cell.begin(settings));
@@ -108,7 +112,20 @@ impl SettingsCell {
         Changing { cell: self, to }
     }
 
-    /// The settings. Waits for a change under way.
+    /// The settings, and how they came about. Waits for a change under way.
+    pub(super) fn load_whole(&self) -> Arc<Settings> {
+        loop {
+            let before = self.version();
+            let whole = self.whole.load_full();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.version() == before {
+                return whole;
+            }
+            self.load();
+        }
+    }
+
+    /// The settings, without how they came about. Waits for a change under way.
     #[inline]
     pub(super) fn load(&self) -> Settings {
         let mut tries = 0;
@@ -166,6 +183,7 @@ impl SettingsCell {
             floor_seq: Seq(floor_seq),
             command_seq: Seq(command_seq),
             commands,
+            past: None,
         }
     }
 }

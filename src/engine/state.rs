@@ -11,6 +11,7 @@ use crate::base::sync::{ArcSwap, Guard, Mutex};
 use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
+use crate::engine::feeds::Feeds;
 use crate::engine::settings_cell::{Changing, SettingsCell};
 use crate::expiry::{Command, Commands, Settings, SettingsChange};
 use crate::mem::{Memtable, Pool, RangeDeletes};
@@ -189,6 +190,8 @@ pub struct ContainerState {
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
     paid_by_scans: AtomicU64,
     rest: Mutex<Option<Rest>>,
+    /// Readers of its expirations.
+    feeds: Arc<Feeds>,
 }
 
 /// A state in which the container had nothing to merge or reclaim.
@@ -241,6 +244,7 @@ impl ContainerState {
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
             rest: Mutex::new(None),
+            feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
         }
     }
 
@@ -250,6 +254,17 @@ impl ContainerState {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Readers of its expirations, and what is held for them.
+    #[inline]
+    pub(super) fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
+    /// How long what has ended is kept, in milliseconds.
+    pub fn feeds_keep(&self) -> u64 {
+        self.feeds.keep()
     }
 
     /// The sequence number of its creation.
@@ -293,6 +308,11 @@ impl ContainerState {
         self.settings.load()
     }
 
+    /// The same, and how they came about.
+    pub(super) fn whole_settings(&self) -> Arc<Settings> {
+        self.settings.load_whole()
+    }
+
     /// See [`SettingsCell::version`].
     #[inline]
     pub(super) fn settings_version(&self) -> u64 {
@@ -315,7 +335,7 @@ impl ContainerState {
     /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at a
     /// moment after the change. After an error or a panic the old settings stay.
     pub(super) fn begin_change(&self) -> Changing<'_> {
-        self.settings.begin(self.settings.load())
+        self.settings.begin((*self.whole_settings()).clone())
     }
 
     /// The read state, for as long as the guard is held.

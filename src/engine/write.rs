@@ -437,6 +437,9 @@ impl Engine {
     ) -> Result<()> {
         let read_state = state.read_state();
         insert(&read_state.active.memtable, record)?;
+        if let Relogged::Record { header, key, .. } = record {
+            state.feeds().note(header, key);
+        }
         read_state.active.logged_in(segment);
         let grown = read_state.active.count_growth();
         commit.add_active(grown);

@@ -28,7 +28,8 @@ use crate::base::record::Header;
 use crate::base::{ItemTtl, Seq, Timestamp};
 
 /// What a caller tells a container to expire; see the file's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Expire {
     /// What ends before this moment.
     Before(Timestamp),

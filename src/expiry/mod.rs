@@ -2,13 +2,16 @@
 
 mod command;
 mod life;
+mod past;
 mod rule;
+mod ends;
 mod census;
 mod histogram;
 mod lanes;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
 pub use command::{Command, Commands, Expire};
+pub use ends::Cause;
 pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
 pub use rule::{

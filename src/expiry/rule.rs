@@ -49,6 +49,7 @@ use crate::base::record::Header;
 use crate::base::{DefaultTtl, Error, ItemTtl, MAX_TTL_MILLIS, Result, Seq, Timestamp, millis_up};
 use crate::expiry::command::{Command, Commands, Expire, Reach};
 use crate::expiry::life::Life;
+use crate::expiry::past::{Made, Past};
 use std::time::Duration;
 
 /// A lifetime given by a caller, in milliseconds; it must be more than 0 and at most 2 147 483 647 seconds.
@@ -144,6 +145,31 @@ impl DefaultMillis {
         }
     }
 
+    /// What a command reaches where this is the default.
+    pub(super) fn reach_of(self, what: Expire) -> Reach {
+        match (what, self) {
+            (Expire::All, _) => Reach::written_before(Timestamp::MAX),
+            (Expire::WrittenBefore(moment), _) => Reach::written_before(moment),
+            (Expire::Before(_), DefaultMillis::Off) => Reach::default(),
+            (Expire::Before(moment), default) => Reach {
+                inherit: moment.before(default.inherited_millis()),
+                own: moment,
+                written: Timestamp(0),
+            },
+        }
+    }
+
+    /// How long an item with this ttl lives, and by which ttl.
+    #[inline]
+    pub(super) fn life(self, ttl: ItemTtl) -> Life {
+        match (ttl, self) {
+            (ItemTtl::Absent, default) => Life::Inherited(default.inherited_millis()),
+            (ItemTtl::Never, _) => Life::Endless,
+            (ItemTtl::Millis(m), DefaultMillis::Off) => Life::Suspended(m),
+            (ItemTtl::Millis(m), _) => Life::Own(m),
+        }
+    }
+
     /// Whether nothing lives longer under `self` than under `then`: then an end that was computed under `then` can be
     /// trusted.
     pub fn is_as_strict_as(self, then: DefaultMillis) -> bool {
@@ -161,7 +187,8 @@ impl DefaultMillis {
 }
 
 /// A write that changes a container's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SettingsChange {
     /// Another default.
     Default(DefaultMillis),
@@ -194,6 +221,9 @@ pub struct Settings {
     /// The commands that stand.
     #[serde(default, skip_serializing_if = "Commands::is_empty")]
     pub commands: Commands,
+    /// How they came about; none if they never changed, and where only the rule of now is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<Box<Past<Settings, SettingsChange>>>,
 }
 
 fn is_zero(seq: &Seq) -> bool {
@@ -214,12 +244,27 @@ impl Settings {
         self.floor_seq.max(self.command_seq)
     }
 
+    /// The same, without how they came about: all that the rule of now needs.
+    pub fn without_past(&self) -> Settings {
+        Settings {
+            past: None,
+            ..self.clone()
+        }
+    }
+
+    /// What changes that are not known one by one have ended, ended before this moment.
+    pub(super) fn changed_before(&self) -> Timestamp {
+        let given = self.commands.iter().map(|command| command.at.after(1));
+        given.max().unwrap_or_default().max(self.override_floor)
+    }
+
     /// What a table keeps of the settings by which its records were judged.
     pub fn of_a_table(&self) -> Settings {
         Settings {
             floor_seq: self.last_seq(),
             command_seq: Seq(0),
             commands: Commands::NONE,
+            past: None,
             ..*self
         }
     }
@@ -249,9 +294,30 @@ impl Settings {
 
     /// The settings after the write `seq` changed them at the moment `at`.
     pub fn after(&self, change: SettingsChange, at: Timestamp, seq: Seq) -> Settings {
+        let mut past = self.past.clone().unwrap_or_else(|| {
+            let base = self.without_past();
+            Box::new(Past::since(base, self.changed_before()))
+        });
+        let made = Made {
+            what: change,
+            at,
+            seq,
+        };
+        past.add(made, |base, first| {
+            base.after_alone(first.what, first.at, first.seq)
+        });
+        Settings {
+            past: Some(past),
+            ..self.after_alone(change, at, seq)
+        }
+    }
+
+    /// The same, without how they came about.
+    pub(super) fn after_alone(&self, change: SettingsChange, at: Timestamp, seq: Seq) -> Settings {
+        let before = self.without_past();
         match change {
-            SettingsChange::Default(to) => self.change(to, at, seq),
-            SettingsChange::Expire(what) => self.expire(what, at, seq),
+            SettingsChange::Default(to) => before.change(to, at, seq),
+            SettingsChange::Expire(what) => before.expire(what, at, seq),
         }
     }
 
@@ -275,16 +341,7 @@ impl Settings {
 
     /// The settings after the write `seq` told the container at the moment `at` to expire items.
     pub fn expire(&self, what: Expire, at: Timestamp, seq: Seq) -> Settings {
-        let reach = match (what, self.default) {
-            (Expire::All, _) => Reach::written_before(Timestamp::MAX),
-            (Expire::WrittenBefore(moment), _) => Reach::written_before(moment),
-            (Expire::Before(_), DefaultMillis::Off) => Reach::default(),
-            (Expire::Before(moment), default) => Reach {
-                inherit: moment.before(default.inherited_millis()),
-                own: moment,
-                written: Timestamp(0),
-            },
-        };
+        let reach = self.default.reach_of(what);
         let told = Settings {
             command_seq: seq,
             commands: self.commands.with(Command { seq, at, reach }),
@@ -400,12 +457,7 @@ impl Settings {
     /// How long an item that is not gone lives, and by which ttl, if these settings stay.
     #[inline]
     pub fn life(&self, header: &Header) -> Life {
-        match (header.ttl, self.default) {
-            (ItemTtl::Absent, default) => Life::Inherited(default.inherited_millis()),
-            (ItemTtl::Never, _) => Life::Endless,
-            (ItemTtl::Millis(m), DefaultMillis::Off) => Life::Suspended(m),
-            (ItemTtl::Millis(m), _) => Life::Own(m),
-        }
+        self.default.life(header.ttl)
     }
 
     /// When an item that is not gone expires, if these settings stay: [`Timestamp::MAX`] for never.

@@ -332,9 +332,9 @@ fn what_is_loaded_is_summarized_as_what_is_inserted() {
                     from: vec![],
                     to: None,
                 };
-                memtables
-                    .each_ref()
-                    .map(|memtable| memtable.delete_range(everything(), Seq(seq)));
+                for memtable in &memtables {
+                    memtable.delete_range(everything(), Seq(seq));
+                }
             }
         }
         let of_view = |memtable: &Memtable, now| {

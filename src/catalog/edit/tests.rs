@@ -12,6 +12,8 @@ fn container(id: u32, name: &str) -> ContainerRecord {
         runs: vec![],
         range_deletes: vec![],
         changes_from: Seq(0),
+        keep_expired: 0,
+        ends_dropped: Timestamp(0),
     }
 }
 

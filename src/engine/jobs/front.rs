@@ -254,7 +254,9 @@ impl Engine {
             let view = self.settled_view(state);
             let (front, rest) = self.divide(state, flushable, view.clone(), up_to)?;
             rest.stays_in(segment + 1..=*flushable.segments().end());
-            let (flush, lag) = self.write_flush(state, front)?;
+            let (mut flush, lag) = self.write_flush(state, front)?;
+            // What is not needed was judged before.
+            flush.job.view.now = flush.job.view.now.max(view.now);
             self.note_lag(&lag, &view);
             flushed.push(Flushed {
                 leaves: flushable.clone(),

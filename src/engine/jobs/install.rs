@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::events::Event;
 use crate::engine::state::{ContainerState, Flushable, ReadState};
-use crate::expiry::ExpiryView;
+use crate::expiry::{Census, ExpiryView};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -230,6 +230,7 @@ impl Engine {
             changes.extend(removed.map(|run| Change::RemoveRun(id, run.id)));
             let added = one.added.iter();
             changes.extend(added.map(|run| Change::AddRun(id, run.record())));
+            changes.extend(one.ends_dropped().map(|end| Change::EndsDropped(id, end)));
             let mut of_ranges = range_changes(id, &current.version, &next);
             changes.extend(of_ranges.pop().unwrap_or_default());
             early.extend(of_ranges);
@@ -278,6 +279,9 @@ impl Engine {
             // Before the read state, too: a reader that misses a record must see that it may have been dropped.
             one.state.note_purge(one.view.now);
         }
+        if let Some(end) = one.ends_dropped() {
+            one.state.feeds().note_dropped(end);
+        }
         one.state.install(|read_state| {
             let mut sealed = read_state.sealed.clone();
             if let Some(flush) = one.flushed {
@@ -312,7 +316,7 @@ impl Engine {
 
     /// Waits until every write that was stamped before the job read the clock is visible: it may rely on a version that
     /// the job found dead, and a reader must not miss both. A write that fails here never counted.
-    fn let_writes_pass(&self) {
+    pub(in crate::engine) fn let_writes_pass(&self) {
         let latest = {
             let _commit = self.commit_log.lock();
             self.commit_log.latest()
@@ -524,6 +528,46 @@ impl Installation<'_> {
         let mut inputs = runs.chain(memtable);
         inputs.any(|census| census.oldest_dead(Seq(0), &self.view).is_some())
     }
+}
+
+impl Installation<'_> {
+    /// Up to which moment items have ended whose records are left out; none: none is, as far as the census tells.
+    fn ends_dropped(&self) -> Option<Timestamp> {
+        let stay = self.added.iter().flat_map(|run| run.table_ids());
+        let stay: HashSet<TableId> = stay.collect();
+        let removed = self.removed.iter().flat_map(|run| &run.tables);
+        let gone = removed.filter(|table| !stay.contains(&table.id));
+        let tables = gone.map(|table| table.statistics.census);
+        let memtable = self.flushed.map(|flush| flush.leaves.memtable.census());
+        let ends = tables.chain(memtable);
+        let ends = ends.filter_map(|census| last_end(&census, &self.view));
+        // What a floor or a command has ended is dropped at moment 0, too.
+        let judged = self.view.now.max(self.view.settings.last_change());
+        ends.max().map(|end| end.min(judged))
+    }
+}
+
+impl Engine {
+    /// The change that says what is no longer known of ends where a container's memtable is written or logged without what is
+    /// dead; call it after that was judged. It is noted at once.
+    pub(in crate::engine) fn note_ends_dropped(
+        &self,
+        state: &Arc<ContainerState>,
+        flushable: &Flushable,
+    ) -> Option<Change> {
+        let view = self.settled_view(state);
+        let end = last_end(&flushable.memtable.census(), &view)?;
+        let end = end.min(view.now.max(view.settings.last_change()));
+        state.feeds().note_dropped(end);
+        Some(Change::EndsDropped(state.id(), end))
+    }
+}
+
+/// The latest end of those of some records that are gone; none if none is.
+fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
+    census.oldest_dead(Seq(0), view)?;
+    let by_clock = census.last_expiry(&view.settings);
+    Some(by_clock.max(view.settings.last_change()))
 }
 
 /// What an installation will change, decided before anything is changed.

@@ -180,7 +180,8 @@ impl Engine {
             let version = &read_state.version;
             let free = match self.choose(&state, &version.facts(), &view) {
                 Choice::Rest { until } => {
-                    state.note_rest(version, view.settings, until);
+                    let until = self.rest_until(&state, until, &view);
+                    state.note_rest(version, view.settings.without_past(), until);
                     continue;
                 }
                 Choice::Merge(rewrite) => {
@@ -403,14 +404,28 @@ impl Engine {
             return Some(until);
         }
         let read_state: Arc<ReadState> = state.pin();
-        match self.choose(
-            state,
-            &read_state.version.facts(),
-            &self.settled_view(state),
-        ) {
-            Choice::Rest { until } => until,
+        let view = self.settled_view(state);
+        match self.choose(state, &read_state.version.facts(), &view) {
+            Choice::Rest { until } => self.rest_until(state, until, &view),
             _ => Some(Timestamp(0)),
         }
+    }
+
+    /// The moment at which jobs judge by a later one, or by other settings, than in this view: so much later as they judge
+    /// by earlier moments than now.
+    fn rest_until(
+        &self,
+        state: &ContainerState,
+        until: Option<Timestamp>,
+        view: &ExpiryView,
+    ) -> Option<Timestamp> {
+        let held = match self.clock.purge_time() {
+            Some(settled) if view.now > Timestamp(0) => settled.since(view.now),
+            _ => return until,
+        };
+        let change = state.whole_settings().next_change(view.now);
+        let until = until.into_iter().chain(change.filter(|_| held > 0)).min();
+        until.map(|until| until.after(held))
     }
 }
 

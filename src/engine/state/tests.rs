@@ -35,6 +35,8 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
         runs: vec![],
         range_deletes: vec![],
         changes_from: Seq(0),
+        keep_expired: 0,
+        ends_dropped: Timestamp(0),
     };
     let state = ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)));
     let header = Header {

@@ -1,0 +1,217 @@
+//! The expirations of a container: each end of an item, once, in the order of ends.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::api::container::Container;
+use crate::base::{Result, Timestamp, millis_up};
+use crate::data::item::Value;
+use crate::data::version::Version;
+use crate::engine::{Ended, Feed, Place};
+use crate::expiry::Cause;
+
+/// By what an item ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ExpirationCause {
+    /// A ttl of its own.
+    Ttl,
+    /// The container's default ttl.
+    Default,
+    /// A change of the default ttl, under which it had ended already: the change is its end.
+    Change,
+    /// A command: [`Container::expire_before`] and its neighbours. The command is its end.
+    Command,
+}
+
+/// An item that has expired, as it was.
+#[derive(Clone)]
+pub struct Expiration(Ended);
+
+impl Expiration {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.0.key
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.0.value
+    }
+
+    /// The same, given away.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        self.0.value
+    }
+
+    /// When it was written last.
+    #[must_use]
+    pub fn written_at(&self) -> SystemTime {
+        self.0.header.written_at.to_system_time()
+    }
+
+    /// The version of its last write.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::of(self.0.header.seq)
+    }
+
+    /// The moment from which it is gone.
+    #[must_use]
+    pub fn expired_at(&self) -> SystemTime {
+        self.0.at.to_system_time()
+    }
+
+    /// By what it ended.
+    #[must_use]
+    pub fn cause(&self) -> ExpirationCause {
+        match self.0.cause {
+            Cause::Own => ExpirationCause::Ttl,
+            Cause::Default => ExpirationCause::Default,
+            Cause::Change => ExpirationCause::Change,
+            Cause::Command => ExpirationCause::Command,
+        }
+    }
+}
+
+impl fmt::Debug for Expiration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expiration")
+            .field("key", &self.key().escape_ascii().to_string())
+            .field("value", &self.0.value)
+            .field("expired_at", &self.0.at.to_string())
+            .field("cause", &self.cause())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a reader of [`Container::expirations`] is: plain data, to be stored with what the reader has done, by any format of
+/// serde. It is good across reopens, kills and changes of settings, for the container that it is of.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct ExpiryCursor(Place);
+
+impl ExpiryCursor {
+    /// The oldest expiration that is still known.
+    #[must_use]
+    pub fn start() -> ExpiryCursor {
+        ExpiryCursor(Place::Start)
+    }
+
+    /// The time at which the reader is opened: what expires from then on.
+    #[must_use]
+    pub fn now() -> ExpiryCursor {
+        ExpiryCursor(Place::Now)
+    }
+
+    /// What expires from a moment on, rounded up to a millisecond.
+    #[must_use]
+    pub fn at(moment: SystemTime) -> ExpiryCursor {
+        ExpiryCursor(Place::From(Timestamp::from_system_time_up(moment)))
+    }
+}
+
+/// Expirations in the order of their ends, then of keys; see [`Container::expirations`]. Not fused: `None` says that there
+/// is no more by now, and a later call may give some.
+pub struct Expirations {
+    feed: Feed,
+    container: Container,
+}
+
+impl Expirations {
+    /// The position after the last expiration that was given.
+    #[must_use]
+    pub fn cursor(&self) -> ExpiryCursor {
+        ExpiryCursor(self.feed.place())
+    }
+}
+
+impl Iterator for Expirations {
+    type Item = Result<Expiration>;
+
+    fn next(&mut self) -> Option<Result<Expiration>> {
+        let (engine, state) = (self.container.engine(), self.container.state());
+        let next = engine.next_ended(state, &mut self.feed).transpose()?;
+        Some(next.map(Expiration))
+    }
+}
+
+impl fmt::Debug for Expirations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expirations")
+            .field("cursor", &self.cursor())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Container {
+    /// The items that expire, each once, at its end and not when its bytes are removed, also those that nobody reads: in the
+    /// order of their ends, with one end in the order of keys, and with the value they had. The iterator ends when it has
+    /// caught up, and goes on when it is asked again: ask as often as you want to know, for it costs some microseconds when
+    /// nothing has expired.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpirationCause, ExpiryCursor, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let carts = db.container("carts")?;
+    /// let mut expired = carts.expirations(ExpiryCursor::now())?;
+    /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(10))?;
+    /// carts.put_with_ttl("bob", "a lamp", Duration::from_secs(20))?;
+    /// assert!(expired.next().is_none()); // not yet
+    /// clock.advance(Duration::from_secs(15));
+    /// let ada = expired.next().unwrap()?;
+    /// assert_eq!((ada.key(), &ada.value()[..]), (&b"ada"[..], &b"3 books"[..]));
+    /// assert_eq!(ada.cause(), ExpirationCause::Ttl);
+    ///
+    /// let cursor = expired.cursor(); // plain data: store it with what was done
+    /// drop(expired);
+    /// clock.advance(Duration::from_secs(15));
+    /// let mut expired = carts.expirations(cursor)?;
+    /// assert_eq!(expired.next().unwrap()?.key(), b"bob");
+    /// assert!(expired.next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// An item that is replaced or deleted before its end has no expiration. One whose key has been written anew since is left
+    /// out, so that an expiration never follows a newer write. An end is given once its millisecond is over, by settled time:
+    /// not while the wall clock leads and is in doubt.
+    ///
+    /// What has ended is kept for an open reader that has not come so far, for at most a minute after its end. A reader that
+    /// is away longer needs [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired). Of the 64 latest
+    /// changes of the default and commands it is known what each has ended; a reader that is further behind gets the error.
+    ///
+    /// # Errors
+    /// [`Error::ExpirationsGone`](crate::Error::ExpirationsGone), also from the iterator, when some that were asked for are
+    /// not on disk any more; [`Error::ClockBehind`](crate::Error::ClockBehind) when the clock is further behind the cursor
+    /// than [`Options::max_clock_skew`](crate::Options::max_clock_skew);
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly) where the database is followed.
+    pub fn expirations(&self, from: ExpiryCursor) -> Result<Expirations> {
+        Ok(Expirations {
+            feed: self.engine().feed(self.state(), from.0)?,
+            container: self.clone(),
+        })
+    }
+
+    /// How long what has ended is kept; see [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired).
+    #[must_use]
+    pub fn keep_expired(&self) -> Duration {
+        Duration::from_millis(self.state().feeds_keep())
+    }
+
+    /// Changes how long what has ended is kept; the change is durable when this returns. What is not on disk any more does
+    /// not come back.
+    ///
+    /// # Errors
+    /// As any write.
+    pub fn set_keep_expired(&self, duration: Duration) -> Result<()> {
+        self.engine()
+            .set_keep_expired(self.state(), millis_up(duration))
+    }
+}

@@ -1,0 +1,232 @@
+//! The readers of a container's expirations, and what jobs keep for them.
+//!
+//! ```text
+//!       dropped       jobs judge by       position of a reader        now
+//! ─────────┼────────────────┼────────────────────┼──────────────────────┼──▶ ends
+//!   may be gone     what ended is stored    not given yet
+//! ```
+//!
+//! Jobs judge by an earlier moment than now, so that what has ended since is kept as it is, and shows nothing to anybody but
+//! the readers here: `keep_expired` before now, and before the position of each open reader, though at most [`READER_HOLD`]
+//! before now. A job that judges by an earlier moment drops what it would have dropped then: the proof in verdict.rs needs
+//! nothing else, if settings and moment were in force together.
+//!
+//! Invariants:
+//!
+//! 1. `dropped` is no earlier than the end of any item whose newest record a job has left out. It is noted before the read
+//!    state without the record is installed, and is durable by the same edit.
+//! 2. While a reader is open, each write that may end before the last end that it has gathered is noted for it, before the
+//!    write is visible.
+
+use std::mem::take;
+use std::sync::Arc;
+
+use crate::base::ItemTtl;
+use crate::base::Timestamp;
+use crate::base::record::Header;
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::expiry::{DefaultMillis, Settings};
+
+/// What ended less than this ago is kept for a reader that is open and has not come so far, in milliseconds.
+pub const READER_HOLD: u64 = 60_000;
+/// So many writes are noted for a reader; it gathers anew after more.
+const NOTED: usize = 1 << 16;
+
+/// See the file's head.
+#[derive(Default)]
+pub struct Feeds {
+    /// What ended less than so many milliseconds ago is kept.
+    keep: AtomicU64,
+    /// See invariant 1; 0: nothing was dropped.
+    dropped: AtomicU64,
+    /// Whether a reader is open: each write asks.
+    is_read: AtomicBool,
+    readers: Mutex<Vec<Reader>>,
+}
+
+/// An open reader.
+struct Reader {
+    id: u64,
+    /// It needs what ended from here on.
+    position: Timestamp,
+    wants: Wants,
+    /// The writes it wants.
+    noted: Vec<(Header, Box<[u8]>)>,
+    /// There were more of them.
+    is_full: bool,
+}
+
+/// Which writes a reader wants to know of.
+#[derive(Clone, Copy)]
+pub struct Wants {
+    /// Those with a ttl of their own that end before this moment.
+    own: Timestamp,
+    /// Those without that were written before this moment.
+    inherit: Timestamp,
+}
+
+impl Wants {
+    /// All that may end.
+    pub const ALL: Wants = Wants {
+        own: Timestamp::MAX,
+        inherit: Timestamp::MAX,
+    };
+
+    /// Those that end up to a moment under these settings.
+    pub fn up_to(moment: Timestamp, settings: &Settings) -> Wants {
+        let own = moment.after(1);
+        let inherit = match (settings.default, moment) {
+            (DefaultMillis::Millis(_), Timestamp::MAX) => Timestamp::MAX,
+            (DefaultMillis::Millis(n), _) => own.before(n),
+            _ => Timestamp(0),
+        };
+        Wants { own, inherit }
+    }
+
+    fn meet(&self, header: &Header) -> bool {
+        match header.ttl {
+            _ if header.is_tombstone() => false,
+            ItemTtl::Never => false,
+            ItemTtl::Absent => header.written_at < self.inherit,
+            ItemTtl::Millis(millis) => header.written_at.after(millis) < self.own,
+        }
+    }
+}
+
+/// What was written for a reader since it asked last.
+pub struct Noted {
+    /// The writes.
+    pub writes: Vec<(Header, Box<[u8]>)>,
+    /// There were too many: some are missing.
+    pub is_full: bool,
+}
+
+impl Feeds {
+    /// Of a container that was opened.
+    pub fn new(keep: u64, dropped: Timestamp) -> Feeds {
+        Feeds {
+            keep: AtomicU64::new(keep),
+            dropped: AtomicU64::new(dropped.0),
+            ..Feeds::default()
+        }
+    }
+
+    /// How long what has ended is kept, in milliseconds.
+    pub fn keep(&self) -> u64 {
+        self.keep.load(Ordering::Acquire)
+    }
+
+    /// Sets that; it is durable.
+    pub fn set_keep(&self, millis: u64) {
+        self.keep.store(millis, Ordering::Release);
+    }
+
+    /// The moment by which a job judges that begins at this settled moment.
+    pub fn judge_at(&self, settled: Timestamp) -> Timestamp {
+        let mut moment = settled.before(self.keep());
+        if self.is_read.load(Ordering::Acquire) {
+            let readers = self.readers.lock();
+            if let Some(position) = readers.iter().map(|reader| reader.position).min() {
+                let held = position.before(1).max(settled.before(READER_HOLD));
+                moment = moment.min(held);
+            }
+        }
+        moment
+    }
+
+    /// Up to this moment ends are no longer known; none: all are.
+    pub fn dropped(&self) -> Option<Timestamp> {
+        let dropped = self.dropped.load(Ordering::Acquire);
+        (dropped > 0).then_some(Timestamp(dropped))
+    }
+
+    /// What ended up to this moment may be missing in the read state that is installed next.
+    pub fn note_dropped(&self, end: Timestamp) {
+        self.dropped.fetch_max(end.0, Ordering::AcqRel);
+    }
+
+    /// Notes a write for those who want it. The caller holds the commit lock.
+    #[inline]
+    pub fn note(&self, header: &Header, key: &[u8]) {
+        if self.is_read.load(Ordering::Acquire) {
+            self.note_for_readers(header, key);
+        }
+    }
+
+    #[cold]
+    fn note_for_readers(&self, header: &Header, key: &[u8]) {
+        let mut readers = self.readers.lock();
+        for reader in readers.iter_mut().filter(|one| one.wants.meet(header)) {
+            match reader.noted.len() < NOTED {
+                true => reader.noted.push((*header, key.into())),
+                false => reader.is_full = true,
+            }
+        }
+    }
+
+    /// A new reader, for which what ended from a moment on is held, and who wants all.
+    pub fn open(self: &Arc<Self>, position: Timestamp) -> Reading {
+        let mut readers = self.readers.lock();
+        let last = readers.iter().map(|reader| reader.id).max();
+        let id = last.map_or(0, |last| last + 1);
+        readers.push(Reader {
+            id,
+            position,
+            wants: Wants::ALL,
+            noted: vec![],
+            is_full: false,
+        });
+        self.is_read.store(true, Ordering::Release);
+        Reading {
+            id,
+            feeds: self.clone(),
+        }
+    }
+}
+
+/// An open reader's hold; the reader closes when it is dropped.
+pub struct Reading {
+    id: u64,
+    feeds: Arc<Feeds>,
+}
+
+impl Reading {
+    fn with<T>(&self, change: impl FnOnce(&mut Reader) -> T) -> T {
+        let mut readers = self.feeds.readers.lock();
+        let mut readers = readers.iter_mut();
+        change(
+            readers
+                .find(|reader| reader.id == self.id)
+                .expect("it is open"),
+        )
+    }
+
+    /// It needs what ended from here on.
+    pub fn advance_to(&self, position: Timestamp) {
+        self.with(|reader| reader.position = position);
+    }
+
+    /// Which writes are noted from now on.
+    pub fn want(&self, wants: Wants) {
+        self.with(|reader| reader.wants = wants);
+    }
+
+    /// The writes since the last call.
+    pub fn take(&self) -> Noted {
+        self.with(|reader| Noted {
+            writes: take(&mut reader.noted),
+            is_full: take(&mut reader.is_full),
+        })
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut readers = self.feeds.readers.lock();
+        readers.retain(|reader| reader.id != self.id);
+        self.feeds
+            .is_read
+            .store(!readers.is_empty(), Ordering::Release);
+    }
+}

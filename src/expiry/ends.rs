@@ -1,0 +1,147 @@
+//! The end of an item: the moment from which it is gone, and by what. Where the rule (rule.rs) answers whether an item is
+//! gone now, this answers since when, also long after, and after any number of changes of the settings.
+//!
+//! ```text
+//! default 60 s, item written at 0    the end                              by
+//! nothing changes                    60 s                                 the default
+//! at 50 s the default becomes 30 s   50 s: before, it was there           the change
+//! at 70 s the default goes off       60 s: it had ended                   the default
+//! at 40 s: expire_before(80 s)       40 s                                 the command
+//! ```
+//!
+//! An end is exact from [`Settings::known_from`] on, and never changes again once it has passed: a change at T gives what it
+//! ends the end T, or leaves alone what had ended by T. So `gone(item, now)` is `end <= now`; a test compares the two over
+//! random histories.
+
+use crate::base::record::Header;
+use crate::base::{Seq, Timestamp};
+use crate::expiry::life::Life;
+use crate::expiry::rule::{DefaultMillis, Settings, SettingsChange};
+
+/// By what an item ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Its own ttl.
+    Own,
+    /// The container's default.
+    Default,
+    /// A change of the default, under which it had ended already.
+    Change,
+    /// A command.
+    Command,
+}
+
+/// The end of an item, or of one that lives: when it will end if the settings stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The moment; [`Timestamp::MAX`] for never.
+    pub at: Timestamp,
+    /// By what.
+    pub cause: Cause,
+}
+
+impl Settings {
+    /// The end of a put. None: it ended before [`Settings::known_from`].
+    pub fn ending(&self, header: &Header) -> Option<Ending> {
+        let (base, changes) = match &self.past {
+            None => (self, &[][..]),
+            Some(past) => (&past.base, &past.changes[..]),
+        };
+        if base.holds_past(header) {
+            return None;
+        }
+        let (mut default, mut since) = (base.default, Timestamp(0));
+        for made in changes {
+            if header.seq < made.seq {
+                let ending = natural(header, default, since);
+                if ending.at <= made.at {
+                    return Some(ending);
+                }
+                if let SettingsChange::Expire(what) = made.what
+                    && default.reach_of(what).holds(header)
+                {
+                    return Some(Ending {
+                        at: made.at,
+                        cause: Cause::Command,
+                    });
+                }
+            }
+            if let SettingsChange::Default(to) = made.what {
+                default = to;
+                if header.seq < made.seq {
+                    since = made.at;
+                }
+            }
+        }
+        Some(natural(header, default, since))
+    }
+
+    /// Whether floors or commands hold a put, whatever the time.
+    fn holds_past(&self, header: &Header) -> bool {
+        self.last_seq() > header.seq && self.reach(header.seq).holds(header)
+    }
+
+    /// Ends before this moment are not told apart.
+    pub fn known_from(&self) -> Timestamp {
+        match &self.past {
+            Some(past) => past.known_from,
+            None => self.changed_before(),
+        }
+    }
+
+    /// When the last change was made, as far as it can have ended something; 0 if there was none.
+    pub fn last_change(&self) -> Timestamp {
+        match &self.past {
+            Some(past) => past.last_at(),
+            None => self.changed_before().before(1),
+        }
+    }
+
+    /// Only records below this sequence number can have ended by a change.
+    pub fn last_change_seq(&self) -> Seq {
+        self.last_seq()
+            .max(self.past.as_ref().map_or(Seq(0), |past| {
+                past.changes.last().map_or(Seq(0), |made| made.seq)
+            }))
+    }
+
+    /// The settings at a moment, of which earlier changes are kept; those of an earlier moment than is known are the
+    /// earliest known ones. A pair of the two that was in force together.
+    pub fn at(&self, moment: Timestamp) -> Settings {
+        let Some(past) = &self.past else {
+            return self.clone();
+        };
+        let later = past.changes.iter().any(|made| made.at > moment);
+        if !later {
+            return self.clone();
+        }
+        let earlier = past.changes.iter().take_while(|made| made.at <= moment);
+        earlier.fold(past.base.clone(), |settings, made| {
+            settings.after_alone(made.what, made.at, made.seq)
+        })
+    }
+
+    /// The first change after a moment.
+    pub fn next_change(&self, moment: Timestamp) -> Option<Timestamp> {
+        let changes = self.past.iter().flat_map(|past| &past.changes);
+        changes.map(|made| made.at).find(|at| *at > moment)
+    }
+}
+
+/// The end by the clock under a default that counts since a moment.
+fn natural(header: &Header, default: DefaultMillis, since: Timestamp) -> Ending {
+    let life = default.life(header.ttl);
+    let end = life.end(header.written_at);
+    let cause = match life {
+        _ if end < since => Cause::Change,
+        Life::Inherited(_) => Cause::Default,
+        _ => Cause::Own,
+    };
+    Ending {
+        at: end.max(since),
+        cause,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::*;
+use crate::base::ItemTtl;
+use crate::base::record::Kind;
+use crate::expiry::command::Expire;
+use crate::expiry::past::MOST;
+use proptest::prelude::*;
+
+fn put(seq: u64, written_at: u64, ttl: ItemTtl) -> Header {
+    Header {
+        kind: Kind::Put,
+        seq: Seq(seq),
+        written_at: Timestamp(written_at),
+        ttl,
+    }
+}
+
+fn default_ttl() -> impl Strategy<Value = DefaultMillis> {
+    prop_oneof![
+        Just(DefaultMillis::Off),
+        Just(DefaultMillis::NoDefault),
+        (1..60u64).prop_map(DefaultMillis::Millis),
+    ]
+}
+
+fn change() -> impl Strategy<Value = SettingsChange> {
+    let moment = || (0..200u64).prop_map(Timestamp);
+    prop_oneof![
+        4 => default_ttl().prop_map(SettingsChange::Default),
+        1 => moment().prop_map(|at| SettingsChange::Expire(Expire::Before(at))),
+        1 => moment().prop_map(|at| SettingsChange::Expire(Expire::WrittenBefore(at))),
+        1 => Just(SettingsChange::Expire(Expire::All)),
+    ]
+}
+
+fn ttl() -> impl Strategy<Value = ItemTtl> {
+    prop_oneof![
+        Just(ItemTtl::Absent),
+        Just(ItemTtl::Never),
+        (0..60u64).prop_map(ItemTtl::Millis),
+    ]
+}
+
+/// The end by the definition: the first moment at which the item is gone. At a moment with changes it is gone if it is
+/// before the first of them, after the last, or between.
+fn first_gone(history: &[(Timestamp, Settings)], header: &Header, born: u64) -> Option<u64> {
+    (born..400).find(|&now| {
+        let now = Timestamp(now);
+        let before = history.iter().rev().find(|(at, _)| *at < now);
+        let then = history.iter().filter(|(at, _)| *at == now);
+        before
+            .into_iter()
+            .chain(then)
+            .any(|(_, settings)| settings.gone(header, now))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    // The end is the first moment at which the rule says that the item is gone, however the settings changed before and
+    // after; and the settings of an earlier moment are those that were in force.
+    #[test]
+    fn the_end_is_when_the_rule_began_to_say_so(
+        first in default_ttl(),
+        steps in prop::collection::vec((0..20u64, change(), ttl()), 1..12),
+    ) {
+        let (mut settings, mut now, mut seq) = (Settings::new(first), 1, 1);
+        let mut history = vec![(Timestamp(0), settings.clone())];
+        let mut items = vec![];
+        for (wait, change, ttl) in steps {
+            seq += 2;
+            items.push((now, put(seq, now, ttl)));
+            now += wait;
+            settings = settings.after(change, Timestamp(now), Seq(seq + 1));
+            history.push((Timestamp(now), settings.clone()));
+        }
+        for (born, header) in &items {
+            let born_in = history.iter().filter(|(_, s)| s.last_change_seq() < header.seq).count();
+            let lived: Vec<_> = history[born_in.saturating_sub(1)..].to_vec();
+            let ending = settings.ending(header).unwrap();
+            let at = (ending.at < Timestamp(400)).then_some(ending.at.0);
+            prop_assert_eq!(at, first_gone(&lived, header, *born), "{:?} {:?}", header, settings);
+        }
+        for moment in 0..now {
+            let then = history.iter().rev().find(|(at, _)| at.0 <= moment).unwrap();
+            let at = settings.at(Timestamp(moment)).without_past();
+            prop_assert_eq!(at, then.1.without_past());
+        }
+    }
+}
+
+#[test]
+fn says_by_what() {
+    let settings = Settings::new(DefaultMillis::Millis(60));
+    let inherits = put(1, 0, ItemTtl::Absent);
+    let own = put(1, 0, ItemTtl::Millis(20));
+    let of = |settings: &Settings, header| {
+        let ending: Ending = settings.ending(header).unwrap();
+        (ending.at.0, ending.cause)
+    };
+    assert_eq!(of(&settings, &inherits), (60, Cause::Default));
+    assert_eq!(of(&settings, &own), (20, Cause::Own));
+    let shorter = SettingsChange::Default(DefaultMillis::Millis(30));
+    let shorter = settings.after(shorter, Timestamp(50), Seq(2));
+    assert_eq!(of(&shorter, &inherits), (50, Cause::Change));
+    let off = SettingsChange::Default(DefaultMillis::Off);
+    let off = settings.after(off, Timestamp(70), Seq(2));
+    assert_eq!(of(&off, &inherits), (60, Cause::Default));
+    let told = SettingsChange::Expire(Expire::Before(Timestamp(80)));
+    let told = settings.after(told, Timestamp(40), Seq(2));
+    assert_eq!(of(&told, &inherits), (40, Cause::Command));
+    assert_eq!(of(&told, &own), (20, Cause::Own));
+    assert_eq!(
+        of(&told, &put(3, 41, ItemTtl::Absent)),
+        (101, Cause::Default)
+    );
+}
+
+// After more changes than are kept, what the earlier ones ended is known to have ended, and nothing else is.
+#[test]
+fn what_is_too_long_ago_has_no_end() {
+    let mut settings = Settings::new(DefaultMillis::Millis(5));
+    let (old, lives) = (
+        put(1, 0, ItemTtl::Absent),
+        put(1, 0, ItemTtl::Millis(1_000)),
+    );
+    for n in 1..=MOST as u64 + 2 {
+        let to = SettingsChange::Default(DefaultMillis::Millis(5 + n % 2));
+        settings = settings.after(to, Timestamp(10 * n), Seq(n + 1));
+    }
+    assert_eq!(settings.known_from(), Timestamp(21));
+    assert_eq!(settings.ending(&old), None);
+    assert_eq!(settings.ending(&lives).unwrap().at, Timestamp(1_000));
+    let json = serde_json::to_string(&settings).unwrap();
+    assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
+}

@@ -1,0 +1,615 @@
+//! Goal: each end of an item is given exactly once, in the order of ends, whatever happens to settings, files and processes;
+//! and a reader who was away for too long is told.
+//!
+//! Method: a database on a simulated disk with a manual clock, background work step by step; what a person thinks of, then
+//! random histories beside a model that knows of no records, settings of before, or jobs: only of items that live, and of
+//! ends that were not given yet.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::internals::Sim;
+use ebbtide::{
+    Batch, Container, ContainerOptions, Database, DefaultTtl, Error, Expiration, ExpirationCause,
+    Expirations, ExpiryCursor, ManualClock, Options, Ttl,
+};
+use testkit::random::Random;
+
+const NOW: u64 = 1_767_225_600_000;
+const DAY: Duration = Duration::from_secs(86_400);
+
+struct World {
+    sim: Sim,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+}
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
+        .stepped()
+        .memtable_bytes(64 << 10)
+        .sizes(512, 16 << 10, 64 << 10)
+        .reclaim_within(Duration::from_millis(1))
+}
+
+fn world(keep: Duration) -> World {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db
+        .container_with("c", ContainerOptions::new().keep_expired(keep))
+        .unwrap();
+    World { sim, clock, db, c }
+}
+
+impl World {
+    /// Opens again, after a kill or an orderly end.
+    fn reopen(self, orderly: bool) -> World {
+        let World { sim, clock, db, c } = self;
+        let sim = match orderly {
+            true => {
+                db.close().unwrap();
+                sim
+            }
+            false => sim.kill(),
+        };
+        drop((db, c));
+        let db = options(&sim, &clock).open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        World { sim, clock, db, c }
+    }
+
+    fn rest(&self) {
+        assert!(
+            (0..500).any(|_| !self.db.step().unwrap()),
+            "it comes to rest"
+        );
+    }
+
+    /// Everything that can go from the disk goes.
+    fn reclaim(&self) {
+        self.db.flush().unwrap();
+        self.rest();
+        self.db.compact().unwrap();
+    }
+
+    fn pass(&self, millis: u64) {
+        self.clock.advance(Duration::from_millis(millis));
+    }
+}
+
+fn at(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(NOW + millis)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn millis_of(moment: SystemTime) -> u64 {
+    moment.duration_since(at(0)).unwrap().as_millis() as u64
+}
+
+/// Keys and ends.
+fn all(expirations: &mut Expirations) -> Vec<(String, u64)> {
+    let all = expirations.map(Result::unwrap);
+    all.map(|one| {
+        let key = String::from_utf8(one.key().to_vec()).unwrap();
+        (key, millis_of(one.expired_at()))
+    })
+    .collect()
+}
+
+fn pairs(all: &[(&str, u64)]) -> Vec<(String, u64)> {
+    let all = all.iter();
+    all.map(|(key, end)| ((*key).to_owned(), *end)).collect()
+}
+
+#[test]
+fn says_what_ended_when_and_why() {
+    let World { clock, c, .. } = world(Duration::ZERO);
+    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
+    c.put("by default", "1").unwrap();
+    c.put_with_ttl("by its own", "22", ms(50)).unwrap();
+    c.put_with_ttl("never", "", Ttl::Never).unwrap();
+    let version = c.item("by its own").unwrap().unwrap().version();
+    clock.advance(ms(50));
+    assert!(c.get("by its own").unwrap().is_none());
+    assert!(ended.next().is_none(), "its millisecond is not over");
+    clock.advance(ms(1));
+    let own = ended.next().unwrap().unwrap();
+    assert_eq!(
+        (own.key(), &own.value()[..]),
+        (&b"by its own"[..], &b"22"[..])
+    );
+    assert_eq!((own.written_at(), own.expired_at()), (at(0), at(50)));
+    assert_eq!(
+        (own.cause(), own.version()),
+        (ExpirationCause::Ttl, version)
+    );
+    assert!(ended.next().is_none());
+    clock.advance(ms(100));
+    let default = ended.next().unwrap().unwrap();
+    assert_eq!(default.key(), b"by default");
+    assert_eq!(
+        (default.cause(), default.expired_at()),
+        (ExpirationCause::Default, at(100))
+    );
+    assert!(ended.next().is_none());
+}
+
+#[test]
+fn what_is_replaced_deleted_or_written_anew_is_left_out() {
+    let World { clock, c, .. } = world(Duration::ZERO);
+    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    for key in ["a", "b", "c1", "c2", "d", "e"] {
+        c.put_with_ttl(key, "", ms(10)).unwrap();
+    }
+    c.put_with_ttl("a", "later", ms(1_000)).unwrap();
+    c.delete("b").unwrap();
+    c.delete_range("c".."d").unwrap();
+    clock.advance(ms(20));
+    c.put_with_ttl("d", "anew", ms(5)).unwrap();
+    assert_eq!(all(&mut ended), pairs(&[("e", 10)]));
+    clock.advance(ms(6));
+    assert_eq!(all(&mut ended), pairs(&[("d", 25)]));
+    c.clear().unwrap();
+    clock.advance(ms(1_000));
+    assert_eq!(all(&mut ended), []);
+}
+
+#[test]
+fn a_change_and_a_command_are_the_end_of_what_they_end() {
+    let World { clock, c, .. } = world(Duration::ZERO);
+    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    c.put("old", "").unwrap();
+    c.put_with_ttl("long", "", ms(5_000)).unwrap();
+    c.put_with_ttl("never", "", Ttl::Never).unwrap();
+    clock.advance(ms(100));
+    assert_eq!(all(&mut ended), []);
+    c.set_default_ttl(DefaultTtl::After(ms(40))).unwrap();
+    c.put("new", "").unwrap();
+    c.put_with_ttl("past", "", Ttl::Until(at(30))).unwrap();
+    clock.advance(ms(1));
+    assert_eq!(all(&mut ended), pairs(&[("old", 100), ("past", 100)]));
+    c.set_default_ttl(DefaultTtl::After(ms(1_000))).unwrap();
+    clock.advance(ms(99));
+    assert_eq!(
+        all(&mut ended),
+        [],
+        "it lives longer, and nothing comes back"
+    );
+    c.expire_before(at(6_000)).unwrap();
+    clock.advance(ms(1));
+    assert_eq!(all(&mut ended), pairs(&[("long", 200), ("new", 200)]));
+    c.put("later", "").unwrap();
+    c.expire_all().unwrap();
+    c.put("last", "").unwrap();
+    clock.advance(ms(1));
+    assert_eq!(all(&mut ended), pairs(&[("later", 201), ("never", 201)]));
+    clock.advance(ms(5_000));
+    assert_eq!(all(&mut ended), pairs(&[("last", 1_201)]));
+}
+
+// A cursor goes through a text format, a kill and a purge of everything; and what ended under settings of before is given as
+// it was, after others have taken their place.
+#[test]
+fn a_cursor_is_good_after_a_kill() {
+    let w = world(DAY);
+    w.c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        w.c.put(key, key).unwrap();
+    }
+    w.c.put_with_ttl("e", "e", ms(200)).unwrap();
+    w.pass(300);
+    w.c.set_default_ttl(DefaultTtl::Off).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    for key in [b"a", b"b"] {
+        assert_eq!(ended.next().unwrap().unwrap().key(), key);
+    }
+    let text = serde_json::to_string(&ended.cursor()).unwrap();
+    drop(ended);
+    w.reclaim();
+    let w = w.reopen(false);
+    w.pass(500);
+    w.reclaim();
+    let cursor: ExpiryCursor = serde_json::from_str(&text).unwrap();
+    let mut ended = w.c.expirations(cursor).unwrap();
+    assert_eq!(
+        all(&mut ended),
+        pairs(&[("c", 100), ("d", 100), ("e", 200)])
+    );
+    assert!(w.c.iter().next().is_none(), "nobody else sees them");
+}
+
+#[test]
+fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
+    let w = world(ms(5_000));
+    assert_eq!(w.c.keep_expired(), ms(5_000));
+    let value = vec![7; 1_000];
+    for n in 0..300 {
+        w.c.put_with_ttl(format!("k{n:03}"), &value, ms(100))
+            .unwrap();
+    }
+    w.db.flush().unwrap();
+    let cursor = w.c.expirations(ExpiryCursor::now()).unwrap().cursor();
+    w.pass(5_000);
+    w.reclaim();
+    assert!(w.c.stats().disk_bytes > 200_000);
+    assert_eq!(w.c.stats().overdue, Duration::ZERO);
+    let w = w.reopen(true);
+    assert_eq!(
+        all(&mut w.c.expirations(cursor.clone()).unwrap()).len(),
+        300
+    );
+    w.pass(200);
+    w.reclaim();
+    assert_eq!(w.c.stats().disk_bytes, 0);
+    for w in [w.reopen(false)] {
+        let gone = w.c.expirations(cursor.clone()).unwrap_err();
+        assert!(gone.is_expirations_gone(), "{gone}");
+        let Error::ExpirationsGone { known_from, .. } = gone else {
+            panic!("{gone}")
+        };
+        assert_eq!(known_from, at(101));
+        let mut ended = w.c.expirations(ExpiryCursor::at(known_from)).unwrap();
+        assert!(ended.next().is_none());
+        w.c.set_keep_expired(DAY).unwrap();
+        w.c.put_with_ttl("k", "", ms(10)).unwrap();
+        w.pass(50_000_000);
+        w.reclaim();
+        let w = w.reopen(false);
+        assert_eq!(w.c.keep_expired(), DAY);
+        let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+        assert_eq!(all(&mut ended), pairs(&[("k", 5_210)]));
+    }
+}
+
+// It needs no keep_expired; but for at most a minute, after which it is told.
+#[test]
+fn an_open_reader_holds_what_it_has_not_seen() {
+    let w = world(Duration::ZERO);
+    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    w.c.put_with_ttl("k", "v", ms(10)).unwrap();
+    w.pass(50_000);
+    w.reclaim();
+    assert_eq!(all(&mut ended), pairs(&[("k", 10)]));
+    w.c.put_with_ttl("l", "v", ms(10)).unwrap();
+    w.reclaim();
+    w.pass(70_000);
+    w.reclaim();
+    assert_eq!(w.c.stats().disk_bytes, 0);
+    assert!(ended.next().unwrap().unwrap_err().is_expirations_gone());
+    drop(ended);
+    w.c.put_with_ttl("m", "v", ms(10)).unwrap();
+    w.pass(20);
+    w.reclaim();
+    assert_eq!(w.c.stats().disk_bytes, 0, "nobody reads any more");
+}
+
+// The clock was set back before a reopen: time starts at the cursor, so that nothing new ends before it.
+#[test]
+fn a_cursor_is_a_mark() {
+    let w = world(DAY);
+    w.c.put_with_ttl("a", "", ms(1_000)).unwrap();
+    w.pass(2_000);
+    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    assert_eq!(all(&mut ended), pairs(&[("a", 1_000)]));
+    let cursor = ended.cursor();
+    drop(ended);
+    w.clock.jump(NOW + 500);
+    let w = w.reopen(false);
+    let mut ended = w.c.expirations(cursor.clone()).unwrap();
+    assert_eq!(w.db.now(), at(2_000));
+    w.c.put_with_ttl("b", "", ms(1)).unwrap();
+    w.clock.jump(NOW + 3_000);
+    assert_eq!(all(&mut ended), pairs(&[("b", 2_001)]));
+    drop(ended);
+    w.clock.jump(NOW - 2 * 3_600_000);
+    // The last write is a mark of its own.
+    let w = World {
+        db: options(&w.sim, &w.clock).open("/other").unwrap(),
+        ..w
+    };
+    let c = w.db.container("c").unwrap();
+    let behind = c.expirations(cursor).unwrap_err();
+    assert!(matches!(behind, Error::ClockBehind { .. }), "{behind}");
+}
+
+#[test]
+fn a_wrong_clock_ends_nothing() {
+    let w = world(Duration::ZERO);
+    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    w.c.put_with_ttl("k", "", Duration::from_secs(100_000))
+        .unwrap();
+    w.clock.jump(NOW + 200_000_000);
+    assert!(w.c.get("k").unwrap().is_none());
+    assert!(ended.next().is_none(), "it may be corrected");
+    w.clock.jump(NOW + 1_000);
+    assert!(w.c.touch("k").unwrap());
+    w.clock.jump(NOW + 200_000_000);
+    w.db.confirm_clock();
+    w.pass(1);
+    assert_eq!(all(&mut ended), pairs(&[("k", 100_001_000)]));
+}
+
+// Of the 64 latest changes it is known what each has ended.
+#[test]
+fn many_changes_are_too_many_for_who_was_away() {
+    let w = world(DAY);
+    let away = w.c.expirations(ExpiryCursor::now()).unwrap().cursor();
+    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    for n in 0..70u64 {
+        w.c.put(format!("k{n}"), "").unwrap();
+        w.pass(10);
+        w.c.set_default_ttl(DefaultTtl::After(ms(5 + n % 2)))
+            .unwrap();
+        w.pass(10);
+        assert_eq!(all(&mut ended).len(), 1, "{n}");
+    }
+    assert!(w.c.expirations(away).unwrap_err().is_expirations_gone());
+    let w = w.reopen(false);
+    let known = w.c.expirations(ExpiryCursor::start()).unwrap().count();
+    assert!((63..70).contains(&known), "{known}");
+}
+
+/// What there should be.
+struct Model {
+    default: DefaultTtl,
+    /// What lives: when it was written, its ttl and its value.
+    live: BTreeMap<String, (u64, Ttl, u64)>,
+    /// Ends that were not given: by end and key, with the value and the cause.
+    ended: BTreeMap<(u64, String), (u64, ExpirationCause)>,
+}
+
+impl Model {
+    fn end(&self, (written, ttl, _): (u64, Ttl, u64)) -> Option<(u64, ExpirationCause)> {
+        let millis = |duration: Duration| duration.as_millis() as u64;
+        match (ttl, self.default) {
+            (_, DefaultTtl::Off) | (Ttl::Never, _) => None,
+            (Ttl::After(own), _) => Some((written + millis(own), ExpirationCause::Ttl)),
+            (_, DefaultTtl::After(n)) => Some((written + millis(n), ExpirationCause::Default)),
+            _ => None,
+        }
+    }
+
+    /// Time is `now`; `since`: when the settings changed last.
+    fn pass(&mut self, now: u64, changed: Option<u64>) {
+        let live = std::mem::take(&mut self.live);
+        for (key, item) in live {
+            match self.end(item) {
+                Some((end, cause)) if end <= now => {
+                    let (end, cause) = match changed {
+                        Some(at) if end < at => (at, ExpirationCause::Change),
+                        _ => (end, cause),
+                    };
+                    self.ended.insert((end, key), (item.2, cause));
+                }
+                _ => {
+                    self.live.insert(key, item);
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, now: u64, ends: impl Fn(&Model, &(u64, Ttl, u64)) -> bool) {
+        let live = std::mem::take(&mut self.live);
+        for (key, item) in live {
+            if ends(self, &item) {
+                let ended = (item.2, ExpirationCause::Command);
+                self.ended.insert((now, key), ended);
+            } else {
+                self.live.insert(key, item);
+            }
+        }
+    }
+
+    fn write(&mut self, keys: impl Fn(&str) -> bool) {
+        self.live.retain(|key, _| !keys(key));
+        self.ended.retain(|(_, key), _| !keys(key));
+    }
+}
+
+fn key(n: usize) -> String {
+    format!("k{n:02}")
+}
+
+struct History {
+    w: World,
+    model: Model,
+    random: Random,
+    cursor: ExpiryCursor,
+    changes: usize,
+    given: usize,
+}
+
+impl History {
+    fn now(&self) -> u64 {
+        millis_of(self.w.db.now())
+    }
+
+    fn write(&mut self) {
+        let (now, n) = (self.now(), self.random.below(30));
+        self.model.pass(now, None);
+        let id = self.random.below(1 << 30) as u64;
+        let c = &self.w.c;
+        match self.random.below(12) {
+            0 => {
+                c.delete(key(n)).unwrap();
+                self.model.write(|other| other == key(n));
+            }
+            1 => {
+                let to = n + self.random.below(4);
+                c.delete_range(key(n)..key(to)).unwrap();
+                self.model
+                    .write(|other| other >= &key(n)[..] && other < &key(to)[..]);
+            }
+            2 if self.model.live.contains_key(&key(n)) => {
+                let (written, ttl, _) = self.model.live[&key(n)];
+                c.put_with_ttl(key(n), id.to_string(), Ttl::Keep).unwrap();
+                self.model.live.insert(key(n), (written, ttl, id));
+            }
+            3 => {
+                let mut batch = Batch::new();
+                batch.put_with_ttl(c, key(n), id.to_string(), ms(7));
+                batch.delete(c, key(n + 1));
+                self.w.db.write(batch).unwrap();
+                self.model
+                    .write(|other| other == key(n) || other == key(n + 1));
+                let item = (now, Ttl::After(ms(7)), id);
+                self.model.live.insert(key(n), item);
+            }
+            _ => {
+                let (ttl, stored) = match self.random.below(6) {
+                    0 => (Ttl::Never, Ttl::Never),
+                    1 => (Ttl::Until(at(0)), Ttl::After(Duration::ZERO)),
+                    2 | 3 => (Ttl::Inherit, Ttl::Inherit),
+                    _ => {
+                        let ttl = Ttl::After(ms(1 << self.random.below(12)));
+                        (ttl, ttl)
+                    }
+                };
+                let value = format!("{id}");
+                c.put_with_ttl(key(n), value, ttl).unwrap();
+                self.model.write(|other| other == key(n));
+                self.model.live.insert(key(n), (now, stored, id));
+                self.model.pass(now, None);
+            }
+        }
+    }
+
+    fn change(&mut self) {
+        if self.changes == 60 {
+            return;
+        }
+        self.changes += 1;
+        let now = self.now();
+        self.model.pass(now, None);
+        let moment = (now + self.random.below(1_000) as u64).saturating_sub(500);
+        let c = &self.w.c;
+        match self.random.below(7) {
+            0 => {
+                c.expire_before(at(moment)).unwrap();
+                self.model.command(now, |model, item| {
+                    model.end(*item).is_some_and(|(end, _)| end < moment)
+                });
+            }
+            1 => {
+                c.expire_written_before(at(moment)).unwrap();
+                self.model.command(now, |_, item| item.0 < moment);
+            }
+            2 => {
+                c.expire_all().unwrap();
+                self.model.command(now, |_, _| true);
+            }
+            n => {
+                let default = match n {
+                    3 => DefaultTtl::Off,
+                    4 => DefaultTtl::NoDefault,
+                    _ => DefaultTtl::After(ms(1 << self.random.below(11))),
+                };
+                if self.random.below(2) == 0 {
+                    let mut batch = Batch::new();
+                    batch.set_default_ttl(c, default);
+                    self.w.db.write(batch).unwrap();
+                } else {
+                    c.set_default_ttl(default).unwrap();
+                }
+                self.model.default = default;
+                self.model.pass(now, Some(now));
+            }
+        }
+    }
+
+    /// Takes some of what has ended, from a reader that is there or is opened anew.
+    fn pull(&mut self, open: &mut Option<Expirations>) {
+        let now = self.now();
+        self.model.pass(now, None);
+        let most = match self.random.below(3) {
+            0 => self.random.below(5),
+            _ => usize::MAX,
+        };
+        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.cursor.clone()).unwrap());
+        for _ in 0..most {
+            let next: Option<Expiration> = ended.next().map(Result::unwrap);
+            let due = self.model.ended.first_key_value();
+            let due = due.filter(|((end, _), _)| *end < now);
+            let due = due.map(|((end, key), (id, cause))| (*end, key.clone(), *id, *cause));
+            let given = next.as_ref().map(|one| {
+                let value = String::from_utf8(one.value().to_vec()).unwrap();
+                let key = String::from_utf8(one.key().to_vec()).unwrap();
+                let end = millis_of(one.expired_at());
+                (end, key, value.parse().unwrap(), one.cause())
+            });
+            assert_eq!(given, due);
+            let Some((end, key, ..)) = due else { break };
+            self.model.ended.remove(&(end, key));
+            self.given += 1;
+        }
+        self.cursor = ended.cursor();
+        if self.random.below(3) == 0 {
+            *open = None;
+        }
+    }
+}
+
+fn play(seed: u64, keep: Duration, steps: usize) -> usize {
+    let w = world(keep);
+    let mut history = History {
+        cursor: w.c.expirations(ExpiryCursor::now()).unwrap().cursor(),
+        w,
+        model: Model {
+            default: DefaultTtl::NoDefault,
+            live: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        },
+        random: Random(seed),
+        changes: 0,
+        given: 0,
+    };
+    let (mut open, mut snapshot) = (None, None);
+    for _ in 0..steps {
+        match history.random.below(40) {
+            0..16 => history.write(),
+            16..18 => history.change(),
+            18..26 => history.w.pass(1 << history.random.below(9)),
+            26..31 => history.pull(&mut open),
+            31 => history.w.db.flush().unwrap(),
+            32 => history.w.reclaim(),
+            33 => snapshot = Some(history.w.db.snapshot()),
+            34 => snapshot = None,
+            35 if history.random.below(3) == 0 => {
+                (open, snapshot) = (None, None);
+                let orderly = history.random.below(2) == 0;
+                history.w = history.w.reopen(orderly);
+            }
+            _ => {
+                let _ = history.w.db.step().unwrap();
+            }
+        }
+    }
+    drop(snapshot);
+    history.given
+}
+
+#[test]
+fn random_histories_give_each_end_once() {
+    let seeds = testkit::env("FEED_SEEDS", 150);
+    let first = testkit::env("FEED_FIRST", 1);
+    let mut given = 0;
+    for seed in first..first + seeds {
+        let done = std::panic::catch_unwind(|| play(seed, DAY, 400));
+        match done {
+            Ok(some) => given += some,
+            Err(panic) => panic!("seed {seed}: {}", testkit::panic_text(&*panic)),
+        }
+    }
+    assert!(given as u64 > seeds * 10, "{given}");
+}
