@@ -158,7 +158,7 @@ pub use base::listener::{
     SyncEvent,
 };
 pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use base::{Compression, DefaultTtl, Error, Reads, Result, Ttl};
+pub use base::{Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
 pub use bytes::Bytes;
 pub use data::change::{Change, ExpiryRule};
 pub use data::item::{Item, Value};

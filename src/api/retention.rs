@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::api::container::Container;
-use crate::base::{DefaultTtl, Result, Timestamp};
+use crate::base::{DefaultTtl, Quota, Result, Timestamp};
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
 
 /// What a change of a container's retention would end: live items that would be gone.
@@ -139,6 +139,42 @@ impl Container {
     pub fn preview_expire_written_before(&self, moment: SystemTime) -> Preview {
         let moment = Timestamp::from_system_time_up(moment);
         self.preview(SettingsChange::Expire(Expire::WrittenBefore(moment)))
+    }
+
+    /// The most live bytes that the container may hold; none: there is no limit.
+    #[must_use]
+    pub fn quota(&self) -> Option<Quota> {
+        self.engine().quota(self.state())
+    }
+
+    /// Sets the most live bytes that the container may hold, or lifts the limit. Durable when it returns. What is stored
+    /// stays: where more is live, the next write that adds something is refused, or makes room.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ManualClock, Options, Quota, Ttl, WhenFull};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let cache = Options::new().clock(clock).open(folder.path())?.container("cache")?;
+    /// cache.set_quota(Some(Quota { max_live_bytes: 1_000, when_full: WhenFull::ExpireSoonest }))?;
+    /// cache.put_with_ttl("later", "x".repeat(400), Duration::from_secs(60))?;
+    /// cache.put_with_ttl("soon", "x".repeat(400), Duration::from_secs(30))?;
+    /// cache.put_with_ttl("new", "x".repeat(400), Duration::from_secs(10))?;
+    /// assert!(cache.get("soon")?.is_none()); // it would have ended first
+    /// assert!(cache.contains("later")? && cache.contains("new")?);
+    /// cache.put_with_ttl("stays", "x".repeat(900), Ttl::Never)?;
+    /// assert!(cache.put("k", "x".repeat(400)).unwrap_err().is_full()); // nothing with an end is left
+    /// cache.set_quota(None)?;
+    /// cache.put("k", "x".repeat(400))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A limit out of range: 1 to 2^62 bytes. Writes that [`WhenFull::ExpireSoonest`](crate::WhenFull) makes room for can
+    /// fail as [`Container::expire_before`] does.
+    pub fn set_quota(&self, quota: Option<Quota>) -> Result<()> {
+        self.engine().set_quota(self.state(), quota)
     }
 
     fn preview(&self, change: SettingsChange) -> Preview {

@@ -1,4 +1,4 @@
-//! Options for how tables are read and stored.
+//! Options for how tables are read and stored, and how much may be stored.
 
 use crate::base::{Error, Result};
 
@@ -51,3 +51,46 @@ impl Compression {
         }
     }
 }
+
+/// What a write does that would bring live bytes over a [`Quota`].
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// It fails with [`Error::QuotaFull`], and nothing is written. Deletes are never refused, nor is what replaces an item
+    /// by one that is no larger. Items that end make room by themselves.
+    #[default]
+    Refuse,
+    /// It goes through: first the items that end soonest are expired, as by `Container::expire_before`, until some 3 % of
+    /// the quota are free. Items without an end stay; where they alone fill the quota, the write is refused.
+    ExpireSoonest,
+}
+
+/// The most live bytes that a container, or all of a database, may hold: keys and values of the items that can be read, and
+/// 16 for each, as `ContainerStats::live_bytes` estimates. What has expired, or was deleted or replaced, does not count.
+/// Kept within 5 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Quota {
+    /// In bytes; from 1 to 2^62.
+    pub max_live_bytes: u64,
+    /// What a write does that would exceed it.
+    pub when_full: WhenFull,
+}
+
+impl Quota {
+    /// An error if it is out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.max_live_bytes {
+            1..=MOST_LIVE_BYTES => Ok(()),
+            bytes => {
+                let allowed = "from 1 to 2^62 bytes";
+                Err(Error::invalid("max_live_bytes", bytes.to_string(), allowed))
+            }
+        }
+    }
+}
+
+/// More than there are; sums of it do not overflow.
+const MOST_LIVE_BYTES: u64 = 1 << 62;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::base::Error;
 use crate::base::sync::Mutex;
+use crate::base::{Error, Quota};
 
 /// A counter that several threads increment.
 #[derive(Debug, Default)]
@@ -356,6 +356,8 @@ pub struct ContainerStats {
     pub tables: u64,
     /// Range deletes that still hide something.
     pub range_deletes: u64,
+    /// The most live bytes it may hold, if there is a limit.
+    pub quota: Option<Quota>,
     /// The next job of merging or reclaiming, and the reason for it; or how long there is none.
     pub explain: String,
 }

@@ -146,6 +146,18 @@ pub enum Error {
         /// From here on all are known: [`ExpiryCursor::start`](crate::ExpiryCursor::start) begins here.
         known_from: SystemTime,
     },
+    /// A write would bring live bytes over a [`Quota`](crate::Quota); nothing was written. Delete something, raise the
+    /// quota, or try again when items have ended.
+    QuotaFull {
+        /// The name of the container; none: it is the quota of the whole database.
+        container: Option<String>,
+        /// The quota, in bytes.
+        limit: u64,
+        /// The live bytes; estimated.
+        live: u64,
+        /// When the next item ends and its bytes no longer count; none: no item has an end.
+        frees_at: Option<SystemTime>,
+    },
     /// A write to a database that was opened with `read_only(true)`, or is followed.
     ReadOnly,
     /// The database was closed.
@@ -240,10 +252,11 @@ impl Error {
         }
     }
 
-    /// The file system is full: free some room, then try again.
+    /// The file system is full, or a quota: free some room, then try again.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
+            Error::QuotaFull { .. } => true,
             Error::Io { source, .. } => {
                 matches!(
                     source.kind(),
@@ -279,7 +292,8 @@ impl Error {
             | Error::OutOfMemory { .. }
             | Error::Locked { .. }
             | Error::ClockUnsettled { .. }
-            | Error::TooManyCommands { .. } => true,
+            | Error::TooManyCommands { .. }
+            | Error::QuotaFull { .. } => true,
             Error::Io { source, .. } => {
                 let passing = [io::ErrorKind::Interrupted, io::ErrorKind::OutOfMemory];
                 self.is_full() || passing.contains(&source.kind()) || is_out_of_files(source)
@@ -375,7 +389,8 @@ impl fmt::Display for Error {
             Error::Conflict { .. }
             | Error::TooManyCommands { .. }
             | Error::ExpirationsGone { .. }
-            | Error::ContainerDropped { .. } => self.fmt_of_container(f),
+            | Error::ContainerDropped { .. }
+            | Error::QuotaFull { .. } => self.fmt_of_container(f),
             #[cfg(feature = "typed")]
             Error::Decode { .. } => self.fmt_of_container(f),
             Error::ChangesGone { since, from } => fmt_changes_gone(f, *since, *from),
@@ -486,6 +501,23 @@ impl Error {
                  with ExpiryCursor::start(), and keep more (keep_expired) for a reader that is away for so long",
                 known_from = Timestamp::from_system_time_up(*known_from),
             ),
+            Error::QuotaFull {
+                container,
+                limit,
+                live,
+                frees_at,
+            } => {
+                match container {
+                    Some(name) => write!(f, "container {name:?}")?,
+                    None => f.write_str("the database")?,
+                }
+                write!(f, " is full: about {live} of {limit} bytes are live; ")?;
+                match frees_at.map(Timestamp::from_system_time_up) {
+                    Some(end) => write!(f, "the next item ends at {end}: try again then, ")?,
+                    None => f.write_str("no item has an end: ")?,
+                }
+                f.write_str("delete some, or raise the quota")
+            }
             Error::ContainerDropped { name } => write!(
                 f,
                 "container {name:?} was dropped; ask the database for it again to create it anew"

@@ -20,7 +20,7 @@ pub mod record;
 
 #[cfg(feature = "tokio")]
 pub use at_once::{AtOnce, NotNow};
-pub use choices::{Compression, Reads};
+pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
 pub use time::{Timestamp, millis_up};

@@ -13,7 +13,7 @@ use std::mem::take;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Seq, TableId, Timestamp};
+use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Quota, Seq, TableId, Timestamp};
 use crate::data::batch::KeyRange;
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
@@ -47,6 +47,8 @@ pub enum Change {
     Dropped(Seq),
     /// Sets a container's settings and floors, which the write of this sequence number changed.
     Settings(ContainerId, Settings, Seq),
+    /// Sets a container's quota; none: it has no limit.
+    Quota(ContainerId, Option<Quota>),
     /// Every record of a container up to this sequence number is in runs, or was judged not to be needed.
     Flushed(ContainerId, Seq),
     /// A new run.
@@ -97,6 +99,7 @@ impl Change {
             Change::CreateContainer(record) => Some(record.id),
             Change::DropContainer(id)
             | Change::Settings(id, ..)
+            | Change::Quota(id, _)
             | Change::Flushed(id, _)
             | Change::AddRun(id, _)
             | Change::RemoveRun(id, _)
@@ -128,6 +131,9 @@ pub struct ContainerRecord {
     /// The sequence number of the last change of the settings.
     #[serde(default)]
     pub settings_seq: Seq,
+    /// The most live bytes it may hold, if there is a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
     /// See [`Change::Flushed`].
     #[serde(default)]
     pub flushed: Seq,
@@ -416,6 +422,7 @@ impl Catalogue {
                 self.names.remove(&gone.name);
             }
             Change::Settings(id, settings, seq) => self.change_settings(*id, settings, *seq)?,
+            Change::Quota(id, quota) => self.container(*id)?.quota = *quota,
             Change::Flushed(id, seq) => {
                 self.used = self.used.max(*seq);
                 let container = self.container(*id)?;

@@ -7,6 +7,7 @@
 //! a table's bytes are on a device                               the cache, and the system (table/at_once.rs)
 //! a write under the commit lock relies on a dead version        does one?
 //! writers are slowed down                                       is there no reason to?
+//! a quota, and live bytes are estimated                         is there slack?
 //! the commit lock                                               is it free soon?
 //! the log's segment or ring is full                             does the frame fit?
 //! the active memtables are full, and are sealed with a commit   are they not?
@@ -30,10 +31,11 @@ use bytes::Bytes;
 use crate::base::hash::hash_key;
 use crate::base::{AtOnce, NotNow, Seq};
 use crate::compact::pace::WriteThrottle;
-use crate::data::batch::Op;
+use crate::data::batch::{Op, Ops};
 use crate::data::item::Item;
 use crate::data::write::Written;
 use crate::engine::Engine;
+use crate::engine::allowance::Charge;
 use crate::engine::prepared::Prepared;
 use crate::engine::read::{Hit, Reader, in_memory, item, on_disk};
 use crate::engine::state::{ContainerState, ReadState};
@@ -178,11 +180,15 @@ impl Engine {
         for state in states {
             self.admit_at_once(state)?;
         }
-        self.commit_if(
-            &self.prepare(writes, payload, writes.weight()),
-            None,
-            |_| true,
-        )
+        let charge = match states.iter().any(|state| self.is_limited(state)) {
+            false => Charge::NONE,
+            true => {
+                let ops: Vec<_> = Ops::new(payload).flatten().collect();
+                self.charge_at_once(states, &ops)?
+            }
+        };
+        let prepared = self.prepare(writes, payload, writes.weight(), charge);
+        self.commit_if(&prepared, None, |_| true)
     }
 
     /// As [`Engine::update`], up to the sync; the closure may have been called when the attempt ends.
@@ -255,7 +261,11 @@ impl Engine {
         relies_on: Option<Seq>,
         holds: impl FnOnce(&Stamped<'_>) -> bool,
     ) -> AtOnce<Begun> {
-        self.prepare_one(state, op, |prepared| {
+        let charge = match self.is_limited(state) {
+            false => Charge::NONE,
+            true => self.charge_at_once(std::slice::from_ref(state), std::slice::from_ref(op))?,
+        };
+        self.prepare_one(state, op, charge, |prepared| {
             self.commit_if(prepared, relies_on, holds)
         })
     }

@@ -366,6 +366,7 @@ impl Engine {
                 .whole_settings()
                 .with_commands_of(&changing.settings());
             changing.change_to(state.as_needed(settings, Seq::MAX), next.last_seq);
+            state.allowance().set(fresh.allowance().quota());
             *fresh = state.clone();
         }
         self.containers

@@ -517,7 +517,8 @@ impl Engine {
 
     fn commit_plan(&self, plan: &Plan<'_>, payload: &[u8]) -> Result<Option<Written>> {
         let writes = plan.writes;
-        let prepared = self.prepare(writes, payload, weight_of(payload));
+        let charge = self.charge_all(writes.states(), payload)?;
+        let prepared = self.prepare(writes, payload, weight_of(payload), charge);
         if writes.change_settings() {
             return self.commit_settings(plan, &prepared);
         }

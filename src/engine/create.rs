@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp};
 use crate::catalog::{Change, ContainerRecord, Version};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
@@ -67,6 +67,8 @@ impl Engine {
         let default = DefaultMillis::from_public(options.default_ttl)?;
         let compression = options.compression.unwrap_or(self.options.compression);
         compression.check(|| format!("compression {compression:?}"))?;
+        let quota = options.quota();
+        quota.iter().try_for_each(Quota::check)?;
         if self.scheduler.is_closing() {
             return Err(Error::Closed);
         }
@@ -91,6 +93,7 @@ impl Engine {
             compression,
             settings: Settings::new(default),
             settings_seq: seq,
+            quota,
             flushed: Seq(0),
             runs: vec![],
             range_deletes: vec![],

@@ -216,7 +216,7 @@ pub(super) fn each(mut cursor: impl Cursor, show: &mut dyn FnMut(&RecordRef<'_>)
 }
 
 /// When how much ends of all that is stored, in no order.
-fn ends(read_state: &ReadState, settings: &Settings) -> Vec<(Timestamp, Tally)> {
+pub(super) fn ends(read_state: &ReadState, settings: &Settings) -> Vec<(Timestamp, Tally)> {
     let mut all = vec![];
     for flushable in read_state.flushables() {
         flushable.memtable.summary(|summary| {

@@ -7,6 +7,7 @@
 //! ContainerState  what a reader pins of one container                        state.rs
 //! SettingsCell  a container's settings, as one value                         settings_cell.rs
 //! Feeds         readers of a container's expirations, and what is held       feeds.rs
+//! Allowance     what a quota lets be written before live bytes are estimated anew   allowance.rs
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
 //! ObsoleteTables  tables to be removed                                       obsolete.rs
@@ -26,6 +27,7 @@
 //! | 1 | `stand` | `Follower` | to catch up; one at a time |
 //! | 1 | `merging` | `Scheduler` | a merge; one at a time |
 //! | 2 | `flushing` | `Scheduler` | a flush; one at a time |
+//! | 2 | `known` | `Allowance` | to estimate live bytes, and to make room; one writer at a time |
 //! | 3 | the commit lock | `CommitLog` | a write, a change of settings, a seal, a relog |
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
 //! | 4 | `frozen` | `Follower` | to register a snapshot, to replace all read states |
@@ -59,6 +61,7 @@ pub mod options;
 // parts: each owns its fields
 mod settings_cell;
 mod feeds;
+mod allowance;
 mod state;
 mod containers;
 mod relied;
@@ -93,6 +96,7 @@ mod jobs;
 mod background;
 mod report;
 mod due;
+mod quota;
 mod disk_usage;
 mod changes;
 mod feed;
@@ -114,6 +118,7 @@ use crate::env::{Fs, Lock, SettledClock};
 use crate::mem::Pool;
 use crate::table::BlockCache;
 
+use allowance::Allowance;
 use catalog::Catalog;
 use commit::CommitLog;
 use containers::ContainerSet;
@@ -158,6 +163,8 @@ pub struct Engine {
     catalog: Catalog,
     scheduler: Scheduler,
     throttle: Throttle,
+    /// What the quota of the whole database allows.
+    allowance: Allowance,
     obsolete: ObsoleteTables,
     damaged: DamagedTables,
     sync_waiters: SyncWaiters,

@@ -22,6 +22,7 @@ use crate::catalog::{
     TableSpace, Version, begin, expect_own, find_current, is_current, later_table, unnamed_tables,
 };
 use crate::engine::Engine;
+use crate::engine::allowance::Allowance;
 use crate::engine::background::log_time;
 use crate::engine::begin::{Chain, log_options, start_chain};
 use crate::engine::catalog::{Catalog, LoggedSettings};
@@ -255,6 +256,7 @@ pub(super) fn assemble(
         ),
         scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
+        allowance: Allowance::new(options.quota()),
         obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
         damaged: DamagedTables::default(),
         sync_waiters: SyncWaiters::new(),

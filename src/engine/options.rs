@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::listener::EventListener;
-use crate::base::{Compression, DefaultTtl, Error, Reads, Result, millis_up};
+use crate::base::{Compression, DefaultTtl, Error, Quota, Reads, Result, WhenFull, millis_up};
 use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
 
 /// When a write counts as done.
@@ -78,6 +78,8 @@ pub struct Options {
     pub(crate) clock_behind: ClockBehind,
     pub(crate) max_runs: usize,
     pub(crate) on_stall: Stall,
+    pub(crate) max_live_bytes: Option<u64>,
+    pub(crate) when_full: WhenFull,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
@@ -109,6 +111,8 @@ impl fmt::Debug for Options {
             .field("clock_behind", &self.clock_behind)
             .field("max_runs", &self.max_runs)
             .field("on_stall", &self.on_stall)
+            .field("max_live_bytes", &self.max_live_bytes)
+            .field("when_full", &self.when_full)
             .field("read_only", &self.read_only)
             .field("reads", &self.reads)
             .field("catch_up_interval", &self.catch_up_interval)
@@ -140,6 +144,8 @@ impl Options {
             clock_behind: ClockBehind::Refuse,
             max_runs: 20,
             on_stall: Stall::Wait,
+            max_live_bytes: None,
+            when_full: WhenFull::Refuse,
             clock: Arc::new(SystemClock),
             read_only: false,
             reads: Reads::Map,
@@ -268,6 +274,25 @@ impl Options {
         self
     }
 
+    /// The most live bytes of all containers together; see [`Quota`]. It counts while the database is open with this
+    /// option, beside the quotas of containers. Default: no limit. From 1 to 2^62 bytes.
+    pub fn max_live_bytes(mut self, bytes: u64) -> Self {
+        self.max_live_bytes = Some(bytes);
+        self
+    }
+
+    /// What a write does that would exceed [`Options::max_live_bytes`]. Default: [`WhenFull::Refuse`]. With
+    /// [`WhenFull::ExpireSoonest`] those items of all containers are expired that end soonest.
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
+    /// The quota of the whole database.
+    pub(crate) fn quota(&self) -> Option<Quota> {
+        quota(self.max_live_bytes, self.when_full)
+    }
+
     /// The source of time. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -330,6 +355,7 @@ impl Options {
     pub(crate) fn check(&self) -> Result<()> {
         let compression = self.compression;
         compression.check(|| format!("compression {compression:?}"))?;
+        self.quota().iter().try_for_each(Quota::check)?;
         let at_least = |what, given: u128, least: u128, allowed| {
             if given < least {
                 Err(Error::invalid(what, given.to_string(), allowed))
@@ -422,6 +448,15 @@ pub struct ContainerOptions {
     pub(crate) compression: Option<Compression>,
     /// In milliseconds.
     pub(crate) keep_expired: u64,
+    pub(crate) max_live_bytes: Option<u64>,
+    pub(crate) when_full: WhenFull,
+}
+
+fn quota(max_live_bytes: Option<u64>, when_full: WhenFull) -> Option<Quota> {
+    max_live_bytes.map(|max_live_bytes| Quota {
+        max_live_bytes,
+        when_full,
+    })
 }
 
 impl Default for ContainerOptions {
@@ -437,6 +472,8 @@ impl ContainerOptions {
             default_ttl: DefaultTtl::NoDefault,
             compression: None,
             keep_expired: 0,
+            max_live_bytes: None,
+            when_full: WhenFull::Refuse,
         }
     }
 
@@ -459,5 +496,40 @@ impl ContainerOptions {
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
+    }
+
+    /// The most live bytes that the container may hold; see [`Quota`]. Default: no limit. From 1 to 2^62 bytes. May be
+    /// changed later: `Container::set_quota`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ContainerOptions, Error, ManualClock, Options, WhenFull};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
+    /// let options = ContainerOptions::new().max_live_bytes(1_000).when_full(WhenFull::Refuse);
+    /// let uploads = db.container_with("uploads", options)?;
+    /// uploads.put_with_ttl("a", "x".repeat(800), Duration::from_secs(60))?;
+    /// let error = uploads.put("b", "x".repeat(800)).unwrap_err();
+    /// assert!(error.is_full() && matches!(error, Error::QuotaFull { limit: 1_000, .. }));
+    /// clock.advance(Duration::from_secs(60)); // the first has ended, and counts no more
+    /// uploads.put("b", "x".repeat(800))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_live_bytes(mut self, bytes: u64) -> Self {
+        self.max_live_bytes = Some(bytes);
+        self
+    }
+
+    /// What a write does that would exceed [`ContainerOptions::max_live_bytes`]. Default: [`WhenFull::Refuse`].
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
+    /// The quota of the container.
+    pub(crate) fn quota(&self) -> Option<Quota> {
+        quota(self.max_live_bytes, self.when_full)
     }
 }

@@ -7,6 +7,8 @@
 //!                                  └decode> memtable
 //! ```
 //!
+//! Whoever prepares a write has charged it to quotas (quota.rs).
+//!
 //! Invariant: what goes into memtables is what replay decodes from the log. A batch is decoded from the logged bytes
 //! themselves. A single write is not decoded, because [`Engine::prepare_one`], the only place that makes one, encodes it
 //! from the same [`Op`].
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use crate::base::Error;
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
+use crate::engine::allowance::Charge;
 use crate::engine::options::Durability;
 use crate::engine::relog::make_room;
 use crate::engine::state::ContainerState;
@@ -33,6 +36,8 @@ pub(super) struct Prepared<'a> {
     weight: u64,
     states: &'a [Arc<ContainerState>],
     durability: Durability,
+    /// Given back when the write is done, or has failed.
+    _charge: Charge<'a>,
 }
 
 impl<'a> Prepared<'a> {
@@ -96,6 +101,7 @@ impl Engine {
         &self,
         state: &Arc<ContainerState>,
         op: &Op<'_>,
+        charge: Charge<'_>,
         use_it: impl FnOnce(&Prepared<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let weight = weight(op);
@@ -108,6 +114,7 @@ impl Engine {
                 weight,
                 states: std::slice::from_ref(state),
                 durability: self.options.durability,
+                _charge: charge,
             })
         })
     }
@@ -118,6 +125,7 @@ impl Engine {
         writes: &'w Writes,
         payload: &'w [u8],
         weight: u64,
+        charge: Charge<'w>,
     ) -> Prepared<'w> {
         debug_assert_eq!(weight, weight_of(payload));
         Prepared {
@@ -128,6 +136,7 @@ impl Engine {
             weight,
             states: writes.states(),
             durability: self.durability_of(writes),
+            _charge: charge,
         }
     }
 }

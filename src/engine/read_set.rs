@@ -402,7 +402,8 @@ impl Engine {
             return Ok(Written::new(read_set.pin.seq(), read_set.now));
         }
         let weight = self.admit_all(writes)?;
-        let prepared = self.prepare(writes, writes.bytes(), weight);
+        let charge = self.charge_all(writes.states(), writes.bytes())?;
+        let prepared = self.prepare(writes, writes.bytes(), weight, charge);
         loop {
             let stamped = self.stamp_over(read_set)?;
             if read_set.holds_at(stamped.reading.now)? {

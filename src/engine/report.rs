@@ -70,6 +70,7 @@ impl Engine {
                 .range_deletes()
                 .map(|ranges| ranges.len() as u64)
                 .sum(),
+            quota: state.allowance().quota(),
             explain: self.explain(state, version, &view),
         }
     }

@@ -11,6 +11,7 @@ use crate::base::sync::{ArcSwap, Guard, Mutex};
 use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
+use crate::engine::allowance::Allowance;
 use crate::engine::feeds::Feeds;
 use crate::engine::settings_cell::{Changing, SettingsCell};
 use crate::expiry::{Command, Commands, Settings, SettingsChange};
@@ -173,6 +174,7 @@ pub struct ContainerState {
     /// Where its memtables take their memory from.
     pool: Arc<Pool>,
     settings: SettingsCell,
+    allowance: Allowance,
     read_state: ArcSwap<ReadState>,
     /// How many runs the read state has: each write asks, and need not pin it for that.
     runs: AtomicUsize,
@@ -235,6 +237,7 @@ impl ContainerState {
             dropped: AtomicBool::new(false),
             pool,
             settings: SettingsCell::new(record.settings.clone(), record.settings_seq),
+            allowance: Allowance::new(record.quota),
             runs: AtomicUsize::new(read_state.version.runs.len()),
             read_state: ArcSwap::from_pointee(read_state),
             installing: Mutex::new(vec![]),
@@ -275,6 +278,20 @@ impl ContainerState {
     /// How its tables are stored.
     pub(super) fn compression(&self) -> Compression {
         self.compression
+    }
+
+    /// What its quota allows.
+    #[inline]
+    pub(super) fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
+    /// The sequence number of the last write to it.
+    pub(super) fn last_write(&self) -> Seq {
+        let read_state = self.read_state();
+        let flushables = read_state.flushables();
+        let in_memory = flushables.map(|flushable| flushable.memtable.seq_max());
+        in_memory.max().unwrap_or_default().max(self.flushed())
     }
 
     /// An empty memtable for it.

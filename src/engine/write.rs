@@ -125,7 +125,8 @@ impl Engine {
     #[inline]
     pub fn write_one(&self, state: &Arc<ContainerState>, op: Op<'_>) -> Result<()> {
         self.admit(state, weight(&op))?;
-        self.prepare_one(state, &op, |prepared| {
+        let charge = self.charge_one(state, &op)?;
+        self.prepare_one(state, &op, charge, |prepared| {
             self.commit(self.stamp(None), prepared).map(drop)
         })
     }
@@ -149,7 +150,8 @@ impl Engine {
         if writes.len() == 0 {
             return self.write_nothing(writes);
         }
-        let prepared = self.prepare(writes, writes.bytes(), weight);
+        let charge = self.charge_all(writes.states(), writes.bytes())?;
+        let prepared = self.prepare(writes, writes.bytes(), weight, charge);
         self.commit(self.stamp(None), &prepared)
     }
 
@@ -244,7 +246,8 @@ impl Engine {
         seen: &Seen,
         op: &Op<'_>,
     ) -> Result<Option<Written>> {
-        self.prepare_one(state, op, |prepared| {
+        let charge = self.charge_one(state, op)?;
+        self.prepare_one(state, op, charge, |prepared| {
             let stamped = self.stamp(seen.version.map(|header| header.seq));
             let view = ExpiryView::at(stamped.reading.now, || state.settings());
             if has_changed(state, key, seen, &view) {

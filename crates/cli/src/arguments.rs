@@ -99,6 +99,21 @@ pub enum Command {
         #[arg(long, requires = "default")]
         preview: bool,
     },
+    /// Show, set or lift the most live bytes that a container may hold
+    ///
+    /// What has expired, or was deleted or replaced, does not count. What is stored stays, also where it is more. Setting
+    /// creates the database and the container where they are missing.
+    Quota {
+        #[command(flatten)]
+        place: Place,
+        /// Bytes, from 1 to 2^62; none: no limit
+        #[arg(value_name = "BYTES|none")]
+        limit: Option<String>,
+        /// What a write does that would exceed it: refuse, the default, or expire-soonest: expire the items that end
+        /// soonest to make room
+        #[arg(long, value_name = "refuse|expire-soonest", requires = "limit")]
+        when_full: Option<String>,
+    },
     /// Store one item for each line of a file, a JSON object
     ///
     /// The value is the object without the members that belong to the item: "ttl", and those that export adds. A bad

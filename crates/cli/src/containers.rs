@@ -1,14 +1,14 @@
-//! Commands on containers: their names and their default ttl.
+//! Commands on containers: their names, their default ttl and their quota.
 
 use std::io::{Write, stdout};
 use std::time::Duration;
 
-use ebbtide::{Container, DefaultTtl, Preview};
+use ebbtide::{Container, DefaultTtl, Preview, Quota, WhenFull};
 use ebbtide_cli::json;
 use serde_json::json;
 
 use crate::arguments::{Home, Place, Writing};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::{show, store};
 
 pub fn containers(home: &Home, json: bool) -> Outcome {
@@ -41,6 +41,46 @@ pub fn ttl(place: &Place, default: Option<&str>, json: bool) -> Outcome {
         writeln!(out, "{}", show::default_ttl(default))?;
     }
     Ok(())
+}
+
+pub fn quota(place: &Place, json: bool) -> Outcome {
+    let db = store::read(&place.home)?;
+    let quota = store::container(&db, &place.container)?.quota();
+    let mut out = stdout().lock();
+    match json {
+        true => {
+            let line =
+                json!({ "container": place.container, "quota": quota.map(show::quota_json) });
+            writeln!(out, "{line}")?;
+        }
+        false => writeln!(out, "{}", show::quota(quota))?,
+    }
+    Ok(())
+}
+
+pub fn set_quota(place: &Place, limit: &str, when_full: Option<&str>) -> Outcome {
+    let when_full = match when_full {
+        None | Some("refuse") => WhenFull::Refuse,
+        Some("expire-soonest") => WhenFull::ExpireSoonest,
+        Some(other) => {
+            let why = format!("--when-full {other:?} is not allowed: refuse or expire-soonest");
+            return Err(Failure::Refused(why));
+        }
+    };
+    let quota = match (limit, limit.parse()) {
+        ("none", _) => None,
+        (_, Ok(max_live_bytes)) => Some(Quota {
+            max_live_bytes,
+            when_full,
+        }),
+        (_, Err(_)) => {
+            let why = format!("quota {limit:?} is not allowed: bytes, from 1 to 2^62, or none");
+            return Err(Failure::Refused(why));
+        }
+    };
+    store::create(place, Writing { sync: false }, |_, container| {
+        Ok(container.set_quota(quota)?)
+    })
 }
 
 /// Around the default that is asked about: a quarter of it to four times as long.

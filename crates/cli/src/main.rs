@@ -79,6 +79,14 @@ fn run(arguments: Arguments) -> Outcome {
             preview: true,
         } => containers::preview(&place, &default, json),
         Command::Ttl { place, default, .. } => containers::ttl(&place, default.as_deref(), json),
+        Command::Quota {
+            place,
+            limit,
+            when_full,
+        } => match limit {
+            Some(limit) => containers::set_quota(&place, &limit, when_full.as_deref()),
+            None => containers::quota(&place, json),
+        },
         Command::Import(import) => transfer::import(&import, json),
         Command::Export { place, file } => transfer::export(&place, file.as_deref(), json),
         Command::Containers(home) => containers::containers(&home, json),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::DefaultTtl;
-use serde_json::Value;
+use ebbtide::{DefaultTtl, Quota, WhenFull};
+use serde_json::{Value, json};
 
 /// `317 B`, `1.2 MiB`: three digits or so.
 pub fn bytes(count: u64) -> String {
@@ -76,6 +76,26 @@ pub fn default_ttl_json(default: DefaultTtl) -> Value {
         DefaultTtl::After(time) => time.as_secs_f64().into(),
         other => format!("{other:?}").into(),
     }
+}
+
+/// `none`, or the limit and what a write does that would exceed it.
+pub fn quota(quota: Option<Quota>) -> String {
+    let Some(quota) = quota else {
+        return "none".to_owned();
+    };
+    let when_full = match quota.when_full {
+        WhenFull::ExpireSoonest => "expire-soonest",
+        _ => "refuse",
+    };
+    format!("{} {when_full}", quota.max_live_bytes)
+}
+
+pub fn quota_json(quota: Quota) -> Value {
+    let when_full = match quota.when_full {
+        WhenFull::ExpireSoonest => "expire-soonest",
+        _ => "refuse",
+    };
+    json!({ "max_live_bytes": quota.max_live_bytes, "when_full": when_full })
 }
 
 /// Milliseconds since the Unix epoch.

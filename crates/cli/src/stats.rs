@@ -132,6 +132,7 @@ fn container_list(of: &Named) -> String {
         ("runs", show::count(stats.runs)),
         ("tables", show::count(stats.tables)),
         ("range deletes", show::count(stats.range_deletes)),
+        ("quota of live bytes", show::quota(stats.quota)),
     ];
     let rows = rows.map(|(what, amount)| vec![what.to_owned(), amount]);
     let list = table::whole(&["CONTAINER", &table::printable(name)], &rows);
@@ -226,6 +227,7 @@ pub fn container_json(name: &str, default: DefaultTtl, stats: &ContainerStats) -
         "runs": stats.runs,
         "tables": stats.tables,
         "range_deletes": stats.range_deletes,
+        "quota": stats.quota.map(show::quota_json),
         "explain": stats.explain,
     })
 }

@@ -8,6 +8,7 @@ fn container(id: u32, name: &str) -> ContainerRecord {
         compression: Compression::None,
         settings: Settings::default(),
         settings_seq: Seq(0),
+        quota: None,
         flushed: Seq(0),
         runs: vec![],
         range_deletes: vec![],

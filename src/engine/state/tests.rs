@@ -31,6 +31,7 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
         compression: Compression::None,
         settings: Settings::default(),
         settings_seq: Seq(1),
+        quota: None,
         flushed: Seq(0),
         runs: vec![],
         range_deletes: vec![],

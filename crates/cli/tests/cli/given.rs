@@ -248,3 +248,42 @@ fn items_of_typed_containers_are_shown_and_written() {
         (Some(vec![1]), Some((false, String::new())))
     );
 }
+
+#[test]
+fn a_quota_is_shown_set_and_lifted() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "a", "v"]);
+    assert_eq!(world.ok(&["quota", "db", "c"]), "none\n");
+    world.ok(&["quota", "db", "c", "40"]);
+    assert_eq!(world.ok(&["quota", "db", "c"]), "40 refuse\n");
+    let why = world.run(&["put", "db", "c", "b", "0123456789"]).failed(2);
+    assert!(
+        why.contains("container \"c\" is full: about 18 of 40 bytes"),
+        "{why}"
+    );
+    world.ok(&["quota", "db", "c", "40", "--when-full", "expire-soonest"]);
+    let shown = json(&world.ok(&["quota", "db", "c", "--json"]));
+    let quota = &shown["quota"];
+    assert_eq!(
+        (&quota["max_live_bytes"], &quota["when_full"]),
+        (&40.into(), &"expire-soonest".into())
+    );
+    assert_eq!(
+        json(&world.ok(&["stats", "db", "c", "--json"]))["quota"],
+        *quota
+    );
+    assert!(
+        world
+            .ok(&["stats", "db", "c"])
+            .contains("40 expire-soonest")
+    );
+    world.ok(&["quota", "db", "c", "none"]);
+    assert_eq!(world.ok(&["quota", "db", "c"]), "none\n");
+    for wrong in [
+        &["quota", "db", "c", "much"][..],
+        &["quota", "db", "c", "0"],
+        &["quota", "db", "c", "9", "--when-full", "x"],
+    ] {
+        world.run(wrong).failed(2);
+    }
+}

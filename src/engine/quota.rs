@@ -1,0 +1,357 @@
+//! Quotas: a write is charged before it takes the commit lock, so nothing that this file does happens under it.
+//!
+//! ```text
+//! charge ── from the slack ─────────────────────────────────────────────────────────> write
+//!    └ used up: estimate live bytes ── they fit, as if nothing was replaced: slack ──> write
+//!                 └ read what is replaced ── what is added fits ────────────────────> write
+//!                      └ Refuse, or nothing with an end is left ──> Error::QuotaFull
+//!                        ExpireSoonest ── expire_before(T) ── once more
+//! ```
+//!
+//! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command takes
+//! its sequence number before the write does, so the write is above it.
+//!
+//! An estimate costs up to some milliseconds, and is made anew only when it can have changed: something was written, or an
+//! item has ended. One who replaces items of a full container by others of their size would have one made for each write;
+//! so after an estimate below the limit a 64th of the limit may be written at least.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "tokio")]
+use crate::base::{AtOnce, NotNow};
+use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp, WhenFull};
+use crate::catalog::Change;
+use crate::data::batch::{Op, Ops};
+use crate::engine::Engine;
+use crate::engine::allowance::{Allowance, Charge, Known};
+use crate::engine::commit::Basis;
+use crate::engine::due::ends;
+use crate::engine::read::Reader;
+use crate::engine::report::estimate;
+use crate::engine::state::{ContainerState, ReadState};
+use crate::env::sleep;
+use crate::expiry::{Expire, ExpiryView, SettingsChange};
+
+/// What a quota is of.
+#[derive(Clone, Copy)]
+enum Limited<'a> {
+    Container(&'a Arc<ContainerState>),
+    Database,
+}
+
+impl Limited<'_> {
+    /// Whether a write to this container counts.
+    fn holds(self, container: ContainerId) -> bool {
+        match self {
+            Limited::Container(state) => state.id() == container,
+            Limited::Database => true,
+        }
+    }
+
+    /// What a put among these writes adds, if it replaces nothing.
+    fn weight(self, ops: &[Op<'_>]) -> u64 {
+        let own = ops.iter().filter(|op| self.holds(op.container()));
+        own.map(weight).sum()
+    }
+}
+
+/// As `RecordRef::weight` counts; only puts are live.
+fn weight(op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put { key, value, .. } => weight_of(key, value),
+        _ => 0,
+    }
+}
+
+fn weight_of(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len() + 16) as u64
+}
+
+impl Engine {
+    /// Charges one write to the quotas it counts for, and makes room for it.
+    #[inline(always)]
+    pub(super) fn charge_one<'a>(
+        &'a self,
+        state: &'a Arc<ContainerState>,
+        op: &Op<'_>,
+    ) -> Result<Charge<'a>> {
+        if !self.is_limited(state) {
+            return Ok(Charge::NONE);
+        }
+        let states = std::slice::from_ref(state);
+        self.charge(states, std::slice::from_ref(op), Engine::make_room)
+    }
+
+    /// Charges a batch, as the log will hold it.
+    pub(super) fn charge_all<'a>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        payload: &[u8],
+    ) -> Result<Charge<'a>> {
+        if !states.iter().any(|state| self.is_limited(state)) {
+            return Ok(Charge::NONE);
+        }
+        let ops: Vec<_> = Ops::new(payload).flatten().collect();
+        self.charge(states, &ops, Engine::make_room)
+    }
+
+    /// The same from slack alone.
+    #[cfg(feature = "tokio")]
+    pub(super) fn charge_at_once<'a>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        ops: &[Op<'_>],
+    ) -> AtOnce<Charge<'a>> {
+        self.charge(states, ops, |_, _, _, _| Err(NotNow::Waits))
+    }
+
+    /// Whether writes to the container are charged.
+    #[inline(always)]
+    pub(super) fn is_limited(&self, state: &ContainerState) -> bool {
+        state.allowance().is_limited() || self.allowance.is_limited()
+    }
+
+    #[cold]
+    fn charge<'a, E>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        ops: &[Op<'_>],
+        make_room: impl Fn(&Engine, Limited<'_>, &[Op<'_>], u64) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<Charge<'a>, E> {
+        let mut charge = Charge::default();
+        let containers = states.iter().map(Limited::Container);
+        for of in containers.chain([Limited::Database]) {
+            let (allowance, bytes) = (self.allowance_of(of), of.weight(ops));
+            if allowance.is_limited() && bytes > 0 {
+                let bytes = match allowance.take(bytes) {
+                    true => bytes,
+                    false => make_room(self, of, ops, bytes)?,
+                };
+                charge.add(allowance, bytes);
+            }
+        }
+        Ok(charge)
+    }
+
+    fn allowance_of<'a>(&'a self, of: Limited<'a>) -> &'a Allowance {
+        match of {
+            Limited::Container(state) => state.allowance(),
+            Limited::Database => &self.allowance,
+        }
+    }
+
+    fn states_of(&self, of: Limited<'_>) -> Vec<Arc<ContainerState>> {
+        match of {
+            Limited::Container(state) => vec![state.clone()],
+            Limited::Database => self.containers.all(),
+        }
+    }
+
+    /// Charges writes for which there is no slack: how many bytes.
+    fn make_room(&self, of: Limited<'_>, ops: &[Op<'_>], bytes: u64) -> Result<u64> {
+        let allowance = self.allowance_of(of);
+        let mut known = allowance.known();
+        // What is replaced may end with the rest, and then more is added than it seemed.
+        let mut tries = 3;
+        loop {
+            let Some(quota) = allowance.quota() else {
+                allowance.open(0, 0);
+                return Ok(0);
+            };
+            let (limit, in_flight) = (quota.max_live_bytes, allowance.close());
+            let live = self.live_bytes(of, &mut known);
+            let left = limit.saturating_sub(live + in_flight);
+            if bytes <= left {
+                allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
+                return Ok(bytes);
+            }
+            let added = self.added(of, ops)?;
+            if added <= left {
+                allowance.open(added, 0);
+                return Ok(added);
+            }
+            // Some of what is in flight may be counted twice.
+            if in_flight > 0 && live + added <= limit {
+                sleep(Duration::from_micros(50));
+                continue;
+            }
+            let may_expire = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
+            if !may_expire || !self.expire_soonest(of, limit, added)? {
+                return Err(self.quota_full(of, limit, live));
+            }
+            tries -= 1;
+        }
+    }
+
+    /// An estimate of live bytes at this moment.
+    fn live_bytes(&self, of: Limited<'_>, known: &mut Option<Known>) -> u64 {
+        let (mark, at) = (self.mark_of(of), self.now());
+        let stands = |known: &Known| known.mark == mark && (known.at..known.until).contains(&at);
+        if let Some(known) = known.filter(stands) {
+            return known.live;
+        }
+        let seen = self.look_at(of);
+        let live = seen.iter().map(Sight::live_bytes).sum();
+        let until = next_end(&seen, at).unwrap_or(Timestamp::MAX);
+        *known = Some(Known {
+            live,
+            mark,
+            at,
+            until,
+        });
+        live
+    }
+
+    /// Rises with each write, and differs after each change of settings.
+    fn mark_of(&self, of: Limited<'_>) -> (Seq, u64) {
+        let settings = |states: &[Arc<ContainerState>]| {
+            states.iter().map(|state| state.settings_version()).sum()
+        };
+        match of {
+            Limited::Container(state) => (state.last_write(), state.settings_version()),
+            Limited::Database => (self.commit_log.latest(), settings(&self.containers.all())),
+        }
+    }
+
+    fn look_at(&self, of: Limited<'_>) -> Vec<Sight> {
+        let states = self.states_of(of).into_iter();
+        let sights = states.map(|state| Sight {
+            read_state: state.pin(),
+            view: self.expiry_view(&state),
+            state,
+        });
+        sights.collect()
+    }
+
+    /// By how much live bytes would grow: the last write to a key counts, less what is live there now. A range delete of
+    /// the same batch is left out.
+    fn added(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<u64> {
+        let (states, mut after) = (self.states_of(of), HashMap::new());
+        for op in ops.iter().filter(|op| of.holds(op.container())) {
+            if let Op::Put { key, .. } | Op::Delete { key, .. } = *op {
+                after.insert((op.container(), key), weight(op));
+            }
+        }
+        let (mut added, mut freed) = (0, 0);
+        for ((container, key), weight) in after {
+            let state = states.iter().find(|state| state.id() == container);
+            // A dropped container fails later.
+            let Some(state) = state else { continue };
+            let reader = Reader {
+                state,
+                snapshot: None,
+            };
+            added += weight;
+            freed += self
+                .item(&reader, key)?
+                .map_or(0, |item| weight_of(item.key(), item.value()));
+        }
+        Ok(added.saturating_sub(freed))
+    }
+
+    /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end
+    /// would do, and nothing was expired.
+    fn expire_soonest(&self, of: Limited<'_>, limit: u64, added: u64) -> Result<bool> {
+        let (seen, now) = (self.look_at(of), self.now());
+        let mut ends: Vec<Timestamp> = seen.iter().flat_map(Sight::ends).collect();
+        ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
+        ends.sort_unstable();
+        ends.dedup();
+        let live_after = |end: &Timestamp| {
+            let after = seen.iter().map(|sight| sight.live_bytes_after(*end));
+            after.sum::<u64>() + added
+        };
+        let target = limit - limit / 100 * 3;
+        let enough = ends.partition_point(|end| live_after(end) > target);
+        let Some(end) = ends.get(enough).or(ends.last()) else {
+            return Ok(false);
+        };
+        if live_after(end) > limit {
+            return Ok(false);
+        }
+        for sight in &seen {
+            let ends_some = sight.live_bytes_after(*end) < sight.live_bytes();
+            if ends_some && sight.state.check().is_ok() {
+                let command = SettingsChange::Expire(Expire::Before(end.after(1)));
+                self.change_settings(&sight.state, command)?;
+            }
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    fn quota_full(&self, of: Limited<'_>, limit: u64, live: u64) -> Error {
+        let name = match of {
+            Limited::Container(state) => Some(state.name().to_owned()),
+            Limited::Database => None,
+        };
+        let frees_at = next_end(&self.look_at(of), self.now());
+        Error::QuotaFull {
+            container: name,
+            limit,
+            live,
+            frees_at: frees_at.map(Timestamp::to_system_time),
+        }
+    }
+
+    /// Sets the quota of a container: durable when this returns.
+    pub fn set_quota(&self, state: &ContainerState, quota: Option<Quota>) -> Result<()> {
+        quota.iter().try_for_each(Quota::check)?;
+        self.check_writable()?;
+        let known = state.allowance().known();
+        let commit = self.commit_log.lock();
+        self.check_writable()?;
+        state.check()?;
+        let changes = vec![Change::Quota(state.id(), quota)];
+        self.edit(
+            &mut self.catalog.edit(),
+            Basis::TABLES,
+            changes,
+            Timestamp(0),
+        )?;
+        drop(commit);
+        state.allowance().set(quota);
+        drop(known);
+        Ok(())
+    }
+
+    /// The quota of a container.
+    pub fn quota(&self, state: &ContainerState) -> Option<Quota> {
+        state.allowance().quota()
+    }
+}
+
+/// A container as it is.
+struct Sight {
+    state: Arc<ContainerState>,
+    read_state: Arc<ReadState>,
+    view: ExpiryView,
+}
+
+impl Sight {
+    fn live_bytes(&self) -> u64 {
+        estimate(&self.read_state, &self.view).live.bytes
+    }
+
+    /// The same if all was expired that ends at or before this moment.
+    fn live_bytes_after(&self, end: Timestamp) -> u64 {
+        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
+        let settings = &self.view.settings;
+        let settings = settings.after(command, self.view.now, Seq::MAX);
+        let view = ExpiryView::at(self.view.now, || settings);
+        estimate(&self.read_state, &view).live.bytes
+    }
+
+    fn ends(&self) -> impl Iterator<Item = Timestamp> {
+        let ends = ends(&self.read_state, &self.view.settings).into_iter();
+        ends.map(|(end, _)| end)
+    }
+}
+
+/// When the next item ends, by histograms.
+fn next_end(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
+    let ends = seen.iter().flat_map(Sight::ends);
+    ends.filter(|end| *end > now && *end < Timestamp::MAX).min()
+}

@@ -1,0 +1,425 @@
+//! Goal: a quota is kept within 5 %: what exceeds it is refused, and nothing of it is written, or what ends soonest makes
+//! room; and only live bytes count.
+//!
+//! Method: a database on a simulated disk with a manual clock, background work step by step. Limits are given in items of
+//! one size, so that it is plain how many fit; random histories are compared with all items, read one by one.
+
+// Tests are a world of their own: they touch files, time and threads as they like.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ebbtide::internals::Sim;
+use ebbtide::{
+    Batch, Container, ContainerOptions, Database, DefaultTtl, Error, ManualClock, Options, Quota,
+    Result, Ttl, Update, WhenFull,
+};
+use testkit::random::Random;
+
+const NOW: u64 = 1_767_225_600_000;
+/// Bytes that count for an item of these tests: a key of 4, a value of 80, and 16.
+const ITEM: u64 = 100;
+
+struct Fixture {
+    sim: Sim,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+}
+
+fn options(sim: &Sim, clock: &ManualClock) -> Options {
+    Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
+        .stepped()
+        .memtable_bytes(64 << 10)
+        .sizes(512, 16 << 10, 64 << 10)
+}
+
+/// A database, and a container of at most so many items.
+fn fixture(items: u64, when_full: WhenFull) -> Fixture {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let of = ContainerOptions::new().max_live_bytes(items * ITEM);
+    let c = db.container_with("c", of.when_full(when_full)).unwrap();
+    Fixture { sim, clock, db, c }
+}
+
+fn refuse(items: u64) -> Fixture {
+    fixture(items, WhenFull::Refuse)
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn value() -> String {
+    "v".repeat(80)
+}
+
+fn put(c: &Container, key: u64, ttl: impl Into<Ttl>) -> Result<()> {
+    c.put_with_ttl(format!("{key:04}"), value(), ttl)
+}
+
+fn keys(c: &Container) -> Vec<u64> {
+    let key = |item: Result<ebbtide::Item>| {
+        let item = item.unwrap();
+        String::from_utf8_lossy(item.key()).parse().unwrap()
+    };
+    c.iter().map(key).collect()
+}
+
+#[track_caller]
+fn is_full<T: std::fmt::Debug>(result: Result<T>) {
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::QuotaFull { .. }), "{error}");
+    assert!(error.is_full() && error.is_retryable());
+}
+
+/// What counts, read one by one.
+fn truth(c: &Container) -> u64 {
+    let weight = |item: Result<ebbtide::Item>| {
+        let item = item.unwrap();
+        (item.key().len() + item.value().len() + 16) as u64
+    };
+    c.iter().map(weight).sum()
+}
+
+#[test]
+fn what_does_not_fit_is_refused_until_items_end() {
+    let Fixture { clock, db, c, .. } = refuse(3);
+    put(&c, 1, seconds(10)).unwrap();
+    put(&c, 2, seconds(20)).unwrap();
+    put(&c, 3, Ttl::Never).unwrap();
+    for _ in 0..3 {
+        let error = put(&c, 4, seconds(5)).unwrap_err();
+        let Error::QuotaFull {
+            container,
+            limit,
+            live,
+            frees_at,
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!((container.as_deref(), *limit, *live), (Some("c"), 300, 300));
+        let end = UNIX_EPOCH + Duration::from_millis(NOW + 10_000);
+        assert_eq!(*frees_at, Some(end));
+        assert!(
+            error.to_string().contains("container \"c\" is full"),
+            "{error}"
+        );
+    }
+    clock.advance(Duration::from_millis(9_999));
+    is_full(put(&c, 4, seconds(5)));
+    clock.advance(Duration::from_millis(1));
+    put(&c, 4, seconds(60)).unwrap();
+    is_full(put(&c, 5, seconds(5)));
+    db.flush().unwrap();
+    is_full(put(&c, 5, seconds(5)));
+    clock.advance(seconds(10));
+    put(&c, 5, seconds(60)).unwrap();
+    assert_eq!(keys(&c), [3, 4, 5]);
+    assert_eq!(c.stats().quota.unwrap().max_live_bytes, 300);
+}
+
+#[test]
+fn what_replaces_counts_once_and_deletes_make_room() {
+    let Fixture { db, c, .. } = refuse(3);
+    for round in 0..50 {
+        for key in 1..=3 {
+            put(&c, key, Ttl::Inherit).unwrap();
+        }
+        is_full(put(&c, 4, Ttl::Inherit));
+        if round % 7 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    is_full(c.put("0001", "v".repeat(81)));
+    c.put("0001", "v".repeat(70)).unwrap();
+    c.put("0002", "v".repeat(90)).unwrap();
+    is_full(c.put("0002", "v".repeat(91)));
+    assert_eq!(c.get("0002").unwrap().unwrap().len(), 90);
+    c.delete("0001").unwrap();
+    put(&c, 4, Ttl::Inherit).unwrap_err();
+    c.put("0004", "v".repeat(70)).unwrap();
+    c.delete_range("0003"..).unwrap();
+    put(&c, 5, Ttl::Inherit).unwrap();
+    c.expire_all().unwrap();
+    for key in 1..=3 {
+        put(&c, key, Ttl::Inherit).unwrap();
+    }
+    is_full(put(&c, 4, Ttl::Inherit));
+}
+
+#[test]
+fn every_way_of_writing_is_refused() {
+    let Fixture { db, c, .. } = refuse(2);
+    put(&c, 1, Ttl::Never).unwrap();
+    put(&c, 2, Ttl::Never).unwrap();
+    is_full(c.create("0003", value(), Ttl::Inherit));
+    is_full(c.replace("0001", "v".repeat(200), Ttl::Inherit));
+    is_full(c.update("0003", |_| Update::Put(value().into(), Ttl::Inherit)));
+    assert!(c.touch("0001").unwrap() && c.expire("0002", Ttl::Never).unwrap());
+    assert!(c.replace("0001", value(), Ttl::Keep).unwrap());
+    let mut batch = Batch::new();
+    batch.put(&c, "0001", value());
+    batch.put(&c, "0003", value());
+    is_full(db.write(batch.clone()));
+    let mut conditional = Batch::new();
+    conditional.create(&c, "0003", value(), Ttl::Inherit);
+    is_full(db.write(conditional));
+    is_full(db.transaction(|tx| {
+        tx.put(&c, "0001", "changed")?;
+        tx.put(&c, "0003", "v".repeat(300))
+    }));
+    assert_eq!(keys(&c), [1, 2]);
+    assert_eq!(c.get("0001").unwrap().unwrap(), value());
+    // What takes as much as it adds goes through.
+    batch.clear();
+    batch.delete(&c, "0002");
+    batch.put(&c, "0003", value());
+    db.write(batch).unwrap();
+    db.transaction(|tx| {
+        tx.delete(&c, "0001")?;
+        tx.put(&c, "0004", value())
+    })
+    .unwrap();
+    assert_eq!(keys(&c), [3, 4]);
+}
+
+#[test]
+fn a_quota_lasts_and_can_be_changed() {
+    let Fixture { sim, clock, db, c } = refuse(2);
+    put(&c, 1, Ttl::Never).unwrap();
+    let other = db.container("other").unwrap();
+    let quota = Quota {
+        max_live_bytes: 7,
+        when_full: WhenFull::ExpireSoonest,
+    };
+    other.set_quota(Some(quota)).unwrap();
+    drop((db, c, other));
+    let db = options(&sim.kill(), &clock).open("/db").unwrap();
+    let (c, other) = (db.container("c").unwrap(), db.container("other").unwrap());
+    assert_eq!(other.quota(), Some(quota));
+    put(&c, 2, Ttl::Never).unwrap();
+    is_full(put(&c, 3, Ttl::Never));
+    c.set_quota(None).unwrap();
+    assert_eq!(c.quota(), None);
+    for key in 3..10 {
+        put(&c, key, seconds(60)).unwrap();
+    }
+    c.set_quota(Some(Quota {
+        max_live_bytes: 5 * ITEM,
+        when_full: WhenFull::Refuse,
+    }))
+    .unwrap();
+    is_full(put(&c, 10, Ttl::Never));
+    assert_eq!(keys(&c).len(), 9, "what is stored stays");
+    let none = Quota {
+        max_live_bytes: 0,
+        when_full: WhenFull::Refuse,
+    };
+    assert!(matches!(
+        c.set_quota(Some(none)),
+        Err(Error::InvalidArgument { .. })
+    ));
+    assert_eq!(c.quota().unwrap().max_live_bytes, 5 * ITEM);
+}
+
+#[test]
+fn a_default_ends_what_inherits_it() {
+    let Fixture { clock, c, .. } = refuse(2);
+    put(&c, 1, Ttl::Inherit).unwrap();
+    clock.advance(seconds(10));
+    put(&c, 2, Ttl::Inherit).unwrap();
+    is_full(put(&c, 3, Ttl::Inherit));
+    c.set_default_ttl(DefaultTtl::After(seconds(15))).unwrap();
+    is_full(put(&c, 3, Ttl::Inherit));
+    clock.advance(seconds(5));
+    put(&c, 3, Ttl::Inherit).unwrap();
+    c.set_default_ttl(DefaultTtl::After(seconds(5))).unwrap();
+    put(&c, 4, Ttl::Inherit).unwrap();
+    assert_eq!(keys(&c), [3, 4]);
+}
+
+#[test]
+fn the_database_has_a_quota_beside_those_of_containers() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).max_live_bytes(4 * ITEM);
+    let db = db.open("/db").unwrap();
+    let a = db.container_with("a", ContainerOptions::new().max_live_bytes(3 * ITEM));
+    let (a, b) = (a.unwrap(), db.container("b").unwrap());
+    for key in 1..=3 {
+        put(&a, key, seconds(10 * key)).unwrap();
+    }
+    is_full(put(&a, 4, Ttl::Never));
+    put(&b, 1, Ttl::Never).unwrap();
+    let error = put(&b, 2, Ttl::Never).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::QuotaFull {
+            container: None,
+            ..
+        }
+    ));
+    assert!(
+        error.to_string().contains("the database is full"),
+        "{error}"
+    );
+    clock.advance(seconds(10));
+    put(&b, 2, Ttl::Never).unwrap();
+    is_full(put(&a, 4, Ttl::Never));
+    db.drop_container("b").unwrap();
+    put(&a, 4, Ttl::Never).unwrap();
+}
+
+#[test]
+fn what_ends_soonest_makes_room() {
+    let Fixture { db, c, .. } = fixture(10, WhenFull::ExpireSoonest);
+    put(&c, 0, Ttl::Never).unwrap();
+    for key in 1..10 {
+        put(&c, key, seconds(100 - 10 * key)).unwrap();
+    }
+    // It ends before all others, and is not ended by its own making room.
+    put(&c, 20, seconds(1)).unwrap();
+    assert_eq!(keys(&c), [0, 1, 2, 3, 4, 5, 6, 7, 20], "some to spare");
+    db.flush().unwrap();
+    put(&c, 21, seconds(1_000)).unwrap();
+    assert_eq!(keys(&c), [0, 1, 2, 3, 4, 5, 6, 7, 20, 21]);
+    put(&c, 22, seconds(1_000)).unwrap();
+    assert_eq!(
+        keys(&c),
+        [0, 1, 2, 3, 4, 5, 6, 21, 22],
+        "7 ended next, after 20"
+    );
+    // Whoever replaces needs no room.
+    put(&c, 6, seconds(60)).unwrap();
+    put(&c, 23, Ttl::Never).unwrap();
+    for _ in 0..20 {
+        put(&c, 23, Ttl::Never).unwrap();
+    }
+    assert_eq!(keys(&c), [0, 1, 2, 3, 4, 5, 6, 21, 22, 23]);
+}
+
+#[test]
+fn what_never_ends_stays_and_then_writes_are_refused() {
+    let Fixture { c, .. } = fixture(5, WhenFull::ExpireSoonest);
+    for key in 0..4 {
+        put(&c, key, Ttl::Never).unwrap();
+    }
+    put(&c, 4, seconds(60)).unwrap();
+    is_full(c.put("big", "v".repeat(200)));
+    assert_eq!(keys(&c), [0, 1, 2, 3, 4], "nothing is expired in vain");
+    put(&c, 5, Ttl::Never).unwrap();
+    assert_eq!(keys(&c), [0, 1, 2, 3, 5]);
+    is_full(put(&c, 6, seconds(60)));
+}
+
+#[test]
+fn all_containers_make_room_for_the_database() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).max_live_bytes(6 * ITEM);
+    let db = db.when_full(WhenFull::ExpireSoonest).open("/db").unwrap();
+    let (a, b) = (db.container("a").unwrap(), db.container("b").unwrap());
+    for key in 0..3 {
+        put(&a, key, seconds(10 + key)).unwrap();
+        put(&b, key, seconds(20 - key)).unwrap();
+    }
+    put(&b, 9, seconds(5)).unwrap();
+    assert_eq!((keys(&a), keys(&b)), (vec![2], vec![0, 1, 2, 9]));
+}
+
+#[test]
+fn a_batch_that_keeps_a_lifetime_sees_what_made_room_for_it() {
+    let Fixture { db, c, .. } = fixture(3, WhenFull::ExpireSoonest);
+    for key in 0..3 {
+        put(&c, key, seconds(10 + key)).unwrap();
+    }
+    // Item 0 ends to make room for item 3, so nothing is kept of it.
+    let mut batch = Batch::new();
+    batch.put_with_ttl(&c, "0000", "v".repeat(90), Ttl::Keep);
+    batch.put(&c, "0003", value());
+    db.write(batch).unwrap();
+    assert!(c.item("0000").unwrap().unwrap().expires_at().is_none());
+    assert!(truth(&c) <= 3 * ITEM);
+}
+
+/// Random puts, deletes, replacements, flushes and passing time; after each step the truth is within 5 % of the limit, and
+/// what was refused would have brought it above 95 %.
+fn history(seed: u64, when_full: WhenFull) {
+    let items = 400;
+    let Fixture { clock, db, c, .. } = fixture(items, when_full);
+    let (limit, mut random) = (items * ITEM, Random(seed));
+    let (mut refused, mut expired) = (0, 0);
+    for _ in 0..1_500 {
+        // Few items end in one and the same moment.
+        clock.advance(Duration::from_millis(1));
+        let (before, mut is_put) = (truth(&c), false);
+        let key = format!("{:04}", random.below(1_200));
+        let value = "v".repeat(random.below(160));
+        let ttl = match random.below(8) {
+            0 if when_full == WhenFull::Refuse => Ttl::Never,
+            1 => Ttl::After(seconds(100_000)),
+            _ => Ttl::After(Duration::from_millis(1_000 << random.below(12))),
+        };
+        match random.below(100) {
+            0 => clock.advance(seconds(random.below(40) as u64)),
+            1 if random.below(4) == 0 => db.flush().unwrap(),
+            2 => drop(db.step().unwrap()),
+            3..10 => c.delete(&key).unwrap(),
+            _ => {
+                let adds = (key.len() + value.len() + 16) as u64;
+                let put = c.put_with_ttl(&key, &value, ttl);
+                is_put = true;
+                if let Err(error) = put {
+                    assert!(matches!(error, Error::QuotaFull { .. }), "{error}");
+                    refused += 1;
+                    let would_be = before + adds;
+                    assert!(would_be * 100 > limit * 95, "{would_be} of {limit}");
+                }
+            }
+        }
+        let live = truth(&c);
+        assert!(live * 100 <= limit * 105, "{live} of {limit}");
+        // More than a smaller value takes away.
+        if is_put && live + 200 < before {
+            expired += 1;
+            assert!(live * 100 > limit * 88, "no more than is needed: {live}");
+        }
+    }
+    match when_full {
+        WhenFull::Refuse => assert!(refused > 100 && expired == 0, "{refused} {expired}"),
+        _ => assert!(refused == 0 && expired > 5, "{refused} {expired}"),
+    }
+}
+
+#[test]
+fn random_histories_stay_within_five_percent_by_refusing() {
+    (1..=2).for_each(|seed| history(seed, WhenFull::Refuse));
+}
+
+#[test]
+fn random_histories_stay_within_five_percent_by_expiring() {
+    (4..=5).for_each(|seed| history(seed, WhenFull::ExpireSoonest));
+}
+
+#[test]
+fn writers_at_once_stay_within_it() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let of = ContainerOptions::new().max_live_bytes(100 * ITEM);
+    let c = db.container_with("c", of).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let c = &c;
+            scope.spawn(move || {
+                (0..100)
+                    .filter(|n| put(c, writer * 100 + n, Ttl::Never).is_ok())
+                    .count()
+            });
+        }
+    });
+    assert_eq!(truth(&c), 100 * ITEM);
+}
