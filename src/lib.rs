@@ -143,7 +143,7 @@ pub use api::cursor::{Chunk, ChunkIter, Cursor};
 pub use api::database::Database;
 pub use api::due::{DueBucket, DueItems};
 pub use api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
-pub use api::inspect::{repair, verify};
+pub use api::inspect::{Upgraded, repair, verify};
 pub use api::layout::{RunInfo, TableInfo};
 pub use api::read::{Iter, Keys};
 pub use api::retention::Preview;

@@ -1,4 +1,4 @@
-//! Verification and repair of a closed database.
+//! Verification, repair and upgrade of a closed database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::{ContainerId, Error, Reads, Result, Seq, file_name};
 use crate::catalog::{
     CurrentManifest, LoadedManifest, Pins, TableFile, TableRecord, TableSpace, expect_own,
-    find_current, later_table,
+    find_current, later_table, version_of,
 };
 use crate::engine::options::Options;
 use crate::engine::{self, RepairReport, VerifyReport};
@@ -89,6 +89,60 @@ pub fn verify_in(
 /// or writing fails, and then the database is unchanged.
 pub fn repair(path: impl AsRef<Path>, apply: bool) -> Result<RepairReport> {
     engine::repair(path.as_ref(), &Options::new(), apply)
+}
+
+/// What [`Options::upgrade`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Upgraded {
+    /// The version of the folder's format before; 0 if the manifest was lost, and its copy was read.
+    pub from: u32,
+    /// The version now, which is that of this build.
+    pub to: u32,
+}
+
+impl Options {
+    /// Brings a database of an older version of the format to that of this build, by opening and closing it: that writes
+    /// manifest and log anew. There is one version of tables, so they stay. A newer version of the format and a folder
+    /// without a database are refused, and nothing is changed. Every open for writing does the same; this one says so, and
+    /// makes no new database.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Error, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// assert!(matches!(Options::new().upgrade(folder.path()), Err(Error::NotFound { .. })));
+    /// Database::open(folder.path())?.container("c")?.put("k", "v")?;
+    /// let done = Options::new().upgrade(folder.path())?;
+    /// assert_eq!(done.from, done.to); // it is of this version
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedFormat`] for a version that this build does not read, and those of [`Options::open`].
+    pub fn upgrade(&self, path: impl AsRef<Path>) -> Result<Upgraded> {
+        let path = path.as_ref();
+        let version = || -> Result<u32> {
+            let not_found = || Error::NotFound { path: path.into() };
+            let fs = self.fs.as_ref();
+            if !fs.is_dir(path) {
+                return Err(not_found());
+            }
+            expect_own(fs, path)?;
+            let current = find_current(fs, path)?.ok_or_else(not_found)?;
+            let number = current.loaded.number;
+            Ok(version_of(fs, path, number).ok().flatten().unwrap_or(0))
+        };
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let from = version()?;
+        self.open(path)?.close()?;
+        Ok(Upgraded {
+            from,
+            to: version()?,
+        })
+    }
 }
 
 struct Check<'a> {

@@ -456,10 +456,15 @@ impl Error {
             } => {
                 write!(f, "{} has format version {found}, ", path.display())?;
                 match found > supported {
-                    true => write!(f, "this build reads up to {supported}; use a newer build"),
+                    true => write!(
+                        f,
+                        "this build reads up to {supported}; use a newer build (its `ebbtide upgrade` brings older \
+                         databases to its own version)"
+                    ),
                     false => write!(
                         f,
-                        "this build reads only {supported}; use the build that wrote it, to export what it holds"
+                        "which this build, of version {supported}, no longer reads; `ebbtide upgrade` of a build in \
+                         between brings it nearer, or use the build that wrote it, to export what it holds"
                     ),
                 }
             }

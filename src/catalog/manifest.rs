@@ -123,8 +123,14 @@ pub fn edit_texts(fs: &dyn Fs, path: &Path) -> Result<Vec<String>> {
 
 /// Whether the manifest of this number is of the version that this build writes, so that it may take edits.
 pub fn is_current(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
+    Ok(version_of(fs, dir, number)? == Some(FORMAT_VERSION))
+}
+
+/// The version in the header of the manifest of this number.
+pub fn version_of(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<u32>> {
     let bytes = fs.read(&dir.join(file_name::manifest(number)))?;
-    Ok(bytes.get(MAGIC.len()..CRC_AT) == Some(&FORMAT_VERSION.to_le_bytes()[..]))
+    let version = bytes.get(MAGIC.len()..CRC_AT);
+    Ok(version.map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes"))))
 }
 
 /// The payload of every whole frame in `bytes`, wherever it starts.

@@ -21,7 +21,7 @@ pub use current::{CurrentManifest, LoadedManifest, find_current, manifest_stamp}
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{
-    Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, write_both,
+    Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, version_of, write_both,
 };
 pub use run::Run;
 pub use table_file::{

@@ -172,6 +172,11 @@ pub enum Command {
         #[arg(long)]
         yes: bool,
     },
+    /// Bring a database of an older version of the format to this one
+    ///
+    /// Writes manifest and log anew; tables stay. Says what it did. Never makes a new database. Make a copy of the folder
+    /// before: older builds do not read it any more.
+    Upgrade(Home),
     /// Make a consistent copy, itself a database
     ///
     /// In a folder that is missing or empty; with hard links where it can.

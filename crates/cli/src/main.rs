@@ -102,6 +102,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Compact(home) => upkeep::compact(&home, json),
         Command::Verify(home) => upkeep::verify(&home, json),
         Command::Repair { home, yes } => upkeep::repair(&home, yes, json),
+        Command::Upgrade(home) => upkeep::upgrade(&home, json),
         Command::Checkpoint { home, to } => upkeep::checkpoint(&home, &to, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),

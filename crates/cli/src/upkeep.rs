@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use ebbtide::{Database, Error, Loss, RepairReport, VerifyReport};
+use ebbtide::{Database, Error, Loss, Options, RepairReport, VerifyReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -106,6 +106,21 @@ pub fn verify(home: &Home, json: bool) -> Outcome {
             dir = home.dir.display()
         ))),
     }
+}
+
+pub fn upgrade(home: &Home, json: bool) -> Outcome {
+    let done = store::patiently(home, || Options::new().upgrade(&home.dir))?;
+    let mut out = stdout().lock();
+    match json {
+        true => writeln!(out, "{}", json!({ "from": done.from, "to": done.to }))?,
+        false if done.from == done.to => writeln!(out, "it is of version {} already", done.to)?,
+        false => writeln!(
+            out,
+            "manifest and log written anew: version {} before, {} now; the tables stay as they were",
+            done.from, done.to
+        )?,
+    }
+    Ok(())
 }
 
 /// Without the error's advice to verify.
