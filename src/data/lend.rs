@@ -23,16 +23,16 @@ use std::cmp::Ordering;
 use crate::base::Seq;
 use crate::base::record::key_prefix;
 use crate::data::lane::Lane;
-use crate::data::lent::{Ask, Lent, Stand};
+use crate::data::lent::{Ask, Lent, Place, Stand};
 
 /// The most lanes that are merged.
 pub const MOST_LANES: usize = 16;
 
-/// Lends the record of a lane that begins and ends at these offsets.
+/// The place of a record of a lane that begins and ends at these offsets.
 #[inline(always)]
-fn push(lane: &Lane<'_>, (start, end): (usize, usize), lent: &mut Lent) {
+fn place(lane: &Lane<'_>, start: usize, end: usize) -> Place {
     let key_at = start + lane.shape.header_len;
-    lent.push(lane.owner, key_at, key_at + lane.shape.key_len, end);
+    Place::new(lane.owner, key_at, key_at + lane.shape.key_len, end)
 }
 
 impl Lane<'_> {
@@ -55,14 +55,12 @@ impl Lane<'_> {
         }
         // Where it stands then has to add up, too.
         let stand = end.min(count - 1);
-        let start = self.offset(first);
+        let (items, start) = (end - first, self.offset(first));
         let bytes = self.offset(end).wrapping_sub(start);
-        let items = end - first;
-        let fits = self.are_distinct(first..stand + 1)
+        let is_within = |bound| self.key(end - 1).is_some_and(|last| last < bound);
+        let fits = ask.bound.is_none_or(is_within)
+            && self.are_distinct(first..stand + 1)
             && self.key_at(start) != ask.decided
-            && ask
-                .bound
-                .is_none_or(|bound| self.key(end - 1).is_some_and(|last| last < bound))
             && room.take_all(items, bytes - items * self.shape.header_len);
         if !fits {
             return None;
@@ -135,7 +133,7 @@ impl Lane<'_> {
             }
             here = before.flatten();
             if here != Some(key) {
-                push(self, (self.offset(at), self.offset(at + 1)), lent);
+                lent.push(place(self, self.offset(at), self.offset(at + 1)));
             }
             if here.is_none() {
                 return (Stand::OnLast, at);
@@ -246,7 +244,7 @@ impl<'a> LaneMerge<'a> {
         };
         let within = self.order.iter().take_while(is_within).count();
         self.order.insert(within, bound);
-        lent.reserve();
+        let mut places = lent.places();
         let mut before_prefix = key_prefix(ask.decided);
         // The lane of the last record that was decided about, and where that begins.
         let mut before = None;
@@ -257,14 +255,14 @@ impl<'a> LaneMerge<'a> {
             }
             let limit = self.order[1].prefix;
             loop {
-                if lent.is_full() {
+                if places.are_full() {
                     self.order[0].prefix = prefix;
                     return Stand::behind(before.is_some());
                 }
                 let is_again = prefix == before_prefix && self.is_again(runner, before, ask);
                 let first = &mut self.runners[runner];
                 if !is_again {
-                    push(&first.lane, (first.start, first.end), lent);
+                    places.push(place(&first.lane, first.start, first.end));
                 }
                 (before, before_prefix) = (Some((runner, first.start)), prefix);
                 let Some(next) = first.step() else {

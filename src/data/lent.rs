@@ -69,7 +69,7 @@ impl Stand {
 
 /// An item: `key_at..value_at` is its key, `value_at..end` its value.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+pub struct Place {
     /// 0: copied. Otherwise one more than the index of the owner.
     owner: u32,
     key_at: u32,
@@ -78,10 +78,27 @@ struct Place {
     end: u32,
 }
 
-const APART: u32 = u32::MAX;
+impl Place {
+    /// The place in the bytes that [`Lent::hold`] knows by the number `owner`: the key begins at `key_at`, the value
+    /// behind it.
+    #[inline(always)]
+    pub fn new(owner: u32, key_at: usize, value_at: usize, end: usize) -> Place {
+        debug_assert!(key_at < value_at && value_at <= end && end < APART as usize);
+        Place {
+            owner,
+            key_at: key_at as u32,
+            value_at: value_at as u32,
+            end: end as u32,
+        }
+    }
 
-/// For more items than these, room is made when they come.
-const RESERVED_MOST: usize = 128;
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        (self.end - self.key_at) as usize
+    }
+}
+
+const APART: u32 = u32::MAX;
 
 /// Items that follow each other.
 #[derive(Clone, Copy, Debug)]
@@ -183,13 +200,6 @@ impl Lent {
         self.room.is_none()
     }
 
-    /// Makes room for as many places as will probably be pushed.
-    pub fn reserve(&mut self) {
-        let Room { items, most, .. } = self.room;
-        self.places
-            .reserve(most.saturating_sub(items).min(RESERVED_MOST));
-    }
-
     /// What [`Lent::extend`] is to know how much of is left.
     #[inline]
     pub fn room(&self) -> Room {
@@ -286,29 +296,26 @@ impl Lent {
         );
     }
 
-    /// Adds an item in the bytes that `owner` is the number of: the key begins at `key_at`, the value behind it.
-    #[inline(always)]
-    pub fn push(&mut self, owner: u32, key_at: usize, value_at: usize, end: usize) {
-        debug_assert!(key_at < value_at && value_at <= end && end < APART as usize);
-        let place = Place {
-            owner,
-            key_at: key_at as u32,
-            value_at: value_at as u32,
-            end: end as u32,
-        };
-        self.push_place(place, end - key_at);
+    /// Adds an item.
+    pub fn push(&mut self, place: Place) {
+        self.places().push(place);
     }
 
-    #[inline(always)]
-    fn push_place(&mut self, place: Place, bytes: usize) {
-        if !matches!(self.parts.last(), Some(part) if matches!(part.of, Stretch::Places(_))) {
-            self.parts.push(Part {
-                first: self.room.items,
-                of: Stretch::Places(self.places.len()),
+    /// To add items that follow each other.
+    pub fn places(&mut self) -> Places<'_> {
+        let Lent {
+            places,
+            parts,
+            room,
+            ..
+        } = self;
+        if !matches!(parts.last(), Some(part) if matches!(part.of, Stretch::Places(_))) {
+            parts.push(Part {
+                first: room.items,
+                of: Stretch::Places(places.len()),
             });
         }
-        self.places.push(place);
-        self.room.take(bytes);
+        Places { places, room }
     }
 
     /// Takes back all items but so many, none of them of a lane.
@@ -318,7 +325,7 @@ impl Lent {
             self.room.bytes -= item.map_or(0, |(key, value)| key.len() + value.len());
             self.room.items -= 1;
             self.places.pop();
-            self.parts.pop_if(|part| part.first == self.room.items);
+            self.parts.pop_if(|part| part.first >= self.room.items);
         }
     }
 
@@ -329,7 +336,7 @@ impl Lent {
             Ok(piece) if piece.len() > COPY_MOST => {
                 let end = piece.len();
                 let owner = self.hold(piece);
-                self.push(owner, 0, key_len, end);
+                self.push(Place::new(owner, 0, key_len, end));
             }
             Ok(piece) => self.copy(&piece[..key_len], &piece[key_len..]),
             Err((key, value)) => self.push_apart(&key, value),
@@ -340,7 +347,8 @@ impl Lent {
         let at = self.copied.len();
         self.copied.extend_from_slice(key);
         self.copied.extend_from_slice(value);
-        self.push(0, at, at + key.len(), at + key.len() + value.len());
+        let value_at = at + key.len();
+        self.push(Place::new(0, at, value_at, value_at + value.len()));
     }
 
     /// Adds an item whose value is all of `value`.
@@ -355,6 +363,29 @@ impl Lent {
             value_at: self.copied.len() as u32,
             end: APART,
         };
-        self.push_place(place, bytes);
+        let Places { places, room } = self.places();
+        places.push(place);
+        room.take(bytes);
+    }
+}
+
+/// The last part of what is lent, to which places are added.
+pub struct Places<'a> {
+    places: &'a mut Vec<Place>,
+    room: &'a mut Room,
+}
+
+impl Places<'_> {
+    /// Whether nothing more is to be added.
+    #[inline(always)]
+    pub fn are_full(&self) -> bool {
+        self.room.is_none()
+    }
+
+    /// Adds an item.
+    #[inline(always)]
+    pub fn push(&mut self, place: Place) {
+        self.places.push(place);
+        self.room.take(place.bytes());
     }
 }

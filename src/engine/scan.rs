@@ -116,8 +116,8 @@ impl Sight {
             Source::Memory(cursor.under(self.horizon.tombstones.clone()))
         }));
         sources.extend(self.runs(range).map(|run| {
-            let cursor = RunCursor::new(run.shared.clone());
-            Source::Disk(cursor.under(self.horizon.tombstones.clone()))
+            let tombstones = self.horizon.tombstones.clone();
+            Source::Disk(RunCursor::under(run.shared.clone(), tombstones))
         }));
         sources
     }

@@ -25,7 +25,7 @@ use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::Pair;
 use crate::data::lane::Lane;
-use crate::data::lent::{Ask, Lent};
+use crate::data::lent::{Ask, Lent, Place};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
@@ -37,9 +37,14 @@ use crate::table::search::Search;
 impl Table {
     /// A cursor on the table, at first past its end.
     pub fn cursor(self: &Arc<Self>) -> TableCursor {
+        self.cursor_under(Arc::default())
+    }
+
+    /// The same; with an expiry view, records that `tombstones` cover count as dead.
+    pub(super) fn cursor_under(self: &Arc<Self>, tombstones: Arc<RangeTombstones>) -> TableCursor {
         TableCursor {
             table: self.clone(),
-            tombstones: Arc::default(),
+            tombstones,
             state: State::End,
             page: 0,
             live_page: None,
@@ -121,11 +126,6 @@ const ADDS_UP: &str = "a cursor in a lane is on a record that adds up, and so de
 const FETCHED_AHEAD: usize = 2;
 
 impl TableCursor {
-    /// With an expiry view, records that `tombstones` cover count as dead.
-    pub(super) fn under(self, tombstones: Arc<RangeTombstones>) -> TableCursor {
-        TableCursor { tombstones, ..self }
-    }
-
     /// Whether it is a cursor of this table.
     pub(super) fn is_in(&self, table: &Arc<Table>) -> bool {
         Arc::ptr_eq(&self.table, table)
@@ -444,7 +444,7 @@ impl Cursor for TableCursor {
         match entry.value() {
             Some(value) => {
                 let owner = lent.hold(body.clone());
-                lent.push(owner, entry.key().start, value.start, value.end);
+                lent.push(Place::new(owner, entry.key().start, value.start, value.end));
             }
             None => lent.push_pair(self.pair()?),
         }

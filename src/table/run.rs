@@ -37,19 +37,19 @@ enum RunState {
 impl RunCursor {
     /// A cursor on the run, at first past its end.
     pub fn new(tables: Arc<[Arc<Table>]>) -> RunCursor {
+        RunCursor::under(tables, Arc::default())
+    }
+
+    /// The same; with an expiry view, records that `tombstones` cover count as dead.
+    pub fn under(tables: Arc<[Arc<Table>]>, tombstones: Arc<RangeTombstones>) -> RunCursor {
         debug_assert!(tables.is_sorted_by(|a, b| a.last_key() < b.first_key()));
         RunCursor {
             tables,
-            tombstones: Arc::default(),
+            tombstones,
             state: RunState::End,
             number: 0,
             inner: None,
         }
-    }
-
-    /// With an expiry view, records that `tombstones` cover count as dead.
-    pub fn under(self, tombstones: Arc<RangeTombstones>) -> RunCursor {
-        RunCursor { tombstones, ..self }
     }
 
     fn inner(&self) -> &TableCursor {
@@ -119,7 +119,7 @@ impl RunCursor {
         let table = &self.tables[self.number];
         let inner = match &mut self.inner {
             Some(inner) if inner.is_in(table) => inner,
-            inner => inner.insert(table.cursor().under(self.tombstones.clone())),
+            inner => inner.insert(table.cursor_under(self.tombstones.clone())),
         };
         inner.start_seek(to, view)?;
         self.skip_exhausted(to.is_forward(), view)
