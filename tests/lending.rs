@@ -324,6 +324,66 @@ fn what_is_lent_is_what_the_iterator_shows() {
     assert!(items > 0);
 }
 
+// More runs than are merged at once, with the same keys in several of them, all alike in their first bytes; the newest
+// ones delete, or have records of another kind. What gets find says what is lent in each snapshot.
+#[test]
+fn versions_in_many_runs_are_lent_once() {
+    let clock = ManualClock::new(START);
+    let options = Options::new()
+        .fs(Arc::new(Sim::new(1)))
+        .clock(clock.clone());
+    let db = options
+        .stepped()
+        .max_runs(64)
+        .sizes(1 << 10, 64 << 10, 1 << 20)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    let key = |n: u32| format!("all-alike-{n:05}");
+    let (mut snapshots, day) = (vec![], Duration::from_secs(86_400));
+    for run in 0..24 {
+        for n in (0..2_000).filter(|n| n % 12 == run % 12 || n % 7 == run % 7) {
+            match run {
+                0..20 => c.put(key(n), format!("{run}")).unwrap(),
+                20 => c.delete(key(n)).unwrap(),
+                21 => c.put_with_ttl(key(n), "dated", day).unwrap(),
+                22 => c.put(key(n) + "+", "a longer key").unwrap(),
+                _ => c
+                    .put_with_ttl(key(n), "ended", Duration::from_secs(1))
+                    .unwrap(),
+            }
+        }
+        snapshots.push(db.snapshot());
+        db.flush().unwrap();
+    }
+    for n in (0..2_000).step_by(11) {
+        c.put(key(n), "in memory").unwrap();
+    }
+    snapshots.push(db.snapshot());
+    assert!(c.stats().runs > 16);
+    clock.advance(Duration::from_secs(1));
+    for (number, snapshot) in snapshots.iter().enumerate() {
+        let view = snapshot.container("c").unwrap();
+        let keys = (0..2_000).flat_map(|n| [key(n), key(n) + "+"]);
+        let live = keys.filter_map(|key| Some((key.clone(), view.get(&key).unwrap()?)));
+        let live: Pairs = live
+            .map(|(key, value)| owned(key.as_bytes(), &value))
+            .collect();
+        let mut lent = Pairs::new();
+        let end = view.for_each(.., |key, value| {
+            lent.push(owned(key, value));
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(end.unwrap().is_continue());
+        assert!(lent == live, "in snapshot {number}");
+        let mut cursor = view.cursor(..);
+        cursor.seek_to_end();
+        let mut back = chunks(|| cursor.prev_chunk().map(|chunk| chunk.map(of_chunk)));
+        back.reverse();
+        assert!(back == live, "backwards in snapshot {number}");
+    }
+}
+
 // While items are lent the clock goes on, settings change, and records move. Each item is live when it is lent, and what
 // was passed over is not.
 #[test]
