@@ -181,26 +181,9 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Stores a varint from `at` on; returns where it ends. There has to be room; up to seven bytes behind it may change.
+/// Stores a varint from `at` on; returns where it ends. There has to be room.
 #[inline(always)]
-pub fn store_varint(out: &mut [u8], at: usize, value: u64) -> usize {
-    if value < 0x80 {
-        out[at] = value as u8;
-        return at + 1;
-    }
-    // A varint of up to eight bytes is stored as one word where there is room for that.
-    if value < 1 << 56
-        && let Some(room) = out.get_mut(at..at + 8)
-    {
-        let len = (70 - value.leading_zeros() as usize) / 7;
-        let more = ((1 << (8 * (len - 1))) - 1) & 0x8080_8080_8080_8080;
-        room.copy_from_slice(&(spread(value) | more).to_le_bytes());
-        return at + len;
-    }
-    store_varint_by_bytes(out, at, value)
-}
-
-fn store_varint_by_bytes(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
+pub fn store_varint(out: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
         out[at] = value as u8 | 0x80;
         value >>= 7;
@@ -208,6 +191,20 @@ fn store_varint_by_bytes(out: &mut [u8], mut at: usize, mut value: u64) -> usize
     }
     out[at] = value as u8;
     at + 1
+}
+
+/// [`store_varint`], faster for numbers of four bytes and more, as moments are; bytes behind the varint may change.
+#[inline]
+pub fn store_long_varint(out: &mut [u8], at: usize, value: u64) -> usize {
+    if (0x80..1 << 56).contains(&value)
+        && let Some(room) = out.get_mut(at..at + 8)
+    {
+        let len = (70 - value.leading_zeros() as usize) / 7;
+        let more = ((1 << (8 * (len - 1))) - 1) & 0x8080_8080_8080_8080;
+        room.copy_from_slice(&(spread(value) | more).to_le_bytes());
+        return at + len;
+    }
+    store_varint(out, at, value)
 }
 
 /// Seven bits in each byte: the reverse of [`close_up`].
@@ -281,12 +278,10 @@ mod tests {
             assert_eq!(Reader::new(&out).varint(), Ok(value));
             for room in [out.len(), out.len() + 1, 16] {
                 let mut stored = vec![0; 1 + room];
-                assert_eq!(store_varint(&mut stored, 1, value), 1 + out.len());
-                assert_eq!(
-                    stored[1..=out.len()],
-                    out,
-                    "{value} with {room} bytes of room"
-                );
+                for store in [store_varint, store_long_varint] {
+                    assert_eq!(store(&mut stored, 1, value), 1 + out.len());
+                    assert_eq!(stored[1..=out.len()], out, "{value}, room for {room}");
+                }
             }
             assert!(Reader::new(&out[..out.len() - 1]).varint().is_err());
             for behind in [0, 0x7f, 0x80, 0xff] {

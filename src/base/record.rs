@@ -14,7 +14,7 @@
 
 use std::cmp::Ordering;
 
-use crate::base::coding::{Malformed, Reader, store_varint};
+use crate::base::coding::{Malformed, Reader, store_long_varint, store_varint};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 
 /// The longest key, in bytes; the shortest has one byte.
@@ -86,12 +86,10 @@ impl Header {
         // Put together before they are appended: then there is one check for room.
         let mut bytes = [0; HEADER_MOST];
         bytes[0] = self.kind as u8 | ttl_tag << 2;
-        let mut len = 1;
-        let mut put = |number| len = store_varint(&mut bytes, len, number);
-        put(self.seq.0 - base.seq.0);
-        put(self.written_at.0 - base.written_at.0);
+        let mut len = store_varint(&mut bytes, 1, self.seq.0 - base.seq.0);
+        len = store_long_varint(&mut bytes, len, self.written_at.0 - base.written_at.0);
         if let Some(millis) = millis {
-            put(millis);
+            len = store_varint(&mut bytes, len, millis);
         }
         out.extend_from_slice(&bytes[..len]);
     }

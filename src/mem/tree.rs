@@ -233,6 +233,7 @@ impl Writer {
     }
 
     /// The leaf of a gap and its parent, which is not full.
+    #[inline(always)]
     fn leaf_of(&self, gap: &Gap<'_>) -> Result<(Option<&Node>, &Node), Refused> {
         let mut parent = None;
         let mut node = match self.tree.root.load() {
