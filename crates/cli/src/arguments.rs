@@ -148,6 +148,12 @@ pub enum Command {
         #[arg(long)]
         disk: bool,
     },
+    /// Watch what a database does
+    ///
+    /// Beside the process that writes, which neither waits nor knows: rates of writes, log, flushes and merges, live bytes
+    /// against disk, containers, the runs of one with what comes back next, the last edits. Not shown is what no file tells:
+    /// latencies, stalls, and what a job does at this moment. Keys: q quits, arrows select a container, s sorts, p pauses.
+    Top(Top),
     /// Write a page that shows what a database is made of
     ///
     /// What ends when, its runs, its disk space, its last edits. One file of HTML that needs no network; --text writes the same as text, which fits into a bug report. It has the names
@@ -402,6 +408,19 @@ pub struct Import {
     pub keep_times: bool,
     #[command(flatten)]
     pub writing: Writing,
+}
+
+#[derive(Args)]
+pub struct Top {
+    /// The folder of the database
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print one frame as text, with the rates of an interval of a second at most
+    #[arg(long)]
+    pub once: bool,
+    /// Milliseconds from one look to the next, 100 to 3600000
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub every: u64,
 }
 
 #[derive(Args)]

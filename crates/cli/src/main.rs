@@ -27,6 +27,7 @@ mod ranges;
 mod replay;
 mod report;
 mod stats;
+mod top;
 mod transfer;
 mod upkeep;
 
@@ -98,6 +99,7 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Stats {
             home, container, ..
         } => stats::stats(&home, container.as_deref(), json),
+        Command::Top(settings) => top::top(&settings, json),
         Command::Report(settings) => report::report(&settings, json),
         Command::Compact(home) => upkeep::compact(&home, json),
         Command::Verify(home) => upkeep::verify(&home, json),

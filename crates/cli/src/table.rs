@@ -25,6 +25,11 @@ pub fn whole(header: &[&str], rows: &[Vec<String>]) -> String {
     aligned(&lines(header, rows), usize::MAX).0
 }
 
+/// The same within a width, without a word of the columns that have no room.
+pub fn first_columns(header: &[&str], rows: &[Vec<String>], columns: usize) -> String {
+    aligned(&lines(header, rows), columns).0
+}
+
 /// The same within a width: the last columns are left out, and named below; long names are cut.
 pub fn fitted(header: &[&str], rows: &[Vec<String>], columns: usize) -> String {
     let mut lines = lines(header, rows);
@@ -91,7 +96,7 @@ fn aligned(lines: &[Vec<String>], columns: usize) -> (String, usize) {
 }
 
 /// The first characters of a wider text, with a mark that it is cut.
-fn cut(text: &str, columns: usize) -> String {
+pub fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }

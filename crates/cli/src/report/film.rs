@@ -307,7 +307,10 @@ impl Projector<'_> {
                 show::counted(of.added.len() as u64, "run"),
                 show::counted(of.removed.len() as u64, "run"),
             );
-            if of.is_flushed && of.removed.is_empty() {
+            if of.is_flushed && of.added.is_empty() && of.removed.is_empty() {
+                kind = Kind::Flush;
+                parts.push(format!("flush of {name}: nothing of it is needed"));
+            } else if of.is_flushed && of.removed.is_empty() {
                 self.written.flushed += new;
                 kind = Kind::Flush;
                 parts.push(format!(

@@ -14,7 +14,7 @@
 //! ranks. Names are escaped wherever they stand.
 
 mod facts;
-mod film;
+pub mod film;
 mod html;
 mod json;
 mod keys;

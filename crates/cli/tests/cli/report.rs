@@ -142,3 +142,42 @@ fn a_database_of_nothing_has_a_report() {
     );
     world.fails(2, &["report", "missing"]);
 }
+
+#[test]
+fn one_frame_is_text_and_needs_no_terminal() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v", "--ttl", "1000"]);
+    world.told(&["compact", "db"]);
+    let frame = world.ok(&["top", "db", "--once", "--every", "100"]);
+    for part in [
+        "writes 0/s  log 0 B/s",
+        "> c ",
+        "RUNS of c",
+        "  1 table  ",
+        "LAST EDITS",
+    ] {
+        assert!(frame.contains(part), "{part:?} is not in\n{frame}");
+    }
+    assert!(
+        frame.lines().all(|line| line.chars().count() <= 80),
+        "{frame}"
+    );
+    let why = world.fails(2, &["top", "db"]);
+    assert!(
+        why.starts_with("standard output is no terminal: --once "),
+        "{why}"
+    );
+    world.fails(2, &["top", "db", "--json"]);
+    world.fails(2, &["top", "missing", "--once"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn q_leaves_a_terminal_as_it_was() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v", "--ttl", "1000"]);
+    let (status, shown) = world.run_on_terminal(&["top", "db"], 80, b"sq");
+    assert_eq!(status, 0, "{shown}");
+    assert!(shown.contains("RUNS of c"), "{shown}");
+    assert!(shown.contains("\u{1b}[?1049h") && shown.contains("\u{1b}[?1049l"));
+}

@@ -1,0 +1,98 @@
+//! `ebbtide top`: what a database does, while it does it.
+//!
+//! ```text
+//! reading.rs   one look at the database; rates are what lies between two
+//! view.rs      which container, in what order; a frame of it, in text
+//! ```
+//!
+//! It follows the process that writes, which neither waits nor knows: it reads the files, and what it holds is its own.
+//! So it shows what files tell: writes by their numbers, the log by its length, jobs by their edits. What only the writer
+//! knows (latencies, stalls, what a job does at this moment) it does not show.
+
+mod reading;
+mod view;
+
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, Instant};
+
+use ebbtide::{Database, Options};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::arguments::Top;
+use crate::failure::{Failure, Outcome};
+use crate::table;
+use reading::Reading;
+use view::View;
+
+/// Of a frame without a terminal.
+const ROWS: u16 = 40;
+
+pub fn top(top: &Top, json: bool) -> Outcome {
+    if json {
+        return Err(Failure::Refused(
+            "top prints no JSON: `ebbtide stats --json` does".to_owned(),
+        ));
+    }
+    let db = Options::new().follow(&top.dir)?;
+    let title = top.dir.display().to_string();
+    let every = Duration::from_millis(top.every);
+    if top.once {
+        let before = Reading::of(&db, None)?;
+        std::thread::sleep(every.min(Duration::from_secs(1)));
+        db.catch_up()?;
+        let reading = Reading::of(&db, Some(&before))?;
+        let columns = u16::try_from(table::columns()).unwrap_or(u16::MAX);
+        let frame = View::new(title).text(&reading, columns, ROWS);
+        return Ok(stdout().lock().write_all(frame.as_bytes())?);
+    }
+    if !stdout().is_terminal() {
+        return Err(Failure::Refused(
+            "standard output is no terminal: --once prints one frame as text".to_owned(),
+        ));
+    }
+    let mut terminal = ratatui::try_init()?;
+    let done = run(&db, View::new(title), every, &mut terminal);
+    ratatui::restore();
+    done
+}
+
+fn run(
+    db: &Database,
+    mut view: View,
+    every: Duration,
+    terminal: &mut ratatui::DefaultTerminal,
+) -> Outcome {
+    let mut reading = Reading::of(db, None)?;
+    let mut next = Instant::now() + every;
+    loop {
+        terminal.draw(|frame| view.draw(&reading, frame.area(), frame.buffer_mut()))?;
+        if event::poll(next.saturating_duration_since(Instant::now()))? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+                && !act(&mut view, &reading, key)
+            {
+                return Ok(());
+            }
+        } else {
+            next = Instant::now() + every;
+            if !view.is_paused {
+                db.catch_up()?;
+                reading = Reading::of(db, Some(&reading))?;
+            }
+        }
+    }
+}
+
+/// False: it is over.
+fn act(view: &mut View, reading: &Reading, key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Up => view.step(reading, -1),
+        KeyCode::Down => view.step(reading, 1),
+        KeyCode::Char('s') => view.sort = view.sort.next(),
+        KeyCode::Char('p') => view.is_paused = !view.is_paused,
+        _ => {}
+    }
+    true
+}

@@ -1,0 +1,370 @@
+//! A frame of `ebbtide top`, as it fits into the terminal.
+//!
+//! ```text
+//! what it is, when                                     1 line
+//! rates; live against disk; oldest unreclaimed         4 lines
+//! containers, as many as have room                     a third
+//! runs of the selected one, what comes back next first a third
+//! last edits, newest first                             a third
+//! keys                                                 1 line
+//! ```
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::reading::{Of, Reading};
+use crate::{moment, show, table};
+
+/// In which order containers stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sort {
+    Disk,
+    Expired,
+    Name,
+}
+
+impl Sort {
+    pub fn next(self) -> Sort {
+        match self {
+            Sort::Disk => Sort::Expired,
+            Sort::Expired => Sort::Name,
+            Sort::Name => Sort::Disk,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Sort::Disk => "disk",
+            Sort::Expired => "expired",
+            Sort::Name => "name",
+        }
+    }
+}
+
+/// What is looked at.
+pub struct View {
+    title: String,
+    pub sort: Sort,
+    pub is_paused: bool,
+    /// The selected container; the first while there is none of this name.
+    selected: Option<String>,
+}
+
+/// A line, and whether it stands out.
+type Lines = Vec<(String, Style)>;
+
+impl View {
+    pub fn new(title: String) -> View {
+        View {
+            title,
+            sort: Sort::Disk,
+            is_paused: false,
+            selected: None,
+        }
+    }
+
+    fn sorted<'a>(&self, reading: &'a Reading) -> Vec<&'a Of> {
+        let mut all: Vec<&Of> = reading.containers.iter().collect();
+        let sizes = |of: &Of| (of.stats.disk_bytes, of.stats.live_bytes);
+        match self.sort {
+            Sort::Disk => all.sort_by_key(|of| std::cmp::Reverse(sizes(of))),
+            Sort::Expired => all.sort_by_key(|of| std::cmp::Reverse(of.stats.expired_bytes)),
+            Sort::Name => {}
+        }
+        all
+    }
+
+    fn place(&self, sorted: &[&Of]) -> usize {
+        let is_it = |of: &&Of| Some(&of.name) == self.selected.as_ref();
+        sorted.iter().position(is_it).unwrap_or(0)
+    }
+
+    /// Selects the next container, or the one before.
+    pub fn step(&mut self, reading: &Reading, by: isize) {
+        let sorted = self.sorted(reading);
+        let at = self.place(&sorted).saturating_add_signed(by);
+        let last = sorted.len().saturating_sub(1);
+        self.selected = sorted.get(at.min(last)).map(|of| of.name.clone());
+    }
+
+    /// Without a terminal.
+    pub fn text(&self, reading: &Reading, columns: u16, rows: u16) -> String {
+        let lines = self.lines(reading, columns.into(), rows.into());
+        let mut text = String::new();
+        for (line, _) in lines {
+            text += table::cut(&line, columns.into()).trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    pub fn draw(&self, reading: &Reading, area: Rect, buffer: &mut Buffer) {
+        let lines = self.lines(reading, area.width.into(), area.height.into());
+        for (y, (line, style)) in (area.y..area.bottom()).zip(lines) {
+            let line = format!("{line:<width$}", width = usize::from(area.width));
+            buffer.set_stringn(area.x, y, line, area.width.into(), style);
+        }
+    }
+
+    fn lines(&self, reading: &Reading, columns: usize, rows: usize) -> Lines {
+        let (bold, plain) = (Style::new().add_modifier(Modifier::BOLD), Style::new());
+        let paused = if self.is_paused { "  PAUSED" } else { "" };
+        let at = moment::date_and_time(reading.now);
+        let title = table::printable(&self.title);
+        let mut lines = vec![(format!("{title}  {}{paused}", &at[..19]), bold)];
+        lines.extend(amounts(reading).map(|line| (line, plain)));
+        // Heads and keys take a line each; what is left is shared.
+        let share = rows.saturating_sub(lines.len() + 4) / 3;
+        let sorted = self.sorted(reading);
+        let selected = self.place(&sorted);
+        lines.extend(self.containers(&sorted, selected, share, columns));
+        let runs = runs(sorted.get(selected).copied(), reading, share);
+        lines.extend(runs.into_iter().enumerate().map(|(at, line)| {
+            let style = if at == 0 { bold } else { plain };
+            (line, style)
+        }));
+        lines.push(("LAST EDITS, newest first".to_owned(), bold));
+        let room = rows.saturating_sub(lines.len() + 1);
+        for edit in reading.edits.iter().take(room) {
+            let ago = moment::relative(moment::of_millis(edit.at), reading.now);
+            let what = table::printable(&edit.title).into_owned();
+            lines.push((format!("{:>7}  {ago:>12}  {what}", edit.number), plain));
+        }
+        lines.resize(
+            rows.saturating_sub(1).max(lines.len()),
+            (String::new(), plain),
+        );
+        lines.truncate(rows.saturating_sub(1));
+        let keys = format!(
+            "q quit  up/down container  s sort: {}  p pause",
+            self.sort.name()
+        );
+        lines.push((keys, Style::new().add_modifier(Modifier::REVERSED)));
+        lines
+    }
+
+    /// As many as have room, the selected one among them.
+    fn containers(&self, sorted: &[&Of], selected: usize, room: usize, columns: usize) -> Lines {
+        let first = selected.saturating_sub(room.saturating_sub(1));
+        let rows: Vec<Vec<String>> = sorted
+            .iter()
+            .enumerate()
+            .skip(first)
+            .take(room)
+            .map(|(at, of)| {
+                let stats = &of.stats;
+                let mark = if at == selected { "> " } else { "  " };
+                vec![
+                    format!("{mark}{}", table::cut(&table::printable(&of.name), 30)),
+                    show::count(stats.live_items),
+                    show::bytes(stats.live_bytes),
+                    show::bytes(stats.expired_bytes),
+                    show::bytes(stats.disk_bytes),
+                    show::count(stats.runs),
+                    stats.explain.clone(),
+                ]
+            })
+            .collect();
+        let head = format!("  CONTAINER, {} in all", sorted.len());
+        let head = [
+            head.as_str(),
+            "ITEMS",
+            "LIVE",
+            "EXPIRED",
+            "DISK",
+            "RUNS",
+            "NEXT",
+        ];
+        let text = table::first_columns(&head, &rows, columns);
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let mut lines: Lines = text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| {
+                let stands_out = at == 0 || at == selected - first + 1;
+                (
+                    line.to_owned(),
+                    if stands_out { bold } else { Style::new() },
+                )
+            })
+            .collect();
+        lines.resize(room + 1, (String::new(), Style::new()));
+        lines
+    }
+}
+
+fn amounts(reading: &Reading) -> [String; 4] {
+    let stats = &reading.stats;
+    let rates = match reading.rates {
+        None => "writes -/s".to_owned(),
+        Some(rates) => {
+            let bytes = |rate: f64| show::bytes(rate as u64);
+            format!(
+                "writes {}/s  log {}/s  flushed {}/s  merged {}/s  given back unread {}/s",
+                show::count(rates.writes as u64),
+                bytes(rates.logged),
+                bytes(rates.flushed),
+                bytes(rates.merged),
+                bytes(rates.dropped)
+            )
+        }
+    };
+    let oldest = stats.oldest_unreclaimed;
+    let oldest = oldest.map_or("none".to_owned(), |oldest| {
+        moment::relative(oldest, reading.now)
+    });
+    let behind = match stats.overdue.is_zero() {
+        true => String::new(),
+        false => format!("  BEHIND ITS DEADLINE by {}", show::time(stats.overdue)),
+    };
+    [
+        rates,
+        format!(
+            "live {} in {}  expired {}  superseded {}",
+            show::bytes(stats.live_bytes),
+            show::counted(stats.live_items, "item"),
+            show::bytes(stats.expired_bytes),
+            show::bytes(stats.superseded_bytes)
+        ),
+        format!(
+            "disk {}  tables {}  log {}  runs {}  not flushed {}",
+            show::bytes(stats.disk_bytes),
+            show::bytes(stats.table_bytes),
+            show::bytes(stats.log_bytes),
+            show::count(stats.runs),
+            show::bytes(stats.memtable_bytes)
+        ),
+        format!("oldest unreclaimed {oldest}{behind}"),
+    ]
+}
+
+/// The runs of a container: what comes back next comes first.
+fn runs(of: Option<&Of>, reading: &Reading, room: usize) -> Vec<String> {
+    let Some(of) = of else {
+        return vec!["no container".to_owned()];
+    };
+    let name = table::cut(&table::printable(&of.name), 30);
+    let mut lines = vec![format!("RUNS of {name}, what comes back next first")];
+    let bytes = |run: &ebbtide::RunInfo| run.tables.iter().map(|table| table.file_bytes).sum();
+    let most = of.runs.iter().map(bytes).max().unwrap_or(0).max(1);
+    for run in of.runs.iter().take(room) {
+        let end = run.end;
+        let end = end.map_or("never".to_owned(), |end| moment::relative(end, reading.now));
+        let bar = "█".repeat((bytes(run) * 20).div_ceil(most) as usize);
+        let tables = show::counted(run.tables.len() as u64, "table");
+        let size = show::bytes(bytes(run));
+        lines.push(format!("{end:>12}  {size:>9}  {tables:>9}  {bar}"));
+    }
+    lines.resize(room + 1, String::new());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ebbtide::{ManualClock, Options};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use unicode_width::UnicodeWidthStr;
+
+    use super::*;
+
+    /// Rows of what stands on a terminal of this size.
+    fn shown(view: &View, reading: &Reading, columns: u16, rows: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        let draw = |frame: &mut ratatui::Frame<'_>| {
+            view.draw(reading, frame.area(), frame.buffer_mut());
+        };
+        terminal.draw(draw).unwrap();
+        let buffer = terminal.backend().buffer();
+        let row = |y| -> String { (0..columns).map(|x| buffer[(x, y)].symbol()).collect() };
+        (0..rows).map(|y| row(y).trim_end().to_owned()).collect()
+    }
+
+    fn database() -> (tempfile::TempDir, Reading) {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = ManualClock::new(1_800_000_000_000);
+        let db = Options::new()
+            .clock(clock.clone())
+            .open(folder.path())
+            .unwrap();
+        for n in 0..50 {
+            let c = db.container(format!("c-{n:02}\u{1b}[2J")).unwrap();
+            for item in 0..=n {
+                let ttl = Duration::from_secs(60 + item);
+                c.put_with_ttl(item.to_string(), [0; 500], ttl).unwrap();
+            }
+        }
+        db.flush().unwrap();
+        clock.advance(Duration::from_secs(30));
+        let reading = Reading::of(&db, None).ok().unwrap();
+        (folder, reading)
+    }
+
+    #[test]
+    fn a_frame_fits_into_terminals_of_any_size() {
+        let (_folder, reading) = database();
+        let view = View::new("db".to_owned());
+        for (columns, rows) in [(80, 24), (200, 60)] {
+            let frame = shown(&view, &reading, columns, rows);
+            assert_eq!(frame[0], "db  2027-01-15T08:00:30");
+            let runs = frame.iter().position(|row| row.starts_with("RUNS of c-49"));
+            let runs = runs.expect("the one that takes most disk is selected");
+            assert!(
+                frame[runs + 1].trim_start().starts_with("in 79.0 s"),
+                "{frame:?}"
+            );
+            let edits = frame.iter().position(|row| row.starts_with("LAST EDITS"));
+            assert!(
+                frame[edits.unwrap() + 1].contains("flush of c-"),
+                "{frame:?}"
+            );
+            assert!(frame[usize::from(rows) - 1].starts_with("q quit"));
+            assert!(frame.iter().all(|row| !row.contains('\u{1b}')));
+            let listed = frame
+                .iter()
+                .filter(|row| row.contains(r"c-") && row.contains("KiB"))
+                .count();
+            assert!(listed >= usize::from(rows) / 6, "{frame:?}");
+        }
+        for (columns, rows) in [(1, 1), (20, 3), (80, 9)] {
+            shown(&view, &reading, columns, rows);
+        }
+    }
+
+    #[test]
+    fn arrows_select_and_s_sorts() {
+        let (_folder, reading) = database();
+        let mut view = View::new("db".to_owned());
+        let selected = |view: &View| {
+            let frame = shown(view, &reading, 80, 24);
+            let row = frame.into_iter().find(|row| row.starts_with("> "));
+            row.unwrap()[2..6].to_owned()
+        };
+        assert_eq!(selected(&view), "c-49");
+        view.step(&reading, 1);
+        assert_eq!(selected(&view), "c-48");
+        (0..60).for_each(|_| view.step(&reading, 1));
+        assert_eq!(selected(&view), "c-00");
+        view.sort = Sort::Name;
+        view.step(&reading, -1);
+        assert_eq!(selected(&view), "c-00", "it is the first");
+        (0..30).for_each(|_| view.step(&reading, 1));
+        assert_eq!(selected(&view), "c-30");
+        let text = view.text(&reading, 80, 24);
+        assert!(text.lines().all(|line| line.width() <= 80));
+        assert_eq!(text.lines().count(), 24);
+    }
+
+    #[test]
+    fn a_database_of_nothing_has_a_frame() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = ebbtide::Database::open(folder.path()).unwrap();
+        let reading = Reading::of(&db, None).ok().unwrap();
+        let mut view = View::new("db".to_owned());
+        view.step(&reading, 1);
+        assert!(shown(&view, &reading, 80, 24).contains(&"no container".to_owned()));
+    }
+}
