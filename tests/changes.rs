@@ -436,6 +436,24 @@ fn who_comes_back_too_late_is_told_so_also_after_a_kill() {
     assert!(error.is_changes_gone(), "it is of another database");
 }
 
+/// Breaks a build that notes what jobs leave out, and not what goes with whole tables.
+#[test]
+fn what_ended_in_a_table_that_is_dropped_unread_is_gone_too() {
+    let world = World::new(1);
+    let c = world.c("a");
+    c.put_with_ttl("k", "v", Ttl::Never).unwrap();
+    let since = told_version(&world.db);
+    c.put_with_ttl("k", "short", Duration::from_secs(1))
+        .unwrap();
+    world.db.flush().unwrap();
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(told(&mut world.db.changes(since)), ["delete a k"]);
+    world.db.compact().unwrap();
+    assert_eq!(world.db.stats().table_bytes, 0);
+    let error = world.db.changes(since).next().unwrap().unwrap_err();
+    assert!(error.is_changes_gone());
+}
+
 fn told_version(db: &Database) -> Version {
     let mut changes = db.changes(Version::start());
     changes.by_ref().for_each(|change| drop(change.unwrap()));
