@@ -428,6 +428,8 @@ struct History {
     cursor: ExpiryCursor,
     changes: usize,
     given: usize,
+    /// The reader may be closed and opened again; else it is open all the time.
+    may_close: bool,
 }
 
 impl History {
@@ -554,7 +556,7 @@ impl History {
             self.given += 1;
         }
         self.cursor = ended.cursor();
-        if self.random.below(3) == 0 {
+        if self.may_close && self.random.below(3) == 0 {
             *open = None;
         }
     }
@@ -573,8 +575,10 @@ fn play(seed: u64, keep: Duration, steps: usize) -> usize {
         random: Random(seed),
         changes: 0,
         given: 0,
+        may_close: keep > Duration::ZERO,
     };
     let (mut open, mut snapshot) = (None, None);
+    history.pull(&mut open);
     for _ in 0..steps {
         match history.random.below(40) {
             0..16 => history.write(),
@@ -585,7 +589,7 @@ fn play(seed: u64, keep: Duration, steps: usize) -> usize {
             32 => history.w.reclaim(),
             33 => snapshot = Some(history.w.db.snapshot()),
             34 => snapshot = None,
-            35 if history.random.below(3) == 0 => {
+            35 if history.may_close && history.random.below(3) == 0 => {
                 (open, snapshot) = (None, None);
                 let orderly = history.random.below(2) == 0;
                 history.w = history.w.reopen(orderly);
@@ -599,17 +603,27 @@ fn play(seed: u64, keep: Duration, steps: usize) -> usize {
     history.given
 }
 
-#[test]
-fn random_histories_give_each_end_once() {
-    let seeds = testkit::env("FEED_SEEDS", 150);
+/// With `keep`, a reader that comes and goes, and kills; without, one that is open all the time.
+fn histories(keep: Duration) {
+    let seeds = testkit::env("FEED_SEEDS", 100);
     let first = testkit::env("FEED_FIRST", 1);
     let mut given = 0;
     for seed in first..first + seeds {
-        let done = std::panic::catch_unwind(|| play(seed, DAY, 400));
+        let done = std::panic::catch_unwind(|| play(seed, keep, 400));
         match done {
             Ok(some) => given += some,
             Err(panic) => panic!("seed {seed}: {}", testkit::panic_text(&*panic)),
         }
     }
     assert!(given as u64 > seeds * 10, "{given}");
+}
+
+#[test]
+fn random_histories_give_each_end_once() {
+    histories(DAY);
+}
+
+#[test]
+fn random_histories_are_held_for_an_open_reader() {
+    histories(Duration::ZERO);
 }

@@ -134,3 +134,24 @@ fn what_is_too_long_ago_has_no_end() {
     let json = serde_json::to_string(&settings).unwrap();
     assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
 }
+
+// Settings that a build before this one stored do not tell how they came about.
+#[test]
+fn settings_without_a_past_know_ends_from_their_last_change_on() {
+    let off = SettingsChange::Default(DefaultMillis::NoDefault);
+    let told = SettingsChange::Expire(Expire::All);
+    let stored = Settings::new(DefaultMillis::Millis(60));
+    let stored = stored.after(off, Timestamp(70), Seq(2)).without_past();
+    let stored = stored.after(told, Timestamp(90), Seq(4)).without_past();
+    assert_eq!(stored.known_from(), Timestamp(91));
+    let (old, new) = (put(1, 0, ItemTtl::Absent), put(5, 95, ItemTtl::Millis(9)));
+    assert_eq!(stored.ending(&old), None);
+    assert_eq!(stored.ending(&new).unwrap().at, Timestamp(104));
+    let all = SettingsChange::Expire(Expire::All);
+    let later = stored.after(all, Timestamp(100), Seq(6));
+    assert_eq!(
+        (later.known_from(), later.ending(&old)),
+        (Timestamp(91), None)
+    );
+    assert_eq!(later.ending(&new).unwrap().at, Timestamp(100));
+}
