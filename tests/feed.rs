@@ -252,24 +252,23 @@ fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
     w.pass(200);
     w.reclaim();
     assert_eq!(w.c.stats().disk_bytes, 0);
-    for w in [w.reopen(false)] {
-        let gone = w.c.expirations(cursor.clone()).unwrap_err();
-        assert!(gone.is_expirations_gone(), "{gone}");
-        let Error::ExpirationsGone { known_from, .. } = gone else {
-            panic!("{gone}")
-        };
-        assert_eq!(known_from, at(101));
-        let mut ended = w.c.expirations(ExpiryCursor::at(known_from)).unwrap();
-        assert!(ended.next().is_none());
-        w.c.set_keep_expired(DAY).unwrap();
-        w.c.put_with_ttl("k", "", ms(10)).unwrap();
-        w.pass(50_000_000);
-        w.reclaim();
-        let w = w.reopen(false);
-        assert_eq!(w.c.keep_expired(), DAY);
-        let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
-        assert_eq!(all(&mut ended), pairs(&[("k", 5_210)]));
-    }
+    let w = w.reopen(false);
+    let gone = w.c.expirations(cursor.clone()).unwrap_err();
+    assert!(gone.is_expirations_gone(), "{gone}");
+    let Error::ExpirationsGone { known_from, .. } = gone else {
+        panic!("{gone}")
+    };
+    assert_eq!(known_from, at(101));
+    let mut ended = w.c.expirations(ExpiryCursor::at(known_from)).unwrap();
+    assert!(ended.next().is_none());
+    w.c.set_keep_expired(DAY).unwrap();
+    w.c.put_with_ttl("k", "", ms(10)).unwrap();
+    w.pass(50_000_000);
+    w.reclaim();
+    let w = w.reopen(false);
+    assert_eq!(w.c.keep_expired(), DAY);
+    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    assert_eq!(all(&mut ended), pairs(&[("k", 5_210)]));
 }
 
 // It needs no keep_expired; but for at most a minute, after which it is told.
