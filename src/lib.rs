@@ -161,6 +161,7 @@ pub use base::record::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use base::{Compression, DefaultTtl, Error, Quota, Reads, Result, Ttl, WhenFull};
 pub use bytes::Bytes;
 pub use data::change::{Change, ExpiryRule};
+pub use data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 pub use data::item::{Item, Value};
 pub use data::version::Version;
 pub use data::write::{Expect, Updated, Written};

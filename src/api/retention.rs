@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use crate::api::container::Container;
 use crate::base::{DefaultTtl, Quota, Result, Timestamp};
+use crate::data::explanation::Explanation;
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, Tally};
 
 /// What a change of a container's retention would end: live items that would be gone.
@@ -139,6 +140,28 @@ impl Container {
     pub fn preview_expire_written_before(&self, moment: SystemTime) -> Preview {
         let moment = Timestamp::from_system_time_up(moment);
         self.preview(SettingsChange::Expire(Expire::WrittenBefore(moment)))
+    }
+
+    /// Why a key reads as it does: every stored version of it, where it lies, what hides or ends it, and when its bytes leave
+    /// the disk. Reads what a get of the key reads and the same of each run. What has been removed is not known any more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Fate, ManualClock, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
+    /// c.put_with_ttl("k", "v", Duration::from_secs(60))?;
+    /// clock.advance(Duration::from_secs(60));
+    /// let why = c.explain("k")?;
+    /// assert!(!why.is_live());
+    /// assert!(matches!(why.versions[0].fate, Fate::ExpiredByTtl { .. }));
+    /// println!("{why}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.engine().explain_key(self.state(), key.as_ref())
     }
 
     /// The most live bytes that the container may hold; none: there is no limit.

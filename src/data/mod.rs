@@ -2,6 +2,7 @@
 //! argument. This folder does not know where records are stored: memtables and tables are seen as cursors.
 
 pub mod version;
+pub mod explanation;
 pub mod item;
 pub mod visibility;
 pub mod write;

@@ -97,6 +97,7 @@ mod background;
 mod report;
 mod due;
 mod quota;
+mod why;
 mod disk_usage;
 mod changes;
 mod feed;

@@ -8,12 +8,14 @@ mod ends;
 mod census;
 mod histogram;
 mod lanes;
+mod reason;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
 pub use command::{Command, Commands, Expire};
 pub use ends::Cause;
 pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
+pub use reason::Reason;
 pub use rule::{
     DefaultMillis, ExpiryCheck, ExpiryView, ExpiryViews, Settings, SettingsChange,
     stored_ttl_until, ttl_millis,

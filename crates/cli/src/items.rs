@@ -2,12 +2,12 @@
 
 use std::io::{IsTerminal, Write, stdout};
 
-use ebbtide::{DefaultTtl, Ttl};
+use ebbtide::{DefaultTtl, Explanation, StoredIn, Ttl};
 use ebbtide_cli::json;
 
 use crate::arguments::{Key, Place, Put, WrittenKey};
 use crate::failure::{self, Failure, Outcome};
-use crate::store;
+use crate::{show, store};
 
 pub fn put(put: &Put) -> Outcome {
     let Key { place, key, form } = &put.item;
@@ -54,6 +54,48 @@ pub fn get(item: &Key, json: bool) -> Outcome {
         }
     }
     Ok(out.flush()?)
+}
+
+pub fn why(item: &Key, json: bool) -> Outcome {
+    let Key { place, key, form } = item;
+    let sought = form.key(key)?;
+    let db = store::read(&place.home)?;
+    let why = store::container(&db, &place.container)?.explain(&sought)?;
+    if why.versions.is_empty() {
+        return Err(no_item(item));
+    }
+    let mut out = stdout().lock();
+    match json {
+        true => writeln!(out, "{}", why_json(&why))?,
+        false => writeln!(out, "{why}")?,
+    }
+    Ok(out.flush()?)
+}
+
+fn why_json(why: &Explanation) -> serde_json::Value {
+    let versions = why.versions.iter().map(|version| {
+        let place = match &version.place {
+            StoredIn::Table { path, run } => {
+                serde_json::json!({ "table": path.to_string_lossy(), "run": run })
+            }
+            StoredIn::Memory { segments } => serde_json::json!({ "log_segments": segments }),
+            _ => serde_json::Value::Null,
+        };
+        serde_json::json!({
+            "version": version.version.as_u64(),
+            "written_at_ms": show::moment_json(Some(version.written_at)),
+            "delete": version.ttl.is_none(),
+            "bytes": version.bytes,
+            "fate": version.fate.to_string(),
+            "place": place,
+            "leaves_by_ms": show::moment_json(version.leaves_by),
+        })
+    });
+    serde_json::json!({
+        "now_ms": show::moment_json(Some(why.now)),
+        "live": why.is_live(),
+        "versions": versions.collect::<Vec<_>>(),
+    })
 }
 
 pub fn delete(delete: &WrittenKey) -> Outcome {

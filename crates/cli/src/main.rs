@@ -65,6 +65,7 @@ fn run(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Put(put) => items::put(&put),
         Command::Get(key) => items::get(&key, json),
+        Command::Why(key) => items::why(&key, json),
         Command::Delete(key) => items::delete(&key),
         Command::Touch(key) => items::touch(&key),
         Command::Scan(scan) => ranges::scan(&scan, json),

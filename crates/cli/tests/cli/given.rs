@@ -287,3 +287,26 @@ fn a_quota_is_shown_set_and_lifted() {
         world.run(wrong).failed(2);
     }
 }
+
+#[test]
+fn why_a_key_is_found_or_not_is_told() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v", "--ttl", "3600"]);
+    assert!(
+        world
+            .ok(&["why", "db", "c", "k"])
+            .contains(": live, ends at ")
+    );
+    world.ok(&["expire", "db", "c", "--all"]);
+    let told = world.ok(&["why", "db", "c", "k"]);
+    assert!(
+        told.starts_with("not found at ") && told.contains("expired by the command"),
+        "{told}"
+    );
+    let shown = json(&world.ok(&["why", "db", "c", "k", "--json"]));
+    assert_eq!(
+        (&shown["live"], &shown["versions"][0]["bytes"]),
+        (&false.into(), &2.into())
+    );
+    world.run(&["why", "db", "c", "none"]).failed(1);
+}
