@@ -94,7 +94,8 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //!
 //! # Features
 //! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `zstd`:
-//! [`Compression::Zstd`], which builds the C library.
+//! [`Compression::Zstd`], which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that
+//! name. `tracing`: spans of background work for the crate of that name.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.

@@ -18,4 +18,6 @@ pub mod database;
 pub mod disk_usage;
 pub mod layout;
 pub mod changes;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod inspect;

@@ -86,6 +86,24 @@ pub enum DiskKind {
 }
 
 impl DiskKind {
+    /// All of them.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [DiskKind; 13] = [
+        DiskKind::Live,
+        DiskKind::Expired,
+        DiskKind::Superseded,
+        DiskKind::Tombstones,
+        DiskKind::Overhead,
+        DiskKind::Log,
+        DiskKind::LogAhead,
+        DiskKind::Running,
+        DiskKind::Obsolete,
+        DiskKind::Manifest,
+        DiskKind::Folders,
+        DiskKind::Lost,
+        DiskKind::Other,
+    ];
+
     /// Its name in JSON and metrics, which does not change.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -128,6 +146,15 @@ pub enum DiskHolder {
 }
 
 impl DiskHolder {
+    /// All of them.
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [DiskHolder; 4] = [
+        DiskHolder::Snapshot,
+        DiskHolder::Scan,
+        DiskHolder::Value,
+        DiskHolder::Checkpoint,
+    ];
+
     /// Its name in JSON and metrics, which does not change.
     #[must_use]
     pub fn name(self) -> &'static str {

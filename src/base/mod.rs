@@ -17,6 +17,7 @@ pub mod counters;
 pub mod listener;
 pub mod disk_usage;
 pub mod record;
+pub mod spans;
 
 #[cfg(feature = "tokio")]
 pub use at_once::{AtOnce, NotNow};

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use crate::base::counters::Counters;
-use crate::base::{Error, Result};
+use crate::base::spans::Span;
+use crate::base::{Error, Result, spans};
 use crate::compact::pace::{WriteThrottle, write_throttle};
 use crate::engine::Engine;
 use crate::engine::options::{Background, Stall};
@@ -39,7 +40,8 @@ impl Engine {
                     return Err(Error::Stalled);
                 }
                 WriteThrottle::Stop => {
-                    let begin = || Stopped::begin(&self.counters, self.scheduler.flush_rounds());
+                    let rounds = self.scheduler.flush_rounds();
+                    let begin = || Stopped::begin(&self.counters, state.name(), rounds);
                     let rounds = stalled.get_or_insert_with(begin).rounds;
                     self.wait_for_room(rounds)?;
                 }
@@ -89,15 +91,17 @@ struct Stopped<'a> {
     since: Duration,
     /// How many rounds of flushes had begun.
     rounds: u64,
+    _span: Span,
 }
 
 impl Stopped<'_> {
-    fn begin(counters: &Counters, rounds: u64) -> Stopped<'_> {
+    fn begin<'a>(counters: &'a Counters, container: &str, rounds: u64) -> Stopped<'a> {
         counters.stalls.begin();
         Stopped {
             counters,
             since: monotonic(),
             rounds,
+            _span: spans::stall(container),
         }
     }
 }

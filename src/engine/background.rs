@@ -73,7 +73,7 @@ impl Engine {
         ];
         let start = |(thread, round)| Engine::start_loop(engine, thread, round);
         let listen: Option<(Thread, Round)> =
-            (engine.events.are_heard()).then_some((Thread::Listen, Engine::listen_round));
+            (engine.has_audience()).then_some((Thread::Listen, Engine::listen_round));
         let rounds = rounds.into_iter().chain(listen);
         let threads: Vec<JoinHandle<()>> = rounds.map(start).collect::<Result<_>>()?;
         engine.scheduler.keep(threads);

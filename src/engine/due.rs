@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// Visits what ends in tables: the end, the moment at which its disk space comes back, and how much that is.
-    fn each_return(
+    pub(super) fn each_return(
         &self,
         version: &Version,
         view: &ExpiryView,

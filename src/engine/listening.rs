@@ -1,4 +1,4 @@
-//! Telling the listener what happens.
+//! Telling the listener what happens, and, with the feature `metrics`, a recorder how things are.
 
 use std::time::Duration;
 
@@ -34,6 +34,11 @@ impl Engine {
         }
     }
 
+    /// Whether a thread is needed for it.
+    pub(super) fn has_audience(&self) -> bool {
+        self.events.are_heard() || cfg!(feature = "metrics")
+    }
+
     /// Stalls since the database was opened.
     pub(super) fn stalls(&self) -> Waits {
         self.counters.stalls.get()
@@ -62,6 +67,8 @@ impl Engine {
 
     pub(super) fn listen_round(&self) -> Result<Duration> {
         self.tell_listener();
+        #[cfg(feature = "metrics")]
+        self.publish_in_time();
         Ok(SUMMARY)
     }
 }

@@ -46,6 +46,7 @@
 //! | 6 | `queue`; `calling`, which is only tried | `Events` | `calling`: calls of the listener, by a thread that holds no other |
 //! | 6 | `busy`, `quiet`, `failures`, `sync_due`, `threads` | `Scheduler` | |
 //! | 6 | `reclaim_lag` | `Counters` | |
+//! | 6 | what was published | `Publisher`, with the feature `metrics` | |
 //! | 6 | `lock` | [`Engine`] | the folder's lock is released |
 //!
 //! A thread holds one lock of a rank at a time. A transaction's own lock (api/transaction.rs) is taken before all of these.
@@ -73,6 +74,8 @@ mod obsolete;
 mod damage;
 mod sync_waiters;
 mod events;
+#[cfg(feature = "metrics")]
+mod publisher;
 mod follower;
 // what the engine does with them
 mod core;
@@ -101,6 +104,8 @@ mod why;
 mod disk_usage;
 mod changes;
 mod feed;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod old_log;
 mod begin;
 mod replay;
@@ -170,6 +175,8 @@ pub struct Engine {
     damaged: DamagedTables,
     sync_waiters: SyncWaiters,
     events: Events,
+    #[cfg(feature = "metrics")]
+    publisher: publisher::Publisher,
     /// Not there where this is the process that writes.
     follower: Option<Follower>,
 }

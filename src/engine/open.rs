@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
-use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name};
+use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
     TableSpace, Version, begin, expect_own, find_current, is_current, later_table, unnamed_tables,
@@ -33,6 +33,8 @@ use crate::engine::events::Events;
 use crate::engine::follower::Stand;
 use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
+#[cfg(feature = "metrics")]
+use crate::engine::publisher::Publisher;
 use crate::engine::relog::relog;
 use crate::engine::replay::{MADE_UP, States, replay_into};
 use crate::engine::scheduler::Scheduler;
@@ -108,6 +110,7 @@ impl Recovered {
 impl Engine {
     /// Opens the database in a folder.
     pub fn open(path: &Path, options: &Options) -> Result<Arc<Engine>> {
+        let _span = spans::open(&path.display());
         let lock = lock(path, options)?;
         let shared = Shared::new(options);
         let loaded = find(path, options)?;
@@ -261,6 +264,8 @@ pub(super) fn assemble(
         damaged: DamagedTables::default(),
         sync_waiters: SyncWaiters::new(),
         events: Events::new(options.listener.clone()),
+        #[cfg(feature = "metrics")]
+        publisher: Publisher::new(),
         follower: None,
         snapshots: Arc::default(),
         counters: Counters::default(),

@@ -78,6 +78,11 @@ impl Throttle {
         self.budget.lock().note_disk(pressure, monotonic());
     }
 
+    /// The rate that background work has now, in bytes a second.
+    pub fn allowance(&self) -> f64 {
+        self.budget.lock().allowance()
+    }
+
     /// Sets the cap on background work, in bytes a second.
     pub fn set_rate(&self, bytes_per_second: u64) {
         self.budget.lock().set_cap(bytes_per_second, monotonic());

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::base::counters::{WaitCounter, Waits};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::{Error, Result, Seq, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp, spans};
 use crate::env::{Fs, Ring, monotonic};
 #[cfg(feature = "tokio")]
 use crate::wal::frame::HEAD_LEN_MAX;
@@ -276,7 +276,7 @@ impl Log {
     fn sync_all(&self, target: Position) -> Result<()> {
         self.drain()?;
         self.syncs.begin();
-        let began = monotonic();
+        let (_span, began) = (spans::sync(), monotonic());
         self.segments
             .sync(self.synced().0, target.0)
             .map_err(|error| self.latch(error))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::listener::FlushEvent;
-use crate::base::{Result, Seq, TableId, Timestamp};
+use crate::base::{Result, Seq, TableId, Timestamp, spans};
 use crate::compact::start_by;
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
@@ -79,7 +79,7 @@ impl Engine {
         if sealed.is_empty() {
             return Ok(false);
         }
-        let began = monotonic();
+        let (_span, began) = (spans::flush(sealed.len()), monotonic());
         let mut event = FlushEvent {
             containers: sealed.iter().map(|one| one.0.name().to_owned()).collect(),
             memtable_bytes: sealed.iter().map(|one| one.1.counted() as u64).sum(),

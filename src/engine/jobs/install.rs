@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::listener::ReclaimEvent;
-use crate::base::{ContainerId, Result, Seq, TableId, Timestamp};
+use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, spans};
 use crate::catalog::{Change, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version};
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
@@ -26,6 +26,7 @@ impl Engine {
         gone: &[TableId],
         view: &ExpiryView,
     ) -> Result<()> {
+        let _span = spans::reclaim(state.name(), gone.len());
         let holds_one =
             |run: &&Arc<Run>| run.files.iter().any(|file| gone.contains(&file.record.id));
         let removed: Vec<Arc<Run>> = version.runs.iter().filter(holds_one).cloned().collect();

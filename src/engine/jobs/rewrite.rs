@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::listener::CompactionEvent;
-use crate::base::{Error, Result, Seq, TableId, Timestamp};
+use crate::base::{Error, Result, Seq, TableId, Timestamp, spans};
 use crate::catalog::{Facts, Run, TableFacts, TableFile};
 use crate::compact::{
     Choice, Goals, Rewrite, Urgency, Why, ended, parts, pick, pick_all, plan, pressure,
@@ -254,6 +254,7 @@ impl Engine {
 
     /// Rewrites the chosen tables, and tells the listener of it.
     fn rewrite(&self, state: &Arc<ContainerState>, rewrite: &Rewrite) -> Result<()> {
+        let _span = spans::merge(state.name(), &rewrite.why);
         let began = monotonic();
         let mut compaction = self.compaction_of(state, rewrite);
         self.note_event(|| Event::CompactionBegin(compaction.clone()));
