@@ -423,14 +423,7 @@ impl Catalogue {
             }
             Change::Settings(id, settings, seq) => self.change_settings(*id, settings, *seq)?,
             Change::Quota(id, quota) => self.container(*id)?.quota = *quota,
-            Change::Flushed(id, seq) => {
-                self.used = self.used.max(*seq);
-                let container = self.container(*id)?;
-                if *seq < container.flushed {
-                    return Err(format!("container {} is flushed backwards", id.0));
-                }
-                container.flushed = *seq;
-            }
+            Change::Flushed(id, seq) => self.flush(*id, *seq)?,
             Change::AddRun(id, run) => self.add_run(*id, run)?,
             Change::RemoveRun(id, run) => {
                 let runs = &mut self.container(*id)?.runs;
@@ -475,6 +468,16 @@ impl Catalogue {
                 self.next_container = self.next_container.max(*container);
             }
         }
+        Ok(())
+    }
+
+    fn flush(&mut self, id: ContainerId, seq: Seq) -> Result<(), String> {
+        self.used = self.used.max(seq);
+        let container = self.container(id)?;
+        if seq < container.flushed {
+            return Err(format!("container {} is flushed backwards", id.0));
+        }
+        container.flushed = seq;
         Ok(())
     }
 

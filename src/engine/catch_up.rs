@@ -52,7 +52,8 @@ use crate::engine::follower::{Follower, Stand};
 use crate::engine::open::{Begun, Recovered, Shared, assemble, find, highest_seq, open_containers};
 use crate::engine::options::{Background, Options};
 use crate::engine::replay::{Gathered, MADE_UP, States, set_logged};
-use crate::engine::state::{ContainerState, Frozen, ReadState};
+use crate::engine::snapshots::Frozen;
+use crate::engine::state::{ContainerState, ReadState};
 use crate::env::{Fs, SettledClock, sleep};
 use crate::wal::{Frame, FrameKind, LogStart, Place, Tail, is_at_end, tail};
 

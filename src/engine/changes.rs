@@ -42,7 +42,8 @@ use crate::data::version::Version;
 use crate::engine::Engine;
 use crate::engine::handle::Handle;
 use crate::engine::read::Source;
-use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
+use crate::engine::snapshots::SnapshotPin;
+use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::Settings;
 use crate::table::RunCursor;
 

@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::engine::catalog::Editing;
 use crate::engine::commit::Basis;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, SnapshotPin};
+use crate::engine::snapshots::SnapshotPin;
+use crate::engine::state::ContainerState;
 use crate::expiry::{ExpiryView, ExpiryViews};
 use crate::wal::{FrameHeader, FrameKind};
 

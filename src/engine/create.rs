@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::options::ContainerOptions;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, ReadState, SnapshotPin};
+use crate::engine::snapshots::SnapshotPin;
+use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::{DefaultMillis, Settings, SettingsChange};
 
 impl Engine {

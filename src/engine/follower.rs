@@ -17,7 +17,8 @@ use std::sync::Arc;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{ContainerId, Seq, TableId};
 use crate::catalog::{Catalogue, ContainerRecord, TableFile};
-use crate::engine::state::{ContainerState, Frozen, SnapshotPin};
+use crate::engine::snapshots::{Frozen, SnapshotPin};
+use crate::engine::state::ContainerState;
 use crate::wal::Place;
 
 /// See the file's head.

@@ -5,6 +5,7 @@
 //! Catalog       what is durable of tables and settings; its edits            catalog.rs
 //! ContainerSet  containers by name                                           containers.rs
 //! ContainerState  what a reader pins of one container                        state.rs
+//! Snapshots     open snapshots, and what jobs keep for them                  snapshots.rs
 //! SettingsCell  a container's settings, as one value                         settings_cell.rs
 //! Feeds         readers of a container's expirations, and what is held       feeds.rs
 //! Allowance     what a quota lets be written before live bytes are estimated anew   allowance.rs
@@ -64,6 +65,7 @@ mod settings_cell;
 mod feeds;
 mod allowance;
 mod state;
+mod snapshots;
 mod containers;
 mod relied;
 mod commit;
@@ -134,7 +136,7 @@ use follower::Follower;
 use obsolete::ObsoleteTables;
 use options::Options;
 use scheduler::Scheduler;
-use state::Snapshots;
+use snapshots::Snapshots;
 use sync_waiters::SyncWaiters;
 use throttle::Throttle;
 
@@ -148,7 +150,8 @@ pub use read::Reader;
 pub use read_set::ReadSet;
 pub use repair::{Loss, RepairReport, repair};
 pub use scan::Scan;
-pub use state::{ContainerState, SnapshotPin};
+pub use snapshots::SnapshotPin;
+pub use state::ContainerState;
 pub use write::UpdateAction;
 pub use writes::{Demand, Writes};
 

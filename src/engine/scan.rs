@@ -29,7 +29,8 @@ use crate::data::view::{Horizon, Lending, Walk};
 use crate::engine::Engine;
 use crate::engine::handle::Handle;
 use crate::engine::read::{Reader, Source};
-use crate::engine::state::{ContainerState, Flushable, ReadState, SnapshotPin};
+use crate::engine::snapshots::SnapshotPin;
+use crate::engine::state::{ContainerState, Flushable, ReadState};
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 use crate::table::RunCursor;
 

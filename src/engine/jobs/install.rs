@@ -12,8 +12,9 @@ use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::events::Event;
+use crate::engine::jobs::left_out::{forgotten_ranges, forgotten_tables, last_end};
 use crate::engine::state::{ContainerState, Flushable, ReadState};
-use crate::expiry::{Census, ExpiryView};
+use crate::expiry::ExpiryView;
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -407,36 +408,6 @@ fn needed_ranges(
     Arc::new(needed.into_iter().cloned().collect())
 }
 
-/// The highest sequence number of these range deletes that a version is without.
-pub(in crate::engine) fn forgotten_ranges<'a>(
-    ranges: impl Iterator<Item = &'a Arc<RangeDeletes>>,
-    next: &Version,
-) -> Seq {
-    let others = ranges.filter(|ranges| !Arc::ptr_eq(ranges, &next.range_deletes));
-    let others: Vec<_> = others.filter(|ranges| !ranges.is_empty()).collect();
-    if others.is_empty() {
-        return Seq(0);
-    }
-    let stays: HashSet<&RangeDelete> = next.range_deletes.iter().collect();
-    let gone = others.iter().flat_map(|ranges| ranges.iter());
-    let gone = gone.filter(|delete| !stays.contains(delete));
-    gone.map(|delete| delete.seq).max().unwrap_or_default()
-}
-
-/// The highest sequence number of the records in these tables of a version, but for tables that range deletes cover: these
-/// tell it.
-fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
-    let files = version.runs.iter().flat_map(|run| &run.files);
-    let files = files.filter(|file| gone.contains(&file.record.id));
-    let untold = files.filter_map(|file| {
-        let (table, newest) = (&file.table, file.table.census().seq_max);
-        let keys: (&[u8], &[u8]) = (table.first_key(), table.last_key());
-        let is_told = version.range_deletes.covers_all(keys, newest, Seq::MAX);
-        (!is_told).then_some(newest)
-    });
-    untold.max().unwrap_or_default()
-}
-
 /// The approximate maximum length of an edit in bytes, not counting one range delete.
 const EDIT_BYTES: usize = 1 << 20;
 
@@ -529,9 +500,7 @@ impl Installation<'_> {
         let mut inputs = runs.chain(memtable);
         inputs.any(|census| census.oldest_dead(Seq(0), &self.view).is_some())
     }
-}
 
-impl Installation<'_> {
     /// Up to which moment items have ended whose records are left out; none: none is, as far as the census tells.
     fn ends_dropped(&self) -> Option<Timestamp> {
         let stay = self.added.iter().flat_map(|run| run.table_ids());
@@ -546,29 +515,6 @@ impl Installation<'_> {
         let judged = self.view.now.max(self.view.settings.last_change());
         ends.max().map(|end| end.min(judged))
     }
-}
-
-impl Engine {
-    /// The change that says what is no longer known of ends where a container's memtable is written or logged without what is
-    /// dead; call it after that was judged. It is noted at once.
-    pub(in crate::engine) fn note_ends_dropped(
-        &self,
-        state: &Arc<ContainerState>,
-        flushable: &Flushable,
-    ) -> Option<Change> {
-        let view = self.settled_view(state);
-        let end = last_end(&flushable.memtable.census(), &view)?;
-        let end = end.min(view.now.max(view.settings.last_change()));
-        state.feeds().note_dropped(end);
-        Some(Change::EndsDropped(state.id(), end))
-    }
-}
-
-/// The latest end of those of some records that are gone; none if none is.
-fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
-    census.oldest_dead(Seq(0), view)?;
-    let by_clock = census.last_expiry(&view.settings);
-    Some(by_clock.max(view.settings.last_change()))
 }
 
 /// What an installation will change, decided before anything is changed.

@@ -3,6 +3,7 @@
 
 pub mod job;
 pub mod log_gc;
+pub mod left_out;
 pub mod install;
 pub mod flush;
 pub mod front;

@@ -1,0 +1,66 @@
+//! What a job leaves out that somebody could still ask for: deletes and ends, for changes since a version (changes.rs), and
+//! items that have ended, for expirations (feed.rs).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::base::{Seq, TableId, Timestamp};
+use crate::catalog::{Change, Version};
+use crate::data::range_delete::RangeDelete;
+use crate::engine::Engine;
+use crate::engine::state::{ContainerState, Flushable};
+use crate::expiry::{Census, ExpiryView};
+use crate::mem::RangeDeletes;
+
+/// The highest sequence number of these range deletes that a version is without.
+pub(in crate::engine) fn forgotten_ranges<'a>(
+    ranges: impl Iterator<Item = &'a Arc<RangeDeletes>>,
+    next: &Version,
+) -> Seq {
+    let others = ranges.filter(|ranges| !Arc::ptr_eq(ranges, &next.range_deletes));
+    let others: Vec<_> = others.filter(|ranges| !ranges.is_empty()).collect();
+    if others.is_empty() {
+        return Seq(0);
+    }
+    let stays: HashSet<&RangeDelete> = next.range_deletes.iter().collect();
+    let gone = others.iter().flat_map(|ranges| ranges.iter());
+    let gone = gone.filter(|delete| !stays.contains(delete));
+    gone.map(|delete| delete.seq).max().unwrap_or_default()
+}
+
+/// The highest sequence number of the records in these tables of a version, but for tables that range deletes cover: these
+/// tell it.
+pub(super) fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
+    let files = version.runs.iter().flat_map(|run| &run.files);
+    let files = files.filter(|file| gone.contains(&file.record.id));
+    let untold = files.filter_map(|file| {
+        let (table, newest) = (&file.table, file.table.census().seq_max);
+        let keys: (&[u8], &[u8]) = (table.first_key(), table.last_key());
+        let is_told = version.range_deletes.covers_all(keys, newest, Seq::MAX);
+        (!is_told).then_some(newest)
+    });
+    untold.max().unwrap_or_default()
+}
+
+impl Engine {
+    /// The change that says what is no longer known of ends where a container's memtable is written or logged without what is
+    /// dead; call it after that was judged. It is noted at once.
+    pub(in crate::engine) fn note_ends_dropped(
+        &self,
+        state: &Arc<ContainerState>,
+        flushable: &Flushable,
+    ) -> Option<Change> {
+        let view = self.settled_view(state);
+        let end = last_end(&flushable.memtable.census(), &view)?;
+        let end = end.min(view.now.max(view.settings.last_change()));
+        state.feeds().note_dropped(end);
+        Some(Change::EndsDropped(state.id(), end))
+    }
+}
+
+/// The latest end of those of some records that are gone; none if none is.
+pub(super) fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
+    census.oldest_dead(Seq(0), view)?;
+    let by_clock = census.last_expiry(&view.settings);
+    Some(by_clock.max(view.settings.last_change()))
+}
