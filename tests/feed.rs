@@ -114,7 +114,7 @@ fn pairs(all: &[(&str, u64)]) -> Vec<(String, u64)> {
 #[test]
 fn says_what_ended_when_and_why() {
     let World { clock, c, .. } = world(Duration::ZERO);
-    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    let mut ended = c.expirations(ExpiryCursor::now());
     c.set_default_ttl(DefaultTtl::After(ms(100))).unwrap();
     c.put("by default", "1").unwrap();
     c.put_with_ttl("by its own", "22", ms(50)).unwrap();
@@ -148,7 +148,7 @@ fn says_what_ended_when_and_why() {
 #[test]
 fn what_is_replaced_deleted_or_written_anew_is_left_out() {
     let World { clock, c, .. } = world(Duration::ZERO);
-    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    let mut ended = c.expirations(ExpiryCursor::now());
     for key in ["a", "b", "c1", "c2", "d", "e"] {
         c.put_with_ttl(key, "", ms(10)).unwrap();
     }
@@ -168,7 +168,7 @@ fn what_is_replaced_deleted_or_written_anew_is_left_out() {
 #[test]
 fn a_change_and_a_command_are_the_end_of_what_they_end() {
     let World { clock, c, .. } = world(Duration::ZERO);
-    let mut ended = c.expirations(ExpiryCursor::now()).unwrap();
+    let mut ended = c.expirations(ExpiryCursor::now());
     c.put("old", "").unwrap();
     c.put_with_ttl("long", "", ms(5_000)).unwrap();
     c.put_with_ttl("never", "", Ttl::Never).unwrap();
@@ -210,7 +210,7 @@ fn a_cursor_is_good_after_a_kill() {
     w.c.put_with_ttl("e", "e", ms(200)).unwrap();
     w.pass(300);
     w.c.set_default_ttl(DefaultTtl::Off).unwrap();
-    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::start());
     for key in [b"a", b"b"] {
         assert_eq!(ended.next().unwrap().unwrap().key(), key);
     }
@@ -221,7 +221,7 @@ fn a_cursor_is_good_after_a_kill() {
     w.pass(500);
     w.reclaim();
     let cursor: ExpiryCursor = serde_json::from_str(&text).unwrap();
-    let mut ended = w.c.expirations(cursor).unwrap();
+    let mut ended = w.c.expirations(cursor);
     assert_eq!(
         all(&mut ended),
         pairs(&[("c", 100), ("d", 100), ("e", 200)])
@@ -239,27 +239,24 @@ fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
             .unwrap();
     }
     w.db.flush().unwrap();
-    let cursor = w.c.expirations(ExpiryCursor::now()).unwrap().cursor();
+    let cursor = w.c.expirations(ExpiryCursor::now()).cursor();
     w.pass(5_000);
     w.reclaim();
     assert!(w.c.stats().disk_bytes > 200_000);
     assert_eq!(w.c.stats().overdue, Duration::ZERO);
     let w = w.reopen(true);
-    assert_eq!(
-        all(&mut w.c.expirations(cursor.clone()).unwrap()).len(),
-        300
-    );
+    assert_eq!(all(&mut w.c.expirations(cursor.clone())).len(), 300);
     w.pass(200);
     w.reclaim();
     assert_eq!(w.c.stats().disk_bytes, 0);
     let w = w.reopen(false);
-    let gone = w.c.expirations(cursor.clone()).unwrap_err();
+    let gone = w.c.expirations(cursor.clone()).next().unwrap().unwrap_err();
     assert!(gone.is_expirations_gone(), "{gone}");
     let Error::ExpirationsGone { known_from, .. } = gone else {
         panic!("{gone}")
     };
     assert_eq!(known_from, at(101));
-    let mut ended = w.c.expirations(ExpiryCursor::at(known_from)).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::at(known_from));
     assert!(ended.next().is_none());
     w.c.set_keep_expired(DAY).unwrap();
     w.c.put_with_ttl("k", "", ms(10)).unwrap();
@@ -267,7 +264,7 @@ fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
     w.reclaim();
     let w = w.reopen(false);
     assert_eq!(w.c.keep_expired(), DAY);
-    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::start());
     assert_eq!(all(&mut ended), pairs(&[("k", 5_210)]));
 }
 
@@ -275,7 +272,7 @@ fn jobs_keep_what_has_ended_for_a_while_and_then_say_that_it_is_gone() {
 #[test]
 fn an_open_reader_holds_what_it_has_not_seen() {
     let w = world(Duration::ZERO);
-    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::now());
     w.c.put_with_ttl("k", "v", ms(10)).unwrap();
     w.pass(50_000);
     w.reclaim();
@@ -299,13 +296,13 @@ fn a_cursor_is_a_mark() {
     let w = world(DAY);
     w.c.put_with_ttl("a", "", ms(1_000)).unwrap();
     w.pass(2_000);
-    let mut ended = w.c.expirations(ExpiryCursor::start()).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::start());
     assert_eq!(all(&mut ended), pairs(&[("a", 1_000)]));
     let cursor = ended.cursor();
     drop(ended);
     w.clock.jump(NOW + 500);
     let w = w.reopen(false);
-    let mut ended = w.c.expirations(cursor.clone()).unwrap();
+    let mut ended = w.c.expirations(cursor.clone());
     assert_eq!(w.db.now(), at(2_000));
     w.c.put_with_ttl("b", "", ms(1)).unwrap();
     w.clock.jump(NOW + 3_000);
@@ -318,14 +315,14 @@ fn a_cursor_is_a_mark() {
         ..w
     };
     let c = w.db.container("c").unwrap();
-    let behind = c.expirations(cursor).unwrap_err();
+    let behind = c.expirations(cursor).next().unwrap().unwrap_err();
     assert!(matches!(behind, Error::ClockBehind { .. }), "{behind}");
 }
 
 #[test]
 fn a_wrong_clock_ends_nothing() {
     let w = world(Duration::ZERO);
-    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::now());
     w.c.put_with_ttl("k", "", Duration::from_secs(100_000))
         .unwrap();
     w.clock.jump(NOW + 200_000_000);
@@ -343,8 +340,8 @@ fn a_wrong_clock_ends_nothing() {
 #[test]
 fn many_changes_are_too_many_for_who_was_away() {
     let w = world(DAY);
-    let away = w.c.expirations(ExpiryCursor::now()).unwrap().cursor();
-    let mut ended = w.c.expirations(ExpiryCursor::now()).unwrap();
+    let away = w.c.expirations(ExpiryCursor::now()).cursor();
+    let mut ended = w.c.expirations(ExpiryCursor::now());
     for n in 0..70u64 {
         w.c.put(format!("k{n}"), "").unwrap();
         w.pass(10);
@@ -353,9 +350,15 @@ fn many_changes_are_too_many_for_who_was_away() {
         w.pass(10);
         assert_eq!(all(&mut ended).len(), 1, "{n}");
     }
-    assert!(w.c.expirations(away).unwrap_err().is_expirations_gone());
+    assert!(
+        w.c.expirations(away)
+            .next()
+            .unwrap()
+            .unwrap_err()
+            .is_expirations_gone()
+    );
     let w = w.reopen(false);
-    let known = w.c.expirations(ExpiryCursor::start()).unwrap().count();
+    let known = w.c.expirations(ExpiryCursor::start()).count();
     assert!((63..70).contains(&known), "{known}");
 }
 
@@ -537,7 +540,7 @@ impl History {
             0 => self.random.below(5),
             _ => usize::MAX,
         };
-        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.cursor.clone()).unwrap());
+        let ended = open.get_or_insert_with(|| self.w.c.expirations(self.cursor.clone()));
         for _ in 0..most {
             let next: Option<Expiration> = ended.next().map(Result::unwrap);
             let due = self.model.ended.first_key_value();
@@ -564,7 +567,7 @@ impl History {
 fn play(seed: u64, keep: Duration, steps: usize) -> usize {
     let w = world(keep);
     let mut history = History {
-        cursor: w.c.expirations(ExpiryCursor::now()).unwrap().cursor(),
+        cursor: w.c.expirations(ExpiryCursor::now()).cursor(),
         w,
         model: Model {
             default: DefaultTtl::NoDefault,

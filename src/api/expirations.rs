@@ -116,8 +116,11 @@ impl ExpiryCursor {
 
 /// Expirations in the order of their ends, then of keys; see [`Container::expirations`]. Not fused: `None` says that there
 /// is no more by now, and a later call may give some.
+#[must_use = "it gives nothing until it is asked, and keeps what it is to give"]
 pub struct Expirations {
-    feed: Feed,
+    /// None: it could not be opened, and each call tries again.
+    feed: Option<Feed>,
+    from: Place,
     container: Container,
 }
 
@@ -125,7 +128,8 @@ impl Expirations {
     /// The position after the last expiration that was given.
     #[must_use]
     pub fn cursor(&self) -> ExpiryCursor {
-        ExpiryCursor(self.feed.place())
+        let feed = self.feed.as_ref();
+        ExpiryCursor(feed.map_or_else(|| self.from.clone(), Feed::place))
     }
 }
 
@@ -134,7 +138,14 @@ impl Iterator for Expirations {
 
     fn next(&mut self) -> Option<Result<Expiration>> {
         let (engine, state) = (self.container.engine(), self.container.state());
-        let next = engine.next_ended(state, &mut self.feed).transpose()?;
+        let feed = match &mut self.feed {
+            Some(feed) => feed,
+            none => match engine.feed(state, self.from.clone()) {
+                Ok(feed) => none.insert(feed),
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        let next = engine.next_ended(state, feed).transpose()?;
         Some(next.map(Expiration))
     }
 }
@@ -161,7 +172,7 @@ impl Container {
     /// let clock = ManualClock::new(1_800_000_000_000);
     /// let db = Options::new().clock(clock.clone()).open(folder.path())?;
     /// let carts = db.container("carts")?;
-    /// let mut expired = carts.expirations(ExpiryCursor::now())?;
+    /// let mut expired = carts.expirations(ExpiryCursor::now());
     /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(10))?;
     /// carts.put_with_ttl("bob", "a lamp", Duration::from_secs(20))?;
     /// assert!(expired.next().is_none()); // not yet
@@ -173,7 +184,7 @@ impl Container {
     /// let cursor = expired.cursor(); // plain data: store it with what was done
     /// drop(expired);
     /// clock.advance(Duration::from_secs(15));
-    /// let mut expired = carts.expirations(cursor)?;
+    /// let mut expired = carts.expirations(cursor);
     /// assert_eq!(expired.next().unwrap()?.key(), b"bob");
     /// assert!(expired.next().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -188,15 +199,18 @@ impl Container {
     /// changes of the default and commands it is known what each has ended; a reader that is further behind gets the error.
     ///
     /// # Errors
-    /// [`Error::ExpirationsGone`](crate::Error::ExpirationsGone), also from the iterator, when some that were asked for are
-    /// not on disk any more; [`Error::ClockBehind`](crate::Error::ClockBehind) when the clock is further behind the cursor
+    /// The iterator gives [`Error::ExpirationsGone`](crate::Error::ExpirationsGone) when some that were asked for are not on
+    /// disk any more; [`Error::ClockBehind`](crate::Error::ClockBehind) when the clock is further behind the cursor
     /// than [`Options::max_clock_skew`](crate::Options::max_clock_skew);
     /// [`Error::ReadOnly`](crate::Error::ReadOnly) where the database is followed.
-    pub fn expirations(&self, from: ExpiryCursor) -> Result<Expirations> {
-        Ok(Expirations {
-            feed: self.engine().feed(self.state(), from.0)?,
+    pub fn expirations(&self, from: ExpiryCursor) -> Expirations {
+        let ExpiryCursor(from) = from;
+        Expirations {
+            // What has ended is kept for it from now on.
+            feed: self.engine().feed(self.state(), from.clone()).ok(),
+            from,
             container: self.clone(),
-        })
+        }
     }
 
     /// How long what has ended is kept; see [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired).

@@ -150,7 +150,7 @@ pub struct ContainerRecord {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub keep_expired: u64,
     /// See [`Change::EndsDropped`].
-    #[serde(default, skip_serializing_if = "is_start")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub ends_dropped: Timestamp,
 }
 
@@ -158,12 +158,8 @@ fn unknown_yet() -> Seq {
     Seq::MAX
 }
 
-fn is_zero(millis: &u64) -> bool {
-    *millis == 0
-}
-
-fn is_start(moment: &Timestamp) -> bool {
-    *moment == Timestamp(0)
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// A run in the catalogue.
@@ -440,8 +436,8 @@ impl Catalogue {
             }
             Change::RemoveRangeDelete(..) => unreachable!("applied together"),
             Change::ChangesFrom(id, seq) => {
-                let container = self.container(*id)?;
-                container.changes_from = container.changes_from.max(*seq);
+                let known = &mut self.container(*id)?.changes_from;
+                *known = (*known).max(*seq);
             }
             Change::Dropped(seq) => {
                 self.used = self.used.max(*seq);

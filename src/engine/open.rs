@@ -233,10 +233,8 @@ pub(super) fn assemble(
         log_end,
         ..
     } = found;
-    let unflushed = states
-        .values()
-        .map(|state| state.read_state().active.count_growth())
-        .sum();
+    let active = states.values().map(|state| state.read_state());
+    let unflushed = active.map(|read| read.active.count_growth()).sum();
     let tables_dir = path.join(file_name::TABLES_DIR);
     Engine {
         path: path.into(),
