@@ -146,6 +146,7 @@ pub use api::due::{DueBucket, DueItems};
 pub use api::expirations::{Expiration, ExpirationCause, Expirations, ExpiryCursor};
 pub use api::inspect::{Upgraded, repair, verify};
 pub use api::layout::{RunInfo, TableInfo};
+pub use api::ledger::Ledger;
 pub use api::read::{Iter, Keys};
 pub use api::retention::Preview;
 pub use api::snapshot::{Snapshot, View};

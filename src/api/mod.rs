@@ -20,4 +20,5 @@ pub mod layout;
 pub mod changes;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+pub mod ledger;
 pub mod inspect;
