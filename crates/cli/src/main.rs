@@ -17,6 +17,7 @@ mod moment;
 mod random;
 mod tally;
 
+mod backups;
 mod containers;
 mod demo;
 mod disk;
@@ -107,6 +108,9 @@ fn run(arguments: Arguments) -> Outcome {
         Command::Repair { home, yes } => upkeep::repair(&home, yes, json),
         Command::Upgrade(home) => upkeep::upgrade(&home, json),
         Command::Checkpoint { home, to } => upkeep::checkpoint(&home, &to, json),
+        Command::Backup(backup) => backups::backup(&backup, json),
+        Command::Backups { to } => backups::list(&to, json),
+        Command::Restore(restore) => backups::restore(&restore, json),
         Command::Demo(settings) => demo::run(&settings, json),
         Command::Replay(settings) => replay::run(&settings, json),
         Command::Completions { shell } => pages::completions(shell),

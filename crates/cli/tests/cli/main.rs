@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use testkit::patience::wait_until;
 
+mod backups;
 mod given;
 mod items;
 mod many;

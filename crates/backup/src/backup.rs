@@ -1,0 +1,127 @@
+//! Making backups.
+//!
+//! ```text
+//! lease -> checkpoint beside the database -> flush the copy, take its ledger -> objects that are missing -> manifest
+//! ```
+//!
+//! The manifest is written last, and names only what is stored. Whatever ends the call before leaves objects that no
+//! backup names, which a repeated call uses and a prune removes.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use ebbtide::{Database, Ledger};
+
+use crate::error::{Error, Result};
+use crate::format::{self, BACKUPS, LEDGERS, Manifest, OBJECTS, StoredFile};
+use crate::lease::{Lease, Purpose};
+use crate::pace::{Hashed, Pace};
+use crate::scratch::{Scratch, files};
+use crate::store::now;
+use crate::{Backups, Report};
+
+/// The file that only says who has the folder open.
+const LOCK: &str = "LOCK";
+
+impl Backups {
+    /// Makes a backup of a database, which may be in use, or be a [follower](ebbtide::Options::follow) of another
+    /// process's. `dir` is the database's folder: the copy that is read lies beside it for the time of the call.
+    ///
+    /// Only tables that no earlier backup has go to the store, so a backup of what has not changed is small.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while a prune is at work, or another backup of the same database; what the database and the
+    /// store answer. Earlier backups stay as they are.
+    pub fn backup(&self, db: &Database, dir: &Path) -> Result<Report> {
+        let store = self.store.as_ref();
+        let lease = Lease::take(store, Purpose::Use)?;
+        let (scratch, ledger) = self.cut(db, dir)?;
+        let mut known: HashSet<String> = store
+            .list(OBJECTS)
+            .map_err(Error::io("list", OBJECTS))?
+            .into_iter()
+            .collect();
+        let mut report = Report::default();
+        let mut stored = vec![];
+        let mut pace = Pace::new(self.rate);
+        let found =
+            files(&scratch.path).map_err(Error::io("list", scratch.path.display().to_string()))?;
+        for path in found.into_iter().filter(|path| path != LOCK) {
+            lease.renew()?;
+            let file = self.store_file(&scratch.path, path, &mut known, &mut pace, &mut report)?;
+            report.files += 1;
+            report.bytes += file.len;
+            stored.push(file);
+        }
+        lease.renew()?;
+        let manifest = Manifest::new(now(), stored, ledger);
+        report.number = format::put_numbered(store, BACKUPS, self.next_number()?, &manifest)?;
+        Ok(report)
+    }
+
+    /// Writes a ledger alone: what became of items as a whole since the last backup, so that a restore of that, or of
+    /// an older one, brings back nothing that has expired. Cheap enough for every few minutes. Returns its number.
+    ///
+    /// A command whose whole reach was reclaimed between two ledgers is in none: take them more often than
+    /// [`reclaim_within`](ebbtide::Options::reclaim_within). A restore notices that the last command is missing, and
+    /// refuses.
+    ///
+    /// # Errors
+    /// As [`Backups::backup`].
+    pub fn ledger(&self, db: &Database, dir: &Path) -> Result<u64> {
+        let store = self.store.as_ref();
+        let lease = Lease::take(store, Purpose::Use)?;
+        let (_scratch, ledger) = self.cut(db, dir)?;
+        lease.renew()?;
+        let manifest = Manifest::new(now(), vec![], ledger);
+        format::put_numbered(store, LEDGERS, self.next_number()?, &manifest)
+    }
+
+    /// A copy of the database at one moment, with nothing in its log, and its ledger.
+    fn cut(&self, db: &Database, dir: &Path) -> Result<(Scratch, Ledger)> {
+        let scratch = Scratch::beside(dir)?;
+        db.checkpoint(&scratch.path)?;
+        let ledger = self.private_options().ledger(&scratch.path)?;
+        Ok((scratch, ledger))
+    }
+
+    fn next_number(&self) -> Result<u64> {
+        let mut next = 1;
+        for folder in [BACKUPS, LEDGERS] {
+            let last = format::numbers(self.store.as_ref(), folder)?.pop();
+            next = next.max(last.map_or(1, |last| last + 1));
+        }
+        Ok(next)
+    }
+
+    /// Stores a file of the copy, unless the store has its bytes.
+    fn store_file(
+        &self,
+        root: &Path,
+        path: String,
+        known: &mut HashSet<String>,
+        pace: &mut Pace,
+        report: &mut Report,
+    ) -> Result<StoredFile> {
+        let from = root.join(&path);
+        let failed = |error| Error::io("read", from.display().to_string())(error);
+        let open = || File::open(&from).map_err(failed);
+        let mut unpaced = Pace::new(None);
+        let mut hashed = Hashed::new(open()?, &mut unpaced);
+        let len = io::copy(&mut hashed, &mut io::sink()).map_err(failed)?;
+        let sha256 = hashed.finish();
+        if !known.contains(&sha256) {
+            let name = format::object(&sha256);
+            let mut source = Hashed::new(open()?, pace);
+            self.store
+                .put(&name, &mut source)
+                .map_err(Error::io("write", name))?;
+            report.uploaded_files += 1;
+            report.uploaded_bytes += len;
+            known.insert(sha256.clone());
+        }
+        Ok(StoredFile { path, len, sha256 })
+    }
+}

@@ -1,0 +1,102 @@
+//! Errors of backups.
+
+use std::fmt;
+use std::io;
+
+/// The result of every call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. After an error earlier backups are as they were, and the same call may be made again.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store, or a file of this machine, could not be read or written.
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The object or the file.
+        name: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The database's error.
+    Database(ebbtide::Error),
+    /// An object of the store is missing, or is not what was stored. Backups that name it cannot be restored.
+    Damaged {
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no such backup.
+    NotFound {
+        /// Its number; `None`: there is none at all.
+        number: Option<u64>,
+    },
+    /// Something else is at work in the store, or was when its process was killed: try again later.
+    Busy {
+        /// The lease that is in the way, and for how many seconds it holds.
+        lease: String,
+    },
+    /// The call was wrong, and why.
+    Refused(String),
+}
+
+impl Error {
+    pub(crate) fn io(
+        doing: &'static str,
+        name: impl Into<String>,
+    ) -> impl FnOnce(io::Error) -> Error {
+        let name = name.into();
+        move |source| Error::Io {
+            doing,
+            name,
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io {
+                doing,
+                name,
+                source,
+            } => write!(f, "cannot {doing} {name}: {source}"),
+            Error::Database(error) => error.fmt(f),
+            Error::Damaged { name, what } => write!(
+                f,
+                "{name} of the backups is damaged: {what}; restore another backup, and make a new one"
+            ),
+            Error::NotFound {
+                number: Some(number),
+            } => write!(
+                f,
+                "there is no backup {number}; `ebbtide backups` lists them"
+            ),
+            Error::NotFound { number: None } => f.write_str("there is no backup"),
+            Error::Busy { lease } => write!(
+                f,
+                "the backups are in use ({lease}): try again when that is done; of a killed process a lease ends by itself"
+            ),
+            Error::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            Error::Database(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<ebbtide::Error> for Error {
+    fn from(error: ebbtide::Error) -> Error {
+        Error::Database(error)
+    }
+}

@@ -1,0 +1,192 @@
+//! Backups of Ebbtide databases that forget, too.
+//!
+//! A backup keeps what a database held, in files that never change: each goes to the store once, named by the SHA-256
+//! of its bytes. A *ledger* keeps what came after a backup and must survive its restore: changed defaults, expiry
+//! commands, dropped containers, range deletes. So a restore of an old backup brings back nothing that has expired
+//! since. Plain deletes and overwrites are in no ledger.
+//!
+//! ```
+//! use ebbtide::{Database, Ttl};
+//! use ebbtide_backup::{Backups, Folder, Keep, Later};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let dir = folder.path().join("db");
+//! let db = Database::open(&dir)?;
+//! let c = db.container("c")?;
+//! c.put_with_ttl("k", "v", Ttl::Never)?;
+//!
+//! let backups = Backups::open(Folder::new(folder.path().join("backups")));
+//! let first = backups.backup(&db, &dir)?;
+//! c.expire_all()?;
+//! backups.ledger(&db, &dir)?;
+//!
+//! let (told, as_it_was) = (folder.path().join("told"), folder.path().join("as-it-was"));
+//! backups.restore(Some(first.number), &told, Later::Tell)?;
+//! assert!(Database::open(&told)?.container("c")?.get("k")?.is_none());
+//! backups.restore(Some(first.number), &as_it_was, Later::Ignore)?;
+//! assert_eq!(Database::open(&as_it_was)?.container("c")?.get("k")?.unwrap(), "v");
+//!
+//! backups.prune(Keep { count: Some(7), ..Keep::default() })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod store;
+mod format;
+mod lease;
+mod pace;
+mod scratch;
+
+mod backup;
+mod prune;
+mod restore;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::Options;
+
+pub use error::{Error, Result};
+pub use store::{Folder, Store};
+
+/// The backups of one database in a store. Give each database a store of its own.
+pub struct Backups {
+    store: Box<dyn Store>,
+    options: Options,
+    rate: Option<u64>,
+}
+
+/// A backup in a store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Its number; later ones have higher numbers.
+    pub number: u64,
+    /// When it was made.
+    pub taken_at: SystemTime,
+    /// Its files.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+/// A backup that was made.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Its number.
+    pub number: u64,
+    /// Its files.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Those of them that the store did not have.
+    pub uploaded_files: u64,
+    /// Bytes of these.
+    pub uploaded_bytes: u64,
+}
+
+/// What a restore does about what came after the backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// Expired stays gone.
+    Tell,
+    /// The database is as it was: what was expired by a command or a changed default since, and dropped containers,
+    /// come back.
+    Ignore,
+}
+
+/// A backup that was restored.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Restored {
+    /// Its number.
+    pub number: u64,
+    /// Its files.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// The later ledgers that it was told.
+    pub ledgers: u64,
+}
+
+/// Which backups stay: those that no member here rules out, and the last one in any case.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// At most so many.
+    pub count: Option<u64>,
+    /// Those that are not older.
+    pub younger_than: Option<Duration>,
+}
+
+/// What a prune has removed.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Backups.
+    pub backups: u64,
+    /// Ledgers that no backup needed.
+    pub ledgers: u64,
+    /// Objects that no backup named.
+    pub objects: u64,
+}
+
+/// What a check of all backups has found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Proof {
+    /// Backups that were restored and checked.
+    pub backups: u64,
+    /// Bytes of the objects that they name.
+    pub bytes: u64,
+    /// When the item expired that did so first of all whose bytes a backup still holds; `None`: no backup holds any.
+    pub oldest_expired: Option<SystemTime>,
+}
+
+impl Backups {
+    /// The backups in a store, which may be empty.
+    pub fn open(store: impl Store + 'static) -> Backups {
+        Backups {
+            store: Box::new(store),
+            options: Options::new(),
+            rate: None,
+        }
+    }
+
+    /// The options with which copies of the database are opened, where its clock is not the system's.
+    #[must_use]
+    pub fn options(self, options: Options) -> Backups {
+        Backups { options, ..self }
+    }
+
+    /// The most bytes a second that go to the store or come from it.
+    #[must_use]
+    pub fn rate(self, bytes_per_second: u64) -> Backups {
+        Backups {
+            rate: Some(bytes_per_second),
+            ..self
+        }
+    }
+
+    /// The backups, oldest first.
+    ///
+    /// # Errors
+    /// The store's, and [`Error::Damaged`].
+    pub fn list(&self) -> Result<Vec<Backup>> {
+        let numbers = format::numbers(self.store.as_ref(), format::BACKUPS)?;
+        let backup = |number| {
+            let manifest = format::get_numbered(self.store.as_ref(), format::BACKUPS, number)?;
+            Ok(Backup {
+                number,
+                taken_at: UNIX_EPOCH + Duration::from_millis(manifest.taken_at),
+                files: manifest.files.len() as u64,
+                bytes: manifest.files.iter().map(|file| file.len).sum(),
+            })
+        };
+        numbers.into_iter().map(backup).collect()
+    }
+
+    /// To open a copy that nobody uses: nothing is merged in it, so that its tables stay those of the database.
+    fn private_options(&self) -> Options {
+        self.options.clone().background_rate(1)
+    }
+}

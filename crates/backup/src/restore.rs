@@ -1,0 +1,206 @@
+//! Restoring backups.
+//!
+//! ```text
+//! lease -> DIR.ebbtide-scratch: every file, checked against its hash -> later ledgers, oldest first -> renamed to
+//! DIR
+//! ```
+//!
+//! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path};
+use std::time::SystemTime;
+
+use ebbtide::Ledger;
+
+use crate::error::{Error, Result};
+use crate::format::{self, BACKUPS, LEDGERS, Manifest, StoredFile};
+use crate::lease::{Lease, Purpose};
+use crate::pace::{Hashed, Pace};
+use crate::scratch::Scratch;
+use crate::store::sync_dir;
+use crate::{Backups, Later, Proof, Restored};
+
+impl Backups {
+    /// Restores a backup, the last one if `at` is `None`, into a folder that is missing or empty. Every byte is
+    /// checked.
+    ///
+    /// With [`Later::Tell`] what had expired by the last ledger or backup is gone in the folder, too: by changed
+    /// defaults, by commands, with dropped containers; range deletes apply as well. Deletes and overwrites of single
+    /// items do not: such items are as they were. With [`Later::Ignore`] what expired since by a command or by a
+    /// changed default, and whole containers, come back; what has reached its end by the clock stays gone all the
+    /// same.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Damaged`]; [`Error::Refused`] if the folder is not empty; [`Error::Database`] if
+    /// a ledger lacks a command. Then the folder is as it was.
+    pub fn restore(&self, at: Option<u64>, dir: &Path, later: Later) -> Result<Restored> {
+        let shown = dir.display().to_string();
+        let is_taken = match fs::read_dir(dir) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(Error::io("list", shown)(error)),
+        };
+        if is_taken {
+            return Err(Error::Refused(format!(
+                "{shown} is not empty: a backup is restored into a folder that is missing or empty"
+            )));
+        }
+        let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
+        let (number, manifest) = self.find(at)?;
+        let above = dir.parent().unwrap_or(Path::new(""));
+        if !above.as_os_str().is_empty() {
+            fs::create_dir_all(above).map_err(Error::io("create", above.display().to_string()))?;
+        }
+        let scratch = Scratch::beside(dir)?;
+        let mut restored = Restored {
+            number,
+            ..Restored::default()
+        };
+        self.fetch(&manifest, &scratch.path, &lease, &mut restored)?;
+        if later == Later::Tell {
+            restored.ledgers = self.tell(&scratch.path, &self.ledgers_after(&manifest.ledger)?)?;
+        }
+        // Replaces an empty folder.
+        fs::rename(&scratch.path, dir).map_err(Error::io("create", &*shown))?;
+        sync_dir(above).map_err(Error::io("sync", shown))?;
+        Ok(restored)
+    }
+
+    /// Restores every backup into a folder beside `beside`, one after the other, and checks it: all hashes, then
+    /// every checksum of the database, then that the later ledgers apply. Says which expired bytes the backups still
+    /// hold.
+    ///
+    /// # Errors
+    /// The first fault, as [`Backups::restore`] has them.
+    pub fn prove(&self, beside: &Path) -> Result<Proof> {
+        let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
+        let mut proof = Proof::default();
+        let mut objects = HashSet::new();
+        for number in format::numbers(self.store.as_ref(), BACKUPS)? {
+            let (_, manifest) = self.find(Some(number))?;
+            let scratch = Scratch::beside(beside)?;
+            self.fetch(&manifest, &scratch.path, &lease, &mut Restored::default())?;
+            let checked = ebbtide::verify(&scratch.path, &mut |_, _| {})?;
+            if let Some(fault) = checked.faults.into_iter().next() {
+                return Err(fault.into());
+            }
+            let oldest = self.oldest_expired(&scratch.path)?;
+            self.tell(&scratch.path, &self.ledgers_after(&manifest.ledger)?)?;
+            proof.oldest_expired = match (proof.oldest_expired, oldest) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            proof.backups += 1;
+            for file in manifest.files {
+                if objects.insert(file.sha256) {
+                    proof.bytes += file.len;
+                }
+            }
+        }
+        Ok(proof)
+    }
+
+    fn oldest_expired(&self, path: &Path) -> Result<Option<SystemTime>> {
+        let db = self.options.clone().read_only(true).open(path)?;
+        let oldest = db.stats().oldest_unreclaimed;
+        db.close()?;
+        Ok(oldest)
+    }
+
+    fn find(&self, at: Option<u64>) -> Result<(u64, Manifest)> {
+        let numbers = format::numbers(self.store.as_ref(), BACKUPS)?;
+        let number = match at {
+            Some(number) => numbers.contains(&number).then_some(number),
+            None => numbers.last().copied(),
+        };
+        let number = number.ok_or(Error::NotFound { number: at })?;
+        let manifest = format::get_numbered(self.store.as_ref(), BACKUPS, number)?;
+        Ok((number, manifest))
+    }
+
+    /// The ledgers of later states, oldest first.
+    fn ledgers_after(&self, ledger: &Ledger) -> Result<Vec<Ledger>> {
+        let store = self.store.as_ref();
+        let mut later = vec![];
+        for folder in [BACKUPS, LEDGERS] {
+            for number in format::numbers(store, folder)? {
+                later.push(format::get_numbered(store, folder, number)?.ledger);
+            }
+        }
+        later.retain(|other| other.version() >= ledger.version() && other != ledger);
+        later.sort_by_key(|other| (other.version(), other.mark()));
+        Ok(later)
+    }
+
+    fn tell(&self, path: &Path, ledgers: &[Ledger]) -> Result<u64> {
+        for ledger in ledgers {
+            self.private_options().apply_ledger(path, ledger)?;
+        }
+        Ok(ledgers.len() as u64)
+    }
+
+    fn fetch(
+        &self,
+        manifest: &Manifest,
+        to: &Path,
+        lease: &Lease<'_>,
+        restored: &mut Restored,
+    ) -> Result<()> {
+        let mut pace = Pace::new(self.rate);
+        let mut folders = HashSet::from([to.to_owned()]);
+        for file in &manifest.files {
+            lease.renew()?;
+            let path = to.join(inside(&file.path)?);
+            let folder = path.parent().unwrap_or(to).to_owned();
+            fs::create_dir_all(&folder)
+                .map_err(Error::io("create", folder.display().to_string()))?;
+            folders.insert(folder);
+            self.fetch_file(file, &path, &mut pace)?;
+            restored.files += 1;
+            restored.bytes += file.len;
+        }
+        for folder in folders {
+            sync_dir(&folder).map_err(Error::io("sync", folder.display().to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn fetch_file(&self, file: &StoredFile, path: &Path, pace: &mut Pace) -> Result<()> {
+        let name = format::object(&file.sha256);
+        let damaged = |what: &str| Error::Damaged {
+            name: name.clone(),
+            what: what.to_owned(),
+        };
+        let from = self.store.get(&name).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => damaged("it is missing"),
+            _ => Error::io("read", &*name)(error),
+        })?;
+        let mut from = Hashed::new(from, pace);
+        let written = File::create_new(path).and_then(|mut to| {
+            io::copy(&mut from, &mut to)?;
+            to.sync_all()
+        });
+        written.map_err(Error::io("write", path.display().to_string()))?;
+        let len = from.len;
+        match from.finish() == file.sha256 && len == file.len {
+            true => Ok(()),
+            false => Err(damaged("its bytes do not match its name")),
+        }
+    }
+}
+
+/// A path that leads nowhere but down.
+fn inside(path: &str) -> Result<&Path> {
+    let is_inside = |part| matches!(part, Component::Normal(_));
+    let path = Path::new(path);
+    match path.components().all(is_inside) {
+        true => Ok(path),
+        false => Err(Error::Refused(format!(
+            "a backup names the file {}, outside the folder of a database",
+            path.display()
+        ))),
+    }
+}

@@ -1,0 +1,205 @@
+//! Commands on backups.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::SystemTime;
+
+use ebbtide_backup::{Backups, Folder, Keep, Later};
+use serde_json::json;
+
+use crate::arguments::{Backup, BackupAction, Home, Restore};
+use crate::failure::{self, Failure, Outcome};
+use crate::{show, store, table};
+
+impl From<ebbtide_backup::Error> for Failure {
+    fn from(error: ebbtide_backup::Error) -> Self {
+        match error {
+            ebbtide_backup::Error::NotFound { .. } => Failure::NotFound(error.to_string()),
+            _ => Failure::Refused(error.to_string()),
+        }
+    }
+}
+
+/// The backups in the folder of this name.
+fn backups(to: &str, rate: Option<u64>) -> Outcome<Backups> {
+    if let Some((scheme, _)) = to.split_once("://") {
+        return Err(Failure::Refused(format!(
+            "{to}: backups are kept in folders, and not in {scheme}:// stores; a program can have its own: \
+             ebbtide_backup::Store"
+        )));
+    }
+    let backups = Backups::open(Folder::new(to));
+    Ok(match rate {
+        Some(rate) => backups.rate(rate),
+        None => backups,
+    })
+}
+
+pub fn backup(backup: &Backup, json: bool) -> Outcome {
+    match (&backup.action, &backup.dir, &backup.to) {
+        (Some(action), ..) => act(action, json),
+        (None, Some(dir), Some(to)) => {
+            let home = Home {
+                dir: dir.clone(),
+                wait: backup.wait,
+            };
+            make(&home, to, backup.rate, json)
+        }
+        _ => unreachable!("both are required without a command"),
+    }
+}
+
+fn make(home: &Home, to: &str, rate: Option<u64>, json: bool) -> Outcome {
+    let backups = backups(to, rate)?;
+    let db = store::copy(home)?;
+    let report = backups.backup(&db, &home.dir)?;
+    db.close()?;
+    if json {
+        let line = json!({
+            "backup": report.number,
+            "files": report.files,
+            "bytes": report.bytes,
+            "uploaded_files": report.uploaded_files,
+            "uploaded_bytes": report.uploaded_bytes,
+        });
+        writeln!(stdout().lock(), "{line}")?;
+    } else {
+        failure::note(&format_args!(
+            "backup {} of {} in {to}: {}, of which {} were not there yet",
+            report.number,
+            home.dir.display(),
+            show::bytes(report.bytes),
+            show::bytes(report.uploaded_bytes),
+        ));
+    }
+    Ok(())
+}
+
+fn act(action: &BackupAction, json: bool) -> Outcome {
+    match action {
+        BackupAction::Ledger { home, to } => {
+            let backups = backups(to, None)?;
+            let db = store::copy(home)?;
+            let number = backups.ledger(&db, &home.dir)?;
+            db.close()?;
+            say(json, json!({ "ledger": number }), || {
+                format!("ledger {number} of {} in {to}", home.dir.display())
+            })
+        }
+        BackupAction::Prove { to } => prove(to, json),
+        BackupAction::Prune { to, keep } => {
+            let keep = Keep {
+                count: Some(*keep),
+                ..Keep::default()
+            };
+            let pruned = backups(to, None)?.prune(keep)?;
+            let line = json!({
+                "backups": pruned.backups,
+                "ledgers": pruned.ledgers,
+                "objects": pruned.objects,
+            });
+            say(json, line, || {
+                format!(
+                    "removed from {to}: {}, {}, {}",
+                    show::counted(pruned.backups, "backup"),
+                    show::counted(pruned.ledgers, "ledger"),
+                    show::counted(pruned.objects, "object"),
+                )
+            })
+        }
+    }
+}
+
+fn prove(to: &str, json: bool) -> Outcome {
+    let proof = backups(to, None)?.prove(Path::new(to))?;
+    let line = json!({
+        "backups": proof.backups,
+        "bytes": proof.bytes,
+        "oldest_expired": show::moment_json(proof.oldest_expired),
+    });
+    say(json, line, || {
+        let expired = match proof.oldest_expired {
+            Some(moment) => format!("the oldest expired byte in them expired {}", ago(moment)),
+            None => "no expired byte is in them".to_owned(),
+        };
+        format!(
+            "restored and checked {}, {}; {expired}",
+            show::counted(proof.backups, "backup"),
+            show::bytes(proof.bytes),
+        )
+    })
+}
+
+/// Prints the object on standard output, or the text on standard error.
+fn say(json: bool, line: serde_json::Value, text: impl FnOnce() -> String) -> Outcome {
+    match json {
+        true => writeln!(stdout().lock(), "{line}")?,
+        false => failure::note(&text()),
+    }
+    Ok(())
+}
+
+fn ago(moment: SystemTime) -> String {
+    let age = SystemTime::now().duration_since(moment);
+    format!("{} ago", show::time(age.unwrap_or_default()))
+}
+
+pub fn list(to: &str, json: bool) -> Outcome {
+    let list = backups(to, None)?.list()?;
+    let mut out = stdout().lock();
+    if json {
+        for backup in list {
+            let line = json!({
+                "backup": backup.number,
+                "taken_at": show::moment_json(Some(backup.taken_at)),
+                "files": backup.files,
+                "bytes": backup.bytes,
+            });
+            writeln!(out, "{line}")?;
+        }
+    } else if !list.is_empty() {
+        let row = |backup: &ebbtide_backup::Backup| {
+            vec![
+                backup.number.to_string(),
+                ago(backup.taken_at),
+                show::count(backup.files),
+                show::bytes(backup.bytes),
+            ]
+        };
+        let rows: Vec<_> = list.iter().map(row).collect();
+        let header = ["Backup", "Made", "Files", "Size"];
+        write!(out, "{}", table::fitted(&header, &rows, table::columns()))?;
+    }
+    Ok(out.flush()?)
+}
+
+pub fn restore(restore: &Restore, json: bool) -> Outcome {
+    let later = match restore.as_it_was {
+        true => Later::Ignore,
+        false => Later::Tell,
+    };
+    let backups = backups(&restore.from, restore.rate)?;
+    let restored = backups.restore(restore.at, &restore.dir, later)?;
+    let line = json!({
+        "backup": restored.number,
+        "files": restored.files,
+        "bytes": restored.bytes,
+        "ledgers": restored.ledgers,
+        "as_it_was": restore.as_it_was,
+    });
+    say(json, line, || {
+        let later = match restore.as_it_was {
+            true => "AS IT WAS: what was expired by a command or a changed default since, and dropped containers, are \
+                     back"
+                .to_owned(),
+            false => format!("what expired since is gone ({} applied)", show::counted(restored.ledgers, "ledger")),
+        };
+        format!(
+            "backup {} of {} in {}, {}; {later}",
+            restored.number,
+            restore.from,
+            restore.dir.display(),
+            show::bytes(restored.bytes),
+        )
+    })
+}

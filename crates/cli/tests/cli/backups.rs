@@ -1,0 +1,66 @@
+//! Backups from a shell.
+
+use super::*;
+
+#[test]
+fn a_backup_is_restored_without_what_expired_since() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    let made = world.told(&["backup", "db", "store"]);
+    assert!(made.starts_with("backup 1 of db in store: "), "{made}");
+    world.told(&["restore", "store", "first"]);
+    assert_eq!(world.ok(&["get", "first", "c", "k"]), "v");
+
+    world.told(&["expire", "db", "c", "--all"]);
+    let ledger = world.told(&["backup", "ledger", "db", "store"]);
+    assert_eq!(ledger, "ledger 2 of db in store");
+    let told = world.told(&["restore", "store", "told", "--at", "1"]);
+    assert!(told.contains("expired since is gone (1 ledger"), "{told}");
+    world.fails(1, &["get", "told", "c", "k"]);
+    let loud = world.told(&["restore", "store", "was", "--as-it-was"]);
+    assert!(loud.contains("AS IT WAS"), "{loud}");
+    assert_eq!(world.ok(&["get", "was", "c", "k"]), "v");
+
+    world.ok(&["put", "db", "c", "later", "v"]);
+    let json_of = |args: &[&str]| json(&world.ok(args));
+    let again = json_of(&["backup", "db", "store", "--json"]);
+    assert_eq!(again["backup"], 3);
+    let listed = world.ok(&["backups", "store", "--json"]);
+    let numbers: Vec<Value> = listed
+        .lines()
+        .map(|line| json(line)["backup"].clone())
+        .collect();
+    assert_eq!(numbers, [1, 3]);
+    let table = world.ok(&["backups", "store"]);
+    assert!(
+        table.starts_with("Backup") && table.lines().count() == 3,
+        "{table}"
+    );
+    assert_eq!(
+        json_of(&["backup", "prove", "store", "--json"])["backups"],
+        2
+    );
+    let pruned = json_of(&["backup", "prune", "store", "--keep", "1", "--json"]);
+    assert_eq!(
+        (&pruned["backups"], &pruned["ledgers"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_backup_is_said_in_a_line() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    let why = world.fails(2, &["backup", "db", "s3://bucket/db"]);
+    assert!(why.contains("kept in folders"), "{why}");
+    let why = world.fails(1, &["restore", "store", "to"]);
+    assert_eq!(why, "there is no backup");
+    world.told(&["backup", "db", "store"]);
+    let why = world.fails(1, &["restore", "store", "to", "--at", "9"]);
+    assert!(why.starts_with("there is no backup 9"), "{why}");
+    let why = world.fails(2, &["restore", "store", "db"]);
+    assert!(why.contains("is not empty"), "{why}");
+    world.fails(2, &["backup", "missing", "store"]);
+    world.fails(2, &["backup", "prune", "store"]);
+    world.fails(2, &["backup", "db"]);
+}
