@@ -131,3 +131,26 @@ impl Drop for SnapshotPin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A job that lists the snapshots between the two would not know of one that sees what it drops.
+    #[test]
+    fn a_snapshot_reads_its_seq_while_no_job_can_list() {
+        let snapshots = Arc::new(Snapshots::default());
+        let register = || {
+            snapshots.register(|| {
+                assert!(snapshots.open.try_lock().is_none());
+                Seq(7)
+            })
+        };
+        let (first, second) = (register(), register());
+        assert_eq!((snapshots.list(), snapshots.count()), (vec![Seq(7)], 2));
+        drop(first);
+        assert_eq!(snapshots.list(), [Seq(7)]);
+        drop(second);
+        assert!(snapshots.list().is_empty());
+    }
+}
