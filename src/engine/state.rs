@@ -228,6 +228,11 @@ impl ContainerState {
             sealed: vec![],
             version: Arc::new(version),
         };
+        // A container that was made meanwhile is no change of settings to whoever reads at an earlier number.
+        let changed = match record.settings_seq > record.created {
+            true => record.settings_seq,
+            false => Seq(0),
+        };
         ContainerState {
             id: record.id,
             name: record.name.clone(),
@@ -235,7 +240,7 @@ impl ContainerState {
             compression: record.compression,
             dropped: AtomicBool::new(false),
             pool,
-            settings: SettingsCell::new(record.settings.clone(), record.settings_seq),
+            settings: SettingsCell::new(record.settings.clone(), changed),
             allowance: Allowance::new(record.quota),
             runs: AtomicUsize::new(read_state.version.runs.len()),
             read_state: ArcSwap::from_pointee(read_state),
