@@ -79,15 +79,21 @@ fn tell(
     changes: &mut Vec<Change>,
 ) -> Result<()> {
     if later.settings_seq > older.settings_seq {
-        if misses_command(&older.settings, &later.settings) {
-            return Err(Error::invalid(
-                "ledger",
-                format!("one without the last command of container {:?}", later.name),
-                "one that was taken while the command stood: its reach is known no more, and items that it ended \
-                 would come back; take ledgers more often than `reclaim_within`",
-            ));
-        }
-        let settings = later.settings.with_commands_of(&older.settings);
+        let told = older
+            .settings
+            .after_those_of(&later.settings, older.settings_seq);
+        let settings = match told {
+            Some(settings) => settings,
+            None if misses_command(&older.settings, &later.settings) => {
+                return Err(Error::invalid(
+                    "ledger",
+                    format!("one without the last command of container {:?}", later.name),
+                    "one that was taken before 64 changes and commands came after it: its reach is known no more, and \
+                     items that it ended would come back; take ledgers more often",
+                ));
+            }
+            None => later.settings.with_commands_of(&older.settings),
+        };
         changes.push(Change::Settings(older.id, settings, later.settings_seq));
     }
     let ranges = later.range_deletes.iter().filter(|range| range.seq > used);
@@ -95,8 +101,7 @@ fn tell(
     Ok(())
 }
 
-/// Whether a command was given that no longer stands, and that the floors need not cover: everything that it reached
-/// was reclaimed before the ledger was taken.
+/// Whether a command was given that no longer stands, and that the floors need not cover.
 fn misses_command(older: &Settings, later: &Settings) -> bool {
     let last = later.command_seq;
     last > older.command_seq
@@ -152,9 +157,8 @@ impl Options {
     /// purge what a longer default, which the ledger has, keeps alive.
     ///
     /// # Errors
-    /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or
-    /// the ledger was taken after everything that a command had reached was reclaimed, so that nobody can tell what
-    /// it reached. After an error the copy is as it was.
+    /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or a
+    /// command of the ledger has been followed by so many changes and commands, 64, that it is not known what it reached. After an error the copy is as it was.
     pub fn apply_ledger(&self, path: impl AsRef<Path>, ledger: &Ledger) -> Result<()> {
         let path = path.as_ref();
         let not_found = || Error::NotFound { path: path.into() };

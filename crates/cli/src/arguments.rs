@@ -53,9 +53,9 @@ pub enum Command {
     ///
     /// With --json, the item as `export` writes it, and `_remaining`: the seconds until it expires, or null.
     Get(Key),
-    /// Print why a key is found or not: each stored version of it, and when its bytes leave
+    /// Print why a key is found or not, and when its bytes leave
     ///
-    /// Exit status 1 when nothing is stored of it, or nothing any more.
+    /// Each stored version of it: where it lies, what ends or hides it. Exit status 1 when nothing is stored of it, or nothing any more.
     Why(Key),
     /// Delete an item; that there is none is no error
     Delete(WrittenKey),
