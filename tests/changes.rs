@@ -499,3 +499,29 @@ fn a_follower_tells_changes_too() {
     assert!(changes.next().unwrap().unwrap_err().is_changes_gone());
     assert!(told(&mut follower.changes(Version::start())).len() == 2);
 }
+
+/// A clock that leads in doubt may come back, and what it had ended lives again: it is told, and is not told to be gone.
+#[test]
+fn a_leap_of_the_clock_takes_nothing_from_a_copy() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    let keys = |changes: &mut Changes| {
+        let told = changes.map(|change| match change.unwrap() {
+            Change::Put { item, .. } => Some(String::from_utf8(item.key().to_vec()).unwrap()),
+            Change::Delete { key, .. } => panic!("{key:?} is gone"),
+            _ => None,
+        });
+        told.flatten().collect::<Vec<_>>()
+    };
+    c.put_with_ttl("a", "", Duration::from_secs(60)).unwrap();
+    clock.jump(NOW + 365 * 86_400_000);
+    let mut changes = db.changes(Version::start());
+    assert_eq!(keys(&mut changes), ["a"]);
+    clock.jump(NOW);
+    c.put_with_ttl("b", "", Duration::from_secs(60)).unwrap();
+    clock.jump(NOW + 365 * 86_400_000);
+    assert_eq!(keys(&mut changes), ["b"]);
+    clock.jump(NOW);
+    assert_eq!(c.count(..).unwrap(), 2);
+}

@@ -629,3 +629,55 @@ fn random_histories_give_each_end_once() {
 fn random_histories_are_held_for_an_open_reader() {
     histories(Duration::ZERO);
 }
+
+#[test]
+fn a_reader_from_now_on_is_never_refused() {
+    let World { clock, db, c, .. } = world(Duration::ZERO);
+    c.put_with_ttl("soon", "", ms(10)).unwrap();
+    c.put_with_ttl("later", "", ms(1_000)).unwrap();
+    db.flush().unwrap();
+    clock.advance(ms(500));
+    // A job judges in this very millisecond.
+    db.compact().unwrap();
+    let mut ended = c.expirations(ExpiryCursor::now());
+    assert_eq!(all(&mut ended), []);
+    clock.advance(ms(501));
+    assert_eq!(all(&mut ended), pairs(&[("later", 1_000)]));
+}
+
+#[test]
+fn of_a_dropped_container_nothing_is_kept() {
+    let World { db, c, .. } = world(Duration::ZERO);
+    let mut ended = c.expirations(ExpiryCursor::now());
+    db.drop_container("c").unwrap();
+    let dropped = |error| matches!(error, Error::ContainerDropped { .. });
+    assert!(dropped(c.set_keep_expired(ms(1)).unwrap_err()));
+    assert!(dropped(ended.next().unwrap().unwrap_err()));
+    assert!(dropped(
+        c.expirations(ExpiryCursor::start())
+            .next()
+            .unwrap()
+            .unwrap_err()
+    ));
+}
+
+/// What could not be read is given later.
+#[test]
+fn an_error_loses_no_expiration() {
+    let World { sim, clock, db, c } = world(DAY);
+    for key in ["a", "b", "c"] {
+        c.put_with_ttl(key, "v".repeat(600), ms(10)).unwrap();
+    }
+    db.flush().unwrap();
+    let mut ended = c.expirations(ExpiryCursor::start());
+    assert!(ended.next().is_none());
+    clock.advance(ms(20));
+    drop(c);
+    db.close().unwrap();
+    assert!(ended.next().unwrap().unwrap_err().is_closed());
+    let cursor = ended.cursor();
+    drop((ended, db));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    assert_eq!(all(&mut c.expirations(cursor)).len(), 3);
+}

@@ -423,3 +423,56 @@ fn writers_at_once_stay_within_it() {
     });
     assert_eq!(truth(&c), 100 * ITEM);
 }
+
+/// Where the commands that make room are refused, the write is refused as full, and nothing is expired for it.
+#[test]
+fn where_no_command_can_be_given_the_write_is_refused() {
+    let Fixture { clock, c, .. } = fixture(3, WhenFull::ExpireSoonest);
+    for key in 1..=3 {
+        put(&c, key, seconds(1_000 + key)).unwrap();
+    }
+    // It leads, and no settings are changed meanwhile.
+    clock.jump(NOW + 5 * 3_600_000);
+    c.put_with_ttl("0009", value(), seconds(90_000)).unwrap();
+    clock.jump(NOW);
+    clock.advance(Duration::ZERO);
+    for key in 4..=5 {
+        put(&c, key, seconds(90_000)).unwrap();
+    }
+    clock.jump(NOW + 5 * 3_600_000);
+    is_full(put(&c, 6, seconds(90_000)));
+    clock.jump(NOW);
+    put(&c, 6, seconds(90_000)).unwrap();
+}
+
+/// Batches over the same containers in another order wait for each other's charges only one way round.
+#[test]
+fn batches_over_two_full_containers_do_not_wait_for_each_other() {
+    let sim = Sim::new(1);
+    let db = options(&sim, &ManualClock::new(NOW)).open("/db").unwrap();
+    let of = || ContainerOptions::new().max_live_bytes(10 * ITEM);
+    let [a, b] = ["a", "b"].map(|name| db.container_with(name, of()).unwrap());
+    std::thread::scope(|scope| {
+        for order in [[&a, &b], [&b, &a]] {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let mut batch = Batch::new();
+                    for c in order {
+                        for key in 0..4 {
+                            batch.put(c, format!("{key:04}"), value());
+                        }
+                    }
+                    match db.write(batch) {
+                        Ok(()) => {}
+                        full => is_full(full),
+                    }
+                    if round % 2 == 0 {
+                        order[0].clear().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert!(truth(&a) <= 10 * ITEM && truth(&b) <= 10 * ITEM);
+}

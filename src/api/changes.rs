@@ -67,7 +67,8 @@ impl Database {
     /// ([`Options::follow`](crate::Options::follow)) it keeps nothing.
     ///
     /// Under [`Durability::Buffered`](crate::Durability) a pass may tell writes that a power cut takes back: call
-    /// [`Database::sync`] before a pass whose version is stored.
+    /// [`Database::sync`] before a pass whose version is stored. After a [`repair`](crate::repair) that lost writes, make
+    /// the copy anew: their versions are given again.
     ///
     /// [`ExpiryRule`]: crate::ExpiryRule
     /// [`Error::ChangesGone`]: crate::Error::ChangesGone

@@ -111,7 +111,7 @@ fn misses_command(older: &Settings, later: &Settings) -> bool {
 
 impl Options {
     /// Takes the ledger of a database that no process has open: most often of a fresh
-    /// [checkpoint](Database::checkpoint). The folder is opened with these options, flushed and closed; its log is
+    /// [checkpoint](crate::Database::checkpoint). The folder is opened with these options, flushed and closed; its log is
     /// left out then, for nothing is in it.
     ///
     /// ```

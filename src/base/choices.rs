@@ -64,7 +64,8 @@ pub enum WhenFull {
     #[default]
     Refuse,
     /// It goes through: first the items that end soonest are expired, as by `Container::expire_before`, until some 3 % of
-    /// the quota are free. Items without an end stay; where they alone fill the quota, the write is refused.
+    /// the quota are free. Items without an end stay; where they alone fill the quota, the write is refused. So it is while
+    /// no command can be given: the clock leads in doubt, or 64 commands stand because what they reach is held.
     ExpireSoonest,
 }
 

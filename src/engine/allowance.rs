@@ -99,7 +99,7 @@ impl Allowance {
     /// Takes all slack away; returns the bytes in flight.
     pub fn close(&self) -> u64 {
         self.slack.swap(0, Ordering::AcqRel);
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Acquire)
     }
 
     /// Charges these bytes, and leaves so much slack.

@@ -117,9 +117,9 @@ impl Engine {
                 named.push(Change::ChangesFrom(state.id(), newest));
                 state.note_changes_from(newest);
                 relog_with(&state, &header, appender, |log| {
-                    self.needed(&state, &read_state.active, view, log)
+                    self.needed(&state, &read_state.active, view.clone(), log)
                 })?;
-                named.extend(self.note_ends_dropped(&state, &read_state.active));
+                named.extend(self.note_ends_dropped(&state, &read_state.active, &view));
             }
             Ok(())
         });

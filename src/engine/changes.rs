@@ -171,7 +171,8 @@ fn begin(engine: &Engine, since: Seq, is_held: bool) -> Result<Option<Pass>> {
             });
         }
     }
-    let was_one_dropped = since > Seq(0) && engine.last_drop() > since;
+    // Asked for after the names. A drop above `last` is told by the next pass.
+    let was_one_dropped = since > Seq(0) && since < last && engine.last_drop() > since;
     let dropped = was_one_dropped.then_some(Change::Containers { names });
     Ok(Some(Pass {
         pin,
@@ -252,7 +253,8 @@ impl Part {
         max: Seq,
         ready: &mut VecDeque<Change>,
     ) -> Result<bool> {
-        let view = engine.expiry_view(&self.state);
+        // What is dead only by a clock that leads may live again, and is not told a second time.
+        let view = engine.expiry_views(&self.state).settled;
         let ranges = read_state.range_deletes();
         let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
         let last = std::mem::take(&mut self.last);

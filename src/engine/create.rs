@@ -52,12 +52,15 @@ impl Engine {
     /// Sets how long what has ended is kept, in milliseconds; durable when it returns.
     pub fn set_keep_expired(&self, state: &ContainerState, millis: u64) -> Result<()> {
         self.check_writable()?;
+        // A container is dropped under this lock.
+        let commit = self.commit_log.lock();
+        self.check_writable()?;
         state.check()?;
         let changes = vec![Change::KeepExpired(state.id(), millis)];
         let mut manifest = self.catalog.edit();
         self.edit(&mut manifest, Basis::TABLES, changes, Timestamp(0))?;
         state.feeds().set_keep(millis);
-        drop(manifest);
+        drop((manifest, commit));
         self.scheduler.wake(Thread::Merge);
         Ok(())
     }

@@ -38,6 +38,8 @@ use crate::expiry::{Cause, Census, Settings};
 
 /// So many ends are gathered at a time.
 const GATHERED: usize = 1 << 18;
+/// ... and so many bytes of keys.
+const GATHERED_BYTES: usize = 32 << 20;
 
 /// Which ends were given: those before a moment, and at that moment those up to a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -100,6 +102,10 @@ pub struct Feed {
     is_proof: bool,
     /// The ends ahead, and what may have some of them.
     ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
+    /// The bytes of their keys.
+    ahead_bytes: usize,
+    /// Writes and changes that were stamped before this moment have passed.
+    passed: Timestamp,
     /// From here on nothing is gathered; none: all is.
     beyond: Option<(Timestamp, Box<[u8]>)>,
     /// The settings of the gathering, and their version; none: nothing was gathered.
@@ -127,10 +133,22 @@ impl Feed {
         if self.given.has(end, key) || self.beyond.as_ref().is_some_and(is_beyond) {
             return;
         }
-        self.ahead.insert((end, key.into()));
-        if self.ahead.len() > GATHERED {
-            self.beyond = self.ahead.pop_last();
+        if self.ahead.insert((end, key.into())) {
+            self.ahead_bytes += key.len();
         }
+        while self.ahead.len() > GATHERED
+            || self.ahead_bytes > GATHERED_BYTES && self.ahead.len() > 1
+        {
+            self.beyond = self.ahead.pop_last();
+            self.ahead_bytes -= self.beyond.as_ref().map_or(0, |(_, key)| key.len());
+        }
+    }
+
+    /// Takes out the first end, of which there is one.
+    fn take_first(&mut self) -> (Timestamp, Box<[u8]>) {
+        let first = self.ahead.pop_first().expect("one is due");
+        self.ahead_bytes -= first.1.len();
+        first
     }
 
     /// The end of what is gathered.
@@ -161,6 +179,7 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         let is_proof = matches!(from, Place::After(_));
+        let is_now = matches!(from, Place::Now);
         let given = match from {
             Place::Start => Given::before(self.ends_known_from(state)),
             Place::Now => Given::before(self.clock.read().settled),
@@ -170,11 +189,19 @@ impl Engine {
                 given
             }
         };
+        let reading = state.feeds().open(given.before);
+        // With the hold in place: what is missing from here on is an error, what was dropped until now is not asked for.
+        let given = match is_now {
+            true => Given::before(given.before.max(self.ends_known_from(state))),
+            false => given,
+        };
         let feed = Feed {
-            reading: state.feeds().open(given.before),
+            reading,
             given,
             is_proof,
             ahead: BTreeSet::new(),
+            ahead_bytes: 0,
+            passed: Timestamp(0),
             beyond: None,
             settings: Arc::default(),
             version: None,
@@ -208,9 +235,15 @@ impl Engine {
         feed: &mut Feed,
     ) -> Result<Option<Ended>> {
         self.check_open(state)?;
-        let up_to = self.clock.read().settled;
-        self.let_writes_pass();
         self.check_known(state, feed)?;
+        let is_current = feed.version == Some(state.settings_version());
+        let is_below = |next: &(Timestamp, Box<[u8]>)| next.0 < feed.passed;
+        let is_kept = is_current && feed.ahead.first().is_some_and(is_below);
+        if !is_kept {
+            feed.passed = self.clock.read().settled;
+            self.let_writes_pass();
+        }
+        let up_to = feed.passed;
         let noted = feed.reading.take();
         if noted.is_full || feed.version != Some(state.settings_version()) {
             self.gather_ends(state, feed)?;
@@ -228,6 +261,11 @@ impl Engine {
                     continue;
                 }
                 self.check_known(state, feed)?;
+                if is_kept {
+                    // What is given next may have ended meanwhile.
+                    feed.passed = Timestamp(0);
+                    return self.next_ended(state, feed);
+                }
                 if up_to > feed.given.before {
                     feed.given = Given::before(up_to);
                     feed.is_proof = true;
@@ -235,8 +273,10 @@ impl Engine {
                 feed.reading.advance_to(feed.given.before);
                 return Ok(None);
             }
-            let (end, key) = feed.ahead.pop_first().expect("one is due");
-            let ended = self.ended(state, &feed.settings, end, &key)?;
+            let (end, key) = feed.take_first();
+            let ended = self.ended(state, &feed.settings, end, &key);
+            // It was not given: a later call gathers it again.
+            let ended = ended.inspect_err(|_| feed.version = None)?;
             self.check_known(state, feed)?;
             feed.pass(end, &key, up_to);
             if ended.is_some() {
@@ -293,7 +333,7 @@ impl Engine {
             }
         };
         let (read_state, settings) = (state.pin(), feed.settings.clone());
-        (feed.ahead, feed.beyond) = (BTreeSet::new(), None);
+        (feed.ahead, feed.ahead_bytes, feed.beyond) = (BTreeSet::new(), 0, None);
         let from = feed.given.before;
         let changed = settings.last_change() >= from;
         let has_some = |census: &Census, feed: &Feed| {

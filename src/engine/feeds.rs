@@ -32,6 +32,8 @@ use crate::expiry::{DefaultMillis, Settings};
 pub const READER_HOLD: u64 = 60_000;
 /// So many writes are noted for a reader; it gathers anew after more.
 const NOTED: usize = 1 << 16;
+/// ... or after more bytes of keys.
+const NOTED_BYTES: usize = 4 << 20;
 
 /// See the file's head.
 #[derive(Default)]
@@ -53,8 +55,31 @@ struct Reader {
     wants: Wants,
     /// The writes it wants.
     noted: Vec<(Header, Box<[u8]>)>,
-    /// There were more of them.
+    /// The bytes of their keys.
+    noted_bytes: usize,
+    /// There were more of them, and none is noted.
     is_full: bool,
+}
+
+impl Reader {
+    fn note(&mut self, header: &Header, key: &[u8]) {
+        if self.is_full {
+            return;
+        }
+        if self.noted.len() >= NOTED || self.noted_bytes + key.len() > NOTED_BYTES {
+            // It gathers anew, so these are of no use.
+            self.take_noted();
+            self.is_full = true;
+            return;
+        }
+        self.noted_bytes += key.len();
+        self.noted.push((*header, key.into()));
+    }
+
+    fn take_noted(&mut self) -> Vec<(Header, Box<[u8]>)> {
+        self.noted_bytes = 0;
+        take(&mut self.noted)
+    }
 }
 
 /// Which writes a reader wants to know of.
@@ -158,10 +183,7 @@ impl Feeds {
     fn note_for_readers(&self, header: &Header, key: &[u8]) {
         let mut readers = self.readers.lock();
         for reader in readers.iter_mut().filter(|one| one.wants.meet(header)) {
-            match reader.noted.len() < NOTED {
-                true => reader.noted.push((*header, key.into())),
-                false => reader.is_full = true,
-            }
+            reader.note(header, key);
         }
     }
 
@@ -175,6 +197,7 @@ impl Feeds {
             position,
             wants: Wants::ALL,
             noted: vec![],
+            noted_bytes: 0,
             is_full: false,
         });
         self.is_read.store(true, Ordering::Release);
@@ -215,7 +238,7 @@ impl Reading {
     /// The writes since the last call.
     pub fn take(&self) -> Noted {
         self.with(|reader| Noted {
-            writes: take(&mut reader.noted),
+            writes: reader.take_noted(),
             is_full: take(&mut reader.is_full),
         })
     }

@@ -47,6 +47,8 @@ struct Shortened<'a> {
     /// The memtable, as it was when it was judged.
     before: Arc<Flushable>,
     up_to: Seq,
+    /// The latest view by which it was judged.
+    view: ExpiryView,
     /// The memtable that replaces it.
     rest: Arc<Flushable>,
     /// The table of the needed ones among these records; `None`: none is needed.
@@ -64,13 +66,14 @@ impl Engine {
         for state in &states {
             let (read_state, view) = (state.pin(), self.settled_view(state));
             judged_at = judged_at.max(view.now);
-            match self.oldest_needed(state, &read_state, view)? {
+            match self.oldest_needed(state, &read_state, view.clone())? {
                 Some(seq) => needed_from = Some(needed_from.map_or(seq, |from| from.min(seq))),
                 None if read_state.active.memtable.is_empty() => {}
                 None => idle.push(Shortened {
                     state,
                     before: read_state.active.clone(),
                     up_to: read_state.active.memtable.seq_max(),
+                    view,
                     rest: state.new_flushable(),
                     flushed: None,
                 }),
@@ -140,16 +143,21 @@ impl Engine {
             }
             let view = self.settled_view(state);
             judged_at = judged_at.max(view.now);
-            let (front, rest) = self.divide(state, &read_state.active, view, up_to)?;
+            let (front, rest) = self.divide(state, &read_state.active, view.clone(), up_to)?;
             let flushed = match front.memtable.is_empty() {
                 true => None,
                 false => Some(self.write_flush(state, front)?.0),
+            };
+            let view = match &flushed {
+                Some(flush) if flush.job.view.now > view.now => flush.job.view.clone(),
+                _ => view,
             };
             let before = read_state.active.clone();
             cuts.push(Shortened {
                 state,
                 before,
                 up_to,
+                view,
                 rest,
                 flushed,
             });
@@ -198,7 +206,7 @@ impl Engine {
             assert!(is_as_judged, "one thread at a time lets go of the old log");
             let (next, of_cut) = self.version_after(cut)?;
             changes.extend(of_cut);
-            changes.extend(self.note_ends_dropped(cut.state, &cut.before));
+            changes.extend(self.note_ends_dropped(cut.state, &cut.before, &cut.view));
             versions.push(next);
         }
         changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);

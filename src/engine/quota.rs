@@ -121,7 +121,10 @@ impl Engine {
         make_room: impl Fn(&Engine, Limited<'_>, &[Op<'_>], u64) -> std::result::Result<u64, E>,
     ) -> std::result::Result<Charge<'a>, E> {
         let mut charge = Charge::default();
-        let containers = states.iter().map(Limited::Container);
+        // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
+        let mut ordered: Vec<_> = states.iter().collect();
+        ordered.sort_unstable_by_key(|state| state.id());
+        let containers = ordered.into_iter().map(Limited::Container);
         for of in containers.chain([Limited::Database]) {
             let (allowance, bytes) = (self.allowance_of(of), of.weight(ops));
             if allowance.is_limited() && bytes > 0 {
@@ -271,14 +274,33 @@ impl Engine {
         if live_after(end) > limit {
             return Ok(false);
         }
-        for sight in &seen {
-            let ends_some = sight.live_bytes_after(*end) < sight.live_bytes();
-            if ends_some && sight.state.check().is_ok() {
-                let command = SettingsChange::Expire(Expire::Before(end.after(1)));
-                self.change_settings(&sight.state, command)?;
+        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
+        let ends_some = |sight: &&Sight| sight.live_bytes_after(*end) < sight.live_bytes();
+        let concerned: Vec<_> = seen.iter().filter(ends_some).collect();
+        // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
+        if self.clock.read().unsettled || concerned.iter().any(|sight| !self.takes(sight, command))
+        {
+            return Ok(false);
+        }
+        for sight in concerned {
+            match self.change_settings(&sight.state, command) {
+                Err(Error::ContainerDropped { .. }) => {}
+                Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
+                    return Ok(false);
+                }
+                changed => changed?,
             }
         }
         Ok(true)
+    }
+
+    /// Whether a container has room for a command more.
+    fn takes(&self, sight: &Sight, command: SettingsChange) -> bool {
+        let settings = sight.state.whole_settings();
+        let after = settings.after(command, sight.view.now, Seq::MAX);
+        let oldest = self.snapshots.oldest();
+        let after = sight.state.as_needed(after, oldest);
+        sight.state.check_standing(&command, &after).is_ok()
     }
 
     #[cold]

@@ -5,6 +5,7 @@ mod life;
 mod past;
 mod rule;
 mod ends;
+mod older_copy;
 mod census;
 mod histogram;
 mod lanes;

@@ -369,34 +369,6 @@ impl Settings {
         }
     }
 
-    /// These settings, of an older copy that has seen the changes up to `seen`, after those that `later` ones came about by
-    /// since. None: it is not known any more which these were.
-    pub fn after_those_of(&self, later: &Settings, seen: Seq) -> Option<Settings> {
-        let past = later.past.as_ref()?;
-        let (known, news) = past
-            .changes
-            .split_at(past.changes.partition_point(|made| made.seq <= seen));
-        let then = known.iter().fold(past.base.clone(), |settings, made| {
-            settings.after_alone(made.what, made.at, made.seq)
-        });
-        // Every change but that from off moves a floor or a command, so a change that the base has and the copy has not
-        // seen shows.
-        let of_default = |of: &Settings| {
-            (
-                of.default,
-                of.inherit_floor,
-                of.override_floor,
-                of.floor_seq,
-            )
-        };
-        let is_same = of_default(&then) == of_default(self) && past.base.last_seq() <= seen;
-        is_same.then(|| {
-            news.iter().fold(self.clone(), |settings, made| {
-                settings.after(made.what, made.at, made.seq)
-            })
-        })
-    }
-
     /// The settings without some of the commands.
     pub fn without_commands(&self, are: impl Fn(&Command) -> bool) -> Settings {
         Settings {

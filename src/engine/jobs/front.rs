@@ -256,8 +256,10 @@ impl Engine {
             rest.stays_in(segment + 1..=*flushable.segments().end());
             let (mut flush, lag) = self.write_flush(state, front)?;
             // What is not needed was judged before.
-            flush.job.view.now = flush.job.view.now.max(view.now);
             self.note_lag(&lag, &view);
+            if view.now > flush.job.view.now {
+                flush.job.view = view;
+            }
             flushed.push(Flushed {
                 leaves: flushable.clone(),
                 rest: (!rest.memtable.is_empty()).then_some(rest),

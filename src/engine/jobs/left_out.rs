@@ -44,14 +44,14 @@ pub(super) fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
 
 impl Engine {
     /// The change that says what is no longer known of ends where a container's memtable is written or logged without what is
-    /// dead; call it after that was judged. It is noted at once.
+    /// dead by this view. It is noted at once.
     pub(in crate::engine) fn note_ends_dropped(
         &self,
         state: &Arc<ContainerState>,
         flushable: &Flushable,
+        view: &ExpiryView,
     ) -> Option<Change> {
-        let view = self.settled_view(state);
-        let end = last_end(&flushable.memtable.census(), &view)?;
+        let end = last_end(&flushable.memtable.census(), view)?;
         let end = end.min(view.now.max(view.settings.last_change()));
         state.feeds().note_dropped(end);
         Some(Change::EndsDropped(state.id(), end))
