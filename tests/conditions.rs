@@ -421,3 +421,25 @@ fn a_database_may_be_closed_by_what_waited_for_a_sync() {
     });
     again.expect("it is closed").close().unwrap();
 }
+
+/// Whoever is called by the close itself may call the database, which answers that it is closed.
+#[test]
+fn what_waited_for_a_sync_may_call_the_database_that_closes() {
+    let sim = Sim::new(1);
+    let db = on(&sim).stepped().open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    c.put("k", "v").unwrap();
+    let (told, tells) = channel();
+    let mut same = Some(db.clone());
+    db.sync_then(move |synced| {
+        let db = same.take().expect("it is called once");
+        let calls = [db.flush(), db.compact(), db.sync(), c.put("k", "w")];
+        told.send((synced, calls)).unwrap();
+    });
+    db.close().unwrap();
+    let (synced, calls) = tells.recv().unwrap();
+    synced.unwrap();
+    for call in calls {
+        assert!(call.unwrap_err().is_closed());
+    }
+}

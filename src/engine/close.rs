@@ -27,8 +27,8 @@ impl Engine {
         if !self.scheduler.close() {
             return Ok(());
         }
-        let _merging = self.scheduler.lock_merging();
-        let _flushing = self.scheduler.lock_flushing();
+        let merging = self.scheduler.lock_merging();
+        let flushing = self.scheduler.lock_flushing();
         self.obsolete.remove_all();
         let mut commit = self.commit_log.lock();
         let last = Seq(commit.next_seq().0 - 1);
@@ -45,6 +45,8 @@ impl Engine {
         drop(commit);
         self.catalog.close();
         *self.lock.lock() = None;
+        // Who is called may call the database.
+        drop((flushing, merging));
         tell(self.sync_waiters.close(), &result);
         result
     }
