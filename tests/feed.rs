@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::internals::Sim;
+use ebbtide::internals::{Fault, FaultPlan, Sim};
 use ebbtide::{
     Batch, Container, ContainerOptions, Database, DefaultTtl, Error, Expiration, ExpirationCause,
-    Expirations, ExpiryCursor, ManualClock, Options, Ttl,
+    Expirations, ExpiryCursor, ManualClock, Options, Reads, Ttl,
 };
 use testkit::random::Random;
 
@@ -661,9 +661,9 @@ fn of_a_dropped_container_nothing_is_kept() {
     ));
 }
 
-/// What could not be read is given later.
+/// What was not given before the end of the database is given after it.
 #[test]
-fn an_error_loses_no_expiration() {
+fn a_close_loses_no_expiration() {
     let World { sim, clock, db, c } = world(DAY);
     for key in ["a", "b", "c"] {
         c.put_with_ttl(key, "v".repeat(600), ms(10)).unwrap();
@@ -680,4 +680,31 @@ fn an_error_loses_no_expiration() {
     let db = options(&sim, &clock).open("/db").unwrap();
     let c = db.container("c").unwrap();
     assert_eq!(all(&mut c.expirations(cursor)).len(), 3);
+}
+
+/// The device fails once while an item that has ended is read: it is given by the next call.
+#[test]
+fn a_failed_read_loses_no_expiration() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let options = options(&sim, &clock).reads(Reads::Pread).cache_bytes(0);
+    let db = options.open("/db").unwrap();
+    let kept = ContainerOptions::new().keep_expired(DAY);
+    let c = db.container_with("c", kept).unwrap();
+    for key in ["a", "b", "c"] {
+        c.put_with_ttl(key, "v".repeat(600), ms(10)).unwrap();
+    }
+    db.flush().unwrap();
+    let mut ended = c.expirations(ExpiryCursor::start());
+    assert!(ended.next().is_none());
+    clock.advance(ms(20));
+    let plan = FaultPlan {
+        at: sim.operations(),
+        kind: Fault::Io,
+        lasting: false,
+    };
+    sim.fail_where(plan, |call| call.operation == "read");
+    let failed = ended.next().unwrap().unwrap_err();
+    assert!(matches!(failed, Error::Io { .. }), "{failed}");
+    sim.heal();
+    assert_eq!(all(&mut ended), pairs(&[("a", 10), ("b", 10), ("c", 10)]));
 }
