@@ -708,3 +708,21 @@ fn a_failed_read_loses_no_expiration() {
     sim.heal();
     assert_eq!(all(&mut ended), pairs(&[("a", 10), ("b", 10), ("c", 10)]));
 }
+
+#[test]
+fn a_command_in_the_millisecond_of_the_opening_is_told() {
+    for compacts in [false, true] {
+        let World { clock, db, c, .. } = world(Duration::ZERO);
+        c.put_with_ttl("soon", "", ms(10)).unwrap();
+        c.put_with_ttl("later", "", ms(1_000)).unwrap();
+        db.flush().unwrap();
+        clock.advance(ms(500));
+        if compacts {
+            db.compact().unwrap();
+        }
+        let mut ended = c.expirations(ExpiryCursor::now());
+        c.expire_all().unwrap();
+        clock.advance(ms(2_000));
+        assert_eq!(all(&mut ended), pairs(&[("later", 500)]), "{compacts}");
+    }
+}

@@ -179,21 +179,23 @@ impl Engine {
             return Err(Error::ReadOnly);
         }
         let is_proof = matches!(from, Place::After(_));
-        let is_now = matches!(from, Place::Now);
+        if let Place::After(given) = &from {
+            self.clock.advance_to(given.before, ClockBehind::Refuse)?;
+        }
+        // Who begins at what there is does not ask for what was dropped before; but what ends later in this millisecond,
+        // at which a job may have judged, is given.
+        let asks = matches!(from, Place::From(_) | Place::After(_));
+        let known_from = state.whole_settings().known_from();
+        let feeds = state.feeds();
+        let (reading, before) = feeds.open(asks, || match &from {
+            Place::Start => known_from.max(feeds.dropped().unwrap_or_default()),
+            Place::Now => self.clock.read().settled,
+            Place::From(moment) => *moment,
+            Place::After(given) => given.before,
+        });
         let given = match from {
-            Place::Start => Given::before(self.ends_known_from(state)),
-            Place::Now => Given::before(self.clock.read().settled),
-            Place::From(moment) => Given::before(moment),
-            Place::After(given) => {
-                self.clock.advance_to(given.before, ClockBehind::Refuse)?;
-                given
-            }
-        };
-        let reading = state.feeds().open(given.before);
-        // With the hold in place: what is missing from here on is an error, what was dropped until now is not asked for.
-        let given = match is_now {
-            true => Given::before(given.before.max(self.ends_known_from(state))),
-            false => given,
+            Place::After(given) => given,
+            _ => Given::before(before),
         };
         let feed = Feed {
             reading,
@@ -218,8 +220,10 @@ impl Engine {
     }
 
     fn check_known(&self, state: &ContainerState, feed: &Feed) -> Result<()> {
+        let before = feed.given.before;
         let known_from = self.ends_known_from(state);
-        match feed.given.before < known_from {
+        let of_settings = || before < state.whole_settings().known_from();
+        match before < known_from && (feed.reading.has_missed() || of_settings()) {
             true => Err(Error::ExpirationsGone {
                 container: state.name().to_owned(),
                 known_from: known_from.to_system_time(),

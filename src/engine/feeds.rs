@@ -52,6 +52,8 @@ struct Reader {
     id: u64,
     /// It needs what ended from here on.
     position: Timestamp,
+    /// A job has left out something that ended there or later.
+    has_missed: bool,
     wants: Wants,
     /// The writes it wants.
     noted: Vec<(Header, Box<[u8]>)>,
@@ -168,7 +170,10 @@ impl Feeds {
 
     /// What ended up to this moment may be missing in the read state that is installed next.
     pub fn note_dropped(&self, end: Timestamp) {
+        let mut readers = self.readers.lock();
         self.dropped.fetch_max(end.0, Ordering::AcqRel);
+        let missing = readers.iter_mut().filter(|one| one.position <= end);
+        missing.for_each(|one| one.has_missed = true);
     }
 
     /// Notes a write for those who want it. The caller holds the commit lock.
@@ -187,24 +192,29 @@ impl Feeds {
         }
     }
 
-    /// A new reader, for which what ended from a moment on is held, and who wants all.
-    pub fn open(self: &Arc<Self>, position: Timestamp) -> Reading {
+    /// A new reader who wants all, and its position, from which on what ended is held. The position is asked for when every
+    /// job that begins later holds it. Where the reader `asks` for all from there on, what was left out before counts, too.
+    pub fn open(
+        self: &Arc<Self>,
+        asks: bool,
+        position: impl FnOnce() -> Timestamp,
+    ) -> (Reading, Timestamp) {
         let mut readers = self.readers.lock();
+        self.is_read.store(true, Ordering::Release);
+        let position = position();
         let last = readers.iter().map(|reader| reader.id).max();
         let id = last.map_or(0, |last| last + 1);
         readers.push(Reader {
             id,
             position,
+            has_missed: asks && self.dropped().is_some_and(|end| position <= end),
             wants: Wants::ALL,
             noted: vec![],
             noted_bytes: 0,
             is_full: false,
         });
-        self.is_read.store(true, Ordering::Release);
-        Reading {
-            id,
-            feeds: self.clone(),
-        }
+        let feeds = self.clone();
+        (Reading { id, feeds }, position)
     }
 }
 
@@ -228,6 +238,11 @@ impl Reading {
     /// It needs what ended from here on.
     pub fn advance_to(&self, position: Timestamp) {
         self.with(|reader| reader.position = position);
+    }
+
+    /// Whether a job has left out something that ended at its position or later.
+    pub fn has_missed(&self) -> bool {
+        self.with(|reader| reader.has_missed)
     }
 
     /// Which writes are noted from now on.
