@@ -164,8 +164,10 @@ fn check_walks(model: &Model, cursor: &mut MemCursor) {
 
 /// Random histories of `count` records with keys of one shape: all inserted, half of them loaded, all loaded.
 fn check_shape(name: &str, count: u64, mut key_of: impl FnMut(&mut Dice, u64) -> Vec<u8>) {
-    for loaded in [0, count / 2, count] {
-        check_history(name, count, loaded, &mut key_of);
+    // One that does both is enough where each takes a minute.
+    let all = [count / 2, 0, count];
+    for loaded in &all[..if cfg!(miri) { 1 } else { 3 }] {
+        check_history(name, count, *loaded, &mut key_of);
     }
 }
 
