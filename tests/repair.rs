@@ -12,7 +12,7 @@ use std::time::Duration;
 use ebbtide::internals::{Fs, Sim, repair_with};
 use ebbtide::{
     ClockBehind, Compression, Container, Database, DefaultTtl, Error, Loss, ManualClock, Options,
-    RepairReport, Ttl,
+    RepairReport, Ttl, Version,
 };
 use testkit::random::Random;
 
@@ -503,4 +503,50 @@ fn a_database_from_the_future_is_repaired() {
     assert!(c.contains("last").unwrap() && !c.contains("ended").unwrap());
     let kept = (0..100).filter(|n| c.contains(key(*n)).unwrap());
     assert!(kept.count() >= 80);
+}
+
+/// A copy has seen writes that a repair loses. What is written later has other versions, so that it cannot be taken for
+/// these.
+#[test]
+fn no_version_that_was_lost_is_given_again() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(START));
+    let (db, c) = open(&sim, &clock);
+    let told = |db: &Database, since: Version| -> ebbtide::Result<(usize, Version)> {
+        let mut changes = db.changes(since);
+        let count = changes
+            .by_ref()
+            .try_fold(0, |count, change| change.map(|_| count + 1))?;
+        Ok((count, changes.version()))
+    };
+    c.put(key(0), "v").unwrap();
+    let early = told(&db, Version::start()).unwrap().1;
+    for n in 0..1_000 {
+        c.put(key(n), format!("value {n:0400}")).unwrap();
+    }
+    let seen = told(&db, early).unwrap().1;
+    db.sync().unwrap();
+    std::mem::forget((db, c));
+    let sim = sim.kill();
+    let wal = Path::new(PATH).join("wal");
+    let names = sim.list(&wal).unwrap();
+    let first = names.iter().filter(|name| name.ends_with(".wal")).min();
+    flip(&sim, &wal.join(first.unwrap()), 20 << 10);
+    assert!(!repair(&sim, &clock).losses.is_empty());
+    let (db, c) = open(&sim, &clock);
+    let left = c.count(..).unwrap();
+    assert!(left > 0 && left < 1_000, "{left}");
+    for n in 0..2_000 {
+        c.put(key(n), "later").unwrap();
+    }
+    for since in [early, seen] {
+        assert!(told(&db, since).unwrap_err().is_changes_gone());
+    }
+    let now = told(&db, Version::start()).unwrap().1;
+    c.put(key(0), "last").unwrap();
+    drop((db, c));
+    let (db, c) = open(&sim, &clock);
+    let (count, last) = told(&db, now).unwrap();
+    assert!(count > 0 && last > now);
+    assert_eq!(c.count(..).unwrap(), 2_000);
+    assert!(told(&db, seen).unwrap_err().is_changes_gone());
 }

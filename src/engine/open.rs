@@ -92,6 +92,11 @@ impl Recovered {
         Ok(number > 0 && is_current(fs, path, number)?)
     }
 
+    /// The next write gets a sequence number so much higher, but none above the highest.
+    pub fn skip_numbers(&mut self, count: u64) {
+        self.last_seq = Seq((self.last_seq.0 + count).min(HIGHEST_NUMBER));
+    }
+
     /// Leaves out the commands that are not needed any more.
     fn forget_commands(&mut self) {
         for (id, state) in &self.states {

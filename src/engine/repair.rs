@@ -17,7 +17,8 @@
 //! note of the range deletes applied to it is reset.
 //!
 //! A damaged log counts up to the damage. What follows it is lost, tombstones too: the database is as it was at that
-//! moment, except for what had reached tables.
+//! moment, except for what had reached tables. A copy may have seen what is lost (changes.rs), so the next write gets a
+//! sequence number far above any lost one, and changes are told from no earlier version than this.
 //!
 //! The result takes effect as an open does, by one new manifest. New tables are durable before it, and removed if it
 //! fails. A repair that only reports does the same without writing, so its report is the same. Before the manifest is
@@ -46,6 +47,9 @@ use crate::table::{
     BlockCache, Expected, FinishedTable, Gap, Salvage, Source, Statistics, Table, TableBuilder,
     TableMeta, TableOptions, behind, is_damage,
 };
+
+/// More writes than a repair can lose, and few enough for 2^24 repairs.
+const SKIPPED: u64 = 1 << 32;
 
 /// What a repair did, or would do.
 #[derive(Clone, Debug, Default)]
@@ -188,7 +192,9 @@ fn take_effect(
         fs.sync_dir(rescue.space.dir)?;
     }
     quarantine(fs, path, set_aside)?;
-    // What was lost can have been anything.
+    // The versions of lost writes are not given again: a copy that has seen these is told to begin anew.
+    found.skip_numbers(SKIPPED);
+    // What was lost can have been anything. This becomes the last number that may have been used.
     let records = found.catalogue.containers.values_mut();
     records.for_each(|record| record.changes_from = Seq::MAX);
     let manifest = path.join(file_name::manifest(found.manifest_number + 1));
