@@ -66,9 +66,11 @@ impl Database {
     /// a database in which much is deleted keeps it open. In a database that follows another process
     /// ([`Options::follow`](crate::Options::follow)) it keeps nothing.
     ///
-    /// Under [`Durability::Buffered`](crate::Durability) a pass may tell writes that a power cut takes back: call
-    /// [`Database::sync`] before a pass whose version is stored. After a [`repair`](crate::repair) that lost writes, make
-    /// the copy anew: their versions are given again.
+    /// Under [`Durability::Buffered`](crate::Durability) a pass may tell writes that a power cut takes back, and their
+    /// versions are given again, to other writes. Before a copy that outlasts a power cut takes in a pass, with its version,
+    /// call [`Database::sync`]: after the pass, for it may tell what was written just before it began. A follower has the
+    /// process that writes do so. The same holds for a database that is restored from an older backup: make the copy anew.
+    /// After a [`repair`](crate::repair) that found damage, every version from before it meets [`Error::ChangesGone`].
     ///
     /// [`ExpiryRule`]: crate::ExpiryRule
     /// [`Error::ChangesGone`]: crate::Error::ChangesGone
