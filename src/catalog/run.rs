@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
 use crate::base::AtOnce;
+use crate::base::record::{key_prefix, shared_len};
 use crate::base::{Result, Seq, TableId, Timestamp};
 use crate::catalog::edit::{RunId, RunRecord};
 use crate::catalog::facts::{RunFacts, TableFacts};
 use crate::catalog::table_file::TableFile;
 use crate::expiry::{Census, DefaultMillis};
-use crate::table::{Found, Table, table_of};
+use crate::table::{Found, Table};
 
 /// Tables in key order, and their statistics.
 pub struct Run {
@@ -24,6 +25,7 @@ pub struct Run {
     pub files: Vec<TableFile>,
     /// The same tables, in the form that cursors take.
     pub shared: Arc<[Arc<Table>]>,
+    last_keys: LastKeys,
 }
 
 impl Deref for Run {
@@ -52,11 +54,16 @@ impl Run {
             bytes: tables.iter().map(|table| table.bytes).sum(),
             tables,
         };
-        let shared = files.iter().map(|file| file.table.clone()).collect();
+        let shared: Arc<[_]> = files.iter().map(|file| file.table.clone()).collect();
+        let last_keys = LastKeys::new(
+            shared[0].first_key(),
+            shared.iter().map(|table| table.last_key()),
+        );
         Run {
             facts: Arc::new(facts),
             files,
             shared,
+            last_keys,
         }
     }
 
@@ -117,7 +124,7 @@ impl Run {
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
         match &self.shared[..] {
             [table] => Some(table),
-            tables => table_of(tables, key),
+            tables => self.last_keys.find(key, tables, |table| table.last_key()),
         }
     }
 
@@ -136,6 +143,88 @@ impl Run {
         match self.table_for(key) {
             Some(table) => table.get_at_once(hash, key, max),
             None => Ok(None),
+        }
+    }
+}
+
+/// Prefixes of the last keys of a run's tables, beside each other: the keys themselves are in as many files.
+struct LastKeys {
+    /// What all keys of the run begin with.
+    shared: Box<[u8]>,
+    /// Of each last key, the eight bytes after that.
+    prefixes: Box<[u64]>,
+}
+
+impl LastKeys {
+    /// Of a run whose first key is `first`, and which has a table.
+    fn new<'a>(first: &[u8], last_keys: impl Iterator<Item = &'a [u8]> + Clone) -> LastKeys {
+        let last = last_keys.clone().last().expect("a run has a table");
+        let shared = &first[..shared_len(first, last)];
+        LastKeys {
+            shared: shared.into(),
+            prefixes: last_keys
+                .map(|key| key_prefix(&key[shared.len()..]))
+                .collect(),
+        }
+    }
+
+    /// The first table whose last key is not below `key`: no other of the run's can hold it. None if none can.
+    #[inline]
+    fn find<'a, T>(
+        &self,
+        key: &[u8],
+        tables: &'a [T],
+        last_key: impl Fn(&T) -> &[u8],
+    ) -> Option<&'a T> {
+        let prefix = match self.shared.len() {
+            // A masked load from no mapped page, as the empty box is none, takes as long as a miss of the caches.
+            0 => key_prefix(key),
+            _ => key_prefix(key.strip_prefix(&self.shared[..])?),
+        };
+        let mut number = self.prefixes.partition_point(|last| *last < prefix);
+        if self.prefixes.get(number) == Some(&prefix) {
+            number += tables[number..].partition_point(|table| last_key(table) < key);
+        }
+        tables.get(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Few different bytes, zeros among them, so that many prefixes are alike.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let tail = prop::collection::vec(prop::sample::select(vec![0, 1, 255]), 0..12);
+        (prop::sample::select(vec!["", "a", "session:"]), tail)
+            .prop_map(|(head, tail)| [head.as_bytes(), &tail].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn the_only_table_that_can_hold_a_key_is_found(
+            keys in prop::collection::btree_set(key(), 1..40),
+            borders in prop::collection::btree_set(0..40usize, 0..8),
+            wanted in prop::collection::vec(key(), 40),
+        ) {
+            let keys: Vec<_> = keys.into_iter().collect();
+            let inner = borders.into_iter().filter(|&border| 0 < border && border < keys.len());
+            let borders: BTreeSet<_> = inner.chain([0, keys.len()]).collect();
+            let borders: Vec<_> = borders.into_iter().collect();
+            let tables: Vec<&[Vec<u8>]> = borders.windows(2).map(|ends| &keys[ends[0]..ends[1]]).collect();
+            let last_keys: Vec<&Vec<u8>> = tables.iter().map(|table| table.last().unwrap()).collect();
+            let found = LastKeys::new(&keys[0], last_keys.iter().map(|key| key.as_slice()));
+            for key in wanted.iter().chain(&keys) {
+                let table = found.find(key, &tables, |table| table.last().unwrap());
+                let holds = tables.iter().find(|table| table.contains(key));
+                prop_assert!(holds.is_none() || holds == table, "{key:?}");
+                let is_first = last_keys.iter().position(|last| *last >= key).map(|n| &tables[n]);
+                prop_assert!(table.is_none() || table == is_first, "{key:?}");
+            }
         }
     }
 }

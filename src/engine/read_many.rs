@@ -5,6 +5,8 @@
 //! is live by a later reading of the clock is an answer by 3 there; a key that is not found, by 2. The others are read again,
 //! one by one, as single reads.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::base::hash::hash_key;
@@ -13,7 +15,7 @@ use crate::catalog::Run;
 use crate::engine::Engine;
 use crate::engine::read::{Hit, Reader, in_memory};
 use crate::engine::state::ReadState;
-use crate::table::{Found, Lookup};
+use crate::table::{Found, Lookup, Table};
 
 /// Keys of a group: about as many cache lines as a core can load at once.
 const GROUP: usize = 16;
@@ -45,9 +47,10 @@ impl Wanted<'_> {
 
 /// Finds the newest versions up to `max`, dead or not, of those keys that no range delete covers.
 fn newest_of(read_state: &ReadState, wanted: &mut [Wanted<'_>], max: Seq) -> Result<()> {
+    let mut asked = Vec::with_capacity(wanted.len());
     for run in &read_state.version.runs {
         if run.census.seq_min <= max {
-            look_up(run, wanted, max)?;
+            look_up(run, wanted, max, &mut asked)?;
         }
     }
     for wanted in wanted {
@@ -57,19 +60,26 @@ fn newest_of(read_state: &ReadState, wanted: &mut [Wanted<'_>], max: Seq) -> Res
     Ok(())
 }
 
-/// Looks up in a run the keys that it may have.
-fn look_up(run: &Run, wanted: &mut [Wanted<'_>], max: Seq) -> Result<()> {
-    for wanted in wanted.iter().filter(|wanted| wanted.may_be_in(run)) {
-        if let Some(table) = run.table_for(wanted.key) {
-            Lookup::announce(table, wanted.hash)?;
-        }
-    }
-    let mut lookups = vec![];
+/// Looks up in a run the keys that it may have; `asked` is room for which of them and in which table.
+fn look_up<'a>(
+    run: &'a Run,
+    wanted: &mut [Wanted<'_>],
+    max: Seq,
+    asked: &mut Vec<(usize, &'a Arc<Table>)>,
+) -> Result<()> {
+    asked.clear();
     for (number, wanted) in wanted.iter().enumerate() {
         if wanted.may_be_in(run)
             && let Some(table) = run.table_for(wanted.key)
-            && let Some(lookup) = Lookup::start(table, wanted.hash, wanted.key)?
         {
+            Lookup::announce(table, wanted.hash)?;
+            asked.push((number, table));
+        }
+    }
+    let mut lookups = vec![];
+    for &mut (number, table) in asked {
+        let Wanted { key, hash, .. } = wanted[number];
+        if let Some(lookup) = Lookup::start(table, hash, key)? {
             lookups.push((number, lookup));
         }
     }

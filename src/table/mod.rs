@@ -64,7 +64,7 @@ pub use filter::{Probe, build as build_filter, may_contain};
 pub use format::{Footer, Source, TableMeta};
 pub use index::Index;
 pub use lookup::Lookup;
-pub use reader::{Found, Table, table_of};
+pub use reader::{Found, Table};
 pub use run::RunCursor;
 pub use run_reader::RunReader;
 pub use salvage::{Gap, Salvage, behind, is_damage};

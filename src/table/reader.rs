@@ -586,10 +586,3 @@ impl Found {
         }
     }
 }
-
-/// The only table of a run that can hold `key`.
-#[inline]
-pub fn table_of<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
-    let table = run.get(run.partition_point(|table| table.last_key() < key))?;
-    (table.first_key() <= key).then_some(table)
-}

@@ -6,7 +6,7 @@ use super::*;
 use crate::base::record::order;
 use crate::data::cursor::{Cursor, DeadSpan, Position, Seek};
 use crate::expiry::ExpiryView;
-use crate::table::{RunCursor, table_of};
+use crate::table::RunCursor;
 
 /// Sorted records with stretches that are dead under [`view`], keys that share much and little, and sometimes many
 /// versions, a long key or a large value.
@@ -546,11 +546,6 @@ fn walks_through_a_run_are_those_of_the_model() {
         let random = &mut Random(200 + seed as u64);
         let records = records(random, 400);
         let run = run(&records, random, options(block_bytes, compression));
-        for record in &records {
-            let table = table_of(&run, &record.key).unwrap();
-            assert!(table.first_key() <= &record.key[..] && table.last_key() >= &record.key[..]);
-        }
-        assert!(table_of(&run, b"").is_none() && table_of(&run, &[0xff; 90]).is_none());
         let model = Model::new(&run, records, true);
         let dead = |table: &Range<usize>| model.dead(table.clone(), Some(&view()));
         assert!(model.tables.iter().any(dead) && !model.tables.iter().all(dead));
