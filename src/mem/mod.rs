@@ -1,14 +1,15 @@
 //! The memtable: the newest writes, sorted, in memory, until a flush writes them to tables.
 //!
 //! ```text
-//! insert ─ lock ─> filter: "maybe there" ─> tree: there ─> summary, length
+//! insert ─ lock ─> tree: there ─> filter, if its key is new: "maybe there" ─> summary, length
 //! load ── lock ─> arena ··· finish_load ─> filter, summary, length ─> tree, all at once
 //! get ───────────> filter: no? nothing    ─> tree: newest version not above a sequence number
 //! ```
 //!
 //! There is one writer at a time, ensured by a lock that only writers and, rarely, readers of the summary take. Other
-//! readers take none. A record is visible once `insert` returns, and perhaps a little earlier; readers decide by
-//! sequence number what they use.
+//! readers take none. A record is visible once `insert` returns: to cursors perhaps a little earlier, to `get` only once
+//! the filter has its key. Readers decide by sequence number what they use, and learn of a sequence number only after
+//! `insert` has returned.
 //!
 //! * `pool`: memory that the arenas of a database share
 //! * `arena`: memory that only grows, and records in it
@@ -56,7 +57,7 @@ pub use tree::Entry;
 use filter::Filter;
 use load::Loader;
 use pool::Refused;
-use tree::{Tree, Writer};
+use tree::{Inserted, Tree, Writer};
 
 /// Records and range deletes of one container.
 #[derive(Debug)]
@@ -119,12 +120,15 @@ impl Memtable {
         let hash = hash_key(key);
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
-        self.filter.add(hash, || self.room_for_more(self.len()));
         let inserted = match writing.tree.insert(&header, key, value) {
             Ok(Some(inserted)) => inserted,
             Ok(None) => return Ok(()),
             Err(refused) => return Err(refused.error()),
         };
+        // Another version of the key has brought it into the filter.
+        if inserted == Inserted::Alone {
+            self.filter.add(hash, || self.room_for_more(self.len() + 1));
+        }
         let record = RecordRef {
             header,
             key,
@@ -165,7 +169,9 @@ impl Memtable {
                 value_len: stored.value_len(),
             };
             let hash = hash_key(record.key);
-            self.filter.add(hash, || expected - self.len());
+            if inserted == Inserted::Alone {
+                self.filter.add(hash, || expected - self.len());
+            }
             summary.add(&record, hash, inserted);
             self.count(record.header.seq);
             self.len.store(self.len() + 1, Ordering::Relaxed);

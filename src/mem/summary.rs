@@ -23,7 +23,7 @@ const SAMPLE_KEYS: usize = 1024;
 /// With more eras than this, the oldest two are joined.
 const ERAS_MOST: usize = 4;
 
-/// A set of puts: their number, and the histograms of those that may expire.
+/// A number of puts, and the histograms of those that may expire.
 #[derive(Debug, Default)]
 struct Puts {
     tally: Tally,
@@ -146,8 +146,9 @@ impl Summary {
 /// The summary of records that follow each other in time.
 #[derive(Debug)]
 pub struct Era {
+    /// Its total without the tombstones is the tally of the puts.
     census: Census,
-    puts: Puts,
+    histograms: ExpiryHistograms,
     hidden: Puts,
     /// By the key's hash: every key below the threshold whose newest version is here, and keys with a version that may
     /// be oversized.
@@ -162,7 +163,7 @@ impl Default for Era {
     fn default() -> Self {
         Era {
             census: Census::default(),
-            puts: Puts::default(),
+            histograms: ExpiryHistograms::default(),
             hidden: Puts::default(),
             sample: HashedMap::default(),
             threshold: u64::MAX,
@@ -176,7 +177,7 @@ impl Era {
     fn add(&mut self, record: &RecordRef<'_>, hash: u64, inserted: Inserted) {
         let (header, weight) = (record.header, record.weight());
         self.census.add(record);
-        self.puts.add(&header, weight);
+        self.histograms.add(&header, weight);
         let may_be_oversized = |weight: u64| weight > OVERSIZED_LEAST;
         let mut must_sample = may_be_oversized(weight);
         match inserted {
@@ -217,7 +218,7 @@ impl Era {
     /// Adds another era's records.
     fn merge(&mut self, other: Era) {
         self.census.merge(&other.census);
-        self.puts.merge(&other.puts);
+        self.histograms.merge(&other.histograms);
         self.hidden.merge(&other.hidden);
         self.threshold = self.threshold.min(other.threshold);
         self.sample.extend(other.sample);
@@ -239,22 +240,23 @@ impl Era {
 
     /// When how many of its puts end under these settings, in no order; leaves out those that never do.
     pub fn ends(&self, settings: &Settings) -> impl Iterator<Item = (Timestamp, Tally)> + use<'_> {
-        self.puts.histograms.ends(settings)
+        self.histograms.ends(settings)
     }
 
     /// An estimate of the gone puts; exact if they are of few moments.
     pub fn gone(&self, view: &ExpiryView) -> Tally {
-        self.gone_of(&self.puts, view)
+        let puts = self.census.total().less(self.census.tombstones);
+        self.gone_of(puts, &self.histograms, view)
     }
 
     /// An estimate of the puts that are not gone, but hidden by a newer version in the memtable.
     pub fn hidden(&self, view: &ExpiryView) -> Tally {
-        let gone = self.gone_of(&self.hidden, view);
+        let gone = self.gone_of(self.hidden.tally, &self.hidden.histograms, view);
         self.hidden.tally.less(gone)
     }
 
     /// What is hidden is assumed to be gone as often as what hides it, where the sample is asked.
-    fn gone_of(&self, puts: &Puts, view: &ExpiryView) -> Tally {
+    fn gone_of(&self, puts: Tally, histograms: &ExpiryHistograms, view: &ExpiryView) -> Tally {
         let bytes = self.census.total().bytes;
         let is_sampled = |hash: u64, newest: &Newest| {
             hash < self.threshold || self.is_complete() || is_oversized(newest.weight, bytes)
@@ -263,8 +265,7 @@ impl Era {
             .sample()
             .filter(|(hash, newest)| is_sampled(*hash, newest));
         let sample = sample.map(|(_, newest)| (newest.weight, &newest.header));
-        let histograms = &puts.histograms;
-        histograms.gone(view, &self.census, puts.tally, sample)
+        histograms.gone(view, &self.census, puts, sample)
     }
 
     /// The lowest hash of a key that the sample leaves out; `u64::MAX` when it is complete.
