@@ -49,16 +49,17 @@ pub trait Dir: Send + Sync {
     fn sync(&self) -> Result<()>;
 }
 
+/// In which pieces a ring is stored to, in bytes: see [`Ring::append`].
+pub const RING_WORD: usize = size_of::<u64>();
+
 /// A small file in shared memory: stored bytes survive a killed process, and nothing else is guaranteed. It is never
 /// synced. `store` and `load` panic outside the length given at opening.
 pub trait Ring: Send + Sync {
     /// Copies `bytes` to `offset`.
     fn store(&self, offset: usize, bytes: &[u8]);
-    /// Copies `front` to `offset`, and `back` behind it.
-    fn store_both(&self, offset: usize, front: &[u8], back: &[u8]) {
-        self.store(offset, front);
-        self.store(offset + front.len(), back);
-    }
+    /// Copies `front` to `offset`, and `back` behind it, where nobody else stores up to the next multiple of [`RING_WORD`]:
+    /// bytes that are left up to there may become zero.
+    fn append(&self, offset: usize, front: &[u8], back: &[u8]);
     /// Copies `out.len()` bytes from `offset`.
     fn load(&self, offset: usize, out: &mut [u8]);
 }

@@ -14,7 +14,8 @@ mod sim;
 pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
 pub use disk::Disk;
 pub use fs::{
-    Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room, create_folder, make_dir, sync_name,
+    Dir, File, Fs, Lock, LockKind, RING_WORD, ReadAt, Ring, Room, create_folder, make_dir,
+    sync_name,
 };
 pub use process::{DeviceReads, Priority, priority, set_priority};
 #[cfg(any(test, feature = "unstable-internals"))]

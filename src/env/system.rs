@@ -322,9 +322,9 @@ impl Ring for MappedRing {
         words::store(self.words(), offset, bytes);
     }
 
-    fn store_both(&self, offset: usize, front: &[u8], back: &[u8]) {
+    fn append(&self, offset: usize, front: &[u8], back: &[u8]) {
         self.check(offset, front.len() + back.len());
-        words::store_both(self.words(), offset, front, back);
+        words::append(self.words(), offset, front, back);
     }
 
     fn load(&self, offset: usize, out: &mut [u8]) {

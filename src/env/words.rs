@@ -29,11 +29,21 @@ fn from_byte(from: usize) -> u64 {
     (u64::MAX << (8 * from)).to_le()
 }
 
+/// Stores whole words, the first of `words`, of which there are enough.
 #[inline(always)]
 fn store_whole(words: &[AtomicU64], bytes: &[[u8; WORD]]) {
-    for (word, bytes) in words.iter().zip(bytes) {
-        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    let store = |words: &[AtomicU64], bytes: &[[u8; WORD]]| {
+        for (word, bytes) in words.iter().zip(bytes) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    };
+    // Four at a time: the compiler does not unroll a loop over single ones.
+    let (fours, few) = words[..bytes.len()].as_chunks::<4>();
+    let (bytes_of_fours, bytes_of_few) = bytes.as_chunks::<4>();
+    for (words, bytes) in fours.iter().zip(bytes_of_fours) {
+        store(words, bytes);
     }
+    store(few, bytes_of_few);
 }
 
 /// Copies `bytes` to `offset`, in bytes.
@@ -51,13 +61,7 @@ pub fn store(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
         (at, rest) = (at + 1, &bytes[WORD - within..]);
     }
     let (middle, tail) = rest.as_chunks::<WORD>();
-    // Four at a time: the compiler does not unroll a loop over single ones.
-    let (fours, few) = words[at..at + middle.len()].as_chunks::<4>();
-    let (bytes_of_fours, bytes_of_few) = middle.as_chunks::<4>();
-    for (words, bytes) in fours.iter().zip(bytes_of_fours) {
-        store_whole(words, bytes);
-    }
-    store_whole(few, bytes_of_few);
+    store_whole(&words[at..], middle);
     if !tail.is_empty() {
         // The last eight bytes, moved down to their place.
         let value = u64::from_le_bytes(*last) >> (8 * (WORD - tail.len()));
@@ -69,23 +73,39 @@ pub fn store(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     }
 }
 
-/// Copies `front` to `offset`, and `back` behind it. The word in which they meet is no other thread's, and is stored once.
-pub fn store_both(words: &[AtomicU64], offset: usize, front: &[u8], back: &[u8]) {
-    let behind = offset + front.len();
-    let within = behind % WORD;
-    match (front.last_chunk::<WORD>(), back.first_chunk::<WORD>()) {
-        (Some(end), Some(start)) if within > 0 => {
-            store(words, offset, &front[..front.len() - within]);
-            let end = u64::from_le_bytes(*end) >> (8 * (WORD - within));
-            let start = u64::from_le_bytes(*start) << (8 * within);
-            words[behind / WORD].store((end | start).to_le(), Ordering::Relaxed);
-            let rest = WORD - within;
-            store(words, behind + rest, &back[rest..]);
-        }
-        _ => {
-            store(words, offset, front);
-            store(words, behind, back);
-        }
+/// Copies `front` to `offset`, and `back` behind it, where nobody else stores up to the end of the last word: what that has
+/// left is zero afterwards. So of all words only the first is shared, and takes a read-modify-write.
+pub fn append(words: &[AtomicU64], offset: usize, front: &[u8], back: &[u8]) {
+    let (Some(first), Some(last), Some(next), Some(end)) = (
+        front.first_chunk::<WORD>(),
+        front.last_chunk::<WORD>(),
+        back.first_chunk::<WORD>(),
+        back.last_chunk::<WORD>(),
+    ) else {
+        store(words, offset, front);
+        return store(words, offset + front.len(), back);
+    };
+    let (mut at, within, mut rest) = (offset / WORD, offset % WORD, front);
+    if within > 0 {
+        let value = u64::from_le_bytes(*first) << (8 * within);
+        store_part(&words[at], value.to_le(), from_byte(within));
+        (at, rest) = (at + 1, &front[WORD - within..]);
+    }
+    let (middle, tail) = rest.as_chunks::<WORD>();
+    store_whole(&words[at..], middle);
+    (at, rest) = (at + middle.len(), back);
+    if !tail.is_empty() {
+        // The last bytes of the front, moved down, and the first ones of the back, moved up.
+        let end = u64::from_le_bytes(*last) >> (8 * (WORD - tail.len()));
+        let start = u64::from_le_bytes(*next) << (8 * tail.len());
+        words[at].store((end | start).to_le(), Ordering::Relaxed);
+        (at, rest) = (at + 1, &back[WORD - tail.len()..]);
+    }
+    let (middle, tail) = rest.as_chunks::<WORD>();
+    store_whole(&words[at..], middle);
+    if !tail.is_empty() {
+        let value = u64::from_le_bytes(*end) >> (8 * (WORD - tail.len()));
+        words[at + middle.len()].store(value.to_le(), Ordering::Relaxed);
     }
 }
 
@@ -146,19 +166,26 @@ mod tests {
         }
     }
 
-    /// Goal: two stored at once are as two stored one after the other. Method: all places, and all lengths of the two.
+    /// Goal: what is appended lies behind what is there, keeps it, and leaves zeros up to the end of its last word, whatever
+    /// was there. Method: all places, and all lengths of the two parts.
     #[test]
-    fn two_stored_at_once_lie_behind_each_other() {
+    fn what_is_appended_lies_behind_what_is_there() {
         let stored: Vec<u8> = (1..=40).collect();
         for offset in 0..WORD {
             for (len, cut) in (0..=40).flat_map(|len| (0..=len).map(move |cut| (len, cut))) {
                 let words: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(u64::MAX)).collect();
                 let (front, back) = stored[..len].split_at(cut);
-                store_both(&words, offset, front, back);
+                append(&words, offset, front, back);
+                let end = offset + len;
                 let mut expected = [0xff; 8 * WORD];
-                expected[offset..offset + len].copy_from_slice(&stored[..len]);
+                expected[offset..end].copy_from_slice(&stored[..len]);
                 let mut all = [0; 8 * WORD];
                 load(&words, 0, &mut all);
+                let free = end..end.next_multiple_of(WORD);
+                // What is too short goes another way, and leaves them.
+                if cut >= WORD && len - cut >= WORD {
+                    expected[free].fill(0);
+                }
                 assert_eq!(all, expected, "{cut} of {len} bytes at {offset}");
             }
         }

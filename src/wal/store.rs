@@ -6,7 +6,7 @@
 use crate::base::Result;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::env::Ring;
+use crate::env::{RING_WORD, Ring};
 use crate::wal::frame::SyncedNote;
 use crate::wal::segments::{Segment, Segments};
 
@@ -192,6 +192,12 @@ impl Buffered {
         Ok(())
     }
 
+    /// Whether a frame that ends there leaves what is not drained, and a word more.
+    #[inline]
+    fn is_free_up_to(&self, end: u64) -> bool {
+        end + RING_WORD as u64 - self.drained.load(Ordering::Acquire) <= self.ring_len
+    }
+
     fn append(
         &self,
         segments: &Segments,
@@ -203,13 +209,14 @@ impl Buffered {
         if self.goes_past(position, end - position) {
             return self.append_past_the_ring(segments, segment, position, frame);
         }
-        if end - self.drained.load(Ordering::Acquire) > self.ring_len {
+        if !self.is_free_up_to(end) {
             self.drain(segments)?;
         }
         let [front, back] = frame;
-        let (at, fits) = self.place(position, front.len() + back.len());
-        if fits == front.len() + back.len() {
-            self.ring.store_both(at, front, back);
+        let at = (position % self.ring_len) as usize;
+        let last_word = (at + front.len() + back.len()).next_multiple_of(RING_WORD);
+        if last_word <= self.ring_len as usize {
+            self.ring.append(at, front, back);
         } else {
             self.store(position, front);
             self.store(position + front.len() as u64, back);
@@ -220,9 +227,7 @@ impl Buffered {
 
     #[cfg(feature = "tokio")]
     fn has_room(&self, position: u64, len: u64) -> bool {
-        let end = position + len;
-        !self.goes_past(position, len)
-            && end - self.drained.load(Ordering::Acquire) <= self.ring_len
+        !self.goes_past(position, len) && self.is_free_up_to(position + len)
     }
 
     fn drain(&self, segments: &Segments) -> Result<()> {

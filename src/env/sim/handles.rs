@@ -9,7 +9,7 @@ use super::control::Sim;
 use super::fault::Does;
 use super::world::{FileId, Outcome, Random, SECTOR, Step, World, refused};
 use crate::base::{Error, Result};
-use crate::env::fs::{Dir, File, Lock, ReadAt, Ring};
+use crate::env::fs::{Dir, File, Lock, RING_WORD, ReadAt, Ring};
 
 /// An open file.
 pub(super) struct SimFile {
@@ -159,6 +159,16 @@ impl Ring for SimRing {
         if write_back {
             file.write_back(sector);
         }
+    }
+
+    fn append(&self, offset: usize, front: &[u8], back: &[u8]) {
+        let end = offset + front.len() + back.len();
+        let rest = end.next_multiple_of(RING_WORD) - end;
+        self.store(offset, front);
+        self.store(
+            offset + front.len(),
+            &[back, &[0; RING_WORD][..rest]].concat(),
+        );
     }
 
     fn load(&self, offset: usize, out: &mut [u8]) {
