@@ -13,6 +13,7 @@
 //! 3. `time_high_water`, the *mark*, is the highest settled time on which an acknowledged write, a floor or a purge
 //!    relied; it only rises. Every frame and every edit carries it.
 //! 4. The log's appender is guarded by the lock, and exists while there is a log and the database is open.
+//! 5. A container's active memtable is replaced only under the lock, and [`CommitState::remove_active`] is told.
 //!
 //! # What an edit of the manifest relies on
 //!
@@ -51,8 +52,9 @@ use crate::base::sync::try_lock_soon;
 use crate::base::sync::{Mutex, MutexGuard, lock_soon};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
-use crate::base::{Error, Result, Seq, Timestamp};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::engine::relied::{Relied, Relying};
+use crate::engine::state::{ContainerState, Flushable};
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, SegmentSummary, SyncedNote};
 
 /// What the commit lock guards.
@@ -61,6 +63,9 @@ pub struct CommitState {
     next_seq: Seq,
     /// Bytes of all active memtables.
     active_bytes: usize,
+    /// The active memtable of the container that was written to last: mostly the next write is to the same one, and needs
+    /// no read state for it.
+    last_written: Option<(ContainerId, Arc<Flushable>)>,
     /// None: the database is closed or read-only, or has no log yet.
     appender: Option<Appender>,
 }
@@ -89,15 +94,28 @@ impl CommitState {
         self.active_bytes
     }
 
+    /// The active memtable of a container, for a write.
+    #[inline]
+    pub fn active(&mut self, state: &ContainerState) -> &Flushable {
+        let is_last = |(id, _): &(ContainerId, _)| *id == state.id();
+        if !self.last_written.as_ref().is_some_and(is_last) {
+            self.last_written = Some((state.id(), state.read_state().active.clone()));
+        }
+        let (_, active) = self.last_written.as_ref().expect("it was found just now");
+        debug_assert!(std::ptr::eq(&**active, &*state.read_state().active));
+        active
+    }
+
     /// An active memtable has grown.
     #[inline]
     pub fn add_active(&mut self, bytes: usize) {
         self.active_bytes += bytes;
     }
 
-    /// A memtable of this size is no longer active.
+    /// A memtable of this size is no longer active. Called before the lock is released under which it is replaced.
     pub fn remove_active(&mut self, bytes: usize) {
         self.active_bytes -= bytes;
+        self.last_written = None;
     }
 }
 
@@ -170,6 +188,7 @@ impl CommitLog {
             state: Mutex::new(CommitState {
                 next_seq: last_seq.next(),
                 active_bytes,
+                last_written: None,
                 appender,
             }),
             latest: AtomicU64::new(last_seq.0),

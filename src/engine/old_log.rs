@@ -221,7 +221,7 @@ impl Engine {
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
             commit.add_active(stays);
-            self.throttle.add_unflushed(stays);
+            self.throttle.add_unflushed(&commit, stays);
             cut.state.install(|read_state| ReadState {
                 active: cut.rest.clone(),
                 sealed: read_state.sealed.clone(),

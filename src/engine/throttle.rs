@@ -1,13 +1,15 @@
 //! Throttling of writers and of background work: the byte budget, the writers' debt of time, and the unflushed bytes.
 //!
-//! Invariants: `unflushed` is the sum of the counted bytes of all memtables, active and sealed; `debt` is the time in
-//! nanoseconds that writers were told to sleep and have not slept yet.
+//! Invariants: `added` less `removed` is the sum of the counted bytes of all memtables, active and sealed. Only the holder of
+//! the commit lock stores `added`, so that a write takes no read-modify-write for it. `debt` is the time in nanoseconds that
+//! writers were told to sleep and have not slept yet.
 
 use std::time::Duration;
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::compact::pace::{Budget, Moved, Next};
+use crate::engine::commit::CommitState;
 use crate::env::monotonic;
 
 /// A sleep takes some 60 us longer than asked; a shorter one than this would be mostly overhead.
@@ -20,7 +22,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 pub struct Throttle {
     budget: Mutex<Budget>,
     debt: AtomicU64,
-    unflushed: AtomicUsize,
+    added: AtomicUsize,
+    removed: AtomicUsize,
 }
 
 impl Throttle {
@@ -29,25 +32,36 @@ impl Throttle {
         Throttle {
             budget: Mutex::new(Budget::new(rate, floor, monotonic())),
             debt: AtomicU64::new(0),
-            unflushed: AtomicUsize::new(unflushed),
+            added: AtomicUsize::new(unflushed),
+            removed: AtomicUsize::new(0),
         }
     }
 
     /// Bytes in memtables.
     #[inline]
     pub fn unflushed(&self) -> usize {
-        self.unflushed.load(Ordering::Relaxed)
+        // In this order: what was removed had been added.
+        let removed = self.removed.load(Ordering::Acquire);
+        self.added.load(Ordering::Relaxed).wrapping_sub(removed)
     }
 
-    /// Adds the growth of a memtable.
+    /// Adds the growth of an active memtable.
     #[inline]
-    pub fn add_unflushed(&self, bytes: usize) {
-        self.unflushed.fetch_add(bytes, Ordering::Relaxed);
+    pub fn add_unflushed(&self, _commit: &CommitState, bytes: usize) {
+        let added = self.added.load(Ordering::Relaxed);
+        self.added
+            .store(added.wrapping_add(bytes), Ordering::Relaxed);
     }
 
     /// Subtracts a memtable that was flushed, or whose container was dropped.
     pub fn remove_unflushed(&self, bytes: usize) {
-        self.unflushed.fetch_sub(bytes, Ordering::Relaxed);
+        self.replace_unflushed(bytes, 0);
+    }
+
+    /// The same for one of which a part, of so many bytes, takes its place.
+    pub fn replace_unflushed(&self, bytes: usize, part: usize) {
+        self.removed
+            .fetch_add(bytes.wrapping_sub(part), Ordering::Release);
     }
 
     /// Adds time that a writer must sleep; returns how long to sleep now, if at all. Times too short for a sleep add up

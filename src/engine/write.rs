@@ -438,15 +438,15 @@ impl Engine {
         record: &Relogged<'_>,
         segment: u64,
     ) -> Result<()> {
-        let read_state = state.read_state();
-        insert(&read_state.active.memtable, record)?;
+        let active = commit.active(state);
+        insert(&active.memtable, record)?;
         if let Relogged::Record { header, key, .. } = record {
             state.feeds().note(header, key);
         }
-        read_state.active.logged_in(segment);
-        let grown = read_state.active.count_growth();
+        active.logged_in(segment);
+        let grown = active.count_growth();
         commit.add_active(grown);
-        self.throttle.add_unflushed(grown);
+        self.throttle.add_unflushed(commit, grown);
         Ok(())
     }
 

@@ -299,8 +299,8 @@ impl Engine {
         });
         if let Some(flush) = one.flushed {
             let stays = flush.rest.as_ref().map_or(0, |rest| rest.count_growth());
-            self.throttle.add_unflushed(stays);
-            self.throttle.remove_unflushed(flush.leaves.counted());
+            self.throttle
+                .replace_unflushed(flush.leaves.counted(), stays);
         }
     }
 
