@@ -155,6 +155,16 @@ pub(super) fn is_large(value_len: usize) -> bool {
     value_len > LARGE_VALUE_LEN
 }
 
+/// An entry, cut where its key begins and ends.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    /// The offset of the entry in the body.
+    start: usize,
+    pub(super) key: &'a [u8],
+    /// Behind the key.
+    rest: &'a [u8],
+}
+
 /// The layout of a body; computed once, then used with the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
@@ -267,26 +277,17 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The key of the entry at offset `start`, and the bytes after it.
+    /// The parts of the entry at offset `start`, which has these bytes.
     #[inline(always)]
-    pub(super) fn key_and_rest(
-        &self,
-        start: usize,
-        bytes: &'a [u8],
-    ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
-        self.split(start, bytes, self.packing.key_len(self.bytes, start))
+    pub(super) fn parts(&self, start: usize, bytes: &'a [u8]) -> Result<Parts<'a>, Malformed> {
+        self.cut(start, bytes, self.packing.key_len(self.bytes, start))
     }
 
     #[inline(always)]
-    fn split(
-        &self,
-        start: usize,
-        bytes: &'a [u8],
-        key_len: usize,
-    ) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+    fn cut(&self, start: usize, bytes: &'a [u8], key_len: usize) -> Result<Parts<'a>, Malformed> {
         let behind = bytes.get(self.packing.len()..);
         match behind.and_then(|behind| behind.split_at_checked(key_len)) {
-            Some(parts) => Ok(parts),
+            Some((key, rest)) => Ok(Parts { start, key, rest }),
             None => Err(Malformed {
                 offset: start,
                 what: "an entry that is too short",
@@ -298,16 +299,20 @@ impl<'a> Block<'a> {
     #[inline]
     pub fn key(&self, index: usize) -> Result<&'a [u8], Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        Ok(self.key_and_rest(start, bytes)?.0)
+        Ok(self.parts(start, bytes)?.key)
     }
 
     /// Entry `index`.
     #[inline(always)]
     pub fn entry(&self, index: usize) -> Result<Entry, Malformed> {
         let (start, bytes) = self.bytes_of(index)?;
-        let key_len = self.packing.key_len(self.bytes, start);
-        let header = self.packing.header(self.bytes, start);
-        self.entry_of((start, bytes), key_len, header)
+        self.entry_of(self.parts(start, bytes)?)
+    }
+
+    /// The entry with these parts.
+    #[inline(always)]
+    pub(super) fn entry_of(&self, parts: Parts<'a>) -> Result<Entry, Malformed> {
+        self.entry_under(self.packing.header(self.bytes, parts.start), parts)
     }
 
     /// Decodes entries, and appends them.
@@ -323,20 +328,18 @@ impl<'a> Block<'a> {
             let end = self.offset(index + 1);
             let bytes = self.bytes_between(start, end)?;
             let (key_len, header) = packing.read(self.bytes, start);
-            out.push(self.entry_of((start, bytes), key_len, header)?);
+            out.push(self.entry_under(header, self.cut(start, bytes, key_len)?)?);
             start = end;
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn entry_of(
+    fn entry_under(
         &self,
-        (start, bytes): (usize, &'a [u8]),
-        key_len: usize,
         header: Result<(Header, bool), &'static str>,
+        Parts { start, key, rest }: Parts<'a>,
     ) -> Result<Entry, Malformed> {
-        let (key, rest) = self.split(start, bytes, key_len)?;
         let bad = |what| Malformed {
             offset: start,
             what,

@@ -11,7 +11,7 @@ use crate::base::hash::hash_key;
 use crate::base::record::order;
 use crate::data::cursor::Seek;
 use crate::env::prefetch;
-use crate::table::block::{Block, Entry, hash_byte};
+use crate::table::block::{Block, Entry, Parts, hash_byte};
 
 /// The number of parts into which a search divides a block at each step.
 const PARTS: usize = 8;
@@ -49,10 +49,10 @@ impl<'a> Block<'a> {
         key: &[u8],
         max: Seq,
     ) -> Result<Option<(usize, Entry)>, Malformed> {
-        let Some(index) = self.newest(hash, key)? else {
+        let Some((index, parts)) = self.newest(hash, key)? else {
             return Ok(None);
         };
-        let entry = self.entry(index)?;
+        let entry = self.entry_of(parts)?;
         match entry.header.seq <= max {
             true => Ok(Some((index, entry))),
             false => self.find_older(index + 1, key, max),
@@ -67,9 +67,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The index of the newest version of `key`. `hash` is the key's.
+    /// The newest version of `key`, and its index. `hash` is the key's.
     #[inline]
-    fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<(usize, Parts<'a>)>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
             let (start, bytes) = self.bytes_of(index)?;
@@ -78,8 +78,9 @@ impl<'a> Block<'a> {
                 .into_iter()
                 .flatten()
                 .for_each(prefetch);
-            if self.key_and_rest(start, bytes)?.0 == key {
-                return Ok(Some(index));
+            let parts = self.parts(start, bytes)?;
+            if parts.key == key {
+                return Ok(Some((index, parts)));
             }
             from = index + 1;
         }
