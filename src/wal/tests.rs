@@ -384,14 +384,14 @@ fn a_full_disk_refuses_one_append_and_takes_it_later() {
     }
 }
 
-/// Goal: an append never overwrites bytes that are not drained, nor does the rest of its last word. Method: frames that would
-/// use the ring's free room up to some bytes less than all, all of it, and some bytes more.
+/// Goal: an append never overwrites bytes that are not drained, nor does the rest of its last word. Method: frames behind a
+/// drain that would use the ring's free room up to some bytes less than all, all of it, and some bytes more.
 #[test]
 fn a_ring_is_filled_to_its_last_word_and_not_beyond() {
     let room = 1_024 - RING_TAIL_LEN;
     for total in room - 2 * RING_WORD..room + RING_WORD {
         let sim = world(17);
-        let (_, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
+        let (log, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
         let mut payloads: Vec<Vec<u8>> = vec![];
         let mut take = |len: usize| {
             let payload = vec![payloads.len() as u8 + 1; len];
@@ -399,10 +399,15 @@ fn a_ring_is_filled_to_its_last_word_and_not_beyond() {
             payloads.push(payload);
             end.unwrap().0 as usize
         };
-        let first = take(300);
+        let drained = take(300);
+        assert_ne!(drained % RING_WORD, 0, "within a word");
+        log.drain().unwrap();
         let second = take(300);
-        let around = second - first - 300;
-        assert_eq!(take(total - second - around), total);
+        let around = second - drained - 300;
+        // Over the ring's end, so that the last one is behind it.
+        let third = take(400);
+        let last = take(drained + total - third - around);
+        assert_eq!(last, drained + total);
         let mut shown = vec![];
         replay(&sim.kill(), dir(), 1, &mut |frame| {
             shown.push(frame.payload.to_vec());
