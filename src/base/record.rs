@@ -150,11 +150,15 @@ impl RecordRef<'_> {
 pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
-        None => key
-            .iter()
-            .rev()
-            .fold(0, |prefix, &byte| (prefix >> 8) | u64::from(byte) << 56),
+        None => prefix_of_short(key),
     }
+}
+
+/// Apart, so that [`key_prefix`] is small where it is inlined.
+#[inline(never)]
+fn prefix_of_short(key: &[u8]) -> u64 {
+    let bytes = key.iter().rev();
+    bytes.fold(0, |prefix, &byte| (prefix >> 8) | u64::from(byte) << 56)
 }
 
 /// The length of the common prefix of two keys.

@@ -21,9 +21,9 @@
 #![allow(unsafe_code)]
 
 use super::arena::Stored;
-use super::node::{SLOTS, prefix_of};
+use super::node::{Inserted, SLOTS, prefix_of};
 use super::pool::Refused;
-use super::tree::{Inserted, Writer};
+use super::tree::Writer;
 use crate::base::record::{Header, order, shared_len};
 
 /// The writer of a tree, and records in its arena that the tree does not have yet.

@@ -56,8 +56,9 @@ pub use tree::Entry;
 
 use filter::Filter;
 use load::Loader;
+use node::Inserted;
 use pool::Refused;
-use tree::{Inserted, Tree, Writer};
+use tree::{Tree, Writer};
 
 /// Records and range deletes of one container.
 #[derive(Debug)]
@@ -117,7 +118,12 @@ impl Memtable {
     /// replayed twice. After an error the record is not there. There is no error if the pool was prepared
     /// ([`Pool::prepare`], [`room_for`]).
     pub fn insert(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
-        let hash = hash_key(key);
+        self.insert_hashed(hash_key(key), header, key, value)
+    }
+
+    /// The same; `hash` is that of the key.
+    pub fn insert_hashed(&self, hash: u64, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
+        debug_assert_eq!(hash, hash_key(key));
         self.filter.prefetch(hash);
         let mut writing = self.writing.lock();
         let inserted = match writing.tree.insert(&header, key, value) {
@@ -201,6 +207,7 @@ impl Memtable {
         self.count(seq);
     }
 
+    #[inline]
     fn count(&self, seq: Seq) {
         self.seq_min
             .store(seq.0.min(self.seq_min().0), Ordering::Relaxed);
@@ -236,11 +243,13 @@ impl Memtable {
     }
 
     /// Bytes of memory; never falls.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.tree.bytes() + self.filter.bytes() + self.ranges.bytes()
     }
 
     /// How many records there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }

@@ -37,7 +37,7 @@ use std::cmp::Ordering as Order;
 
 use super::arena::{Link, RECORD_MOST, Slot, Stored};
 use crate::base::Seq;
-use crate::base::record::{key_prefix, shared_len};
+use crate::base::record::{Header, key_prefix, shared_len};
 use crate::base::sync::Backoff;
 use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::env::prefetch;
@@ -94,6 +94,17 @@ fn tail(key: &[u8], skip: usize) -> &[u8] {
 #[inline]
 pub fn prefix_of(key: &[u8], skip: usize) -> u64 {
     key_prefix(tail(key, skip))
+}
+
+/// How an inserted record relates to other versions of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// Its key has no other version.
+    Alone,
+    /// It is the newest version; header and weight of the former newest one.
+    Over(Header, u64),
+    /// Its key has a newer version.
+    Under,
 }
 
 /// What was read may be half of a change.
@@ -236,13 +247,11 @@ impl Node {
     }
 
     /// How many of the entries are before the gap.
-    #[inline]
+    #[inline(always)]
     pub fn rank(&self, gap: &Gap<'_>) -> Result<usize, Torn> {
         let (len, skip) = (self.len(), self.skip());
         if skip > 0 && self.is_edge() {
-            let prefix = self.entry(0)?.key();
-            let skipped = |key: &'_ [u8]| key.len().min(skip);
-            match gap.key[..skipped(gap.key)].cmp(&prefix[..skipped(prefix)]) {
+            match self.compare_skipped(gap.key, skip)? {
                 Order::Less => return Ok(0),
                 Order::Equal => {}
                 Order::Greater => return Ok(len),
@@ -258,7 +267,16 @@ impl Node {
         self.rank_among_equals(gap, skip, first + 1, len)
     }
 
+    /// Compares the bytes of a key that the prefixes leave out.
+    #[inline(never)]
+    fn compare_skipped(&self, key: &[u8], skip: usize) -> Result<Order, Torn> {
+        let first = self.entry(0)?.key();
+        let skipped = |key: &'_ [u8]| key.len().min(skip);
+        Ok(key[..skipped(key)].cmp(&first[..skipped(first)]))
+    }
+
     /// The rest of [`Node::rank`]: the prefixes before `low` are below the gap's or known to be before it.
+    #[inline(never)]
     fn rank_among_equals(
         &self,
         gap: &Gap<'_>,
@@ -297,7 +315,7 @@ impl Node {
 
     /// Whether the last of the first `rank` records of a leaf is one of `key`.
     #[inline]
-    pub fn has_version_before(&self, rank: usize, key: &[u8]) -> bool {
+    fn has_version_before(&self, rank: usize, key: &[u8]) -> bool {
         rank > 0
             && self.prefix(rank - 1) == prefix_of(key, self.skip())
             && self.entries[rank - 1]
@@ -338,6 +356,7 @@ impl Node {
     }
 
     /// [`Node::rank`] for the writer, whose reads are always consistent.
+    #[inline(always)]
     pub fn rank_of(&self, gap: &Gap<'_>) -> usize {
         self.rank(gap)
             .ok()
@@ -359,6 +378,28 @@ impl Node {
             .load()
             .unwrap_or_else(|| self.entry_at(self.len() - 1));
         shared_len(first.key(), last.key())
+    }
+
+    /// Whether in this leaf, as prefixes show, nothing beside a place has the prefix of `key`: then [`Node::relation`] is
+    /// [`Inserted::Alone`], and [`Node::prepare_for`] has nothing to do.
+    #[inline(always)]
+    pub fn is_apart(&self, key: &[u8], rank: usize) -> bool {
+        let prefix = prefix_of(key, self.skip());
+        let differs = |at: usize| self.prefix(at) != prefix;
+        rank < self.len() && !self.is_edge() && differs(rank) && (rank == 0 || differs(rank - 1))
+    }
+
+    /// How a record of this leaf, to be inserted at `rank`, relates to the other versions of its key; `None`: it is there.
+    pub fn relation(&self, key: &[u8], seq: Seq, rank: usize) -> Option<Inserted> {
+        let behind = self.version_behind(rank, key);
+        if behind.is_some_and(|there| there.seq() == seq) {
+            return None;
+        }
+        if self.has_version_before(rank, key) {
+            return Some(Inserted::Under);
+        }
+        let over = |older: Stored<'_>| Inserted::Over(older.header(), older.weight());
+        Some(behind.map_or(Inserted::Alone, over))
     }
 
     /// Recomputes `skip` where `key`, about to be inserted at `rank`, requires it.

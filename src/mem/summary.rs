@@ -15,7 +15,7 @@ use crate::base::record::{Header, RecordRef};
 use crate::expiry::{
     Census, ExpiryHistograms, ExpiryView, OVERSIZED_LEAST, Settings, Tally, is_oversized,
 };
-use crate::mem::tree::Inserted;
+use crate::mem::node::Inserted;
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
 const SAMPLE_KEYS: usize = 1024;

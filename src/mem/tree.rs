@@ -35,7 +35,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::arena::{Arena, Brk, Link, Slot, Stored};
-use super::node::{Gap, Node, SLOTS, Torn};
+use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
 use crate::base::record::Header;
 use crate::base::sync::Backoff;
@@ -124,17 +124,6 @@ impl Tree {
     }
 }
 
-/// How an inserted record relates to other versions of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inserted {
-    /// Its key has no other version.
-    Alone,
-    /// It is the newest version; header and weight of the former newest one.
-    Over(Header, u64),
-    /// Its key has a newer version.
-    Under,
-}
-
 /// The right to insert: a tree has one.
 #[derive(Debug)]
 pub struct Writer {
@@ -169,19 +158,18 @@ impl Writer {
         let gap = Gap::before(key, header.seq);
         let (parent, leaf) = self.leaf_of(&gap)?;
         let rank = leaf.rank_of(&gap);
-        let behind = leaf.version_behind(rank, key);
-        if behind.is_some_and(|there| there.seq() == header.seq) {
-            return Ok(None);
-        }
-        let inserted = if leaf.has_version_before(rank, key) {
-            Inserted::Under
-        } else {
-            behind.map_or(Inserted::Alone, |older| {
-                Inserted::Over(older.header(), older.weight())
-            })
+        let is_apart = leaf.is_apart(key, rank);
+        let inserted = match is_apart {
+            true => Inserted::Alone,
+            false => match leaf.relation(key, header.seq, rank) {
+                Some(relation) => relation,
+                None => return Ok(None),
+            },
         };
         let stored = self.store(header, key, value)?;
-        leaf.prepare_for(key, rank);
+        if !is_apart {
+            leaf.prepare_for(key, rank);
+        }
         if !leaf.is_full() {
             put(leaf, rank, stored);
             return Ok(Some(inserted));
