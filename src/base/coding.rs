@@ -215,6 +215,45 @@ fn spread(bits: u64) -> u64 {
     (pairs & 0x007f_007f_007f_007f) | (pairs & 0x3f80_3f80_3f80_3f80) << 1
 }
 
+/// A few numbers that are put together before they are appended.
+pub struct Front<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Front<N> {
+    /// Begins with a byte.
+    #[inline(always)]
+    pub fn tagged(tag: u8) -> Self {
+        let mut front = Front {
+            bytes: [0; N],
+            len: 1,
+        };
+        front.bytes[0] = tag;
+        front
+    }
+
+    /// Adds a varint; there has to be room.
+    #[inline(always)]
+    pub fn varint(&mut self, value: u64) {
+        self.len = store_varint(&mut self.bytes, self.len, value);
+    }
+
+    /// The same, faster for numbers of four bytes and more.
+    #[inline(always)]
+    pub fn long_varint(&mut self, value: u64) {
+        self.len = store_long_varint(&mut self.bytes, self.len, value);
+    }
+
+    /// Appends it. More than that is copied and cut off again, because a copy of a constant length takes no call.
+    #[inline(always)]
+    pub fn append_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.len;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
+    }
+}
+
 /// Appends a varint that counts the bytes, then the bytes.
 #[inline]
 pub fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {

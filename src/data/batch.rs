@@ -26,7 +26,8 @@
 //! The stamp (sequence number, `written_at`) is not in a batch's bytes: it is given under the commit lock and is in the
 //! log's frame. So the bytes and their checksum are made outside the commit lock.
 
-use crate::base::coding::{Malformed, Reader, put_prefixed, put_varint};
+use crate::base::coding::{Front, Malformed, Reader, put_prefixed, put_varint};
+use crate::base::hash::hash_key;
 use crate::base::record::{Base, Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN};
 use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
@@ -195,6 +196,15 @@ impl Op<'_> {
         }
     }
 
+    /// The hash of its key; 0 where it has none.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        match self {
+            Op::Put { key, .. } | Op::Delete { key, .. } => hash_key(key),
+            Op::DeleteRange { .. } | Op::SetDefault { .. } | Op::Expire { .. } => 0,
+        }
+    }
+
     /// What it changes of the container's settings; then it writes no record.
     pub fn of_settings(&self) -> Option<SettingsChange> {
         match *self {
@@ -247,11 +257,8 @@ impl Op<'_> {
     }
 
     /// Appends the bytes shown in this file's head.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut start = |tag: u8, container: ContainerId| {
-            out.push(tag);
-            put_varint(out, u64::from(container.0));
-        };
         match *self {
             Op::Put {
                 container,
@@ -259,74 +266,85 @@ impl Op<'_> {
                 key,
                 value,
             } => {
-                match ttl {
-                    WriteTtl::Absent => start(1, container),
-                    WriteTtl::Never => start(2, container),
-                    WriteTtl::Millis(millis) => {
-                        start(3, container);
-                        put_varint(out, millis);
-                    }
-                    WriteTtl::Until(until) => {
-                        start(4, container);
-                        put_varint(out, until.0);
-                    }
-                    WriteTtl::Keep => unreachable!("what is kept is known by now"),
-                    WriteTtl::Kept { written_at, ttl } => {
-                        encode_kept(container, written_at, ttl, out)
-                    }
-                }
-                put_prefixed(out, key);
+                let mut front = put_front(container, ttl);
+                front.varint(key.len() as u64);
+                front.append_to(out);
+                out.extend_from_slice(key);
                 put_prefixed(out, value);
             }
-            Op::Delete { container, key } => {
-                start(5, container);
+            _ => self.encode_other(out),
+        }
+    }
+
+    /// The same for all but puts.
+    fn encode_other(&self, out: &mut Vec<u8>) {
+        let mut start = |tag: u8| {
+            out.push(tag);
+            put_varint(out, u64::from(self.container().0));
+        };
+        match *self {
+            Op::Put { .. } => unreachable!("a put is encoded apart"),
+            Op::Delete { key, .. } => {
+                start(5);
                 put_prefixed(out, key);
             }
-            Op::DeleteRange {
-                container,
-                from,
-                to,
-            } => {
-                start(6, container);
+            Op::DeleteRange { from, to, .. } => {
+                start(6);
                 put_prefixed(out, from);
                 put_prefixed(out, to);
             }
-            Op::SetDefault { container, default } => {
-                start(10, container);
+            Op::SetDefault { default, .. } => {
+                start(10);
                 default.encode(out);
             }
-            Op::Expire { container, what } => encode_expire(container, what, out),
+            Op::Expire { what, .. } => {
+                let (tag, moment) = match what {
+                    Expire::Before(moment) => (11, Some(moment)),
+                    Expire::WrittenBefore(moment) => (12, Some(moment)),
+                    Expire::All => (13, None),
+                };
+                start(tag);
+                if let Some(moment) = moment {
+                    put_varint(out, moment.0);
+                }
+            }
         }
     }
 }
 
-fn encode_expire(container: ContainerId, what: Expire, out: &mut Vec<u8>) {
-    let (tag, moment) = match what {
-        Expire::Before(moment) => (11, Some(moment)),
-        Expire::WrittenBefore(moment) => (12, Some(moment)),
-        Expire::All => (13, None),
-    };
-    out.push(tag);
-    put_varint(out, u64::from(container.0));
-    if let Some(moment) = moment {
-        put_varint(out, moment.0);
-    }
-}
+/// The most bytes of a put before its key: tag, container, two numbers, the key's length.
+const PUT_FRONT_MOST: usize = 32;
+const _: () = assert!(1 + 5 + 2 * 10 + 3 <= PUT_FRONT_MOST);
 
-/// Encodes the front of a put that keeps a lifetime.
-#[cold]
-fn encode_kept(container: ContainerId, written_at: Timestamp, ttl: ItemTtl, out: &mut Vec<u8>) {
-    let (tag, millis) = match ttl {
-        ItemTtl::Absent => (7, None),
-        ItemTtl::Never => (8, None),
-        ItemTtl::Millis(millis) => (9, Some(millis)),
+/// What a put begins with, up to the key's length.
+#[inline(always)]
+fn put_front(container: ContainerId, ttl: WriteTtl) -> Front<PUT_FRONT_MOST> {
+    let tag = match ttl {
+        WriteTtl::Absent => 1,
+        WriteTtl::Never => 2,
+        WriteTtl::Millis(_) => 3,
+        WriteTtl::Until(_) => 4,
+        WriteTtl::Keep => unreachable!("what is kept is known by now"),
+        WriteTtl::Kept { ttl, .. } => match ttl {
+            ItemTtl::Absent => 7,
+            ItemTtl::Never => 8,
+            ItemTtl::Millis(_) => 9,
+        },
     };
-    out.push(tag);
-    put_varint(out, u64::from(container.0));
-    put_varint(out, written_at.0);
-    if let Some(millis) = millis {
-        put_varint(out, millis);
+    let mut front = Front::tagged(tag);
+    front.varint(u64::from(container.0));
+    match ttl {
+        WriteTtl::Millis(millis) => front.long_varint(millis),
+        WriteTtl::Until(until) => front.long_varint(until.0),
+        WriteTtl::Kept { written_at, ttl } => {
+            front.long_varint(written_at.0);
+            if let ItemTtl::Millis(millis) = ttl {
+                front.long_varint(millis);
+            }
+        }
+        WriteTtl::Absent | WriteTtl::Never | WriteTtl::Keep => {}
     }
+    front
 }
 
 fn container(reader: &mut Reader<'_>) -> Result<ContainerId, Malformed> {

@@ -1,4 +1,4 @@
-//! Writes that are ready for the commit lock: encoded, checksummed and weighed outside it.
+//! Writes that are ready for the commit lock: encoded, checksummed, weighed, and hashed if it is one, outside it.
 //!
 //! ```text
 //! one write   Op ──> encode ──> payload ──> log
@@ -28,8 +28,8 @@ use crate::wal::PayloadCrc;
 
 /// See the file's head.
 pub(super) struct Prepared<'a> {
-    /// The write, if it is a single one.
-    one: Option<&'a Op<'a>>,
+    /// The write and the hash of its key, if it is a single one.
+    one: Option<(&'a Op<'a>, u64)>,
     payload: &'a [u8],
     crc: PayloadCrc,
     len: u64,
@@ -71,14 +71,14 @@ impl<'a> Prepared<'a> {
         self.durability
     }
 
-    /// The write and its container, if it is a single one.
+    /// The write, the hash of its key, and its container, if it is a single one.
     #[inline]
-    pub fn single(&self) -> Option<(&'a Op<'a>, &'a Arc<ContainerState>)> {
-        let op = self.one?;
+    pub fn single(&self) -> Option<(&'a Op<'a>, u64, &'a Arc<ContainerState>)> {
+        let (op, hash) = self.one?;
         debug_assert!(
             Ops::new(self.payload).eq([Ok(*op)]) && op.container() == self.states[0].id()
         );
-        Some((op, &self.states[0]))
+        Some((op, hash, &self.states[0]))
     }
 
     /// The writes, decoded, in order.
@@ -107,7 +107,7 @@ impl Engine {
         let weight = weight(op);
         with_payload(op, weight, |payload| {
             use_it(&Prepared {
-                one: Some(op),
+                one: Some((op, op.hash())),
                 payload,
                 crc: PayloadCrc::of(payload),
                 len: 1,

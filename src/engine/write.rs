@@ -409,8 +409,9 @@ impl Engine {
     ) -> Result<()> {
         let mut seq = header.first_seq;
         match writes.single() {
-            Some((op, state)) => {
-                self.apply_one(commit, state, &op.at(seq, header.written_at), segment)?;
+            Some((op, hash, state)) => {
+                let record = op.at(seq, header.written_at);
+                self.apply_one(commit, state, (&record, hash), segment)?;
                 seq = seq.next();
             }
             None => {
@@ -418,7 +419,7 @@ impl Engine {
                     if op.of_settings().is_none() {
                         let record = op.at(seq, header.written_at);
                         let state = writes.state_of(&op);
-                        self.apply_one(commit, state, &record, segment)?;
+                        self.apply_one(commit, state, (&record, op.hash()), segment)?;
                     }
                     seq = seq.next();
                 }
@@ -429,17 +430,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Inserts one write that was logged in `segment`.
+    /// Inserts one write, whose key has this hash, that was logged in `segment`.
     #[inline(always)]
     fn apply_one(
         &self,
         commit: &mut CommitState,
         state: &ContainerState,
-        record: &Relogged<'_>,
+        (record, hash): (&Relogged<'_>, u64),
         segment: u64,
     ) -> Result<()> {
         let active = commit.active(state);
-        insert(&active.memtable, record)?;
+        insert(&active.memtable, record, hash)?;
         if let Relogged::Record { header, key, .. } = record {
             state.feeds().note(header, key);
         }
@@ -520,13 +521,13 @@ impl Engine {
     }
 }
 
-/// Inserts one write into a memtable.
-#[inline]
-fn insert(memtable: &Memtable, write: &Relogged<'_>) -> Result<()> {
+/// Inserts one write, whose key has this hash, into a memtable.
+#[inline(always)]
+fn insert(memtable: &Memtable, write: &Relogged<'_>, hash: u64) -> Result<()> {
     match *write {
         Relogged::Record {
             header, key, value, ..
-        } => memtable.insert(header, key, value),
+        } => memtable.insert_hashed(hash, header, key, value),
         Relogged::Range { seq, from, to, .. } => {
             memtable.delete_range(KeyRange::of_bounds(from, to), seq);
             Ok(())

@@ -354,10 +354,10 @@ impl Encoder {
             zigzag(segment.base_seq.0, header.first_seq.0),
             zigzag(segment.base_written_at.0, header.written_at.0),
         ];
-        let seldom: [u64; SELDOM as usize] = [
-            zigzag(header.first_seq.0, header.last_seq.0),
-            zigzag(header.settled.0, header.written_at.0),
-            zigzag(segment.edit, header.edit),
+        let seldom: [(u64, u64); SELDOM as usize] = [
+            (header.first_seq.0, header.last_seq.0),
+            (header.settled.0, header.written_at.0),
+            (segment.edit, header.edit),
         ];
         let mut head = Head {
             bytes: [0; POSITION_LEN + HEAD_LEN_MAX],
@@ -369,10 +369,10 @@ impl Encoder {
         let mut put = |number| len = store_varint(bytes, len, number);
         always.into_iter().for_each(&mut put);
         let mut first = header.kind as u8;
-        for (bit, number) in (KIND_BITS..).zip(seldom) {
-            if number != 0 {
+        for (bit, (from, to)) in (KIND_BITS..).zip(seldom) {
+            if from != to {
                 first |= 1 << bit;
-                put(number);
+                put(zigzag(from, to));
             }
         }
         bytes[POSITION_LEN] = first;
