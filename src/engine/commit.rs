@@ -95,15 +95,20 @@ impl CommitState {
     }
 
     /// The active memtable of a container, for a write.
-    #[inline]
+    #[inline(always)]
     pub fn active(&mut self, state: &ContainerState) -> &Flushable {
         let is_last = |(id, _): &(ContainerId, _)| *id == state.id();
         if !self.last_written.as_ref().is_some_and(is_last) {
-            self.last_written = Some((state.id(), state.read_state().active.clone()));
+            self.find_active(state);
         }
-        let (_, active) = self.last_written.as_ref().expect("it was found just now");
+        let (_, active) = self.last_written.as_ref().expect("it was found");
         debug_assert!(std::ptr::eq(&**active, &*state.read_state().active));
         active
+    }
+
+    #[inline(never)]
+    fn find_active(&mut self, state: &ContainerState) {
+        self.last_written = Some((state.id(), state.read_state().active.clone()));
     }
 
     /// An active memtable has grown.
@@ -266,10 +271,15 @@ impl CommitLog {
     /// The log, or the reason why there is none.
     #[inline]
     pub fn log(&self) -> Result<&Arc<Log>> {
-        self.log.get().ok_or_else(|| match &self.old_log {
+        self.log.get().ok_or_else(|| self.why_no_log())
+    }
+
+    #[cold]
+    fn why_no_log(&self) -> Error {
+        match &self.old_log {
             Some(old) => old.error.clone(),
             None => Error::ReadOnly,
-        })
+        }
     }
 
     /// The log, if there is one.

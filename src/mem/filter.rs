@@ -52,6 +52,7 @@ impl Block {
             == 0
     }
 
+    #[inline]
     fn add(&self, hash: u64) {
         for (word, bit) in self.0.iter().zip(Block::bits(hash)) {
             word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
@@ -65,6 +66,8 @@ pub struct Filter {
     stages: [OnceLock<Box<[Block]>>; STAGES],
     /// Keys that have set bits in the last stage.
     taken: AtomicUsize,
+    /// Memory of all stages.
+    bytes: AtomicUsize,
     /// There was no memory for a first stage, so it answers "maybe" for every key.
     admits_all: AtomicBool,
 }
@@ -85,6 +88,7 @@ impl Filter {
     }
 
     /// Prefetches what an addition needs.
+    #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(blocks) = self.stages().last() {
             prefetch(block(blocks, hash));
@@ -140,12 +144,14 @@ impl Filter {
         let mut blocks = vec![];
         blocks.try_reserve_exact(len).ok()?;
         blocks.extend((0..len).map(|_| Block::default()));
+        let bytes = self.bytes() + size_of_val(&*blocks);
+        self.bytes.store(bytes, Ordering::Relaxed);
         Some(self.stages[number].get_or_init(|| blocks.into_boxed_slice()))
     }
 
     /// Memory it takes.
     pub fn bytes(&self) -> usize {
-        self.stages().map(size_of_val).sum()
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 

@@ -22,6 +22,7 @@ pub enum Store {
 impl Store {
     /// Stores a frame, in two slices, that starts at `position` and belongs to `segment`, the newest of `segments`.
     /// After an error nothing is stored, and the next frame may start at the same position.
+    #[inline]
     pub fn append(
         &self,
         segments: &Segments,
@@ -198,6 +199,7 @@ impl Buffered {
         end + RING_WORD as u64 - self.drained.load(Ordering::Acquire) <= self.ring_len
     }
 
+    #[inline]
     fn append(
         &self,
         segments: &Segments,
