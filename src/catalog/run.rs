@@ -129,7 +129,7 @@ impl Run {
     }
 
     /// The newest version of a key up to a sequence number.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         match self.table_for(key) {
             Some(table) => table.get(hash, key, max),

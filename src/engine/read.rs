@@ -85,11 +85,18 @@ pub(super) fn newest<'a>(
     max: Seq,
 ) -> Result<Option<Hit<'a>>> {
     let hash = hash_key(key);
-    let found = in_memory(read_state, hash, key, max).map_or_else(
-        || on_disk(read_state, max, |run| run.get(hash, key, max)),
-        |hit| Ok(Some(hit)),
-    )?;
-    Ok(found.filter(|hit| !read_state.covers(key, hit.header().seq, max)))
+    // Without combinators: each of them would move the hit, which is large.
+    let hit = match in_memory(read_state, hash, key, max) {
+        Some(hit) => hit,
+        None => match on_disk(read_state, max, |run| run.get(hash, key, max))? {
+            Some(hit) => hit,
+            None => return Ok(None),
+        },
+    };
+    match read_state.covers(key, hit.header().seq, max) {
+        true => Ok(None),
+        false => Ok(Some(hit)),
+    }
 }
 
 /// Asks the memtables newest first: the first version found is the newest.
@@ -101,12 +108,15 @@ pub(super) fn in_memory<'a>(
     max: Seq,
 ) -> Option<Hit<'a>> {
     // Apart, because mostly there is only this one; an iterator over both kinds would branch on each step.
-    let active = read_state.active.memtable.get(hash, key, max);
-    let found = active.or_else(|| {
-        let mut sealed = read_state.sealed.iter();
-        sealed.find_map(|flushable| flushable.memtable.get(hash, key, max))
-    });
-    found.map(Hit::Memory)
+    if let Some(entry) = read_state.active.memtable.get(hash, key, max) {
+        return Some(Hit::Memory(entry));
+    }
+    for flushable in &read_state.sealed {
+        if let Some(entry) = flushable.memtable.get(hash, key, max) {
+            return Some(Hit::Memory(entry));
+        }
+    }
+    None
 }
 
 /// Asks the runs in the order of their highest sequence numbers, until the version found is newer than all that remain.

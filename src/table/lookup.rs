@@ -27,7 +27,7 @@ use crate::table::block::Layout;
 use crate::table::cache::CachedRecord;
 use crate::table::filter;
 use crate::table::format::Access;
-use crate::table::reader::{Found, FoundValue, Keep, Table};
+use crate::table::reader::{Found, FoundValue, Keep, Table, Wanted};
 
 /// A get of a key that passed the table's filter.
 pub struct Lookup<'a> {
@@ -133,7 +133,7 @@ impl<'a> Lookup<'a> {
                     value: FoundValue::Here(record.value),
                 }));
             }
-            Place::Cached(_) => return table.get_in_memory(hash, key, max),
+            Place::Cached(_) => return table.get_in_memory((hash, key, max)),
         };
         let wanted = (hash, key, max);
         match block.body {
@@ -182,9 +182,7 @@ impl Table {
     #[cold]
     pub(super) fn get_in_short_memory(
         self: &Arc<Self>,
-        hash: u64,
-        key: &[u8],
-        max: Seq,
+        (hash, key, max): Wanted<'_>,
     ) -> Result<Option<Found>> {
         let Some(mut lookup) = Lookup::past_filter(self, hash, key, true)? else {
             return Ok(None);
@@ -198,7 +196,7 @@ impl Table {
         self: &Arc<Self>,
         number: usize,
         place: &Range<u64>,
-        wanted: (u64, &[u8], Seq),
+        wanted: Wanted<'_>,
     ) -> Result<Option<Found>> {
         if let Some(body) = self.cached_body(number) {
             return self.get_in(number, &body, 0..body.len(), wanted);
@@ -210,7 +208,7 @@ impl Table {
     }
 
     /// Caches what a get found, if it is certain to be the newest version here and its value was read with it.
-    fn cache_record(&self, (hash, key, max): (u64, &[u8], Seq), found: &Option<Found>) {
+    fn cache_record(&self, (hash, key, max): Wanted<'_>, found: &Option<Found>) {
         if let Some(cache) = &self.cache
             && let Some(found) = found
             && let FoundValue::Here(value) = &found.value

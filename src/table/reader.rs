@@ -191,29 +191,29 @@ impl Table {
     }
 
     /// The newest version of `key` with a sequence number of at most `max`. `hash` is the key's.
-    #[inline]
+    #[inline(always)]
     pub fn get(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         if !self.may_contain(hash)? {
             return Ok(None);
         }
+        self.past_filter((hash, key, max))
+    }
+
+    /// Apart, because most tables that are asked end at their filter.
+    #[inline(never)]
+    fn past_filter(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
         if memory_is_short() {
-            return self.get_in_short_memory(hash, key, max);
+            return self.get_in_short_memory(wanted);
         }
-        self.get_in_memory(hash, key, max)
+        self.get_in_memory(wanted)
     }
 
     /// The same past the filter, where blocks are taken to be in memory.
     #[inline(always)]
-    pub(super) fn get_in_memory(
-        self: &Arc<Self>,
-        hash: u64,
-        key: &[u8],
-        max: Seq,
-    ) -> Result<Option<Found>> {
-        let Some((number, place)) = self.find_block(key)? else {
+    pub(super) fn get_in_memory(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
+        let Some((number, place)) = self.find_block(wanted.1)? else {
             return Ok(None);
         };
-        let wanted = (hash, key, max);
         match self.raw_body(number, &place, Access::Random)? {
             Some((map, range)) => self.get_in(number, map, range, wanted),
             None => self.get_in_own(number, &place, wanted),
@@ -238,7 +238,7 @@ impl Table {
         self: &Arc<Self>,
         number: usize,
         place: &Range<u64>,
-        wanted: (u64, &[u8], Seq),
+        wanted: Wanted<'_>,
     ) -> Result<Option<Found>> {
         let body = self.own_body(number, place, Keep::Cached, Access::Random)?;
         self.get_in(number, &body, 0..body.len(), wanted)
@@ -251,7 +251,7 @@ impl Table {
         number: usize,
         source: &Bytes,
         range: Range<usize>,
-        (hash, key, max): (u64, &[u8], Seq),
+        (hash, key, max): Wanted<'_>,
     ) -> Result<Option<Found>> {
         let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
         let layout = Layout::of(body).map_err(fault)?;
@@ -404,7 +404,7 @@ impl Table {
 
     /// The map, and the range of the body of block `number` in it, checked; `None` if it is compressed, or nothing is
     /// mapped.
-    #[inline]
+    #[inline(always)]
     pub(super) fn raw_body(
         &self,
         number: usize,
@@ -561,6 +561,9 @@ fn touch_end(block: &[u8]) {
         std::hint::black_box(block.len().checked_sub(back).map(|at| block[at]));
     }
 }
+
+/// What a get looks for: the key's hash, the key, and the highest sequence number that it may see.
+pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
 
 /// A record that a get found. Its value is read only on request.
 pub struct Found {

@@ -42,7 +42,7 @@ impl Search {
 
 impl<'a> Block<'a> {
     /// The newest version of `key` at or below `max`, and its index. `hash` is the key's.
-    #[inline]
+    #[inline(always)]
     pub fn find(
         &self,
         hash: u64,
