@@ -68,7 +68,7 @@ impl<'a> Block<'a> {
     }
 
     /// The newest version of `key`, and its index. `hash` is the key's.
-    #[inline]
+    #[inline(always)]
     fn newest(&self, hash: u64, key: &[u8]) -> Result<Option<(usize, Parts<'a>)>, Malformed> {
         let mut from = 0;
         while let Some(index) = next_match(self.hashes(), hash_byte(hash), from) {
