@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim};
 use ebbtide::{
-    Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, ManualClock,
-    Options, Reads, Snapshot, Ttl,
+    Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Item,
+    ManualClock, Options, Reads, Snapshot, Ttl,
 };
 
 const START: u64 = 1_800_000_000_000;
@@ -248,20 +248,16 @@ fn of_chunk(chunk: Chunk<'_>) -> Pairs {
 macro_rules! check {
     ($world:expr, $reader:expr) => {{
         let (range, mut lent) = ($world.range(), Pairs::new());
-        let shown = $reader.range(range.clone()).map(|item| {
-            let item = item.unwrap();
-            owned(item.key(), item.value())
-        });
-        let shown: Pairs = shown.collect();
+        let items = $reader.range(range.clone()).map(|item| item.unwrap());
+        let items: Vec<Item> = items.collect();
+        let pairs = items.iter().map(|item| owned(item.key(), item.value()));
+        let shown: Pairs = pairs.collect();
         if $world.dice.one_in(3) {
             // What gets find says what the iterator should show.
             let keys = (0..$world.space).map(|n| $world.keys.nth(n));
             let keys: BTreeSet<Vec<u8>> = keys.filter(|key| range.contains(key)).collect();
-            let found = keys.into_iter().filter_map(|key| {
-                let value = $reader.get(&key).unwrap()?.to_vec();
-                Some((key, value))
-            });
-            assert!(found.eq(shown.iter().cloned()), "gets");
+            let found = keys.iter().filter_map(|key| $reader.item(key).unwrap());
+            assert!(found.eq(items), "gets");
             let back = $reader.range(range.clone()).rev().map(|item| {
                 let item = item.unwrap();
                 owned(item.key(), item.value())
@@ -439,8 +435,11 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
             let keys = view.iter().map(|item| item.unwrap().key().to_vec());
             let mut left: VecDeque<Vec<u8>> = keys.collect();
             let mut iter = world.c.iter();
+            // Stretches in one direction, from one item to some dozens.
+            let turns = [2, 20, 100][world.dice.below(3) as usize];
+            let mut forwards = true;
             loop {
-                let forwards = world.dice.one_in(2);
+                forwards ^= world.dice.one_in(turns);
                 let item = if forwards {
                     iter.next()
                 } else {
@@ -448,8 +447,8 @@ fn an_iterator_shows_what_lives_when_it_is_asked() {
                 };
                 let item = item.transpose().unwrap();
                 if let Some(item) = &item {
-                    let value = view.get(item.key()).unwrap().expect("it is live");
-                    assert_eq!(value, *item.value());
+                    let live = view.item(item.key()).unwrap().expect("it is live");
+                    assert!(live == *item, "{live:?}, and not {item:?}");
                     items += 1;
                 }
                 let mut next = || {
@@ -521,6 +520,74 @@ fn nothing_is_lent_whose_end_came_during_the_call_for_the_item_before() {
     assert!(end.unwrap().is_continue());
     let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
     assert_eq!(lent, expected);
+}
+
+fn key_of(item: ebbtide::Result<Item>) -> String {
+    String::from_utf8(item.unwrap().key().to_vec()).unwrap()
+}
+
+// The same of an iterator, which takes no second look at what it will return.
+#[test]
+fn an_iterator_returns_nothing_whose_end_came_after_the_item_before() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let ttl = Ttl::After(Duration::from_secs(60));
+    let (_db, c) = a_thousand(&clock, &sim, ttl);
+    c.put_with_ttl(key(500), "later", Ttl::Never).unwrap();
+    let mut items = c.iter();
+    let mut shown: Vec<String> = items.by_ref().take(20).map(key_of).collect();
+    clock.advance(Duration::from_secs(60));
+    shown.extend(items.map(key_of));
+    let expected: Vec<String> = (0..20).chain([500]).map(key).collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_changed_default_counts_for_the_next_item_of_an_iterator() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    clock.advance(Duration::from_secs(60));
+    let mut items = c.iter();
+    assert_eq!(items.by_ref().take(20).map(key_of).count(), 20);
+    let minute = DefaultTtl::After(Duration::from_secs(60));
+    c.set_default_ttl(minute).unwrap();
+    assert!(items.next().is_none());
+}
+
+// Expired records that nobody reads still hide the older versions of their keys, wherever they begin.
+#[test]
+fn an_iterator_shows_nothing_that_unread_records_hide() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (db, c) = a_thousand(&clock, &sim, Ttl::Never);
+    for n in 100..900 {
+        c.put_with_ttl(key(n), "ends", Duration::from_secs(1))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(c.stats().runs, 2);
+    clock.advance(Duration::from_secs(1));
+    let expected: Vec<String> = (0..100).chain(900..1_000).map(key).collect();
+    assert_eq!(c.iter().map(key_of).collect::<Vec<_>>(), expected);
+    for from in (0..100).step_by(7) {
+        let shown: Vec<String> = c.range(key(from)..).map(key_of).collect();
+        assert_eq!(shown, expected[from as usize..]);
+    }
+}
+
+// A key is shown by one end alone, wherever the two meet.
+#[test]
+fn the_ends_of_an_iterator_meet() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (_db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    for from_the_front in (0..1_000).step_by(7) {
+        let mut items = c.iter();
+        let mut shown: Vec<String> = items.by_ref().take(from_the_front).map(key_of).collect();
+        let back = items.by_ref().rev().take(999 - from_the_front);
+        let back: Vec<String> = back.map(key_of).collect();
+        shown.extend(items.map(key_of));
+        shown.extend(back.into_iter().rev());
+        let expected: Vec<String> = (0..1_000).map(key).collect();
+        assert!(shown == expected, "{from_the_front} from the front");
+    }
 }
 
 // A change of the default counts for the next item.
@@ -634,4 +701,25 @@ fn tables_are_given_back_while_an_item_is_lent() {
     });
     assert!(end.unwrap().is_continue());
     assert_eq!(lent, 11);
+}
+
+// An iterator at rest keeps no table that is obsolete, and goes on behind its last item.
+#[test]
+fn tables_are_given_back_by_an_iterator_at_rest() {
+    let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+    let (db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+    let mut items = c.iter();
+    let mut shown: Vec<String> = items.by_ref().take(20).map(key_of).collect();
+    for n in (0..1_000).filter(|n| n % 3 > 0) {
+        c.delete(key(n)).unwrap();
+    }
+    c.put("0020+", "not seen").unwrap();
+    let held: Vec<_> = sim.list(Path::new("/db/tables")).unwrap();
+    db.compact().unwrap();
+    while db.step().unwrap() {}
+    let kept = sim.list(Path::new("/db/tables")).unwrap();
+    assert!(held.iter().all(|table| !kept.contains(table)), "{kept:?}");
+    shown.extend(items.map(key_of));
+    let expected: Vec<String> = (0..1_000).map(key).collect();
+    assert!(shown == expected, "{} shown", shown.len());
 }

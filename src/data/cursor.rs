@@ -43,6 +43,7 @@ use crate::base::{Result, Seq};
 use crate::data::item::Pair;
 use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
+use crate::data::stretch::Stretch;
 use crate::expiry::ExpiryView;
 
 /// A target of a seek. The first three are for forward iteration, the last three for backward iteration.
@@ -160,6 +161,12 @@ pub trait Cursor {
     #[inline]
     fn hold_lane(&mut self, _ask: &Ask<'_>, _lent: &mut Lent) -> bool {
         false
+    }
+    /// The items behind the current record in such a lane, as far as they come before the bound of `ask`; `None` where
+    /// there is no lane, or only few of them. Forwards, on a record that was decided about.
+    #[inline]
+    fn stretch(&self, _ask: &Ask<'_>) -> Option<Stretch> {
+        None
     }
     /// That lane, and the record in it on which this is.
     #[inline]

@@ -12,9 +12,10 @@
 //!
 //! [`Cursor::hold_lane`]: crate::data::cursor::Cursor::hold_lane
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
-use crate::base::record::key_prefix;
+use crate::base::record::{Header, Kind, key_prefix};
+use crate::base::{ItemTtl, Seq, Timestamp};
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,55 @@ pub struct LaneShape {
     pub key_len: usize,
     /// A value that is longer does not add up.
     pub value_most: usize,
+}
+
+/// Where the header fields of a lane's records are, if the eight bytes from the start of a record have all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneHeaders {
+    /// Sequence numbers.
+    pub seq: BitField,
+    /// When they were written.
+    pub written_at: BitField,
+    /// Their ttls in milliseconds, if they are of that kind.
+    pub millis: BitField,
+    /// The kind of all ttls; a number of milliseconds says nothing here.
+    pub ttl: ItemTtl,
+}
+
+/// A number that some bits of a word hold, as far as it is above the lowest of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitField {
+    /// What zeros stand for.
+    pub lowest: u64,
+    /// The first bit.
+    pub first: u32,
+    /// As many ones as there are bits.
+    pub mask: u64,
+}
+
+impl BitField {
+    #[inline(always)]
+    fn read(&self, word: u64) -> u64 {
+        let bits = word.wrapping_shr(self.first) & self.mask;
+        self.lowest.wrapping_add(bits)
+    }
+}
+
+impl LaneHeaders {
+    /// The header of the record that begins with this word.
+    #[inline(always)]
+    fn read(&self, word: u64) -> Header {
+        let ttl = match self.ttl {
+            ItemTtl::Millis(_) => ItemTtl::Millis(self.millis.read(word)),
+            other => other,
+        };
+        Header {
+            kind: Kind::Put,
+            seq: Seq(self.seq.read(word)),
+            written_at: Timestamp(self.written_at.read(word)),
+            ttl,
+        }
+    }
 }
 
 impl LaneShape {
@@ -71,29 +121,99 @@ impl<'a> Lane<'a> {
         value_len <= self.shape.value_most && end <= self.shape.offsets_at
     }
 
-    /// Whether these records certainly add up and have different keys; there is at least one. False is no answer.
+    /// Whether these records certainly add up and have different keys; there is at least one.
     ///
-    /// No key is read: keys are different if their hash bytes are.
+    /// Few keys are read: they are different if their hash bytes are.
     pub fn are_distinct(&self, records: Range<usize>) -> bool {
         let LaneShape {
             offsets_at, count, ..
         } = self.shape;
         let offsets = &self.offsets[records.clone()];
         let hashes = &self.body[offsets_at + 2 * count..][records.clone()];
-        let least = (self.shape.header_len + self.shape.key_len) as u32;
-        let most = self.shape.value_most as u32;
-        let offset = |bytes: &[u8; 2]| u32::from(u16::from_le_bytes(*bytes));
-        // Without a way out, so that many are compared at once.
-        let mut is_wrong = false;
+        let (least, most) = (
+            self.shape.header_len + self.shape.key_len,
+            self.shape.value_most,
+        );
+        let is_narrow = least + most < usize::from(u16::MAX);
+        let (least, most) = (least as u16, most as u16);
+        let offset = |bytes: &[u8; 2]| u16::from_le_bytes(*bytes);
+        // Without a way out, so that many are compared at once. Less than nothing is a great number.
+        let mut excess = 0;
         for (start, end) in offsets.iter().zip(&offsets[1..]) {
-            is_wrong |= offset(end).wrapping_sub(offset(start) + least) > most;
+            let (start, end) = (offset(start), offset(end));
+            let value_len = end.wrapping_sub(start).wrapping_sub(least);
+            excess |= start.saturating_sub(end) | value_len.saturating_sub(most);
         }
+        let is_wrong = excess > 0 || !is_narrow;
         let mut is_equal = false;
         for (hash, next) in hashes.iter().zip(&hashes[1..]) {
             is_equal |= hash == next;
         }
         let last = records.end - 1;
-        !is_wrong && !is_equal && self.adds_up(self.offset(last), self.offset(last + 1))
+        let add_up = !is_wrong && self.adds_up(self.offset(last), self.offset(last + 1));
+        add_up && (!is_equal || self.differ(records.start, hashes))
+    }
+
+    /// Whether the keys of the records from `first` on, which add up and have these hash bytes, are different.
+    fn differ(&self, first: usize, hashes: &[u8]) -> bool {
+        let key = |at: usize| self.key_at(self.offset(first + at));
+        let mut at = 1;
+        loop {
+            let mut pairs = hashes[at - 1..].iter().zip(&hashes[at..]);
+            match pairs.position(|(before, hash)| before == hash) {
+                None => return true,
+                Some(equal) if key(at + equal - 1) == key(at + equal) => return false,
+                Some(equal) => at += equal + 1,
+            }
+        }
+    }
+
+    /// The end of the records behind record `at` that certainly add up and have different keys, also than that one, all
+    /// of them before `bound`.
+    pub fn distinct_behind(&self, at: usize, bound: Option<&[u8]>) -> usize {
+        let end = bound.map_or(self.shape.count, |bound| self.first_at(at + 1, bound));
+        match self.are_distinct(at..end) {
+            true => end,
+            false => self.first_in_doubt(at + 1..end),
+        }
+    }
+
+    /// The first record from `from` on that is not before `bound`.
+    fn first_at(&self, from: usize, bound: &[u8]) -> usize {
+        let is_before = |record: usize| self.key(record).is_some_and(|key| key < bound);
+        let (mut low, mut high) = (from, self.shape.count);
+        if is_before(high - 1) {
+            return high;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_before(middle) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The first of these records that does not add up, or has the key of the one before it; their end if none does.
+    fn first_in_doubt(&self, mut records: Range<usize>) -> usize {
+        let LaneShape {
+            offsets_at, count, ..
+        } = self.shape;
+        let hashes = &self.body[offsets_at + 2 * count..][..count];
+        let end = records.end;
+        let is_in_doubt = |&at: &usize| {
+            let key = self.key(at);
+            key.is_none() || (hashes[at] == hashes[at - 1] && key == self.key(at - 1))
+        };
+        records.find(is_in_doubt).unwrap_or(end)
+    }
+
+    /// The header of a record that begins at this offset and adds up.
+    #[inline(always)]
+    pub fn header_at(&self, start: usize, headers: &LaneHeaders) -> Header {
+        let word = self.body.get(start..).and_then(|bytes| bytes.first_chunk());
+        headers.read(word.map_or(0, |word| u64::from_le_bytes(*word)))
     }
 
     /// The prefix of the key of a record that begins at this offset and adds up.
@@ -119,6 +239,30 @@ impl<'a> Lane<'a> {
     pub fn record_in(&self, start: usize, end: usize) -> Option<(&'a [u8], &'a [u8])> {
         let piece = self.body.get(start + self.shape.header_len..end)?;
         piece.split_at_checked(self.shape.key_len)
+    }
+
+    /// Calls `visit` with key and value of each of these records, which add up, until it breaks.
+    #[inline(always)]
+    pub fn each<B>(
+        &self,
+        records: Range<usize>,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let LaneShape {
+            header_len,
+            key_len,
+            ..
+        } = self.shape;
+        let mut start = self.offset(records.start);
+        for at in records {
+            let end = self.offset(at + 1);
+            let piece = self.body.get(start + header_len..end);
+            if let Some((key, value)) = piece.and_then(|piece| piece.split_at_checked(key_len)) {
+                visit(key, value)?;
+            }
+            start = end;
+        }
+        ControlFlow::Continue(())
     }
 
     /// Record `at`, if that adds up.

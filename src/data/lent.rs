@@ -28,8 +28,19 @@ pub struct LendView {
     pub max: Seq,
     /// With settings of now, at a moment that is no earlier than now: what is live by it is shown.
     pub later: ExpiryView,
-    /// The number of this call among those of its scan: answers that hold for one call are kept under it.
-    pub call: u64,
+    /// The number of this view among those of its scan: what is certain under it is kept by it.
+    pub number: u64,
+}
+
+impl LendView {
+    /// The first one of a scan.
+    pub fn first(max: Seq, later: ExpiryView) -> LendView {
+        LendView {
+            max,
+            later,
+            number: 1,
+        }
+    }
 }
 
 /// What a call that lends asks a source for.
@@ -37,6 +48,8 @@ pub struct LendView {
 pub struct Ask<'a> {
     /// What is known to be shown.
     pub view: &'a LendView,
+    /// The number of this call among those of its scan that lend: bytes are held for one call.
+    pub call: u64,
     /// The last key that was decided about: older versions of it are not shown.
     pub decided: &'a [u8],
     /// Only smaller keys (in backward iteration, only greater ones).
@@ -122,6 +135,7 @@ pub struct Room {
     items: usize,
     /// The bytes of keys and values.
     bytes: usize,
+    enough: usize,
     most: usize,
     full_bytes: usize,
 }
@@ -130,10 +144,10 @@ impl Room {
     /// Whether nothing more is to be lent.
     #[inline(always)]
     pub fn is_none(&self) -> bool {
-        self.items >= self.most || self.bytes >= self.full_bytes
+        self.items >= self.enough || self.bytes >= self.full_bytes
     }
 
-    /// How many more items there is room for.
+    /// How many more items there is room for, if they cost next to nothing.
     #[inline]
     pub fn items(&self) -> usize {
         self.most.saturating_sub(self.items)
@@ -169,13 +183,15 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Empties it, for a call that lends up to `most` items, or as many as bring keys and values to `full_bytes`.
-    pub fn begin(&mut self, most: usize, full_bytes: usize) {
+    /// Empties it, for a call that lends items one by one up to `enough`, stretches of records as long as there is not
+    /// enough and up to `most` items, and no more when keys and values come to `full_bytes`.
+    pub fn begin(&mut self, (enough, most): (usize, usize), full_bytes: usize) {
         self.owners.clear();
         self.copied.clear();
         self.places.clear();
         self.parts.clear();
         self.room = Room {
+            enough,
             most,
             full_bytes,
             ..Room::default()
@@ -209,7 +225,9 @@ impl Lent {
     /// Key and value of the last item.
     #[inline]
     pub fn last(&self) -> Option<(&[u8], &[u8])> {
-        self.get(self.len().checked_sub(1)?)
+        let index = self.len().checked_sub(1)?;
+        let mut parts = self.parts.iter().rev();
+        self.of_part(parts.find(|part| part.first <= index)?, index)
     }
 
     /// Key and value of an item.
@@ -218,11 +236,16 @@ impl Lent {
             return None;
         }
         let behind = self.parts.partition_point(|part| part.first <= index);
-        let Part { first, of } = self.parts[behind - 1];
-        match of {
-            Stretch::Places(from) => self.at(&self.places[from + index - first]),
+        self.of_part(&self.parts[behind - 1], index)
+    }
+
+    /// Key and value of an item of this part.
+    #[inline]
+    fn of_part(&self, part: &Part, index: usize) -> Option<(&[u8], &[u8])> {
+        match part.of {
+            Stretch::Places(from) => self.at(&self.places[from + index - part.first]),
             Stretch::Lane(owner, shape, from) => {
-                self.lane(owner, shape).record(from + index - first)
+                self.lane(owner, shape).record(from + index - part.first)
             }
         }
     }
@@ -241,15 +264,8 @@ impl Lent {
                     }
                 }
                 Stretch::Lane(owner, shape, from) => {
-                    let lane = self.lane(owner, shape);
-                    let mut start = lane.offset(from);
-                    for at in from..from + count {
-                        let end = lane.offset(at + 1);
-                        if let Some((key, value)) = lane.record_in(start, end) {
-                            visit(key, value)?;
-                        }
-                        start = end;
-                    }
+                    self.lane(owner, shape)
+                        .each(from..from + count, &mut visit)?;
                 }
             }
         }

@@ -9,6 +9,7 @@ use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
 use crate::data::lend::{LaneMerge, Left, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
+use crate::data::stretch::Stretch;
 use crate::expiry::ExpiryView;
 
 /// Many sources as one, in one direction: a list of cursors sorted by their positions. While one source stays first,
@@ -158,13 +159,34 @@ impl<C: Cursor> Merge<C> {
         self.resolve_dead_spans(view)
     }
 
+    /// The index of the first cursor.
+    #[inline]
+    pub fn leader(&self) -> Option<usize> {
+        Some(self.order.first()?.at)
+    }
+
+    /// The items behind the first record, which was decided about, that the first cursor has before any other. Forwards.
+    pub fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+        let bound = self.bound_at(1, ask);
+        let above = self.seq_above_dead_spans();
+        let ask = Ask {
+            above,
+            bound,
+            ..*ask
+        };
+        self.front()?.stretch(&ask)
+    }
+
+    /// The first cursor goes to a record of the stretch that it gave.
+    pub fn stand_in_stretch(&mut self, at: usize) {
+        let first = self.order[0].at;
+        self.cursors[first].stand_in_lane(at);
+    }
+
     /// Lends from the lanes of the first cursors, as far as they stay before a cursor without a lane. After
     /// [`Stand::Behind`] the merge is on the next record.
     pub fn lend(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Result<Stand> {
-        let above = match self.dead_spans {
-            0 => Seq(0),
-            _ => self.seq_above_dead_spans(),
-        };
+        let above = self.seq_above_dead_spans();
         let ask = Ask { above, ..*ask };
         // Backwards one at a time.
         let most = if self.forward { MOST_LANES } else { 1 };
@@ -245,6 +267,9 @@ impl<C: Cursor> Merge<C> {
 
     /// Records as new as this are hidden by no dead span.
     fn seq_above_dead_spans(&self) -> Seq {
+        if self.dead_spans == 0 {
+            return Seq(0);
+        }
         let seq_max = |entry: &MergeEntry| match self.cursors[entry.at].head() {
             Head::DeadSpan(span) => span.seq_max,
             _ => Seq(0),

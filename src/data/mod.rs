@@ -13,6 +13,7 @@ pub mod range_delete;
 pub mod range_tombstones;
 pub mod lane;
 pub mod lent;
+pub mod stretch;
 pub mod lend;
 pub mod cursor;
 pub mod merge;

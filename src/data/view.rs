@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::base::record::{Header, key_prefix};
-use crate::base::{Result, Seq};
+use crate::base::{Result, Seq, Timestamp};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
 use crate::data::lent::{Ask, LendView, Lent, Stand};
 use crate::data::merge::Merge;
 use crate::data::range_tombstones::RangeTombstones;
+use crate::data::stretch::Stretch;
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 
 /// Whether both keys are equal. Mostly the prefixes differ already.
@@ -28,12 +29,18 @@ pub struct Horizon {
     pub tombstones: Arc<RangeTombstones>,
 }
 
+/// An iterator begins a stretch when so many items in a row came from one source: where the keys of several sources
+/// alternate, stretches would be short.
+const LEAD_LEAST: usize = 3;
+
 /// What a call lends.
-pub struct Lending {
+pub struct Lending<'a> {
     /// What is known to be shown.
-    pub view: LendView,
+    pub view: &'a LendView,
+    /// The number of this call; not 0.
+    pub call: u64,
     /// In the direction of the walk, only keys before this.
-    pub bound: Option<Vec<u8>>,
+    pub bound: Option<&'a [u8]>,
     /// An item that is live now, and not by `view`, is the only one of its call.
     pub dying_alone: bool,
 }
@@ -43,8 +50,12 @@ pub struct Walk<C> {
     merge: Merge<C>,
     horizon: Horizon,
     forward: bool,
-    /// Whether the first record was returned already.
+    /// Whether the first record was decided about already.
     given: bool,
+    /// The items behind the first record, which are returned before the merge moves on. Forwards.
+    stretch: Option<Stretch>,
+    /// The cursor that the last item came from, and from how many others before that in a row.
+    leader: (Option<usize>, usize),
 }
 
 impl<C: Cursor> Walk<C> {
@@ -61,23 +72,81 @@ impl<C: Cursor> Walk<C> {
             horizon,
             forward: to.is_forward(),
             given: false,
+            stretch: None,
+            leader: (None, 0),
         })
     }
 
-    /// The next visible item at this moment whose key `admits` accepts. `decided` becomes the last key that was decided
-    /// about, visible or not; older versions of that key are skipped.
+    /// The next visible item at this moment whose key `admits` accepts: forwards, those before the bound. What is live by
+    /// the view is. `decided` becomes the last key that was decided about, visible or not, or a stretch knows it; older
+    /// versions of that key are skipped.
     #[inline]
     pub fn next<F: Fn() -> ExpiryViews>(
         &mut self,
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
+        certain: (&LendView, Option<&[u8]>),
     ) -> Option<Result<Item>> {
-        if self.forward {
-            self.forwards(check, decided, admits)
-        } else {
-            self.backwards(check, decided, admits)
+        if !self.forward {
+            return self.backwards(check, decided, admits);
         }
+        let moment = check.moment;
+        if let Some(item) = self.take(certain.0, moment) {
+            return Some(Ok(item));
+        }
+        self.end_stretch(decided);
+        if self.begin_stretch(decided, certain)
+            && let Some(item) = self.take(certain.0, moment)
+        {
+            return Some(Ok(item));
+        }
+        self.forwards(check, decided, admits)
+    }
+
+    /// Takes the next item of the stretch, if there is one and the view is its.
+    #[inline(always)]
+    pub fn take(&mut self, view: &LendView, moment: Timestamp) -> Option<Item> {
+        let stretch = self.stretch.as_mut()?;
+        if !stretch.is_of(view.number) {
+            return None;
+        }
+        stretch.take(&view.later.settings, moment)
+    }
+
+    /// Begins a stretch, if one source has been first for some time and has one.
+    fn begin_stretch(&mut self, decided: &[u8], (view, bound): (&LendView, Option<&[u8]>)) -> bool {
+        if !self.given || self.leader.1 < LEAD_LEAST {
+            return false;
+        }
+        let ask = Ask {
+            view,
+            call: 0,
+            decided,
+            bound,
+            above: Seq(0),
+        };
+        self.stretch = self.merge.stretch(&ask);
+        if self.stretch.is_none() {
+            self.leader.1 = 0;
+        }
+        self.stretch.is_some()
+    }
+
+    /// Ends the stretch: what it knew is in `decided` then. Called before anything else moves, and when the range does.
+    pub fn end_stretch(&mut self, decided: &mut Vec<u8>) {
+        if let Some(stretch) = self.stretch.take() {
+            let (last, key) = stretch.last();
+            decided.clear();
+            decided.extend_from_slice(key);
+            self.merge.stand_in_stretch(last);
+        }
+    }
+
+    /// Called when the end of its range comes nearer.
+    pub fn range_shrinks(&mut self, decided: &mut Vec<u8>) {
+        self.end_stretch(decided);
+        self.leader.1 = 0;
     }
 
     // Not inlined, so that the item is constructed in place, not moved.
@@ -111,9 +180,19 @@ impl<C: Cursor> Walk<C> {
             if !check.dead(&header)
                 && header.seq >= self.horizon.tombstones.max_covering_seq(record.key)
             {
+                self.note_leader();
                 return Some(self.item(check, header));
             }
         }
+    }
+
+    #[inline]
+    fn note_leader(&mut self) {
+        let leader = self.merge.leader();
+        self.leader = match self.leader {
+            (before, items) if before == leader => (leader, items + 1),
+            _ => (leader, 0),
+        };
     }
 
     /// The item of the first record.
@@ -134,8 +213,9 @@ impl<C: Cursor> Walk<C> {
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-        (lending, lent): (&Lending, &mut Lent),
+        (lending, lent): (&Lending<'_>, &mut Lent),
     ) -> Result<bool> {
+        self.end_stretch(decided);
         while !lent.is_full() {
             if std::mem::take(&mut self.given) {
                 self.merge.advance(Some(check.for_good()))?;
@@ -160,13 +240,14 @@ impl<C: Cursor> Walk<C> {
         &mut self,
         check: &ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
-        lending: &Lending,
+        lending: &Lending<'_>,
         lent: &mut Lent,
     ) -> Result<bool> {
         let ask = Ask {
-            view: &lending.view,
+            view: lending.view,
+            call: lending.call,
             decided,
-            bound: lending.bound.as_deref(),
+            bound: lending.bound,
             above: Seq(0),
         };
         let before = lent.len();
@@ -189,7 +270,7 @@ impl<C: Cursor> Walk<C> {
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: &impl Fn(&[u8]) -> bool,
-        (lending, lent): (&Lending, &mut Lent),
+        (lending, lent): (&Lending<'_>, &mut Lent),
     ) -> Result<ControlFlow<bool>> {
         let Some(record) = self.merge.record() else {
             self.merge.end()?;
@@ -302,7 +383,7 @@ mod tests {
 
     use super::*;
     use crate::base::record::{Kind, RecordRef};
-    use crate::base::{Error, ItemTtl, Timestamp};
+    use crate::base::{Error, ItemTtl};
     use crate::data::cursor::Position;
     use crate::data::item::Pair;
     use crate::expiry::Settings;
@@ -411,13 +492,14 @@ mod tests {
             };
             let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();
             let (mut settled, mut decided) = (view.clone(), vec![]);
+            let certain = LendView::first(Seq(9), view.clone());
             let mut next = || {
                 let read = || ExpiryViews {
                     now: view.clone(),
                     settled: view.clone(),
                 };
-                let mut check = ExpiryCheck::new(view.clone(), &mut settled, view.now, read);
-                walk.next(&mut check, &mut decided, |_| true)
+                let mut check = ExpiryCheck::new(&view, &mut settled, view.now, read);
+                walk.next(&mut check, &mut decided, |_| true, (&certain, None))
             };
             for n in 0..shown {
                 assert!(matches!(next(), Some(Ok(_))), "{to:?}: {n}");

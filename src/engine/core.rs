@@ -147,12 +147,6 @@ impl Engine {
         ExpiryView::at(self.clock.at_most().after(millis), || state.settings())
     }
 
-    /// Whether it is certainly no later than this moment; cheaper than reading the clock.
-    #[inline]
-    pub(super) fn is_now_up_to(&self, moment: Timestamp) -> bool {
-        self.clock.is_up_to(moment)
-    }
-
     /// The view in settled time, for jobs: as long ago as is held for readers of expirations.
     pub(super) fn settled_view(&self, state: &ContainerState) -> ExpiryView {
         // Nothing is purged while the clock is doubted: at moment 0 only what a floor covers has expired.

@@ -38,6 +38,7 @@ use crate::data::cursor::{Cursor, Head, Position, Seek};
 use crate::data::item::{Item, Pair};
 use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
+use crate::data::stretch::Stretch;
 use crate::engine::Engine;
 use crate::engine::snapshots::SnapshotPin;
 use crate::engine::state::{ContainerState, ReadState};
@@ -330,6 +331,10 @@ impl Cursor for Source {
     #[inline]
     fn hold_lane(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
         each!(self, cursor => cursor.hold_lane(ask, lent))
+    }
+
+    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+        each!(self, cursor => cursor.stretch(ask))
     }
 
     #[inline]

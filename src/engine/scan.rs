@@ -1,20 +1,17 @@
-//! Scans: the live items in a range, from both ends, and how they are lent.
+//! Scans: the live items in a range, from both ends. Iterators take them one by one (here); others are lent many at a time
+//! (scan/lending.rs).
 //!
 //! A scan sees the writes up to its snapshot, and judges by the time of each step. Between two steps it holds a snapshot
 //! and a read state that the engine may take from it, and no lock.
 //!
-//! Items are lent in calls of up to [`MOST_LENT`]. A call takes the scan's lock, reads the clock and then the settings, and
-//! decides which items are shown (data/view.rs). It holds the bytes of these, so the caller gets them after the lock is
-//! released: its code may write, drop the container or close the database, and if it panics nothing is locked.
-//!
-//! [`Scan::for_each`] hands out each item by a call of its own to user code, which may take any time. So its items are
-//! decided by a moment that is later than now by [`HOLDS_MILLIS`]; an item that is live now and not at that moment is the
-//! only one of its call. Before each but the first of a call it checks that this moment has not come and that the settings
-//! are the same, else it decides again about what is behind the last item. So each item is live by a reading of the
-//! clock, and by the settings, after the code for the one before it has returned. What is dead by the clock stays so,
-//! unless the clock leads: then items are decided one by one.
+//! What is certain of many records at once is kept in a view ([`LendView`]) of a moment that is later than now by
+//! [`HOLDS_MILLIS`]. A step uses the same view as the one before, as long as that moment has not come and the settings are
+//! the same: it reads the clock, then the version of the settings, and what it returns is as of then. Under that view an
+//! iterator takes items out of a stretch (data/stretch.rs). Its two ends do not know of each other's: when the back passes
+//! a key, the stretch of the front ends.
 
-use std::ops::ControlFlow;
+mod lending;
+
 use std::sync::Arc;
 
 use crate::base::sync::Mutex;
@@ -30,23 +27,16 @@ use crate::engine::Engine;
 use crate::engine::handle::Handle;
 use crate::engine::read::{Reader, Source};
 use crate::engine::snapshots::SnapshotPin;
-use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::engine::state::{ContainerState, Flushable, Holder, ReadState};
 use crate::expiry::{ExpiryCheck, ExpiryView, ExpiryViews};
 use crate::table::RunCursor;
 
-/// The most items of a call that lends: enough to make what a call costs small per item.
-const MOST_LENT: usize = 128;
-
-/// A call ends with the item that brings its keys and values to this many bytes.
-const FULL_BYTES: usize = 64 << 10;
-
-/// The first call of [`Scan::for_each`] decides about so many items, each further one about twice as many as the one
-/// before: who wants few pays for few.
-const FIRST_LENT: usize = 16;
-
-/// For how long what is decided by a call of [`Scan::for_each`] holds, in milliseconds: longer than most callers need
-/// for the items of a call. Items that live no longer are decided one by one.
+/// For how long a view holds, in milliseconds: longer than most callers need for the items of a call. Items that live no
+/// longer are decided one by one.
 const HOLDS_MILLIS: u64 = 1_000;
+
+/// No settings have this version.
+const NO_VERSION: u64 = u64::MAX;
 
 impl Engine {
     /// The live items in a range.
@@ -70,7 +60,8 @@ impl Engine {
         views: &ExpiryViews,
     ) -> Scan {
         let mut scan = Scan::new(engine, state, pin.clone(), range, views.settled.clone(), 0);
-        scan.fixed = Some(views.now.now);
+        scan.view.later = views.now.clone();
+        scan.is_fixed = true;
         scan
     }
 }
@@ -124,10 +115,27 @@ impl Sight {
     }
 }
 
-/// The two ends of a scan, and the read state they are on. When a file in the read state is obsolete, the engine takes
-/// them from a scan at rest, so that the scan keeps no file on disk; the next step seeks again, in the current read
-/// state.
-pub struct Walks {
+/// How far a scan has come. When a file in its read state is obsolete, the engine takes the walks from a scan at rest, so
+/// that the scan keeps no file on disk; the next step seeks again, in the current read state.
+struct Progress {
+    left: Left,
+    walks: Option<Walks>,
+}
+
+impl Holder for Progress {
+    fn give_up(&mut self) {
+        if let Some(Walks {
+            front: Some(mut front),
+            ..
+        }) = self.walks.take()
+        {
+            front.end_stretch(&mut self.left.front);
+        }
+    }
+}
+
+/// The two ends of a scan, and the read state they are on.
+struct Walks {
     sight: Sight,
     front: Option<Walk<Source>>,
     back: Option<Walk<Source>>,
@@ -142,21 +150,12 @@ struct Left {
     back: Vec<u8>,
 }
 
-/// As long as this holds, what a call decided is as of now.
-struct Holds {
-    /// Not later than this.
-    until: Timestamp,
-    /// These settings.
-    settings: u64,
-}
-
 /// Live items in the order of keys, from both ends. Each is judged when the scan reaches it.
 pub struct Scan {
     state: Arc<ContainerState>,
     /// Keeps the versions visible to it, in whichever read state.
     pin: Arc<SnapshotPin>,
-    left: Left,
-    walks: Arc<Mutex<Option<Walks>>>,
+    progress: Arc<Mutex<Progress>>,
     /// In settled time as of the last reading of the clock.
     settled: ExpiryView,
     /// By how many milliseconds [`Engine::later_view`]'s moment is later than now, measured once: so items can carry
@@ -166,8 +165,12 @@ pub struct Scan {
     items: u64,
     /// How many calls have lent.
     calls: u64,
-    /// Judges all by this moment and the settings of `settled`.
-    fixed: Option<Timestamp>,
+    /// What is known to be shown, as long as it holds.
+    view: LendView,
+    /// The version of the settings in that view; [`NO_VERSION`] at first.
+    settings: u64,
+    /// Judges all by that view, whenever it is reached.
+    is_fixed: bool,
     engine: Handle,
 }
 
@@ -179,10 +182,10 @@ const STEP_WORTH: u64 = 6;
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        let walks = self.walks.lock();
+        let Progress { left, walks } = &*self.progress.lock();
         let runs = walks
             .as_ref()
-            .map_or(0, |walks| walks.sight.runs(&self.left.range).count());
+            .map_or(0, |walks| walks.sight.runs(&left.range).count());
         if runs > 1 {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
             self.state.pay_for_scan(worth);
@@ -199,229 +202,100 @@ impl Scan {
         settled: ExpiryView,
         lead: u64,
     ) -> Scan {
-        let walks = Arc::new(Mutex::new(None));
-        state.watch(&walks);
+        let left = Left {
+            range,
+            front: vec![],
+            back: vec![],
+        };
+        let progress = Arc::new(Mutex::new(Progress { left, walks: None }));
+        state.watch(&progress);
+        let max = pin.seq();
         Scan {
             state: state.clone(),
             pin,
-            left: Left {
-                range,
-                front: vec![],
-                back: vec![],
-            },
-            walks,
+            progress,
+            view: LendView::first(max, settled.clone()),
+            settings: NO_VERSION,
+            is_fixed: false,
             settled,
             lead,
             items: 0,
             calls: 0,
-            fixed: None,
             engine: engine.clone(),
         }
     }
 
-    /// Takes a step in the walks, as of now.
-    #[inline]
-    fn step(
-        &mut self,
-        step: impl FnOnce(
-            &mut Walks,
-            &mut Left,
-            &mut ExpiryCheck<'_, &dyn Fn() -> ExpiryViews>,
-        ) -> Option<Result<Item>>,
-    ) -> Option<Result<Item>> {
-        let (engine, state) = (&self.engine, &self.state);
-        if let Err(error) = engine.check_open(state) {
-            return Some(Err(error));
+    /// A moment that is no earlier than now, from a reading of the clock, and at which the view holds.
+    #[inline(always)]
+    fn look_at_the_clock(&mut self) -> Timestamp {
+        if self.is_fixed {
+            return self.view.later.now;
         }
-        let mut walks = self.walks.lock();
-        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
-        let fixed = self.fixed.map(|now| {
-            let settled = &self.settled;
-            ExpiryViews::at(now, settled.now, || settled.settings.clone())
-        });
-        let later = match &fixed {
-            Some(views) => views.now.clone(),
-            None => engine.later_view(state),
-        };
-        let read: &dyn Fn() -> ExpiryViews =
-            &|| fixed.clone().unwrap_or_else(|| engine.expiry_views(state));
-        let moment = later.now.before(self.lead);
-        let mut check = ExpiryCheck::new(later, &mut self.settled, moment, read);
-        let item = step(walks, &mut self.left, &mut check);
-        self.items += 1;
-        item
+        let now = self.engine.clock.at_most();
+        // In this order: the settings are those in force at the reading of the clock or later.
+        let holds = self.view.later.now.0.wrapping_sub(now.0) <= HOLDS_MILLIS
+            && self.settings == self.state.settings_version();
+        if !holds {
+            self.renew_view();
+        }
+        now
+    }
+
+    #[inline(never)]
+    fn renew_view(&mut self) {
+        self.settings = self.state.settings_version();
+        self.view.later = self.engine.later_view_by(&self.state, HOLDS_MILLIS);
+        self.view.number += 1;
     }
 
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
     #[inline(never)]
     pub fn next(&mut self) -> Option<Result<Item>> {
-        self.step(|walks, left, check| {
-            let walk = match walks.front(left, check.for_good()) {
-                Ok(walk) => walk,
-                Err(error) => return Some(Err(error)),
-            };
-            let Left { range, front, back } = left;
-            walk.next(check, front, |key| is_before_end(range, back, key))
-        })
+        if let Err(error) = self.engine.check_open(&self.state) {
+            return Some(Err(error));
+        }
+        let moment = self.look_at_the_clock().before(self.lead);
+        if let Some(walks) = &mut self.progress.lock().walks
+            && let Some(walk) = &mut walks.front
+            && let Some(item) = walk.take(&self.view, moment)
+        {
+            self.items += 1;
+            return Some(Ok(item));
+        }
+        self.step(true, moment)
     }
 
     /// The next item from the back.
     pub fn next_back(&mut self) -> Option<Result<Item>> {
-        self.step(|walks, left, check| {
-            let walk = match walks.back(left, check.for_good()) {
-                Ok(walk) => walk,
-                Err(error) => return Some(Err(error)),
-            };
-            let Left { range, front, back } = left;
-            walk.next(check, back, |key| is_after_start(range, front, key))
-        })
-    }
-}
-
-/// Lending.
-impl Scan {
-    /// Calls `visit` with key and value of each item from the front, until it breaks.
-    pub fn for_each<B>(
-        mut self,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>> {
-        let (mut lent, mut most) = (Lent::default(), FIRST_LENT);
-        loop {
-            lent.begin(if self.decides_ahead() { most } else { 1 }, FULL_BYTES);
-            most = MOST_LENT.min(2 * most);
-            let (is_more, holds) = self.lend(true, HOLDS_MILLIS, &mut lent)?;
-            let mut given = 0;
-            let watch = self.watch(holds);
-            let flow = lent.each(|key, value| {
-                if given > 0 && !watch.is_still() {
-                    return ControlFlow::Break(None);
-                }
-                given += 1;
-                visit(key, value).map_break(Some)
-            });
-            if let ControlFlow::Break(Some(result)) = flow {
-                return Ok(ControlFlow::Break(result));
-            }
-            if given < lent.len() {
-                self.engine.check_open(&self.state)?;
-            }
-            match lent.get(given) {
-                Some(_) => self.go_back_to(lent.get(given - 1)),
-                // An error is that of the item behind these, and comes again.
-                None if lent.is_empty() => return is_more.map(|_| ControlFlow::Continue(())),
-                None if matches!(is_more, Ok(false)) => return Ok(ControlFlow::Continue(())),
-                None => {}
-            }
+        if let Err(error) = self.engine.check_open(&self.state) {
+            return Some(Err(error));
         }
+        let moment = self.look_at_the_clock().before(self.lead);
+        self.step(false, moment)
     }
 
-    /// Lends the next items from the front, up to a full chunk; each was live at a moment of this call.
-    pub fn lend_next(&mut self, lent: &mut Lent) -> Result<()> {
-        lent.begin(MOST_LENT, FULL_BYTES);
-        self.lend(true, 0, lent)?.0.map(drop)
-    }
-
-    /// Lends the next items from the back, as [`Scan::lend_next`] does.
-    pub fn lend_next_back(&mut self, lent: &mut Lent) -> Result<()> {
-        lent.begin(MOST_LENT, FULL_BYTES);
-        self.lend(false, 0, lent)?.0.map(drop)
-    }
-
-    /// Lends the next items. What is live is decided by a moment that is later than now by `ahead` milliseconds, and by
-    /// the clock if it is dead then. Also returns whether there may be more, and how long what was decided holds.
-    fn lend(
-        &mut self,
-        forward: bool,
-        ahead: u64,
-        lent: &mut Lent,
-    ) -> Result<(Result<bool>, Holds)> {
-        assert!(self.fixed.is_none(), "what is lent is as of now");
-        let (engine, state) = (&self.engine, &self.state);
-        engine.check_open(state)?;
-        self.calls += 1;
-        let mut walks = self.walks.lock();
+    /// The next item at one end, as of now, which items report as this moment.
+    #[inline(never)]
+    fn step(&mut self, forward: bool, moment: Timestamp) -> Option<Result<Item>> {
+        let Scan {
+            engine,
+            state,
+            view,
+            ..
+        } = self;
+        let Progress { left, walks } = &mut *self.progress.lock();
         let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
-        let (settings, leads) = (state.settings_version(), engine.clock.leads());
-        let later = engine.later_view_by(state, ahead);
-        let until = later.now;
-        let lending = Lending {
-            view: LendView {
-                max: self.pin.seq(),
-                later: later.clone(),
-                call: self.calls,
-            },
-            bound: self.left.bound(forward).map(<[u8]>::to_vec),
-            dying_alone: ahead > 0,
+        let fixed = self.is_fixed.then_some((&*view, self.settled.now));
+        let read = || match fixed {
+            Some((view, settled)) => {
+                ExpiryViews::at(view.later.now, settled, || view.later.settings.clone())
+            }
+            None => engine.expiry_views(state),
         };
-        let mut check = ExpiryCheck::new(later, &mut self.settled, until, || {
-            engine.expiry_views(state)
-        });
-        let is_more = walks.lend(&mut self.left, forward, &mut check, (&lending, lent));
-        self.items += lent.len() as u64;
-        // What was dead by a clock that leads may live again.
-        let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;
-        let until = if is_final { until } else { Timestamp(0) };
-        Ok((is_more, Holds { until, settings }))
-    }
-
-    /// As many items as a full chunk lends; each was live at a moment of this call.
-    #[cfg(feature = "tokio")]
-    pub fn chunk_of_items(&mut self, is_backwards: bool) -> Result<Vec<Item>> {
-        let (mut items, mut bytes) = (vec![], 0);
-        while items.len() < MOST_LENT && bytes < FULL_BYTES {
-            let item = match is_backwards {
-                false => self.next(),
-                true => self.next_back(),
-            };
-            let Some(item) = item.transpose()? else {
-                break;
-            };
-            bytes += item.key().len() + item.value().len();
-            items.push(item);
-        }
-        Ok(items)
-    }
-
-    /// Whether what is decided holds for more than an item.
-    fn decides_ahead(&self) -> bool {
-        self.engine.clock.leads().is_multiple_of(2)
-    }
-
-    #[inline]
-    fn watch(&self, holds: Holds) -> Watch<'_> {
-        Watch {
-            engine: &self.engine,
-            state: &self.state,
-            holds,
-        }
-    }
-
-    /// Decides again about what is behind this item.
-    #[cold]
-    fn go_back_to(&mut self, item: Option<(&[u8], &[u8])>) {
-        if let Some(walks) = &mut *self.walks.lock() {
-            walks.front = None;
-        }
-        self.left.front = item.map_or(vec![], |(key, _)| key.to_vec());
-    }
-}
-
-/// What a call decided, and what may end it.
-struct Watch<'a> {
-    engine: &'a Engine,
-    state: &'a ContainerState,
-    holds: Holds,
-}
-
-impl Watch<'_> {
-    /// Whether reads are allowed, and what was decided is as of now. False may be wrong.
-    #[inline(always)]
-    fn is_still(&self) -> bool {
-        // In this order: the settings are those in force at the reading of the clock or later.
-        self.engine.check_open(self.state).is_ok()
-            && self.engine.is_now_up_to(self.holds.until)
-            && self.state.settings_version() == self.holds.settings
+        let mut check = ExpiryCheck::new(&view.later, &mut self.settled, moment, read);
+        self.items += 1;
+        walks.next(left, forward, &mut check, view)
     }
 }
 
@@ -434,21 +308,64 @@ impl Walks {
         }
     }
 
-    fn lend<F: Fn() -> ExpiryViews>(
+    /// The next item at one end.
+    #[inline(always)]
+    fn next<F: Fn() -> ExpiryViews>(
         &mut self,
         left: &mut Left,
         forward: bool,
         check: &mut ExpiryCheck<'_, F>,
-        lent: (&Lending, &mut Lent),
+        view: &LendView,
+    ) -> Option<Result<Item>> {
+        if forward {
+            let walk = match self.front(left, check.for_good()) {
+                Ok(walk) => walk,
+                Err(error) => return Some(Err(error)),
+            };
+            let Left { range, front, back } = left;
+            let certain = (view, end_of(range, back));
+            walk.next(check, front, |key| is_before_end(range, back, key), certain)
+        } else {
+            let walk = match self.back(left, check.for_good()) {
+                Ok(walk) => walk,
+                Err(error) => return Some(Err(error)),
+            };
+            let Left { range, front, back } = left;
+            let certain = (view, start_of(range, front));
+            walk.next(
+                check,
+                back,
+                |key| is_after_start(range, front, key),
+                certain,
+            )
+        }
+    }
+
+    fn lend<F: Fn() -> ExpiryViews>(
+        &mut self,
+        (left, forward): (&mut Left, bool),
+        check: &mut ExpiryCheck<'_, F>,
+        (view, call, dying_alone): (&LendView, u64, bool),
+        lent: &mut Lent,
     ) -> Result<bool> {
+        let lending = |bound| Lending {
+            view,
+            call,
+            bound,
+            dying_alone,
+        };
         if forward {
             let walk = self.front(left, check.for_good())?;
             let Left { range, front, back } = left;
-            walk.lend(check, front, |key| is_before_end(range, back, key), lent)
+            let lending = lending(end_of(range, back));
+            let admits = |key: &[u8]| is_before_end(range, back, key);
+            walk.lend(check, front, admits, (&lending, lent))
         } else {
             let walk = self.back(left, check.for_good())?;
             let Left { range, front, back } = left;
-            walk.lend(check, back, |key| is_after_start(range, front, key), lent)
+            let lending = lending(start_of(range, front));
+            let admits = |key: &[u8]| is_after_start(range, front, key);
+            walk.lend(check, back, admits, (&lending, lent))
         }
     }
 
@@ -461,7 +378,11 @@ impl Walks {
     }
 
     #[inline(always)]
-    fn back(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
+    fn back(&mut self, left: &mut Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
+        // What it passes is not left to the front.
+        if let Some(front) = &mut self.front {
+            front.range_shrinks(&mut left.front);
+        }
         match &mut self.back {
             Some(walk) => Ok(walk),
             none => Ok(none.insert(self.sight.walk(&left.range, left.to(), view)?)),
@@ -482,17 +403,26 @@ fn is_after_start(range: &KeyRange, front: &[u8], key: &[u8]) -> bool {
     (range.from.is_empty() || key >= &range.from[..]) && (front.is_empty() || key > front)
 }
 
-impl Left {
-    /// In the direction of a walk, all keys before this are left. The first key of a range is not before it.
-    fn bound(&self, forward: bool) -> Option<&[u8]> {
-        let (passed, end) = match forward {
-            true => (&self.back[..], self.range.to.as_deref()),
-            false => (&self.front[..], Some(&self.range.from[..])),
-        };
-        let bound = Some(passed).filter(|key| !key.is_empty()).or(end);
-        bound.filter(|key| forward || !key.is_empty())
+/// All keys before this are left, from the front.
+#[inline(always)]
+fn end_of<'a>(range: &'a KeyRange, back: &'a [u8]) -> Option<&'a [u8]> {
+    match back {
+        [] => range.to.as_deref(),
+        passed => Some(passed),
     }
+}
 
+/// All keys after this are left, from the back. The first key of a range is not.
+#[inline(always)]
+fn start_of<'a>(range: &'a KeyRange, front: &'a [u8]) -> Option<&'a [u8]> {
+    let bound = match front {
+        [] => &range.from[..],
+        passed => passed,
+    };
+    (!bound.is_empty()).then_some(bound)
+}
+
+impl Left {
     fn from(&self) -> Seek<'_> {
         match &self.front[..] {
             [] => Seek::AtOrAfter(&self.range.from),

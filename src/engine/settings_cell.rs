@@ -103,6 +103,11 @@ impl SettingsCell {
         self.version.load(Ordering::Acquire)
     }
 
+    /// Changes the version alone, for what its holders are to ask about besides settings.
+    pub(super) fn change_version(&self) {
+        self.version.fetch_add(2, Ordering::Release);
+    }
+
     /// Begins a change, which stores `to` unless told otherwise.
     pub(super) fn begin(&self, to: Settings) -> Changing<'_> {
         let before = self.version.fetch_add(1, Ordering::Relaxed);

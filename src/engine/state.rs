@@ -209,10 +209,16 @@ pub trait Held: Send + Sync {
     fn release(&self);
 }
 
-impl<T: Send> Held for Mutex<Option<T>> {
+/// What a holder of a read state keeps between two calls.
+pub trait Holder: Send {
+    /// Gives up the read state; the next call takes the current one.
+    fn give_up(&mut self);
+}
+
+impl<T: Holder> Held for Mutex<T> {
     fn release(&self) {
         if let Some(mut held) = self.try_lock() {
-            *held = None;
+            held.give_up();
         }
     }
 }
@@ -306,6 +312,7 @@ impl ContainerState {
     /// Marks it as dropped: its handles can no longer read or write.
     pub(super) fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+        self.settings.change_version();
     }
 
     /// What one run less has become worth to scans, in bytes rewritten.
@@ -334,7 +341,7 @@ impl ContainerState {
         self.settings.load_whole()
     }
 
-    /// See [`SettingsCell::version`].
+    /// See [`SettingsCell::version`]. As long as it stays the same, the container is not dropped either.
     #[inline]
     pub(super) fn settings_version(&self) -> u64 {
         self.settings.version()
@@ -422,7 +429,7 @@ impl ContainerState {
     }
 
     /// Registers a holder of read states of this container.
-    pub(super) fn watch<T: Send + 'static>(&self, holder: &Arc<Mutex<Option<T>>>) {
+    pub(super) fn watch<T: Holder + 'static>(&self, holder: &Arc<Mutex<T>>) {
         let holder: Arc<dyn Held> = holder.clone();
         let mut held = self.held.lock();
         if held.len() == held.capacity() {

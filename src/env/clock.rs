@@ -298,12 +298,12 @@ impl SettledClock {
         }
     }
 
-    /// Whether [`SettledClock::now`] is no later than this moment: true is certain. Cheaper.
-    #[inline]
-    pub fn is_up_to(&self, moment: Timestamp) -> bool {
-        let clock = &*self.clock;
-        let wall = clock.wall_at_most().unwrap_or_else(|| clock.wall());
-        wall.max(self.settled.load(Ordering::Acquire)) <= moment.0
+    /// To ask often whether a moment has come.
+    pub fn watch(&self) -> ClockWatch<'_> {
+        ClockWatch {
+            clock: &*self.clock,
+            settled: &self.settled,
+        }
     }
 
     /// The clock's other reading.
@@ -402,6 +402,25 @@ impl SettledClock {
             state.hold_until = None;
         }
         (!reading.unsettled).then_some(reading.settled)
+    }
+}
+
+/// A clock that is asked often whether a moment has come.
+#[derive(Clone, Copy)]
+pub struct ClockWatch<'a> {
+    clock: &'a dyn Clock,
+    settled: &'a AtomicU64,
+}
+
+impl ClockWatch<'_> {
+    /// Whether [`SettledClock::now`] is no later than this moment: true is certain. Cheaper.
+    #[inline(always)]
+    pub fn is_up_to(&self, moment: Timestamp) -> bool {
+        let wall = match self.clock.wall_at_most() {
+            Some(wall) => wall,
+            None => self.clock.wall(),
+        };
+        wall <= moment.0 && self.settled.load(Ordering::Acquire) <= moment.0
     }
 }
 

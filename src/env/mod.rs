@@ -11,7 +11,9 @@ mod process;
 #[cfg(any(test, feature = "unstable-internals"))]
 mod sim;
 
-pub use clock::{Clock, ClockBehind, ManualClock, Reading, SettledClock, SystemClock, monotonic};
+pub use clock::{
+    Clock, ClockBehind, ClockWatch, ManualClock, Reading, SettledClock, SystemClock, monotonic,
+};
 pub use disk::Disk;
 pub use fs::{
     Dir, File, Fs, Lock, LockKind, RING_WORD, ReadAt, Ring, Room, create_folder, make_dir,

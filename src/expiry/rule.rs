@@ -531,7 +531,7 @@ impl ExpiryViews {
 /// Decides which records are dead at one step of a reader. A record that is live at a `later` moment, which is cheap to
 /// know, is live now; for the others the exact clock is read, once.
 pub struct ExpiryCheck<'a, F> {
-    later: ExpiryView,
+    later: &'a ExpiryView,
     settled: &'a mut ExpiryView,
     now: Option<ExpiryView>,
     read: F,
@@ -542,7 +542,12 @@ pub struct ExpiryCheck<'a, F> {
 impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
     /// `settled` is in settled time at an earlier moment, and is set to now's when `read` is called. `later` has
     /// settings of now, not of an earlier moment.
-    pub fn new(later: ExpiryView, settled: &'a mut ExpiryView, moment: Timestamp, read: F) -> Self {
+    pub fn new(
+        later: &'a ExpiryView,
+        settled: &'a mut ExpiryView,
+        moment: Timestamp,
+        read: F,
+    ) -> Self {
         ExpiryCheck {
             later,
             settled,

@@ -10,6 +10,7 @@ use super::*;
 use crate::base::record::Kind;
 use crate::base::{ItemTtl, Timestamp};
 use crate::data::cursor::{Cursor, Position, Seek};
+use crate::data::lent::LendView;
 use crate::data::range_tombstones::{Fragments, RangeTombstones};
 use crate::data::view::{Horizon, Walk};
 use crate::expiry::ExpiryCheck;
@@ -847,13 +848,11 @@ fn dead_spans_hide_what_they_should() {
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &view).unwrap();
                 let (mut found, mut decided, mut settled) = (vec![], vec![], view.clone());
+                let certain = LendView::first(Seq(max), view.clone());
                 let mut next = || {
-                    let read = || ExpiryViews {
-                        now: view.clone(),
-                        settled: view.clone(),
-                    };
-                    let mut check = ExpiryCheck::new(view.clone(), &mut settled, view.now, read);
-                    walk.next(&mut check, &mut decided, |_| true)
+                    let read = || ExpiryViews::at(view.now, view.now, || view.settings.clone());
+                    let mut check = ExpiryCheck::new(&view, &mut settled, view.now, read);
+                    walk.next(&mut check, &mut decided, |_| true, (&certain, None))
                 };
                 while let Some(item) = next() {
                     let item = item.unwrap();

@@ -27,6 +27,7 @@ use crate::data::item::Pair;
 use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent, Place};
 use crate::data::range_tombstones::RangeTombstones;
+use crate::data::stretch::Stretch;
 use crate::expiry::ExpiryView;
 use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::lane::Alike;
@@ -96,8 +97,9 @@ struct Loaded {
     layout: Layout,
     /// The outer one: none, as long as nobody has asked.
     alike: Option<Option<Alike>>,
-    /// What the last call that lends found: its number, and by which number it holds the body. 0: its records must be
-    /// looked at one by one.
+    /// The number of the last view under which somebody asked, and whether all records are certainly shown under it.
+    certain: (u64, bool),
+    /// The last call that lent from it, and by which number it holds the body.
     lent: (u64, u32),
 }
 
@@ -221,6 +223,7 @@ impl TableCursor {
             body,
             layout,
             alike: None,
+            certain: (0, false),
             lent: (0, 0),
         });
         Ok(())
@@ -422,6 +425,12 @@ impl Cursor for TableCursor {
         self.is_on_record() && self.hold_certain(ask, lent)
     }
 
+    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+        self.is_on_record()
+            .then(|| self.certain_stretch(ask))
+            .flatten()
+    }
+
     #[inline]
     fn lane(&self) -> Option<(Lane<'_>, usize)> {
         let loaded = self.loaded.as_ref()?;
@@ -432,6 +441,7 @@ impl Cursor for TableCursor {
     #[inline]
     fn stand_in_lane(&mut self, at: usize) {
         (self.state, self.at) = (State::InLane, at);
+        self.know_lane();
     }
 
     fn seq_in_lane(&self, at: usize) -> Seq {

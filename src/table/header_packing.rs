@@ -17,6 +17,7 @@
 
 use crate::base::record::{Header, Kind};
 use crate::base::{ItemTtl, MAX_TTL_MILLIS, Seq, Timestamp};
+use crate::data::lane::{BitField, LaneHeaders};
 
 /// Bytes of a packing.
 pub const PACKING_LEN: usize = PLACES_AT + 2 * COUNT;
@@ -436,6 +437,21 @@ impl WordPacking {
         };
         let header = header_of(field(TAG), field(SEQ), field(WRITTEN_AT), field(TTL));
         (field(KEY_LEN) as usize, header)
+    }
+
+    /// The same of a block whose records are alike: only what is not the same in all of them.
+    pub fn of_lane(&self, uniform: &Uniform) -> LaneHeaders {
+        let field = |at: usize| BitField {
+            lowest: self.lowest[at],
+            first: self.first[at],
+            mask: self.mask[at],
+        };
+        LaneHeaders {
+            seq: field(SEQ),
+            written_at: field(WRITTEN_AT),
+            millis: field(TTL),
+            ttl: uniform.earliest.ttl,
+        }
     }
 
     /// Writes the header fields of a record that the packing was made for, and leaves the bytes of the word behind them

@@ -48,11 +48,14 @@ mod tests {
     use crate::base::hash::hash_key;
     use crate::base::record::{Header, Kind, RecordRef};
     use crate::base::{ItemTtl, Seq, Timestamp};
+    use crate::data::item::{Item, Pair};
     use crate::data::lane::Lane;
     use crate::data::lent::{Ask, LendView, Lent, Stand};
+    use crate::data::stretch::Stretch;
     use crate::expiry::{ExpiryView, Settings};
     use crate::table::block_builder::{Addition, BlockBuilder};
     use bytes::Bytes;
+    use std::ops::Range;
 
     fn body(records: &[(&str, u64, &str)]) -> Vec<u8> {
         let mut builder = BlockBuilder::default();
@@ -103,14 +106,15 @@ mod tests {
         let layout = Layout::of(body).unwrap();
         let alike = Alike::of(&layout.block(body)).expect("records that are alike");
         let mut lent = Lent::default();
-        lent.begin(most, usize::MAX);
+        lent.begin((most, most), usize::MAX);
         let owner = lent.hold(Bytes::copy_from_slice(body));
         let ask = Ask {
             view: &LendView {
                 max: Seq(9),
                 later: ExpiryView::at(Timestamp(0), Settings::default),
-                call: 1,
+                number: 1,
             },
+            call: 1,
             decided: decided.as_bytes(),
             bound: bound.map(str::as_bytes),
             above: Seq(0),
@@ -179,6 +183,79 @@ mod tests {
         assert_eq!(lend(3, Some("b"), 9), (Stand::Behind, 2, owned(&all[..1])));
         assert_eq!(lend(3, Some("c"), 9), (Stand::Same, 3, vec![]));
         assert_eq!(lend(3, None, 1), (Stand::Behind, 2, owned(&all[..1])));
+    }
+
+    fn stretch(body: &[u8], at: usize, bound: Option<&str>) -> Option<Stretch> {
+        let layout = Layout::of(body).unwrap();
+        let block = layout.block(body);
+        let alike = Alike::of(&block).expect("records that are alike");
+        let headers = block.packing.in_one_word().expect("few bits");
+        let view = LendView {
+            max: Seq(99),
+            later: ExpiryView::at(Timestamp(0), Settings::default),
+            number: 1,
+        };
+        let ask = Ask {
+            view: &view,
+            call: 0,
+            decided: &[],
+            bound: bound.map(str::as_bytes),
+            above: Seq(0),
+        };
+        let lane = (alike.shape, headers.of_lane(&alike.uniform));
+        Stretch::behind(at, &Bytes::copy_from_slice(body), lane, &ask)
+    }
+
+    /// The records that a stretch takes out, by number; each is the one that the block has there.
+    fn taken(body: &[u8], stretch: Option<Stretch>) -> Range<usize> {
+        let Some(mut stretch) = stretch else {
+            return 0..0;
+        };
+        let layout = Layout::of(body).unwrap();
+        let first = stretch.last().0 + 1;
+        let mut next = first;
+        let settings = Settings::default();
+        while let Some(item) = stretch.take(&settings, Timestamp(7)) {
+            let entry = layout.block(body).entry(next).unwrap();
+            let key = &body[entry.key()];
+            let life = settings.life(&entry.header);
+            let value = Bytes::copy_from_slice(&body[entry.value().unwrap()]);
+            let pair = Pair::new(Bytes::copy_from_slice(key), value);
+            assert_eq!(item, Item::new(pair, &entry.header, life, Timestamp(7)));
+            assert_eq!(stretch.last(), (next, key));
+            next += 1;
+        }
+        first..next
+    }
+
+    #[test]
+    fn a_stretch_has_what_comes_before_its_bound_and_a_second_version() {
+        let keys = ["a", "b", "c", "d", "e", "f", "f", "g", "h", "i", "j", "k"];
+        let records = keys.iter().zip([9, 3, 5, 5, 7, 8, 4, 6, 1, 2, 9, 3]);
+        let records: Vec<_> = records.map(|(&key, seq)| (key, seq, key)).collect();
+        let body = body(&records);
+        let taken = |at, bound| taken(&body, stretch(&body, at, bound));
+        assert_eq!(taken(0, None), 1..6);
+        assert_eq!(taken(1, None), 2..6);
+        assert_eq!(taken(2, None), 0..0, "three are not worth it");
+        assert_eq!(taken(5, None), 0..0, "an older version comes next");
+        assert_eq!(taken(6, None), 7..12);
+        assert_eq!(taken(0, Some("f")), 1..5);
+        assert_eq!(taken(0, Some("e")), 0..0);
+        assert_eq!(taken(0, Some("a")), 0..0);
+        assert_eq!(taken(6, Some("k")), 7..11);
+        assert_eq!(taken(6, Some("kk")), 7..12);
+        assert_eq!(taken(11, None), 0..0);
+    }
+
+    #[test]
+    fn a_stretch_ends_before_what_does_not_add_up() {
+        let keys = ["aa", "bb", "cc", "dd", "ee", "ff", "gg"];
+        let records: Vec<_> = keys.iter().map(|&key| (key, 7, "1")).collect();
+        let mut body = body(&records);
+        let offsets_at = Layout::of(&body).unwrap().offsets_at;
+        body[offsets_at + 2 * 6..][..2].copy_from_slice(&0xffff_u16.to_le_bytes());
+        assert_eq!(taken(&body, stretch(&body, 0, None)), 1..5);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::data::item::Pair;
 use crate::data::lane::Lane;
 use crate::data::lent::{Ask, Lent};
 use crate::data::range_tombstones::RangeTombstones;
+use crate::data::stretch::Stretch;
 use crate::expiry::ExpiryView;
 use crate::table::cursor::TableCursor;
 use crate::table::reader::Table;
@@ -184,6 +185,13 @@ impl Cursor for RunCursor {
         match (&self.state, &mut self.inner) {
             (RunState::Inside, Some(inner)) => inner.hold_lane(ask, lent),
             _ => false,
+        }
+    }
+
+    fn stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+        match (&self.state, &self.inner) {
+            (RunState::Inside, Some(inner)) => inner.stretch(ask),
+            _ => None,
         }
     }
 

@@ -146,13 +146,14 @@ impl Case {
 
     fn ask<T>(&self, lend: impl FnOnce(&Ask<'_>, &mut Lent) -> T) -> (T, Vec<String>) {
         let mut lent = Lent::default();
-        lent.begin(self.most, self.full_bytes);
+        lent.begin((self.most, self.most), self.full_bytes);
         let ask = Ask {
             view: &LendView {
                 max: Seq(u64::MAX),
                 later: ExpiryView::at(Timestamp(0), Settings::default),
-                call: 1,
+                number: 1,
             },
+            call: 1,
             decided: &self.decided,
             bound: self.bound.as_deref(),
             above: Seq(0),

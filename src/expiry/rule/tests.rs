@@ -41,8 +41,8 @@ fn a_glance_reads_the_clock_once_and_only_where_it_must() {
         readings.set(readings.get() + 1);
         ExpiryViews::at(Timestamp(10_001), Timestamp(10_001), || at(0).settings)
     };
-    let mut settled = at(9_000);
-    let mut check = ExpiryCheck::new(at(13_000), &mut settled, Timestamp(13_000), read);
+    let (later, mut settled) = (at(13_000), at(9_000));
+    let mut check = ExpiryCheck::new(&later, &mut settled, Timestamp(13_000), read);
     let ends_at = |end| put(1, 0, ItemTtl::Millis(end));
     assert!(!check.dead(&ends_at(20_000)));
     assert_eq!(readings.get(), 0);

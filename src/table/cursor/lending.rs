@@ -1,39 +1,76 @@
 //! The lane of a cursor's block: all its records, or none, are certain to be shown.
 
 use super::TableCursor;
-use crate::data::lent::{Ask, Lent};
+use crate::data::lent::{Ask, LendView, Lent};
+use crate::data::stretch::Stretch;
 use crate::table::lane::Alike;
 
 impl TableCursor {
     /// Whether the records of the current block are alike, and all are certainly shown. Then `lent` holds its body.
     #[inline]
     pub(super) fn hold_certain(&mut self, ask: &Ask<'_>, lent: &mut Lent) -> bool {
+        let is_certain = self.is_block_certain(ask.view);
         let Some(loaded) = &mut self.loaded else {
             return false;
         };
-        if loaded.lent.0 != ask.view.call {
-            let layout = loaded.layout;
-            let alike = *loaded
-                .alike
-                .get_or_insert_with(|| Alike::of(&layout.block(&loaded.body)));
-            let is_certain = alike.is_some_and(|alike| self.is_certain(&alike, ask));
-            self.hold(is_certain, ask, lent);
-        }
-        let loaded = self.loaded();
         let alike = loaded.alike.as_ref().and_then(Option::as_ref);
-        loaded.lent.1 > 0 && alike.is_some_and(|alike| alike.uniform.earliest.seq >= ask.above)
+        let holds =
+            is_certain && alike.is_some_and(|alike| alike.uniform.earliest.seq >= ask.above);
+        if holds && loaded.lent.0 != ask.call {
+            loaded.lent = (ask.call, lent.hold(loaded.body.clone()));
+        }
+        holds
     }
 
-    /// Keeps the answer for the rest of the call.
-    fn hold(&mut self, is_certain: bool, ask: &Ask<'_>, lent: &mut Lent) {
+    /// Whether the records of the current block are alike, and all are certainly shown.
+    #[inline]
+    fn is_block_certain(&mut self, view: &LendView) -> bool {
+        match &self.loaded {
+            Some(loaded) if loaded.certain.0 == view.number => loaded.certain.1,
+            Some(_) => self.ask_block(view),
+            None => false,
+        }
+    }
+
+    /// Keeps the answer for as long as the view holds.
+    fn ask_block(&mut self, view: &LendView) -> bool {
+        let loaded = self.loaded();
+        let block = loaded.layout.block(&loaded.body);
+        let alike = loaded.alike.unwrap_or_else(|| Alike::of(&block));
+        let is_certain = alike.is_some_and(|alike| self.is_certain(&alike, view));
         if let Some(loaded) = &mut self.loaded {
-            let owner = is_certain.then(|| lent.hold(loaded.body.clone()));
-            loaded.lent = (ask.view.call, owner.unwrap_or(0));
+            loaded.alike = Some(alike);
+            loaded.certain = (view.number, is_certain);
+        }
+        is_certain
+    }
+
+    /// The items behind the current one in the current block, if all its records are certainly shown and the fields of
+    /// their headers are in one word.
+    pub(super) fn certain_stretch(&self, ask: &Ask<'_>) -> Option<Stretch> {
+        let loaded = self.loaded();
+        let block = loaded.layout.block(&loaded.body);
+        let alike = loaded.alike.unwrap_or_else(|| Alike::of(&block))?;
+        if alike.uniform.earliest.seq < ask.above || !self.is_certain(&alike, ask.view) {
+            return None;
+        }
+        let headers = block.packing.in_one_word()?;
+        let lane = (alike.shape, headers.of_lane(&alike.uniform));
+        Stretch::behind(self.at, &loaded.body, lane, ask)
+    }
+
+    /// Called when it stands in its lane, which may be that of a stretch: nobody has asked for it then.
+    #[inline]
+    pub(super) fn know_lane(&mut self) {
+        if let Some(loaded) = &mut self.loaded
+            && loaded.alike.is_none()
+        {
+            loaded.alike = Some(Alike::of(&loaded.layout.block(&loaded.body)));
         }
     }
 
     /// Whether all records of the current block are visible, live, and newer than all range deletes over their keys.
-    fn is_certain(&self, alike: &Alike, ask: &Ask<'_>) -> bool {
+    fn is_certain(&self, alike: &Alike, view: &LendView) -> bool {
         let Alike { uniform, shape } = alike;
         let seq_max = uniform.seq_max.min(self.table.census().seq_max);
         let is_covered = || {
@@ -45,8 +82,8 @@ impl TableCursor {
                 uniform.earliest.seq < self.tombstones.max_over(first, last)
             })
         };
-        seq_max <= ask.view.max
-            && !ask.view.later.dead(&uniform.earliest)
+        seq_max <= view.max
+            && !view.later.dead(&uniform.earliest)
             && (self.tombstones.is_empty() || !is_covered())
     }
 }
