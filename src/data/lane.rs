@@ -109,8 +109,10 @@ impl<'a> Lane<'a> {
     /// Where record `at` begins; for the number of records, where the last one ends.
     #[inline(always)]
     pub fn offset(&self, at: usize) -> usize {
-        let offset = self.offsets.get(at).map(|bytes| u16::from_le_bytes(*bytes));
-        offset.map_or(self.shape.offsets_at, usize::from)
+        match self.offsets.get(at) {
+            Some(bytes) => usize::from(u16::from_le_bytes(*bytes)),
+            None => self.shape.offsets_at,
+        }
     }
 
     /// Whether the record that begins and ends at these offsets adds up.

@@ -50,6 +50,7 @@ impl Table {
             page: 0,
             live_page: None,
             number: 0,
+            near: 0,
             at: 0,
             loaded: None,
             read_ahead: ReadAhead::default(),
@@ -114,6 +115,8 @@ pub struct TableCursor {
     /// A page in which no block was dead when it was checked: none of them is a dead span.
     live_page: Option<usize>,
     number: usize,
+    /// A page of the index that has the row of a block nearby.
+    near: usize,
     at: usize,
     /// The block read last.
     loaded: Option<Loaded>,
@@ -123,6 +126,15 @@ pub struct TableCursor {
 }
 
 const ADDS_UP: &str = "a cursor in a lane is on a record that adds up, and so decodes";
+
+/// The place of a block whose row is mostly in the page `near` of the index; that becomes its page.
+#[inline]
+fn place_near(table: &Table, number: usize, near: &mut usize) -> Result<Range<u64>> {
+    let index = table.index()?;
+    *near = index.page_near(number, *near);
+    let row = number - index.blocks_of(*near).start;
+    Ok(table.page(index, *near)?.place(row))
+}
 
 /// How many entries ahead an iteration prefetches.
 const FETCHED_AHEAD: usize = 2;
@@ -283,13 +295,16 @@ impl TableCursor {
                 return Ok(());
             }
         }
-        self.load(number, &table.place(number)?, Keep::Passing)?;
+        let place = place_near(&table, number, &mut self.near)?;
+        self.load(number, &place, Keep::Passing)?;
         let (at, next) = match side {
             Side::Front => (0, Some(number + 1)),
             Side::Back => (self.loaded().layout.count() - 1, number.checked_sub(1)),
         };
         if let Some(next) = next.filter(|&next| next < table.statistics.blocks as usize) {
-            table.prefetch_block(next, side == Side::Front, &mut self.read_ahead);
+            let (near, read_ahead) = (&mut self.near, &mut self.read_ahead);
+            let place = || place_near(&table, next, near);
+            table.prefetch_block(place, side == Side::Front, read_ahead);
         }
         self.arrive_at(at, side)
     }

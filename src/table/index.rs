@@ -201,6 +201,15 @@ impl Index {
             - 1
     }
 
+    /// The same, found at once if it is the page `near`.
+    #[inline]
+    pub fn page_near(&self, block: usize, near: usize) -> usize {
+        match self.blocks_of(near).contains(&block) {
+            true => near,
+            false => self.page_of(block),
+        }
+    }
+
     /// The blocks of a page.
     #[inline]
     pub fn blocks_of(&self, page: usize) -> Range<usize> {

@@ -358,11 +358,16 @@ impl Table {
         }
     }
 
-    /// Called when an iteration comes to block `number` next: if it is mapped, prefetches its beginning and its end,
-    /// and reads ahead what follows.
-    pub(super) fn prefetch_block(&self, number: usize, forward: bool, read_ahead: &mut ReadAhead) {
+    /// Called when an iteration comes to the block at `place` next: if it is mapped, prefetches its beginning and its
+    /// end, and reads ahead what follows.
+    pub(super) fn prefetch_block(
+        &self,
+        place: impl FnOnce() -> Result<Range<u64>>,
+        forward: bool,
+        read_ahead: &mut ReadAhead,
+    ) {
         if let Some(map) = self.stored.map(read_ahead.access())
-            && let Ok(place) = self.place(number)
+            && let Ok(place) = place()
             && let Some(block) = map.get(place.start as usize..place.end as usize)
         {
             let (begin, end) = (block.iter().take(512), block.iter().rev().take(256));

@@ -101,7 +101,7 @@ impl RunReader {
         let (place, access) = (table.place(number)?, self.read_ahead.access());
         self.body = table.body(number, &place, Keep::Passing, access)?;
         if number + 1 < blocks(table) {
-            table.prefetch_block(number + 1, true, &mut self.read_ahead);
+            table.prefetch_block(|| table.place(number + 1), true, &mut self.read_ahead);
         }
         let layout = Layout::of(&self.body).map_err(|bad| table.block_fault(number, bad))?;
         self.layout = Some(layout);

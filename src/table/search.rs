@@ -8,7 +8,7 @@
 use crate::base::Seq;
 use crate::base::coding::Malformed;
 use crate::base::hash::hash_key;
-use crate::base::record::order;
+use crate::base::record::{key_prefix, order};
 use crate::data::cursor::Seek;
 use crate::env::prefetch;
 use crate::table::block::{Block, Entry, Parts, hash_byte};
@@ -37,6 +37,31 @@ impl Search {
     /// The end of a part of the remaining entries.
     fn between(&self, part: usize) -> usize {
         self.low + (self.high - self.low) * part / PARTS
+    }
+}
+
+/// A key that is compared with others: mostly their prefixes decide.
+struct Sought<'a> {
+    key: &'a [u8],
+    prefix: u64,
+}
+
+impl<'a> Sought<'a> {
+    fn new(key: &'a [u8]) -> Self {
+        let prefix = key_prefix(key);
+        Sought { key, prefix }
+    }
+
+    #[inline]
+    fn is_above(&self, other: &[u8]) -> bool {
+        let prefix = key_prefix(other);
+        self.prefix > prefix || (self.prefix == prefix && self.key > other)
+    }
+
+    #[inline]
+    fn is_below(&self, other: &[u8]) -> bool {
+        let prefix = key_prefix(other);
+        self.prefix < prefix || (self.prefix == prefix && self.key < other)
     }
 }
 
@@ -158,11 +183,13 @@ impl<'a> Block<'a> {
                     }
                     search.guess = next_match(self.hashes(), search.hash_byte, at + 1);
                 } else {
-                    self.narrow_by(search, |at| Ok(self.key(at)? < key))?;
+                    let sought = Sought::new(key);
+                    self.narrow_by(search, |at| Ok(sought.is_above(self.key(at)?)))?;
                 }
             }
             Seek::After(key) | Seek::AtOrBefore(key) => {
-                self.narrow_by(search, |at| Ok(self.key(at)? <= key))?;
+                let sought = Sought::new(key);
+                self.narrow_by(search, |at| Ok(!sought.is_below(self.key(at)?)))?;
             }
         }
         self.fetch_for(search);
