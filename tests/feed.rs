@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebbtide::internals::{Fault, FaultPlan, Sim};
+use ebbtide::internals::{Fault, FaultPlan, Fs, Sim, repair_with};
 use ebbtide::{
     Batch, Container, ContainerOptions, Database, DefaultTtl, Error, Expiration, ExpirationCause,
     Expirations, ExpiryCursor, ManualClock, Options, Reads, Ttl,
@@ -725,4 +725,54 @@ fn a_command_in_the_millisecond_of_the_opening_is_told() {
         clock.advance(ms(2_000));
         assert_eq!(all(&mut ended), pairs(&[("later", 500)]), "{compacts}");
     }
+}
+
+/// What a repair has lost may have ended unseen, before the last write or after it: whoever was there before is told.
+#[test]
+fn after_a_repair_ends_of_before_are_not_known() {
+    let World { sim, clock, db, c } = world(DAY);
+    for (key, millis) in [("a", 1_000), ("b", 5_000), ("c", 90_000)] {
+        c.put_with_ttl(key, "v", ms(millis)).unwrap();
+        db.flush().unwrap();
+    }
+    // Nothing that lasts says that time has come so far.
+    clock.advance(ms(3_000));
+    let mut expirations = c.expirations(ExpiryCursor::start());
+    assert_eq!(all(&mut expirations), pairs(&[("a", 1_000)]));
+    let cursor = expirations.cursor();
+    drop((expirations, db, c));
+    let sim = sim.kill();
+    clock.advance(ms(3_000));
+    // The footer of the second table, that of `b`.
+    let tables = std::path::Path::new("/db/tables");
+    let mut names = sim.list(tables).unwrap();
+    names.sort();
+    let path = tables.join(&names[1]);
+    let mut bytes = sim.read(&path).unwrap();
+    let last = bytes.pop().unwrap();
+    let file = sim.open(&path).unwrap();
+    file.write_at(bytes.len() as u64, &[last ^ 0xff]).unwrap();
+    file.sync().unwrap();
+    let report = repair_with(std::path::Path::new("/db"), &options(&sim, &clock), true).unwrap();
+    assert_eq!(report.losses.len(), 1);
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    let gone = c.expirations(cursor).next().unwrap().unwrap_err();
+    let Error::ExpirationsGone { known_from, .. } = &gone else {
+        panic!("{gone}");
+    };
+    assert_eq!(*known_from, at(6_001));
+    // Once this is known it stays, and what ends later is given.
+    clock.advance(ms(1_000));
+    drop((db, c));
+    let db = options(&sim.kill(), &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    let mut expirations = c.expirations(ExpiryCursor::start());
+    clock.advance(ms(90_000));
+    assert_eq!(all(&mut expirations), pairs(&[("c", 90_000)]));
+    assert!(
+        c.expirations(ExpiryCursor::at(at(6_001)))
+            .next()
+            .is_none_or(|one| one.is_ok())
+    );
 }

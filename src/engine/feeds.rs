@@ -168,6 +168,11 @@ impl Feeds {
         (dropped > 0).then_some(Timestamp(dropped))
     }
 
+    /// Of a container that nobody reads yet: what ends later than this moment is known.
+    pub fn none_dropped_after(&self, moment: Timestamp) {
+        self.dropped.fetch_min(moment.0, Ordering::AcqRel);
+    }
+
     /// What ended up to this moment may be missing in the read state that is installed next.
     pub fn note_dropped(&self, end: Timestamp) {
         let mut readers = self.readers.lock();

@@ -348,6 +348,14 @@ pub(super) fn bring_in(
         catalogue.time_high_water,
         options.clock_behind,
     )?;
+    // A repair leaves it open up to when ends are unknown; of what is to come none is.
+    let now = clock.read().settled;
+    for (id, state) in &states {
+        if let Some(record) = catalogue.containers.get_mut(id) {
+            record.ends_dropped = record.ends_dropped.min(now);
+            state.feeds().none_dropped_after(now);
+        }
+    }
     let found = Recovered {
         manifest_number: loaded.number,
         torn: loaded.torn,

@@ -18,7 +18,9 @@
 //!
 //! A damaged log counts up to the damage. What follows it is lost, tombstones too: the database is as it was at that
 //! moment, except for what had reached tables. A copy may have seen what is lost (changes.rs), so the next write gets a
-//! sequence number far above any lost one, and changes are told from no earlier version than this.
+//! sequence number far above any lost one, and changes are told from no earlier version than this. Likewise a reader of
+//! expirations may have missed the end of a lost item, which cannot be told; no wall clock is read here, so ends are said to
+//! be unknown up to the end of time, which the next open takes for its own moment.
 //!
 //! The result takes effect as an open does, by one new manifest. New tables are durable before it, and removed if it
 //! fails. A repair that only reports does the same without writing, so its report is the same. Before the manifest is
@@ -29,7 +31,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, file_name};
+use crate::base::{ContainerId, Error, Reads, Result, Seq, TableId, Timestamp, file_name};
 use crate::catalog::{
     Catalogue, ContainerRecord, Pins, TableFile, TableRecord, TableSpace, expect_own, find_current,
     unnamed_tables,
@@ -194,9 +196,11 @@ fn take_effect(
     quarantine(fs, path, set_aside)?;
     // The versions of lost writes are not given again: a copy that has seen these is told to begin anew.
     found.skip_numbers(SKIPPED);
-    // What was lost can have been anything. This becomes the last number that may have been used.
-    let records = found.catalogue.containers.values_mut();
-    records.for_each(|record| record.changes_from = Seq::MAX);
+    // What was lost can have been anything. This becomes the last number that may have been used, and the moment of the
+    // next open.
+    for record in found.catalogue.containers.values_mut() {
+        (record.changes_from, record.ends_dropped) = (Seq::MAX, Timestamp::MAX);
+    }
     let manifest = path.join(file_name::manifest(found.manifest_number + 1));
     let written = write_anew(path, options, found, FullDisk::Fails);
     if !matches!(fs.len(&manifest), Ok(None)) {
