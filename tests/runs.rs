@@ -80,3 +80,61 @@ fn keys_that_ascend_with_time_are_not_rewritten_for_scans() {
     assert_eq!(items.stats().runs as usize, RUNS);
     assert_eq!(db.stats().bytes_merged, 0);
 }
+
+/// A version that only a snapshot sees stays with the one that hides it, in one run, and goes when the snapshot is dropped.
+#[test]
+fn what_a_snapshot_kept_in_a_run_goes_after_it() {
+    for by_steps in [true, false] {
+        let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
+        let db = options.background_rate(1 << 40).open("/db").unwrap();
+        let items = db.container("items").unwrap();
+        let fill = || (0..ITEMS).for_each(|n| items.put(key(n), [7; 50]).unwrap());
+        fill();
+        let snapshot = db.snapshot();
+        fill();
+        db.flush().unwrap();
+        let work = || match by_steps {
+            true => works_off(&db),
+            false => db.compact().unwrap(),
+        };
+        work();
+        let stats = items.stats();
+        assert_eq!((stats.runs, db.stats().bytes_merged), (1, 0));
+        assert!(stats.superseded_bytes * 9 > stats.live_bytes * 8);
+        drop(snapshot);
+        work();
+        let stats = items.stats();
+        assert_eq!((stats.runs, stats.superseded_bytes), (1, 0));
+        assert_eq!(stats.live_items as usize, ITEMS);
+        let merged = db.stats().bytes_merged;
+        work();
+        assert_eq!(db.stats().bytes_merged, merged, "there is nothing to gain");
+    }
+}
+
+/// A snapshot between the versions of some keys, and not of others: what it does not need goes beside it.
+#[test]
+fn what_no_snapshot_needs_goes_beside_one() {
+    let options = Options::new().fs(Arc::new(Sim::new(1))).stepped();
+    let db = options.open("/db").unwrap();
+    let items = db.container("items").unwrap();
+    let fill = |from: usize| (from..ITEMS).for_each(|n| items.put(key(n), [7; 50]).unwrap());
+    fill(0);
+    let first = db.snapshot();
+    fill(ITEMS / 2);
+    let second = db.snapshot();
+    fill(ITEMS / 4 * 3);
+    db.compact().unwrap();
+    let superseded = || items.stats().superseded_bytes;
+    let all = superseded();
+    drop(first);
+    db.compact().unwrap();
+    assert!(
+        superseded() > 0 && superseded() * 2 < all,
+        "{}",
+        superseded()
+    );
+    drop(second);
+    db.compact().unwrap();
+    assert_eq!(superseded(), 0);
+}

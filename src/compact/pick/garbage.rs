@@ -3,13 +3,15 @@
 //!
 //! There are two candidates, and the one with more bytes freed per byte rewritten is done: the run with the most
 //! expired bytes per live byte, each weighed by how long the run would still hold it, without those of its tables in
-//! which next to nothing is dead; and the k youngest runs with the most superseded bytes per surviving byte.
+//! which next to nothing is dead; and, with the most superseded bytes per surviving byte, the k youngest runs, or one run
+//! that was written while a snapshot saw versions in it that nobody sees now.
 //!
 //! Example: of a container of 100 MB, 10 MB are expired, all in one run of 15 MB that ends in a day: 10 bytes are freed
 //! for 5 that are rewritten, which is worth it. If it ended in a minute it would be left to end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use crate::base::{Seq, TableId};
 use crate::catalog::{Facts, RunFacts, TableFacts};
@@ -119,8 +121,9 @@ fn worth_of_garbage(run: &RunFacts, view: &ExpiryView, goals: &Goals) -> f64 {
     EXPIRED_WORTH - (EXPIRED_WORTH - LEAST_WORTH) * age.max(goals.eager)
 }
 
-/// The k youngest runs with the most superseded bytes per surviving byte, by the coordinated sample. Counts only bytes
-/// that a merge of them would free: no open snapshot needs them, and the dead ones have nothing left to hide elsewhere.
+/// The k youngest runs, or the run alone, with the most superseded bytes per surviving byte, by the coordinated sample.
+/// Counts only bytes that a merge of them would free: no open snapshot needs them, and the dead ones have nothing left to
+/// hide elsewhere.
 fn most_superseded(
     facts: &Facts,
     snapshots: &[Seq],
@@ -136,27 +139,50 @@ fn most_superseded(
         .take_while(|run| !run.holds_any(busy))
         .collect();
     let parts = freed_with(&runs, &Sample::of(facts), snapshots, view);
-    let (mut best, mut all_bytes, mut all_freed) = (None::<(f64, usize)>, 0.0, 0.0);
-    for (at, part) in parts.iter().enumerate() {
-        all_bytes += part.bytes;
-        all_freed += part.freed;
-        let worth = all_freed / f64::max(all_bytes - all_freed, 1.0);
-        if at > 0
-            && all_freed > enough
-            && worth > SUPERSEDED_WORTH
-            && best.is_none_or(|(most, _)| worth > most)
-        {
-            best = Some((worth, at));
+    let (mut best, mut youngest) = (None::<(f64, RangeInclusive<usize>)>, Part::default());
+    let mut weigh = |bytes: f64, freed: f64, chosen| {
+        let worth = freed / f64::max(bytes - freed, 1.0);
+        let is_worth_it = freed > enough && worth > SUPERSEDED_WORTH;
+        if is_worth_it && best.as_ref().is_none_or(|(most, _)| worth > *most) {
+            best = Some((worth, chosen));
         }
+    };
+    for (at, part) in parts.iter().enumerate() {
+        youngest.bytes += part.bytes;
+        youngest.freed += part.freed;
+        if at > 0 {
+            weigh(youngest.bytes, youngest.freed, 0..=at);
+        }
+        weigh(part.bytes, part.freed_alone, at..=at);
     }
-    let (worth, at) = best?;
+    let (worth, chosen) = best?;
     let rewrite = Rewrite {
-        tables: runs[..=at].iter().flat_map(|run| run.table_ids()).collect(),
+        tables: runs[chosen]
+            .iter()
+            .flat_map(|run| run.table_ids())
+            .collect(),
         cut: true,
         urgency: Urgency::Deep,
         why: Why::Superseded { worth },
     };
     Some((worth, rewrite))
+}
+
+/// Whether a rewrite of some run alone frees a version that a newer one in it hides, because the snapshot that needed it is
+/// no more: by counts where no snapshot divides the records of a table, else by its sample.
+pub fn is_superseded_within(facts: &Facts, snapshots: &[Seq]) -> bool {
+    facts.tables().any(|(_, table)| {
+        let statistics = &table.statistics;
+        let (oldest, newest) = (statistics.census.seq_min, statistics.census.seq_max);
+        let mut pairs = statistics.sample.records.windows(2);
+        statistics.records > statistics.keys
+            && (is_superseded(newest, oldest, snapshots)
+                || pairs.any(|pair| {
+                    let (newer, older) = (&pair[0], &pair[1]);
+                    newer.hash == older.hash
+                        && is_superseded(newer.header.seq, older.header.seq, snapshots)
+                }))
+    })
 }
 
 /// Bytes of one run.
@@ -166,6 +192,8 @@ struct Part {
     bytes: f64,
     /// The bytes that a merge frees if it includes this run with all younger ones, and not without it.
     freed: f64,
+    /// The bytes that a rewrite of this run alone frees, because a newer version in it hides them.
+    freed_alone: f64,
 }
 
 /// The bytes of each of these runs, youngest first, by the sample.
@@ -188,7 +216,12 @@ fn freed_with(
             parts[at].bytes += weight;
             // A merge frees it if it includes the newer version, or everything that the dead one hides.
             let with = match nth.checked_sub(1).map(|newer| versions[newer]) {
-                Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => newer.max(at),
+                Some((newer, by)) if is_superseded(by.header.seq, seq, snapshots) => {
+                    if newer == at {
+                        parts[at].freed_alone += weight;
+                    }
+                    newer.max(at)
+                }
                 _ if view.dead(&record.header) && is_superseded(seq, oldest, snapshots) => {
                     let places = versions[nth..].iter().map(|version| version.0);
                     places.max().unwrap_or(at)

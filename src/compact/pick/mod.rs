@@ -86,8 +86,14 @@ pub fn pick_all(facts: &Facts, snapshots: &[Seq], view: &ExpiryView, goals: &Goa
         })
     });
     let many = facts.runs.len() > goals.max_runs;
+    let superseded = garbage::is_superseded_within(facts, snapshots);
     if facts.runs.is_empty()
-        || (!many && never <= 1 && !garbage && !overlap && facts.range_deletes.is_empty())
+        || (!many
+            && never <= 1
+            && !garbage
+            && !superseded
+            && !overlap
+            && facts.range_deletes.is_empty())
     {
         return Choice::Rest { until: None };
     }
