@@ -124,6 +124,29 @@ fn what_does_not_fit_is_refused_until_items_end() {
     assert_eq!(c.stats().quota.unwrap().max_live_bytes, 300);
 }
 
+/// Neither what a command has ended nor what is hidden frees anything when its ttl is over.
+#[test]
+fn room_is_foretold_by_what_lives() {
+    let Fixture { db, c, .. } = refuse(3);
+    put(&c, 1, seconds(10)).unwrap();
+    put(&c, 2, seconds(15)).unwrap();
+    put(&c, 2, seconds(30)).unwrap();
+    c.expire_before(db.now() + seconds(12)).unwrap();
+    put(&c, 3, Ttl::Never).unwrap();
+    put(&c, 4, seconds(60)).unwrap();
+    for _ in 0..2 {
+        let error = put(&c, 5, Ttl::Never).unwrap_err();
+        let Error::QuotaFull { frees_at, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(
+            frees_at,
+            Some(UNIX_EPOCH + Duration::from_millis(NOW + 30_000))
+        );
+        db.flush().unwrap();
+    }
+}
+
 #[test]
 fn what_replaces_counts_once_and_deletes_make_room() {
     let Fixture { db, c, .. } = refuse(3);

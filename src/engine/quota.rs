@@ -299,7 +299,7 @@ impl Engine {
         let settings = sight.state.whole_settings();
         let after = settings.after(command, sight.view.now, Seq::MAX);
         let oldest = self.snapshots.oldest();
-        let after = sight.state.as_needed(after, oldest);
+        let after = sight.state.needed_of(&after, oldest);
         sight.state.check_standing(&command, &after).is_ok()
     }
 
@@ -309,7 +309,7 @@ impl Engine {
             Limited::Container(state) => Some(state.name().to_owned()),
             Limited::Database => None,
         };
-        let frees_at = next_end(&self.look_at(of), self.now());
+        let frees_at = frees_at(&self.look_at(of), self.now());
         Error::QuotaFull {
             container: name,
             limit,
@@ -357,6 +357,12 @@ impl Sight {
         estimate(&self.read_state, &self.view).live.bytes
     }
 
+    /// The same at a later moment, if nobody writes and the settings stay.
+    fn live_bytes_at(&self, moment: Timestamp) -> u64 {
+        let view = ExpiryView::at(moment, || self.view.settings.clone());
+        estimate(&self.read_state, &view).live.bytes
+    }
+
     /// The same if all was expired that ends at or before this moment.
     fn live_bytes_after(&self, end: Timestamp) -> u64 {
         let command = SettingsChange::Expire(Expire::Before(end.after(1)));
@@ -372,7 +378,20 @@ impl Sight {
     }
 }
 
-/// When the next item ends, by histograms.
+/// When live bytes become fewer next. Not all that has an end in histograms is live: some is hidden, some has ended on
+/// command.
+fn frees_at(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
+    let mut ends: Vec<_> = seen.iter().flat_map(Sight::ends).collect();
+    ends.retain(|end| *end > now && *end < Timestamp::MAX);
+    ends.sort_unstable();
+    let live_at =
+        |moment: Timestamp| -> u64 { seen.iter().map(|sight| sight.live_bytes_at(moment)).sum() };
+    let live = live_at(now);
+    let none_less = ends.partition_point(|end| live_at(*end) >= live);
+    ends.get(none_less).copied()
+}
+
+/// When the next item may end, by histograms.
 fn next_end(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
     let ends = seen.iter().flat_map(Sight::ends);
     ends.filter(|end| *end > now && *end < Timestamp::MAX).min()

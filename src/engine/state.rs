@@ -394,14 +394,19 @@ impl ContainerState {
         if settings.commands.is_empty() {
             return settings;
         }
+        let needed = self.needed_of(&settings, oldest_snapshot);
+        self.note_changes_from(settings.last_left_out(&needed));
+        needed
+    }
+
+    /// The same of settings that are only thought of.
+    pub(super) fn needed_of(&self, settings: &Settings, oldest_snapshot: Seq) -> Settings {
         let earlier = self.installing.lock();
         let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
         all.push(self.read_state.load_full());
-        let needed = settings.without_commands(|command| {
+        settings.without_commands(|command| {
             command.seq <= oldest_snapshot && !all.iter().any(|one| one.may_fall_to(command))
-        });
-        self.note_changes_from(settings.last_left_out(&needed));
-        needed
+        })
     }
 
     /// Fails if too many commands would stand after this change.

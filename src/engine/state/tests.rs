@@ -41,6 +41,8 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
     drop(memtable);
     // Whoever reads the changes since 2 is told of it.
     assert_eq!(state.as_needed(told.clone(), Seq(2)), told);
+    // Settings that are only thought of leave nothing out.
+    assert!(state.needed_of(&told, Seq::MAX).commands.is_empty());
     assert_eq!(state.changes_from(), Seq(0));
     assert!(state.as_needed(told, Seq::MAX).commands.is_empty());
     assert_eq!(state.changes_from(), Seq(3));
