@@ -132,10 +132,12 @@ impl Film {
 }
 
 impl Written {
-    /// Bytes written for each byte of the log; `None` without any.
+    /// Bytes written for each byte of the log. `None` without any, and where much more was flushed than was logged: then
+    /// that was logged before the first edit, as after an open.
     pub fn amplification(&self) -> Option<f64> {
         let all = self.logged + self.flushed + self.merged;
-        (self.logged > 0).then(|| all as f64 / self.logged as f64)
+        let is_of_this_log = self.flushed <= self.logged.saturating_mul(2);
+        (self.logged > 0 && is_of_this_log).then(|| all as f64 / self.logged as f64)
     }
 }
 
@@ -457,6 +459,31 @@ mod tests {
             settings_words(&film.containers["c"].settings),
             "default ttl 60 s"
         );
+    }
+
+    /// What is flushed after an open was logged before the manifest's first edit: the film knows no amount for it.
+    #[test]
+    fn what_was_logged_before_is_not_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().memtable_bytes(4 << 20);
+        let put = |db: &Database, items: u32| {
+            let c = db.container("c").unwrap();
+            (0..items).for_each(|n| c.put(n.to_be_bytes(), [7; 100]).unwrap());
+            db.flush().unwrap();
+            let film = Film::of(db, &str::to_owned).ok().unwrap();
+            film.frames.last().unwrap().written
+        };
+        let db = options.open(folder.path()).unwrap();
+        assert!(put(&db, 5_000).amplification().is_some());
+        let c = db.container("c").unwrap();
+        (0..5_000u32).for_each(|n| c.put(n.to_be_bytes(), [8; 100]).unwrap());
+        drop((db, c));
+        let db = options.open(folder.path()).unwrap();
+        let written = put(&db, 1);
+        assert!(written.flushed > 500_000, "{}", written.flushed);
+        assert!(written.logged > 0 && written.logged < written.flushed / 2);
+        assert_eq!(written.amplification(), None);
+        assert!(put(&db, 10_000).amplification().is_some());
     }
 
     #[test]

@@ -106,8 +106,12 @@ pub fn amplification(facts: &Facts) -> Vec<(&'static str, String)> {
             times(ratio(stats.stored_bytes, stats.live_bytes)),
         ),
         (
-            "written for each of the log, since the manifest's first edit",
+            "written for each of the log, in this manifest's time",
             times(written.and_then(|written| written.amplification())),
+        ),
+        (
+            "the log of that time, synced",
+            written.map_or("-".to_owned(), |written| show::bytes(written.logged)),
         ),
     ]
 }
