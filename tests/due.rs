@@ -116,20 +116,23 @@ fn the_curve_is_that_of_the_items() {
     }
 }
 
-/// What comes back, comes back by the moment that was said.
-#[test]
-fn the_disk_space_is_back_when_it_was_said() {
-    let (clock, db, c) = world();
+/// Two thousand items on disk; every other one ends in 600 s, the others in 6 000 s.
+fn two_lifetimes(db: &Database, c: &Container) {
     for n in 0..2_000 {
         let ttl = Duration::from_secs(if n % 2 == 0 { 600 } else { 6_000 });
         c.put_with_ttl(format!("{n:05}"), "v".repeat(100), ttl)
             .unwrap();
     }
     db.flush().unwrap();
+}
+
+/// What comes back, comes back by the moment that was said.
+fn comes_back_as_said(clock: &ManualClock, db: &Database, c: &Container) {
     let due = c.due();
+    let begun = db.now();
     let mut passed = Duration::ZERO;
     for bucket in &due {
-        let until = bucket.until.duration_since(at(0)).unwrap_or_default();
+        let until = bucket.until.duration_since(begun).unwrap_or_default();
         while passed < until {
             let step = (until - passed).min(Duration::from_secs(10));
             clock.advance(step);
@@ -146,6 +149,71 @@ fn the_disk_space_is_back_when_it_was_said() {
         );
     }
     assert_eq!(c.stats().disk_bytes, 0);
+}
+
+#[test]
+fn the_disk_space_is_back_when_it_was_said() {
+    let (clock, db, c) = world();
+    two_lifetimes(&db, &c);
+    comes_back_as_said(&clock, &db, &c);
+}
+
+/// Jobs keep it so much longer.
+#[test]
+fn the_disk_space_of_what_is_held_is_back_when_it_was_said() {
+    let (clock, db, c) = world();
+    two_lifetimes(&db, &c);
+    c.set_keep_expired(Duration::from_secs(1_000)).unwrap();
+    let before = |seconds: u64| sum(&c.due(), at(seconds * 1_000), |due| due.disk_bytes);
+    let half = c.stats().disk_bytes / 2;
+    assert_eq!(before(2_000), 0);
+    assert!(before(6_500).abs_diff(half) <= half / 10, "{:?}", c.due());
+    comes_back_as_said(&clock, &db, &c);
+}
+
+/// It ended at the command, and not when its ttl says; its disk space is back within an eighth of 6 000 s from then on.
+#[test]
+fn the_disk_space_of_what_a_command_ended_is_back_by_its_deadline() {
+    let (clock, db, c) = world();
+    two_lifetimes(&db, &c);
+    clock.advance(Duration::from_secs(100));
+    c.expire_before(at(1_000_000)).unwrap();
+    clock.advance(Duration::from_secs(64));
+    let (due, disk) = (c.due(), c.stats().disk_bytes);
+    let items = |until: u64| sum(&due, at(until * 1_000), |due| due.items);
+    let back = |until: u64| sum(&due, at(until * 1_000), |due| due.disk_bytes);
+    assert!(
+        items(99) == 0 && items(110).abs_diff(1_000) <= 50,
+        "{due:?}"
+    );
+    assert_eq!(items(110), items(5_000), "they have ended once");
+    assert_eq!(back(700), 0);
+    assert!(back(1_000).abs_diff(disk / 2) <= disk / 20, "{due:?}");
+    comes_back_as_said(&clock, &db, &c);
+}
+
+/// What never ends by its ttl comes back, too.
+#[test]
+fn the_disk_space_of_all_that_a_command_ended_comes_back() {
+    let (clock, db, c) = world();
+    (0..2_000).for_each(|n| c.put(format!("{n:05}"), "v".repeat(100)).unwrap());
+    db.flush().unwrap();
+    let some = Ttl::After(Duration::from_secs(4_000));
+    (0..2_000).for_each(|n| c.put_with_ttl(format!("{n:05}-"), "v", some).unwrap());
+    db.flush().unwrap();
+    clock.advance(Duration::from_secs(10));
+    c.expire_written_before(db.now()).unwrap();
+    c.put("later", "v").unwrap();
+    let (due, disk) = (c.due(), c.stats().disk_bytes);
+    let by = at(10_000 + 4_000_000 / 8 + 60_000);
+    assert!(
+        sum(&due, by, |due| due.disk_bytes) > disk / 10 * 9,
+        "{due:?}"
+    );
+    assert!(sum(&due, db.now(), |due| due.items).abs_diff(4_000) <= 200);
+    clock.advance(Duration::from_secs(570));
+    while db.step().unwrap() {}
+    assert!(c.stats().disk_bytes < disk / 10);
 }
 
 #[test]

@@ -279,8 +279,8 @@ impl Engine {
         for state in self.containers.all() {
             names.insert(state.id(), state.name().to_owned());
             let (read_state, view) = (state.pin(), self.expiry_view(&state));
-            let due = self.ended_comes_back(&read_state.version, &view);
-            // What a floor or a command has ended has no end of its own.
+            let due = self.ended_comes_back(&state, &read_state.version, &view);
+            // Histograms tell ends to within a bucket: what ends at this moment may seem to end later.
             let promised = view.now.after(self.goals().reclaim_within);
             let estimates = estimate_runs(&read_state, &view);
             for (run, estimate) in read_state.version.runs.iter().zip(estimates) {

@@ -8,12 +8,14 @@
 //! disk        due, and not yet back   |   files that go then, whole or rewritten
 //! ```
 //!
-//! The bounds of the buckets are where expiry histograms have something. Between two bounds as many items end as the
-//! estimate of live items falls by from one to the other, with the settings of now; so what is hidden by newer versions is
-//! not counted, and the sum is right. What a floor or a command has ended is in the bucket that ends now.
+//! The bounds of the buckets are where expiry histograms have something, and where settings have changed. Between two bounds
+//! as many items end as the estimate of live items falls by from one to the other, with the settings of now; so what is
+//! hidden by newer versions is not counted, and the sum is right. Of the past each moment is judged by the settings of then;
+//! so what a change or a command has ended is in the bucket of that moment.
 //!
 //! Disk space of a table comes back when its run ends, if that can be trusted, or else when its items are due, each its
-//! share of the file: as soon as they have ended in a table of which nothing lives, by their deadline in others.
+//! share of the file: as soon as they have ended in a table of which nothing lives, by their deadline in others. All that is
+//! later by what is held for readers of expirations: jobs judge by so much earlier a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -47,25 +49,26 @@ impl Engine {
     /// The due curve of a container, earliest first.
     pub fn due(&self, state: &ContainerState) -> Vec<Due> {
         let (read_state, view) = (state.pin(), self.expiry_view(state));
-        let back = self.comes_back(&read_state.version, &view);
+        let settings = state.whole_settings();
+        let mut back = BTreeMap::<Timestamp, u64>::new();
+        self.each_return(state, &read_state.version, &view, |_, when, bytes| {
+            *back.entry(when).or_default() += bytes;
+        });
         let mut moments: Vec<Timestamp> = back.keys().copied().collect();
         moments.extend(ends(&read_state, &view.settings).iter().map(|(end, _)| end));
-        let live = estimate(&read_state, &view).live;
-        // What had ended by a moment of the past had by the clock; floors and commands are of now.
-        let plain = Settings::new(view.settings.default);
+        moments.extend(settings.changed_at());
+        let is = estimate(&read_state, &view);
         let ended = |until: Timestamp| {
-            let settings = if until < view.now {
-                &plain
-            } else {
-                &view.settings
+            let of_then = || match until < view.now {
+                true => settings.at(until),
+                false => view.settings.clone(),
             };
-            let then = ExpiryView::at(until, || settings.clone());
-            let then = estimate(&read_state, &then);
+            let then = estimate(&read_state, &ExpiryView::at(until, of_then));
             match until <= view.now {
                 true => then.expired,
                 false => {
-                    let mut ended = estimate(&read_state, &view).expired;
-                    ended.add(live.less(then.live));
+                    let mut ended = is.expired;
+                    ended.add(is.live.less(then.live));
                     ended
                 }
             }
@@ -88,23 +91,15 @@ impl Engine {
         buckets
     }
 
-    /// When how many bytes of tables come back.
-    fn comes_back(&self, version: &Version, view: &ExpiryView) -> BTreeMap<Timestamp, u64> {
-        let mut back = BTreeMap::new();
-        self.each_return(version, view, |_, when, bytes| {
-            *back.entry(when).or_default() += bytes;
-        });
-        back
-    }
-
     /// By when all that has ended in tables is to be back; `None` if nothing has.
     pub(super) fn ended_comes_back(
         &self,
+        state: &ContainerState,
         version: &Version,
         view: &ExpiryView,
     ) -> Option<Timestamp> {
         let mut last = None;
-        self.each_return(version, view, |end, when, _| {
+        self.each_return(state, version, view, |end, when, _| {
             if end <= view.now {
                 last = last.max(Some(when));
             }
@@ -115,25 +110,36 @@ impl Engine {
     /// Visits what ends in tables: the end, the moment at which its disk space comes back, and how much that is.
     pub(super) fn each_return(
         &self,
+        state: &ContainerState,
         version: &Version,
         view: &ExpiryView,
         mut visit: impl FnMut(Timestamp, Timestamp, u64),
     ) {
-        let goals = self.goals();
+        let (goals, settings) = (self.goals(), state.whole_settings());
+        let held = self.held_for_readers(state);
         let runs = version.runs.iter();
         let tables = runs.flat_map(|run| run.tables.iter().map(move |table| (run, table)));
         for (run, table) in tables {
             let (statistics, census) = (&table.statistics, &table.statistics.census);
             let trusted = run.end_is_trusted(&view.settings).then_some(run.end);
-            let at_once = census.all_dead(view).then_some(view.now);
+            let all_dead = census.all_dead(view);
             let all = census.total().bytes.max(1);
-            for (end, bytes) in statistics.histograms.forecast(&view.settings) {
-                let by = deadline(end, census, view, &goals);
-                let when = by.min(trusted.unwrap_or(by)).min(at_once.unwrap_or(by));
+            for (end, bytes) in statistics.ends(&settings) {
+                let by = match all_dead {
+                    true => end.after(held).max(view.now),
+                    false => deadline(end, census, view, &goals).after(held),
+                };
+                let when = trusted.map_or(by, |end| by.min(end.after(held)));
                 let share = u128::from(bytes) * u128::from(table.bytes) / u128::from(all);
                 visit(end, when, share as u64);
             }
         }
+    }
+
+    /// So many milliseconds after its end an item is kept for readers of expirations.
+    pub(super) fn held_for_readers(&self, state: &ContainerState) -> u64 {
+        let settled = self.clock.read().settled;
+        settled.since(state.feeds().judge_at(settled))
     }
 }
 

@@ -308,7 +308,7 @@ impl Engine {
         let mut bytes = [0; WITHIN.len()];
         for state in self.containers.all() {
             let view = self.expiry_view(&state);
-            self.each_return(&state.pin().version, &view, |_, when, returned| {
+            self.each_return(&state, &state.pin().version, &view, |_, when, returned| {
                 for (sum, (_, seconds)) in bytes.iter_mut().zip(WITHIN) {
                     *sum += if when <= view.now.after(1_000 * seconds) {
                         returned

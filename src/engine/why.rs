@@ -63,13 +63,16 @@ impl Engine {
         key: &[u8],
         view: &ExpiryView,
     ) -> Result<Vec<Found>> {
-        let goals = self.goals_of(state);
+        let (goals, held) = (self.goals_of(state), self.held_for_readers(state));
         let leaves_by = |header: &Header, census: &Census, end: Timestamp| {
             let by = match expiry(header, view) {
                 Timestamp::MAX => Timestamp::MAX,
                 expiry => deadline(expiry, census, view, &goals),
             };
-            by.min(end)
+            match by.min(end) {
+                Timestamp::MAX => Timestamp::MAX,
+                by => by.after(held),
+            }
         };
         let mut all = vec![];
         for flushable in read_state.flushables() {

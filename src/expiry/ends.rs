@@ -121,10 +121,15 @@ impl Settings {
         })
     }
 
+    /// The moments of the changes that are known one by one.
+    pub fn changed_at(&self) -> impl Iterator<Item = Timestamp> + use<'_> {
+        let changes = self.past.iter().flat_map(|past| &past.changes);
+        changes.map(|made| made.at)
+    }
+
     /// The first change after a moment.
     pub fn next_change(&self, moment: Timestamp) -> Option<Timestamp> {
-        let changes = self.past.iter().flat_map(|past| &past.changes);
-        changes.map(|made| made.at).find(|at| *at > moment)
+        self.changed_at().find(|at| *at > moment)
     }
 }
 

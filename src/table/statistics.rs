@@ -171,6 +171,36 @@ impl Statistics {
         gone
     }
 
+    /// When how many bytes of its puts ended or end, in no order; leaves out those that never do. `settings` know how they
+    /// came about. By the histograms, or, where a change concerns some of the records, by the ends of the sampled ones: what
+    /// a change or a command has ended did so at that moment, whatever its ttl says.
+    pub fn ends(&self, settings: &Settings) -> Vec<(Timestamp, u64)> {
+        if settings.last_change_seq() <= self.census.seq_min {
+            return self.histograms.forecast(settings).collect();
+        }
+        let bytes = self.census.total().bytes;
+        let sampled = self.sampled(self.sample.threshold);
+        let puts = sampled.filter(|record| !record.header.is_tombstone());
+        let (oversized, others): (Vec<_>, Vec<_>) =
+            puts.partition(|record| is_oversized(record.weight, bytes));
+        let sum = |records: &[&Sampled]| records.iter().map(|record| record.weight).sum::<u64>();
+        let (rest, asked) = (
+            self.puts().bytes.saturating_sub(sum(&oversized)),
+            sum(&others),
+        );
+        let share = |weight: u64| u128::from(weight) * u128::from(rest) / u128::from(asked.max(1));
+        let others = others
+            .iter()
+            .map(|record| (record, share(record.weight) as u64));
+        let all = oversized.iter().map(|record| (record, record.weight));
+        let ends = all.chain(others).map(|(record, bytes)| {
+            let ending = settings.ending(&record.header);
+            let unknown = || settings.known_from().before(1);
+            (ending.map_or_else(unknown, |ending| ending.at), bytes)
+        });
+        ends.filter(|(end, _)| *end < Timestamp::MAX).collect()
+    }
+
     /// When the oldest dead item in it expired; `None` if none is dead. Items that floors or commands had reached were
     /// left out when it was written.
     pub fn oldest_dead(&self, view: &ExpiryView) -> Option<Timestamp> {
