@@ -465,3 +465,45 @@ fn rows_add_up_after_a_kill_and_read_only() {
     let usage = exact(&db, folder.path(), "closed, read-only");
     assert_eq!(usage.of_kind(DiskKind::Obsolete), 0, "{usage:#?}");
 }
+
+/// What the writer has replaced, and a follower still reads, keeps its blocks until the follower lets go of it.
+#[test]
+fn a_follower_is_named_for_what_it_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::new(NOW);
+    let db = stepped(&clock).open(folder.path()).unwrap();
+    let c = db.container("c").unwrap();
+    let fill = |byte: u8| {
+        (0..1_000u32).for_each(|n| c.put(n.to_be_bytes(), vec![byte; 100]).unwrap());
+        db.compact().unwrap();
+    };
+    fill(1);
+    let follower = stepped(&clock).follow(folder.path()).unwrap();
+    let kept = |when: &str| {
+        let usage = exact(&follower, folder.path(), when);
+        let rows = usage.rows.into_iter();
+        let kept = rows.filter(|row| row.holder.is_some() || row.unlinked);
+        kept.collect::<Vec<_>>()
+    };
+    assert_eq!(kept("nothing was replaced"), []);
+    let is_all = |kept: &[DiskRow], since: Option<SystemTime>| {
+        let [row] = kept else { panic!("{kept:?}") };
+        assert!(row.unlinked && row.bytes > 100_000, "{row:?}");
+        assert_eq!(
+            (row.kind, row.holder),
+            (DiskKind::Obsolete, Some(DiskHolder::Follower))
+        );
+        assert_eq!((row.container.as_deref(), row.since), (Some("c"), since));
+    };
+    fill(2);
+    is_all(&kept("the follower has not caught up"), None);
+    let snapshot = follower.snapshot();
+    clock.advance(Duration::from_secs(5));
+    follower.catch_up().unwrap();
+    is_all(&kept("a snapshot of the follower is held"), Some(at(5_000)));
+    assert!(follower.stats().pinned_bytes > 100_000);
+    assert_eq!(exact(&db, folder.path(), "the writer").unlinked_bytes(), 0);
+    drop(snapshot);
+    assert_eq!(kept("it is dropped"), []);
+    assert_eq!(follower.stats().pinned_bytes, 0);
+}

@@ -8,8 +8,8 @@ impl Database {
     /// What the database's folder consists of, in rows that add up to what `du` says of it; see [`DiskUsage`]. Reads the
     /// folder and statistics, and no item: some milliseconds. Under load, what changes meanwhile may be missing.
     ///
-    /// A database that is open read-only has it too, also as a follower; but that does not list the files that it holds
-    /// itself and the writing process has removed.
+    /// A database that is open read-only has it too, also as a follower: only that lists the files that it keeps on disk
+    /// itself, though the writing process has removed them.
     ///
     /// ```
     /// use ebbtide::{Database, DiskHolder};

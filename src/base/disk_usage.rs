@@ -143,16 +143,20 @@ pub enum DiskHolder {
     Value,
     /// A checkpoint that is being made.
     Checkpoint,
+    /// A follower: what itself, its readers or values in it hold of files that the writing process has replaced. Only the
+    /// follower lists it; the writing process knows of no follower.
+    Follower,
 }
 
 impl DiskHolder {
     /// All of them.
     #[cfg(feature = "metrics")]
-    pub(crate) const ALL: [DiskHolder; 4] = [
+    pub(crate) const ALL: [DiskHolder; 5] = [
         DiskHolder::Snapshot,
         DiskHolder::Scan,
         DiskHolder::Value,
         DiskHolder::Checkpoint,
+        DiskHolder::Follower,
     ];
 
     /// Its name in JSON and metrics, which does not change.
@@ -163,6 +167,7 @@ impl DiskHolder {
             DiskHolder::Scan => "scan",
             DiskHolder::Value => "value",
             DiskHolder::Checkpoint => "checkpoint",
+            DiskHolder::Follower => "follower",
         }
     }
 }

@@ -337,6 +337,7 @@ impl Engine {
     /// Makes `next` what everybody reads. Of a container that was there before the state is kept, for handles hold
     /// it.
     fn switch(&self, stand: &mut Stand, mut next: Stand) -> Arc<Frozen> {
+        let mut replaced = stand.tables();
         let before = std::mem::take(&mut stand.states);
         let mut changing: Vec<_> = before.values().map(|state| state.begin_change()).collect();
         self.commit_log.publish(next.last_seq);
@@ -374,6 +375,11 @@ impl Engine {
             .replace(next.states.values().cloned(), next.catalogue.last_drop);
         dropped.into_iter().for_each(|state| state.mark_dropped());
         *stand = next;
+        let named = stand.tables();
+        replaced.retain(|id, _| !named.contains_key(id));
+        // The writer removes them; as long as a reader here holds one, its bytes stay.
+        let now = self.clock.now();
+        replaced.values().for_each(|file| file.set_obsolete(now));
         Frozen::of(stand.states.values())
     }
 }

@@ -10,6 +10,9 @@
 //! before it became obsolete is listed as obsolete after. What neither version nor list has is being written by a job.
 //! So the sum is exact whenever the folder does not change between 1 and 3, whatever the estimates say: the blocks of a
 //! run's tables that hold records are divided as its statistics divide its records, and all that is left is overhead.
+//!
+//! A follower's versions may name what the writer has removed since, and so do its readers' earlier ones: it keeps these
+//! files on disk, without names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
@@ -40,6 +43,14 @@ struct RunUse {
     rest: u64,
 }
 
+/// A table that a version names.
+struct TableUse {
+    run: usize,
+    /// Where its records end.
+    records_len: u64,
+    len: u64,
+}
+
 /// The log of the process that writes.
 struct LogUse {
     segments: Vec<SegmentInfo>,
@@ -53,8 +64,8 @@ struct LogUse {
 /// To which row each file belongs.
 struct Picture {
     runs: Vec<RunUse>,
-    /// The runs of the tables that versions name, and where the records of each end.
-    tables: HashMap<TableId, (usize, u64)>,
+    /// The tables that versions name.
+    tables: HashMap<TableId, TableUse>,
     obsolete: BTreeMap<TableId, (ObsoleteTable, Option<DiskHolder>)>,
     names: HashMap<ContainerId, String>,
     log: Option<LogUse>,
@@ -217,7 +228,33 @@ impl Engine {
             let bytes = obsolete.0.len.next_multiple_of(PAGE);
             rows.add_obsolete(&picture, obsolete, bytes, true);
         }
+        if self.follower.is_some() {
+            self.add_removed(&picture, &mut rows, &seen)?;
+        }
         Ok(rows.finish())
+    }
+
+    /// Adds what a follower's versions name and the writer has removed.
+    fn add_removed(
+        &self,
+        picture: &Picture,
+        rows: &mut Rows,
+        seen: &HashSet<TableId>,
+    ) -> Result<()> {
+        let unseen = picture.tables.iter().filter(|(id, _)| !seen.contains(id));
+        for (id, table) in unseen {
+            // Else it was made since the folder was read.
+            if self
+                .fs
+                .len(&self.tables_dir().join(file_name::table(*id)))?
+                .is_none()
+            {
+                let name = Some(&picture.runs[table.run].container);
+                let row = rows.row(DiskKind::Obsolete, name, Some(DiskHolder::Follower), true);
+                row.bytes += table.len.next_multiple_of(PAGE);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a file; returns its id if it is a table.
@@ -285,7 +322,12 @@ impl Engine {
             let estimates = estimate_runs(&read_state, &view);
             for (run, estimate) in read_state.version.runs.iter().zip(estimates) {
                 for file in &run.files {
-                    tables.insert(file.record.id, (runs.len(), file.table.records_len()));
+                    let table = TableUse {
+                        run: runs.len(),
+                        records_len: file.table.records_len(),
+                        len: file.record.len,
+                    };
+                    tables.insert(file.record.id, table);
                 }
                 runs.push(RunUse {
                     container: state.name().to_owned(),
@@ -298,7 +340,11 @@ impl Engine {
             }
         }
         // Later than the versions: what has left them since is in it.
-        let obsolete = self.obsolete.list();
+        let mut obsolete = self.obsolete.list();
+        if self.follower.is_some() {
+            let holders = obsolete.values_mut().map(|(_, holder)| holder);
+            holders.for_each(|holder| *holder = Some(DiskHolder::Follower));
+        }
         let nobody_writes = self.options.read_only && self.follower.is_none();
         Picture {
             runs,
@@ -337,10 +383,10 @@ impl Engine {
 
 impl Picture {
     fn table(&mut self, rows: &mut Rows, id: TableId, bytes: u64) {
-        if let Some(&(run, records_len)) = self.tables.get(&id) {
-            let records = records_len.min(bytes);
-            self.runs[run].records += records;
-            self.runs[run].rest += bytes - records;
+        if let Some(table) = self.tables.get(&id) {
+            let records = table.records_len.min(bytes);
+            self.runs[table.run].records += records;
+            self.runs[table.run].rest += bytes - records;
         } else if let Some(obsolete) = self.obsolete.get(&id) {
             rows.add_obsolete(self, obsolete, bytes, false);
         } else {
