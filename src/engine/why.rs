@@ -11,7 +11,7 @@ use crate::data::explanation::{Explanation, Fate, StoredIn, StoredVersion};
 use crate::data::version::Version;
 use crate::engine::Engine;
 use crate::engine::state::{ContainerState, ReadState};
-use crate::expiry::{Census, ExpiryView, Reason};
+use crate::expiry::{Cause, Census, ExpiryView, Reason};
 use crate::table::RunCursor;
 
 /// A version as it was found.
@@ -140,12 +140,13 @@ fn fate(read_state: &ReadState, key: &[u8], header: &Header, view: &ExpiryView) 
                 ends_at: end.map(Timestamp::to_system_time),
             }
         }
-        Some(Reason::Own(at)) => Fate::ExpiredByTtl {
-            at: at.to_system_time(),
-        },
-        Some(Reason::Default(at)) => Fate::ExpiredByDefault {
-            at: at.to_system_time(),
-        },
+        Some(Reason::Clock(ending)) => {
+            let at = ending.at.to_system_time();
+            match ending.cause {
+                Cause::Default => Fate::ExpiredByDefault { at },
+                _ => Fate::ExpiredByTtl { at },
+            }
+        }
         Some(Reason::Floor(seq)) => Fate::ExpiredBeforeChange {
             change: Version::of(seq),
         },
@@ -162,7 +163,7 @@ fn expiry(header: &Header, view: &ExpiryView) -> Timestamp {
         return Timestamp::MAX;
     }
     match view.settings.reason(header, view.now) {
-        None | Some(Reason::Own(_) | Reason::Default(_)) => view.settings.expires_at(header),
+        None | Some(Reason::Clock(_)) => view.settings.expires_at(header),
         Some(Reason::Floor(_)) => view.settings.override_floor.before(1),
         Some(Reason::Command(command)) => command.at,
     }

@@ -12,9 +12,13 @@
 //! An end is exact from [`Settings::known_from`] on, and never changes again once it has passed: a change at T gives what it
 //! ends the end T, or leaves alone what had ended by T. So `gone(item, now)` is `end <= now`; a test compares the two over
 //! random histories.
+//!
+//! A [`Reason`] says by which part of the rule of now an item is gone, for people; nothing is decided by it. It knows the
+//! write of the change or command, and no end before it.
 
 use crate::base::record::Header;
 use crate::base::{Seq, Timestamp};
+use crate::expiry::command::Command;
 use crate::expiry::life::Life;
 use crate::expiry::rule::{DefaultMillis, Settings, SettingsChange};
 
@@ -40,7 +44,32 @@ pub struct Ending {
     pub cause: Cause,
 }
 
+/// The first of these by which the rule holds an item to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The clock, under the default of now: by its own ttl or by the default.
+    Clock(Ending),
+    /// A default that was in force before the change of this sequence number.
+    Floor(Seq),
+    /// A command.
+    Command(Command),
+}
+
 impl Settings {
+    /// Why an item is gone; none: it is not. `header` is that of a put.
+    pub fn reason(&self, header: &Header, now: Timestamp) -> Option<Reason> {
+        let by_clock = natural(header, self.default, Timestamp(0));
+        if by_clock.at <= now {
+            return Some(Reason::Clock(by_clock));
+        }
+        if header.seq < self.floor_seq && self.floors().holds(header) {
+            return Some(Reason::Floor(self.floor_seq));
+        }
+        let mut commands = self.commands.iter().copied();
+        let command = commands.find(|command| command.holds(header));
+        command.map(Reason::Command)
+    }
+
     /// The end of a put. None: it ended before [`Settings::known_from`].
     pub fn ending(&self, header: &Header) -> Option<Ending> {
         let (base, changes) = match &self.past {

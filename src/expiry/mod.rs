@@ -9,14 +9,12 @@ mod older_copy;
 mod census;
 mod histogram;
 mod lanes;
-mod reason;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
 pub use command::{Command, Commands, Expire};
-pub use ends::Cause;
+pub use ends::{Cause, Reason};
 pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
-pub use reason::Reason;
 pub use rule::{
     DefaultMillis, ExpiryCheck, ExpiryView, ExpiryViews, Settings, SettingsChange,
     stored_ttl_until, ttl_millis,

@@ -399,7 +399,8 @@ impl Settings {
         reaches_none || (self.floor_seq >= command.seq && self.floors().covers(&command.reach))
     }
 
-    fn floors(&self) -> Reach {
+    /// What the floors reach of records below `floor_seq`.
+    pub(super) fn floors(&self) -> Reach {
         Reach {
             inherit: self.inherit_floor,
             own: self.override_floor,
