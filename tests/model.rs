@@ -7,11 +7,12 @@
 //!
 //! `EBBTIDE_SEED` (the first seed), `EBBTIDE_CASES`, `EBBTIDE_STEPS` make it longer.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ebbtide::Reads;
 use ebbtide::internals::pretend_memory_is_short;
-use testkit::op::Op;
+use testkit::op::{INHERIT, Op, StepTtl};
 use testkit::random::{Random, history, setup, shrink};
 use testkit::world::{Setup, World};
 
@@ -46,8 +47,52 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
+/// Puts a bulk load in the place of each second flush and of some puts: of keys that the history puts elsewhere.
+fn with_loads(random: &mut Random, mut ops: Vec<Op>) -> Vec<Op> {
+    let puts: Vec<Op> = (ops.iter().filter(|op| matches!(op, Op::Put(..))))
+        .cloned()
+        .collect();
+    for (at, op) in ops.iter_mut().enumerate() {
+        let is_one = match op {
+            Op::Flush => random.one_in(2),
+            Op::Put(..) => random.one_in(20),
+            _ => false,
+        };
+        if !is_one || puts.is_empty() {
+            continue;
+        }
+        let (mut container, mut items) = (String::new(), BTreeMap::new());
+        for _ in 0..1 + random.below(24) {
+            if let Op::Put(c, key, value, ttl) = &puts[random.below(puts.len())]
+                && (items.is_empty() || *c == container)
+            {
+                let ttl = match ttl {
+                    StepTtl::Keep if !random.one_in(20) => INHERIT,
+                    ttl => *ttl,
+                };
+                let value = [value.as_slice(), at.to_string().as_bytes()].concat();
+                container.clone_from(c);
+                items.insert(key.clone(), (value, ttl));
+            }
+        }
+        let items = items
+            .into_iter()
+            .map(|(key, (value, ttl))| (key, value, ttl));
+        *op = Op::Load(container, items.collect());
+    }
+    ops
+}
+
 /// Plays the cases from a seed, with settings that `adapt` changes.
 fn play_all(adapt: impl Fn(u64, Setup) -> Setup) {
+    play_histories(adapt, |_, ops| ops);
+}
+
+/// The same with histories that `change` changes.
+fn play_histories(
+    adapt: impl Fn(u64, Setup) -> Setup,
+    change: impl Fn(&mut Random, Vec<Op>) -> Vec<Op>,
+) {
     let first = testkit::env("EBBTIDE_SEED", 1);
     let cases = testkit::env("EBBTIDE_CASES", 12);
     let steps = testkit::env("EBBTIDE_STEPS", 1_000) as usize;
@@ -55,6 +100,7 @@ fn play_all(adapt: impl Fn(u64, Setup) -> Setup) {
         let mut random = Random(seed);
         let setup = adapt(seed, setup(&mut random));
         let ops = history(&mut random, steps);
+        let ops = change(&mut random, ops);
         let Err((at, difference)) = play(&setup, seed, &ops) else {
             continue;
         };
@@ -74,6 +120,11 @@ fn play_all(adapt: impl Fn(u64, Setup) -> Setup) {
 #[test]
 fn every_history_is_seen_as_the_model_says() {
     play_all(|_, setup| setup);
+}
+
+#[test]
+fn so_is_it_with_bulk_loads_among_the_writes() {
+    play_histories(|_, setup| setup, with_loads);
 }
 
 /// Gets take cached records in the place of blocks.

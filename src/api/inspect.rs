@@ -171,7 +171,7 @@ impl Check<'_> {
         let log_len: u64 = segments.iter().map(|segment| segment.1).sum();
         self.total = manifest_len + log_len + tables.iter().map(|table| table.1.len).sum::<u64>();
         self.done(1, manifest_len);
-        let mut last = loaded.catalogue.used;
+        let mut last = loaded.catalogue.used.max(loaded.catalogue.reserved);
         for (container, table) in tables {
             last = last.max(self.table(container, table));
         }

@@ -18,6 +18,7 @@ pub mod database;
 pub mod disk_usage;
 pub mod layout;
 pub mod changes;
+pub mod bulk;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod ledger;

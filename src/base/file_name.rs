@@ -40,6 +40,11 @@ pub fn table(id: TableId) -> String {
     format!("{:06}.table", id.0)
 }
 
+/// `000042.table.tmp`, inside [`TABLES_DIR`]: a table that a bulk load is writing.
+pub fn loading(id: TableId) -> String {
+    table(id) + TEMPORARY
+}
+
 /// The number in a manifest's name.
 pub fn parse_manifest(name: &str) -> Option<u64> {
     number(name.strip_prefix("manifest-")?)

@@ -7,17 +7,17 @@
 //! Invariants of a [`Catalogue`], checked when an edit is applied: a container's name and id are unique; a table is in
 //! one run; ids (edit, table, run, container) never repeat; `flushed` never falls.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Quota, Seq, TableId, Timestamp};
-use crate::data::batch::KeyRange;
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::{LogStart, Position, SyncedNote};
+
+mod range_record;
 
 /// Identifies a run; never reused within a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +69,9 @@ pub enum Change {
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
     LogSynced(Position),
+    /// Tables with sequence numbers up to this one may lie in the folder without being named: a bulk load gives them
+    /// their names. No other write ever gets one of these numbers.
+    Reserved(Seq),
     /// Sequence numbers and ids up to these may have been used, also by what was removed since.
     Used {
         /// Sequence numbers.
@@ -108,9 +111,11 @@ impl Change {
             | Change::ChangesFrom(id, _)
             | Change::KeepExpired(id, _)
             | Change::EndsDropped(id, _) => Some(*id),
-            Change::Dropped(_) | Change::Log(_) | Change::LogSynced(_) | Change::Used { .. } => {
-                None
-            }
+            Change::Dropped(_)
+            | Change::Log(_)
+            | Change::LogSynced(_)
+            | Change::Reserved(_)
+            | Change::Used { .. } => None,
         }
     }
 }
@@ -192,92 +197,6 @@ pub struct TableRecord {
     pub crc: u32,
 }
 
-/// A range delete as it is written in the manifest.
-#[derive(Serialize, Deserialize)]
-struct RangeRecord<'a> {
-    seq: Seq,
-    /// The first key.
-    #[serde(with = "hex")]
-    from: Cow<'a, [u8]>,
-    /// The first key after the range.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "hex_option")]
-    to: Option<Cow<'a, [u8]>>,
-}
-
-impl Serialize for RangeDelete {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let KeyRange { from, to } = &self.range;
-        let record = RangeRecord {
-            seq: self.seq,
-            from: from.into(),
-            to: to.as_ref().map(Cow::from),
-        };
-        record.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for RangeDelete {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let record = RangeRecord::deserialize(deserializer)?;
-        let range = KeyRange {
-            from: record.from.into_owned(),
-            to: record.to.map(Cow::into_owned),
-        };
-        Ok(RangeDelete {
-            range,
-            seq: record.seq,
-        })
-    }
-}
-
-/// Bytes in JSON.
-mod hex {
-    use std::borrow::Cow;
-
-    use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn decode<E: Error>(text: &str) -> Result<Vec<u8>, E> {
-        HEXLOWER_PERMISSIVE
-            .decode(text.as_bytes())
-            .map_err(|error| E::custom(format_args!("not hexadecimal: {error}")))
-    }
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&HEXLOWER.encode(bytes))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Cow<'static, [u8]>, D::Error> {
-        decode(&String::deserialize(deserializer)?).map(Cow::Owned)
-    }
-}
-
-mod hex_option {
-    use std::borrow::Cow;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(
-        bytes: &Option<Cow<'_, [u8]>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match bytes {
-            Some(bytes) => super::hex::serialize(bytes, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Cow<'static, [u8]>>, D::Error> {
-        Option::<String>::deserialize(deserializer)?
-            .map(|text| super::hex::decode(&text).map(Cow::Owned))
-            .transpose()
-    }
-}
-
 /// The sum of all edits so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
@@ -295,6 +214,8 @@ pub struct Catalogue {
     pub log_synced: Position,
     /// The highest sequence number in any edit.
     pub used: Seq,
+    /// See [`Change::Reserved`].
+    pub reserved: Seq,
     /// The sequence number of the last drop of a container; 0 if none was noted.
     pub last_drop: Seq,
     /// Above every table id so far.
@@ -396,6 +317,7 @@ impl Catalogue {
         let highest = [
             self.edit,
             self.used.0,
+            self.reserved.0,
             self.next_table,
             self.next_run,
             // Container ids have 32 bits: the shift scales them to the limit for the others.
@@ -452,6 +374,7 @@ impl Catalogue {
                 self.log = *log;
             }
             Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
+            Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
                 seq,
                 table,
@@ -553,6 +476,9 @@ impl Catalogue {
         let mut changes: Vec<Change> = records.map(Change::CreateContainer).collect();
         if self.last_drop > Seq(0) {
             changes.push(Change::Dropped(self.last_drop));
+        }
+        if self.reserved > Seq(0) {
+            changes.push(Change::Reserved(self.reserved));
         }
         changes.push(Change::Log(self.log));
         changes.push(Change::LogSynced(self.log_synced));

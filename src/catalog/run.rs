@@ -83,6 +83,16 @@ impl Run {
         }
     }
 
+    /// The same run with another end, which was found under this default.
+    pub fn ending(&self, end: Timestamp, assumes: DefaultMillis) -> Run {
+        let record = RunRecord {
+            end: (end != Timestamp::MAX).then_some(end),
+            end_assumes: assumes,
+            ..self.record()
+        };
+        Run::new(&record, self.files.clone())
+    }
+
     /// The same run with a new id, without some of its tables; `None` if none is left.
     pub fn without(&self, id: RunId, gone: &[TableId]) -> Option<Run> {
         let stays = |file: &&TableFile| !gone.contains(&file.record.id);

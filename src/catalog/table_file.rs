@@ -130,7 +130,17 @@ impl TableFile {
         container: ContainerId,
         record: TableRecord,
     ) -> Result<TableFile> {
-        let path = space.dir.join(file_name::table(record.id));
+        TableFile::open_as(space, container, record, &file_name::table(record.id))
+    }
+
+    /// The same of a file that has another name.
+    pub fn open_as(
+        space: &TableSpace<'_>,
+        container: ContainerId,
+        record: TableRecord,
+        name: &str,
+    ) -> Result<TableFile> {
+        let path = space.dir.join(name);
         let Some(len) = space.fs.len(&path)? else {
             return Err(Error::corruption(
                 path,
@@ -247,10 +257,11 @@ pub fn unnamed_tables(
     Ok(names)
 }
 
-/// A table that `named` does not hold, with a write above `last`, the highest number that manifest, log and tables know of:
-/// the damage that it is evidence of. The log is synced before anything in it is written to a table, and rewrites only take
-/// what is in tables; so no crash leaves such a table, but an earlier manifest and log that were put back, or another
-/// database's. One that is not whole says nothing: that a crash leaves.
+/// A table that `named` does not hold, with a write above `last`, the highest number that manifest, log and tables know
+/// of: the damage that it is evidence of. The log is synced before anything in it is written to a table, and rewrites
+/// only take what is in tables; a bulk load gives a table its name only when its number is reserved. So no crash leaves
+/// such a table, but an earlier manifest and log that were put back, or another database's. One that is not whole says
+/// nothing: that a crash leaves.
 pub fn later_table(
     fs: &dyn Fs,
     tables_dir: &Path,

@@ -32,7 +32,7 @@
 //! * A record that (d) drops showed nothing. What it hid are older versions, all of which are gone now and for ever:
 //!   those in the job, by looking at what it outputs; those outside, by asking every source whose lowest sequence
 //!   number is below this record's. No older version can appear later: memtables are installed in the order in which
-//!   they were sealed.
+//!   they were sealed, and a bulk load together with what was in memory before it.
 //!
 //! `now` may be earlier than the clock, for readers of expirations (engine/feeds.rs), with the settings of that moment: then
 //! what has ended since counts as live, and is kept.

@@ -33,9 +33,10 @@ use crate::base::{ContainerId, HIGHEST_NUMBER, ItemTtl, MAX_TTL_MILLIS, Seq, Tim
 use crate::expiry::{DefaultMillis, Expire, SettingsChange, stored_ttl_until};
 
 /// The ttl of a write, before its stamp is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTtl {
     /// Inherits the default.
+    #[default]
     Absent,
     /// Never expires.
     Never,

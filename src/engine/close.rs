@@ -30,6 +30,7 @@ impl Engine {
         let merging = self.scheduler.lock_merging();
         let flushing = self.scheduler.lock_flushing();
         self.obsolete.remove_all();
+        self.loads.close();
         let mut commit = self.commit_log.lock();
         let last = Seq(commit.next_seq().0 - 1);
         let end = self.frame_header(FrameKind::End, last, last);

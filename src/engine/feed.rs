@@ -16,6 +16,7 @@
 //!
 //! 1. A pull reads settled time, T, then lets the writes and changes pass that were stamped before, and gives ends before T.
 //!    All that is stamped later ends at T or after. So ends before T are complete, and what a cursor has passed stays passed.
+//!    A bulk load is stamped when it begins: what of it ended before it took effect was never there, and may not be told.
 //! 2. Each is asked again when it is given: is the newest visible version of the key one with this end? If not, it was
 //!    replaced or deleted before, or is written anew. A version that is looked for and not there may have been dropped by a
 //!    job; then `dropped`, which is read after, is not before that end, and the pull fails.

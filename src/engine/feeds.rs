@@ -197,6 +197,15 @@ impl Feeds {
         }
     }
 
+    /// Notes more writes than a reader would keep: each gathers anew. The caller holds the commit lock.
+    pub fn note_many(&self) {
+        let mut readers = self.readers.lock();
+        for reader in readers.iter_mut() {
+            reader.take_noted();
+            reader.is_full = true;
+        }
+    }
+
     /// A new reader who wants all, and its position, from which on what ended is held. The position is asked for when every
     /// job that begins later holds it. Where the reader `asks` for all from there on, what was left out before counts, too.
     pub fn open(

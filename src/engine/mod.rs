@@ -12,6 +12,7 @@
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
 //! ObsoleteTables  tables to be removed                                       obsolete.rs
+//! Loads         tables that bulk loads write                                 loads.rs
 //! DamagedTables   damaged tables that scrubbing found                        damage.rs
 //! SyncWaiters     callers who wait for a sync of the log                     sync_waiters.rs
 //! Events          what the listener is told                                  events.rs
@@ -33,6 +34,7 @@
 //! | 4 | `manifest` | `Catalog` | an edit; one at a time |
 //! | 4 | `frozen` | `Follower` | to register a snapshot, to replace all read states |
 //! | 5 | `doubtful`, `logged` | `Catalog` | some instructions |
+//! | 5 | `unnamed` | `Loads` | to create, rename or remove tables of bulk loads |
 //! | 5 | `by_name` | `ContainerSet` | some instructions |
 //! | 5 | `installing` | `ContainerState` | one change of its read state |
 //! | 6 | `moving` | a memtable's `Flushable` | some instructions, and so all below |
@@ -73,6 +75,7 @@ mod catalog;
 mod scheduler;
 mod throttle;
 mod obsolete;
+mod loads;
 mod damage;
 mod sync_waiters;
 mod events;
@@ -102,6 +105,7 @@ mod background;
 mod report;
 mod due;
 mod quota;
+mod bulk;
 mod why;
 mod disk_usage;
 mod changes;
@@ -133,6 +137,7 @@ use containers::ContainerSet;
 use damage::DamagedTables;
 use events::Events;
 use follower::Follower;
+use loads::Loads;
 use obsolete::ObsoleteTables;
 use options::Options;
 use scheduler::Scheduler;
@@ -142,6 +147,7 @@ use throttle::Throttle;
 
 #[cfg(feature = "tokio")]
 pub use at_once::Begun;
+pub use bulk::LoadedItem;
 pub use changes::ChangeReader;
 pub use feed::{Ended, Feed, Place};
 pub use handle::Handle;
@@ -175,6 +181,7 @@ pub struct Engine {
     /// What the quota of the whole database allows.
     allowance: Allowance,
     obsolete: ObsoleteTables,
+    loads: Loads,
     damaged: DamagedTables,
     sync_waiters: SyncWaiters,
     events: Events,

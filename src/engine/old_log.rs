@@ -28,7 +28,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{Result, Seq, Timestamp};
+use crate::base::{Result, Seq, Timestamp, file_name};
 use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
@@ -246,7 +246,7 @@ impl Engine {
         let Some(flush) = &cut.flushed else {
             return Ok((current, vec![from, flushed]));
         };
-        let added = self.open_outputs(&flush.job, &flush.outputs)?;
+        let added = self.open_outputs(&flush.job, &flush.outputs, file_name::table)?;
         let own = (&flush.flushable, &*flush.job.snapshots);
         let next = next_version(&current, &[], &added, Some(own));
         let mut changes: Vec<Change> = added

@@ -31,6 +31,7 @@ use crate::engine::containers::ContainerSet;
 use crate::engine::damage::DamagedTables;
 use crate::engine::events::Events;
 use crate::engine::follower::Stand;
+use crate::engine::loads::Loads;
 use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
 #[cfg(feature = "metrics")]
@@ -263,6 +264,7 @@ pub(super) fn assemble(
         scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
         allowance: Allowance::new(options.quota()),
+        loads: Loads::new(fs.clone(), tables_dir.clone()),
         obsolete: ObsoleteTables::new(fs.clone(), tables_dir, shared.pins),
         damaged: DamagedTables::default(),
         sync_waiters: SyncWaiters::new(),
@@ -334,7 +336,7 @@ pub(super) fn bring_in(
             (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
         }
     }
-    last_seq = last_seq.max(replayed.last_seq);
+    last_seq = last_seq.max(replayed.last_seq).max(catalogue.reserved);
     if last_seq.0 > HIGHEST_NUMBER {
         return Err(Error::corruption(path, 0, MADE_UP));
     }
@@ -375,10 +377,14 @@ pub(super) fn bring_in(
     Ok((found, damage))
 }
 
-/// An id above every table in the folder: after a torn manifest, tables that it does not name stay for one more open.
+/// An id above every table in the folder, finished or not: after a torn manifest, tables that it does not name stay for
+/// one more open.
 pub(super) fn free_table(fs: &dyn Fs, tables_dir: &Path) -> Result<u64> {
     let names = fs.list(tables_dir)?;
-    let tables = names.iter().filter_map(|name| file_name::parse_table(name));
+    let tables = names.iter().filter_map(|name| {
+        let finished = name.strip_suffix(file_name::TEMPORARY);
+        file_name::parse_table(finished.unwrap_or(name))
+    });
     Ok(tables.max().map_or(1, |highest| highest.0 + 1))
 }
 
@@ -429,8 +435,8 @@ pub(super) enum FullDisk {
     Fails,
 }
 
-/// Writes the recovered records into a new chain of segments, durably, names it in a new manifest, then removes what this
-/// does not name. On a full disk, if that `WillDo`: returns the error in place of the chain, and the old manifest.
+/// Writes the recovered records into a new chain of segments, durably, names it in a new manifest, then removes what
+/// this does not name. On a full disk, if that `WillDo`: returns the error in place of the chain, and the old manifest.
 pub(super) fn write_anew(
     path: &Path,
     options: &Options,

@@ -8,12 +8,15 @@
 //!                        ExpireSoonest ── expire_before(T) ── once more
 //! ```
 //!
-//! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command takes
-//! its sequence number before the write does, so the write is above it.
+//! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command
+//! takes its sequence number before the write does, so the write is above it.
 //!
-//! An estimate costs up to some milliseconds, and is made anew only when it can have changed: something was written, or an
-//! item has ended. One who replaces items of a full container by others of their size would have one made for each write;
-//! so after an estimate below the limit a 64th of the limit may be written at least.
+//! A bulk load is charged once its tables are written, before they are named; what it replaces is found by an estimate
+//! with these tables.
+//!
+//! An estimate costs up to some milliseconds, and is made anew only when it can have changed: something was written, or
+//! an item has ended. One who replaces items of a full container by others of their size would have one made for each
+//! write; so after an estimate below the limit a 64th of the limit may be written at least.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,12 +25,13 @@ use std::time::Duration;
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp, WhenFull};
-use crate::catalog::Change;
+use crate::catalog::{Change, Run};
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
 use crate::engine::allowance::{Allowance, Charge, Known};
 use crate::engine::commit::Basis;
 use crate::engine::due::ends;
+use crate::engine::jobs::install::next_version;
 use crate::engine::read::Reader;
 use crate::engine::report::estimate;
 use crate::engine::state::{ContainerState, ReadState};
@@ -50,11 +54,31 @@ impl Limited<'_> {
         }
     }
 
-    /// What a put among these writes adds, if it replaces nothing.
-    fn weight(self, ops: &[Op<'_>]) -> u64 {
-        let own = ops.iter().filter(|op| self.holds(op.container()));
-        own.map(weight).sum()
+    /// How many bytes are added, if nothing is replaced.
+    fn weight(self, coming: &Coming<'_>) -> u64 {
+        match coming {
+            Coming::Ops(ops) => {
+                let own = ops.iter().filter(|op| self.holds(op.container()));
+                own.map(weight).sum()
+            }
+            Coming::Load { state, weight, .. } if self.holds(state.id()) => *weight,
+            Coming::Load { .. } => 0,
+        }
     }
+}
+
+/// What is to be written.
+enum Coming<'a> {
+    /// Writes of one call.
+    Ops(&'a [Op<'a>]),
+    /// A bulk load.
+    Load {
+        state: &'a Arc<ContainerState>,
+        /// Of all its records.
+        weight: u64,
+        /// Not installed yet.
+        runs: &'a [Arc<Run>],
+    },
 }
 
 /// As `RecordRef::weight` counts; only puts are live.
@@ -65,7 +89,8 @@ fn weight(op: &Op<'_>) -> u64 {
     }
 }
 
-fn weight_of(key: &[u8], value: &[u8]) -> u64 {
+/// Of an item.
+pub(super) fn weight_of(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len() + 16) as u64
 }
 
@@ -81,7 +106,8 @@ impl Engine {
             return Ok(Charge::NONE);
         }
         let states = std::slice::from_ref(state);
-        self.charge(states, std::slice::from_ref(op), Engine::make_room)
+        let ops = Coming::Ops(std::slice::from_ref(op));
+        self.charge(states, &ops, Engine::make_room)
     }
 
     /// Charges a batch, as the log will hold it.
@@ -94,7 +120,22 @@ impl Engine {
             return Ok(Charge::NONE);
         }
         let ops: Vec<_> = Ops::new(payload).flatten().collect();
-        self.charge(states, &ops, Engine::make_room)
+        self.charge(states, &Coming::Ops(&ops), Engine::make_room)
+    }
+
+    /// Charges a bulk load with these runs, whose records weigh so much.
+    pub(super) fn charge_load<'a>(
+        &'a self,
+        state: &'a Arc<ContainerState>,
+        weight: u64,
+        runs: &[Arc<Run>],
+    ) -> Result<Charge<'a>> {
+        let load = Coming::Load {
+            state,
+            weight,
+            runs,
+        };
+        self.charge(std::slice::from_ref(state), &load, Engine::make_room)
     }
 
     /// The same from slack alone.
@@ -104,7 +145,7 @@ impl Engine {
         states: &'a [Arc<ContainerState>],
         ops: &[Op<'_>],
     ) -> AtOnce<Charge<'a>> {
-        self.charge(states, ops, |_, _, _, _| Err(NotNow::Waits))
+        self.charge(states, &Coming::Ops(ops), |_, _, _, _| Err(NotNow::Waits))
     }
 
     /// Whether writes to the container are charged.
@@ -117,8 +158,8 @@ impl Engine {
     fn charge<'a, E>(
         &'a self,
         states: &'a [Arc<ContainerState>],
-        ops: &[Op<'_>],
-        make_room: impl Fn(&Engine, Limited<'_>, &[Op<'_>], u64) -> std::result::Result<u64, E>,
+        coming: &Coming<'_>,
+        make_room: impl Fn(&Engine, Limited<'_>, &Coming<'_>, u64) -> std::result::Result<u64, E>,
     ) -> std::result::Result<Charge<'a>, E> {
         let mut charge = Charge::default();
         // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
@@ -126,11 +167,11 @@ impl Engine {
         ordered.sort_unstable_by_key(|state| state.id());
         let containers = ordered.into_iter().map(Limited::Container);
         for of in containers.chain([Limited::Database]) {
-            let (allowance, bytes) = (self.allowance_of(of), of.weight(ops));
+            let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
             if allowance.is_limited() && bytes > 0 {
                 let bytes = match allowance.take(bytes) {
                     true => bytes,
-                    false => make_room(self, of, ops, bytes)?,
+                    false => make_room(self, of, coming, bytes)?,
                 };
                 charge.add(allowance, bytes);
             }
@@ -153,7 +194,7 @@ impl Engine {
     }
 
     /// Charges writes for which there is no slack: how many bytes.
-    fn make_room(&self, of: Limited<'_>, ops: &[Op<'_>], bytes: u64) -> Result<u64> {
+    fn make_room(&self, of: Limited<'_>, coming: &Coming<'_>, bytes: u64) -> Result<u64> {
         let allowance = self.allowance_of(of);
         let mut known = allowance.known();
         // What is replaced may end with the rest, and then more is added than it seemed.
@@ -170,7 +211,10 @@ impl Engine {
                 allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
                 return Ok(bytes);
             }
-            let added = self.added(of, ops)?;
+            let added = match coming {
+                Coming::Ops(ops) => self.added(of, ops)?,
+                Coming::Load { state, runs, .. } => self.added_by_load(state, runs),
+            };
             if added <= left {
                 allowance.open(added, 0);
                 return Ok(added);
@@ -228,8 +272,8 @@ impl Engine {
         sights.collect()
     }
 
-    /// By how much live bytes would grow: the last write to a key counts, less what is live there now. A range delete of
-    /// the same batch is left out.
+    /// By how much live bytes would grow: the last write to a key counts, less what is live there now. A range delete
+    /// of the same batch is left out.
     fn added(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<u64> {
         let (states, mut after) = (self.states_of(of), HashMap::new());
         for op in ops.iter().filter(|op| of.holds(op.container())) {
@@ -252,6 +296,18 @@ impl Engine {
                 .map_or(0, |item| weight_of(item.key(), item.value()));
         }
         Ok(added.saturating_sub(freed))
+    }
+
+    /// The same of a bulk load, by estimates.
+    fn added_by_load(&self, state: &Arc<ContainerState>, runs: &[Arc<Run>]) -> u64 {
+        let (read_state, view) = (state.pin(), self.expiry_view(state));
+        let with_load = ReadState {
+            active: read_state.active.clone(),
+            sealed: read_state.sealed.clone(),
+            version: Arc::new(next_version(&read_state.version, &[], runs, None)),
+        };
+        let live = |read_state| estimate(read_state, &view).live.bytes;
+        live(&with_load).saturating_sub(live(&read_state))
     }
 
     /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end

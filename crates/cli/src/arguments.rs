@@ -494,6 +494,13 @@ pub struct Import {
     /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
+    /// Load the lines, which are sorted by key, straight into tables: all at once, or none
+    ///
+    /// Faster than without it. The bytes of each key are above those of the key before it. All lines take effect together at
+    /// the end, also beside items that are there and in their place; a line out of order, or a bad one, is named, and
+    /// nothing is stored.
+    #[arg(long)]
+    pub sorted: bool,
     /// Let each item expire when it would have, had it been written here when its line says
     ///
     /// A line says that by `_ts_ms`, in milliseconds since 1970, or else by `_ts`, in seconds; one without either is bad.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write, stdout};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::SystemTime;
@@ -27,11 +28,15 @@ pub fn import(import: &Import, json: bool) -> Outcome {
         lines: Lines::open(&import.file)?,
         import,
         read: 0,
+        line: 0,
     };
     // If the first line is refused, nothing is created.
     let done = entries.next().and_then(|first| {
         store::create(&import.place, import.writing, |db, container| {
             let mut importer = Importer::new(db, container);
+            if import.sorted {
+                return importer.load(first, &mut entries);
+            }
             let done = importer.run(first, &mut entries);
             // Items before a bad line are stored all the same, and the line's message says so.
             importer.write()?;
@@ -78,15 +83,21 @@ struct Entries<'a> {
     lines: Lines,
     import: &'a Import,
     read: u64,
+    /// The number of the last one.
+    line: u64,
 }
 
 impl Entries<'_> {
     fn next(&mut self) -> Outcome<Option<Written>> {
         loop {
             let read = self.read;
+            let sorted = self.import.sorted;
             let stopped = |why: String| {
-                let before = show::counted(read, "line");
-                Failure::Refused(format!("{why} (stored before it: {before})"))
+                let before = match sorted {
+                    true => "nothing was stored".to_owned(),
+                    false => format!("stored before it: {}", show::counted(read, "line")),
+                };
+                Failure::Refused(format!("{why} ({before})"))
             };
             let line = self.lines.next().map_err(|failure| match failure {
                 Failure::Refused(why) => stopped(why),
@@ -98,6 +109,7 @@ impl Entries<'_> {
             match self.import.parse(line) {
                 Ok(written) => {
                     self.read += 1;
+                    self.line = number;
                     return Ok(Some(written));
                 }
                 Err(error) if self.import.skip_bad => self.lines.skip(number, &error),
@@ -151,18 +163,54 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn push(&mut self, entry: json::Entry, written_at: Option<SystemTime>) -> Outcome {
-        let json::Entry { key, value, ttl } = entry;
+    /// Loads all lines, which are sorted by key, or none.
+    fn load(&mut self, first: Option<Written>, entries: &mut Entries<'_>) -> Outcome<Done> {
+        let (mut first, mut last, mut failure) = (Some(first), None, None);
+        let container = self.container;
+        let items = iter::from_fn(|| {
+            let next = first.take().map_or_else(|| entries.next(), Ok);
+            let item = next.transpose()?.and_then(|(entry, written_at)| {
+                let json::Entry { key, value, ttl } = self.prepared(entry, written_at);
+                if last.as_ref().is_some_and(|last| key <= *last) {
+                    let (line, key) = (entries.line, key.escape_ascii());
+                    let why = "is not above the one before it (nothing was stored)";
+                    return Err(Failure::Refused(format!(
+                        "line {line}: its key \"{key}\" {why}"
+                    )));
+                }
+                last = Some(key.clone());
+                Ok((key, value, ttl))
+            });
+            Some(item.map_err(|failed| {
+                failure = Some(failed);
+                // Ends the load; the failure is shown in its place.
+                ebbtide::Error::Closed
+            }))
+        });
+        let loaded = container.bulk_load_with_ttl(items);
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(loaded.map(|_| self.done)?),
+        }
+    }
+
+    /// The item with its ttl from now on, counted.
+    fn prepared(&mut self, entry: json::Entry, written_at: Option<SystemTime>) -> json::Entry {
         let now = SystemTime::now();
         let ttl = match written_at {
-            Some(written_at) => json::ttl_since(written_at, now, ttl, self.default),
-            None => ttl,
+            Some(written_at) => json::ttl_since(written_at, now, entry.ttl, self.default),
+            None => entry.ttl,
         };
         let counts = self.default != DefaultTtl::Off;
         self.done.imported += 1;
         self.done.expired += u64::from(counts && matches!(ttl, Ttl::Until(end) if end <= now));
         let is_finite = matches!(ttl, Ttl::After(_) | Ttl::Until(_));
         self.done.without_effect += u64::from(!counts && is_finite);
+        json::Entry { ttl, ..entry }
+    }
+
+    fn push(&mut self, entry: json::Entry, written_at: Option<SystemTime>) -> Outcome {
+        let json::Entry { key, value, ttl } = self.prepared(entry, written_at);
         self.batch_bytes += key.len() + value.len();
         self.batch.put_with_ttl(self.container, &key, &value, ttl);
         if self.batch.len() >= BATCH_ITEMS || self.batch_bytes >= BATCH_BYTES {

@@ -6,6 +6,7 @@
 //! delete-range c A..B          B is exclusive; either side may be missing
 //! batch W ; W ; W              W: put, create, replace, touch, delete, delete-range, set-ttl, expire-* | sync
 //!                              require c k absent|present|same|other (the version that it has now, and one that it has not)
+//! load c k v [ttl=T] ; c k v ; ...         a bulk load
 //! fill c PREFIX N BYTES [ttl=T]           N puts of PREFIX000, PREFIX001 ... with values of BYTES bytes
 //! expire-before c +5s | expire-written-before c -5s | expire-all c         counted from the wall clock of the step
 //! set-ttl c off|-1|30s         drop c          open c [off|-1|30s]
@@ -120,6 +121,7 @@ pub enum Op {
     Delete(String, Bytes),
     DeleteRange(String, Span),
     Batch(Vec<BatchOp>),
+    Load(String, Vec<(Bytes, Bytes, StepTtl)>),
     Fill(String, String, usize, usize, StepTtl),
     SetTtl(String, Standard),
     ExpireItems(String, StepExpire),
@@ -336,6 +338,13 @@ impl fmt::Display for Op {
                 let ops: Vec<String> = ops.iter().map(BatchOp::to_string).collect();
                 write!(f, "batch {}", ops.join(" ; "))
             }
+            Op::Load(c, items) => {
+                let items = items.iter();
+                let items: Vec<String> = items
+                    .map(|(k, v, ttl)| format!("{c} {} {}{ttl}", s(k), s(v)))
+                    .collect();
+                write!(f, "load {}", items.join(" ; "))
+            }
             Op::Fill(c, prefix, count, bytes, ttl) => {
                 write!(f, "fill {c} {prefix} {count} {bytes}{ttl}")
             }
@@ -503,6 +512,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "delete" => Op::Delete(w.name()?, w.bytes()?),
         "delete-range" => Op::DeleteRange(w.name()?, w.span()?),
         "batch" => return parse_batch(line),
+        "load" => return parse_load(line),
         "fill" => Op::Fill(w.name()?, w.name()?, w.number()?, w.number()?, w.ttl()?),
         "set-ttl" => Op::SetTtl(w.name()?, w.standard()?),
         "expire-before" => Op::ExpireItems(w.name()?, StepExpire::Before(signed(w.next()?)?)),
@@ -576,6 +586,17 @@ fn parse_change(w: &mut Words<'_>) -> Result<Change, String> {
         "put" => Change::Put(w.bytes()?, w.ttl()?),
         word => return Err(format!("{word} is not a change")),
     })
+}
+
+fn parse_load(line: &str) -> Result<Op, String> {
+    let (mut container, mut items) = (String::new(), vec![]);
+    let line = line.trim().strip_prefix("load").unwrap_or_default();
+    for part in line.split(';') {
+        let mut w = words(part);
+        container = w.name()?;
+        items.push((w.bytes()?, w.bytes()?, w.ttl()?));
+    }
+    Ok(Op::Load(container, items))
 }
 
 fn parse_batch(line: &str) -> Result<Op, String> {

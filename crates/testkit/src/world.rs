@@ -197,6 +197,8 @@ pub struct World {
     versions: BTreeMap<u64, Version>,
     /// ... after this one: for a prefix that a power cut left, it is uncertain which one it is.
     versions_after: u64,
+    /// The items of a bulk load have one version: the places of all but the last, and the place of the last.
+    one_version: BTreeMap<u64, u64>,
     /// What must survive the crash that the next open recovers from.
     survives: u64,
     cut: bool,
@@ -228,6 +230,7 @@ impl World {
             counted: vec![0],
             versions: BTreeMap::new(),
             versions_after: 0,
+            one_version: BTreeMap::new(),
             checkpoints: 0,
             survives: 0,
             cut: false,
@@ -357,6 +360,7 @@ impl World {
         if self.cut {
             self.find_cut(&found, count, now)?;
             self.versions.clear();
+            self.one_version.clear();
             self.versions_after = self.model.order;
         }
         if !self.model.has(OWN) {
@@ -510,6 +514,7 @@ impl World {
             Op::Put(..) | Op::Delete(..) | Op::DeleteRange(..) | Op::Batch(_) | Op::Fill(..) => {
                 self.write(db, op)
             }
+            Op::Load(c, items) => self.load(c, items),
             Op::Create(..) | Op::Replace(..) | Op::Touch(..) | Op::Expire(..) | Op::Update(..) => {
                 self.write_if(op)
             }
@@ -722,6 +727,35 @@ impl World {
         }
     }
 
+    /// A load is durable, and so is all before it.
+    fn load(&mut self, c: &str, items: &[(Bytes, Bytes, StepTtl)]) -> Outcome {
+        let container = self.container(c)?;
+        let given = items
+            .iter()
+            .map(|(k, v, ttl)| Ok((k, v, self.given(*ttl).0)));
+        let done = container.bulk_load_with_ttl(given);
+        let ascends = items.is_sorted_by(|(one, ..), (next, ..)| one < next);
+        let refuses = |ttl: StepTtl| ttl == StepTtl::Keep || out_of_range(ttl);
+        if !ascends || items.iter().any(|(.., ttl)| refuses(*ttl)) {
+            return refused(done.err());
+        }
+        done.map_err(failed)?;
+        let first = self.model.order + 1;
+        let writes = items.iter().map(|(k, v, ttl)| Write::Put {
+            container: c.to_owned(),
+            key: k.clone(),
+            value: v.clone(),
+            ttl: self.given(*ttl).1,
+        });
+        let writes: Vec<Write> = writes.collect();
+        self.commit(&writes)?;
+        let last = self.model.order;
+        self.one_version
+            .extend((first..last).map(|order| (order, last)));
+        self.synced = last;
+        Ok(String::new())
+    }
+
     fn write_batch(&mut self, db: &Database, ops: &[BatchOp]) -> Outcome {
         let (mut batch, mut parts, mut refuse) = (Batch::new(), vec![], false);
         let mut durable = false;
@@ -903,6 +937,7 @@ impl World {
         if order <= self.versions_after {
             return Ok(());
         }
+        let order = *self.one_version.get(&order).unwrap_or(&order);
         let item = self.container(c)?.item(k).map_err(failed)?;
         let version = item.ok_or("it was there a moment ago")?.version();
         let known = *self.versions.entry(order).or_insert(version);

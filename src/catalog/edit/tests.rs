@@ -1,4 +1,5 @@
 use super::*;
+use crate::data::batch::KeyRange;
 
 fn container(id: u32, name: &str) -> ContainerRecord {
     ContainerRecord {
@@ -61,6 +62,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
                     ring: Some(2),
                 })),
                 Change::LogSynced(Position(900)),
+                Change::Reserved(Seq(77)),
             ],
         ))
         .unwrap();
@@ -72,7 +74,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
         ),
         (5, 9, 4)
     );
-    assert_eq!(catalogue.used, Seq(30));
+    assert_eq!((catalogue.used, catalogue.reserved), (Seq(30), Seq(77)));
     let json = serde_json::to_string(&catalogue.to_edit()).unwrap();
     let mut again = Catalogue::default();
     again.apply(&serde_json::from_str(&json).unwrap()).unwrap();

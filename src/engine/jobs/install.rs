@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::counters::ReclaimLag;
 use crate::base::listener::ReclaimEvent;
-use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, spans};
+use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, file_name, spans};
 use crate::catalog::{Change, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version};
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
@@ -93,7 +93,7 @@ impl Engine {
     ) -> Result<()> {
         let (mut installations, mut failure) = (vec![], None);
         for flush in flushes {
-            match self.open_outputs(&flush.job, &flush.outputs) {
+            match self.open_outputs(&flush.job, &flush.outputs, file_name::table) {
                 Ok(added) => installations.push(Installation {
                     state: flush.state,
                     view: flush.job.view.clone(),
@@ -101,6 +101,7 @@ impl Engine {
                     added,
                     flushed: Some(flush),
                     forgotten: flush.forgotten,
+                    loaded: None,
                 }),
                 Err(error) => failure = Some(error),
             }
@@ -128,7 +129,8 @@ impl Engine {
         progress: &mut Progress,
     ) -> Result<bool> {
         let mut written = progress.written.clone();
-        let done = self.open_outputs(job, outputs).and_then(|opened| {
+        let opened = self.open_outputs(job, outputs, file_name::table);
+        let done = opened.and_then(|opened| {
             let version = state.pin().version.clone();
             let mut removed = inputs;
             let rest = removed
@@ -179,6 +181,7 @@ impl Engine {
             added,
             flushed: None,
             forgotten,
+            loaded: None,
         };
         let installed = self.install(vec![replaced], Basis::TABLES)?;
         Ok(!installed.is_empty())
@@ -188,10 +191,19 @@ impl Engine {
     /// obsolete files. Returns which containers still exist; the others were dropped meanwhile.
     fn install(
         &self,
-        mut installations: Vec<Installation<'_>>,
+        installations: Vec<Installation<'_>>,
         basis: Basis<'_>,
     ) -> Result<Vec<ContainerId>> {
         self.let_writes_pass();
+        self.install_now(installations, basis)
+    }
+
+    /// The same, when every write that was stamped before is visible.
+    pub(in crate::engine) fn install_now(
+        &self,
+        mut installations: Vec<Installation<'_>>,
+        basis: Basis<'_>,
+    ) -> Result<Vec<ContainerId>> {
         let mut manifest = self.catalog.edit();
         let known = &manifest.catalogue()?.containers;
         installations.retain(|installation| known.contains_key(&installation.state.id()));
@@ -243,6 +255,7 @@ impl Engine {
                 );
                 changes.push(Change::Flushed(id, flush.up_to));
             }
+            changes.extend(one.loaded.map(|seq| Change::Flushed(id, seq)));
             let forgotten = one.forgotten_with(&next);
             if forgotten > one.state.changes_from() {
                 changes.push(Change::ChangesFrom(id, forgotten));
@@ -276,6 +289,10 @@ impl Engine {
             // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
             // flushed.
             one.state.set_flushed(flush.up_to);
+        }
+        if let Some(seq) = one.loaded {
+            // For the same reason: who has read anything of the container looks again in its runs.
+            one.state.set_flushed(seq);
         }
         if one.may_purge() {
             // Before the read state, too: a reader that misses a record must see that it may have been dropped.
@@ -326,10 +343,12 @@ impl Engine {
         let _ = self.make_visible(latest);
     }
 
+    /// The runs that a job wrote; `name` says what a table's file is called.
     pub(in crate::engine) fn open_outputs(
         &self,
         job: &Job,
         outputs: &[Output],
+        name: impl Fn(TableId) -> String,
     ) -> Result<Vec<Arc<Run>>> {
         let space = TableSpace {
             fs: self.fs.as_ref(),
@@ -344,7 +363,7 @@ impl Engine {
                 len: table.len,
                 crc: table.crc,
             };
-            TableFile::open(&space, job.container, record)
+            TableFile::open_as(&space, job.container, record, &name(table.id))
         };
         let applied = job.applied();
         let runs = outputs.iter().map(|output| {
@@ -471,15 +490,17 @@ pub(in crate::engine) fn bytes_of(outputs: &[Output]) -> u64 {
 }
 
 /// A job's result that is being installed.
-struct Installation<'a> {
-    state: &'a Arc<ContainerState>,
+pub(in crate::engine) struct Installation<'a> {
+    pub state: &'a Arc<ContainerState>,
     /// By what the dropped records were dead.
-    view: ExpiryView,
-    removed: Vec<Arc<Run>>,
-    added: Vec<Arc<Run>>,
-    flushed: Option<&'a Flushed<'a>>,
+    pub view: ExpiryView,
+    pub removed: Vec<Arc<Run>>,
+    pub added: Vec<Arc<Run>>,
+    pub flushed: Option<&'a Flushed<'a>>,
     /// The highest sequence number of a delete or an end that is left out.
-    forgotten: Seq,
+    pub forgotten: Seq,
+    /// The sequence number of a bulk load; every earlier record of the container is in runs then.
+    pub loaded: Option<Seq>,
 }
 
 impl Installation<'_> {

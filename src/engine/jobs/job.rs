@@ -84,14 +84,16 @@ impl Engine {
             forgotten: Seq(0),
         };
         let done = run(job, sources, &mut host).and_then(|outputs| {
-            // Flushes sync the names of several jobs together.
-            if !host.created.is_empty() && !matches!(purpose, Purpose::Flush { .. }) {
+            // Flushes sync the names of several jobs together, and a load's tables have none yet.
+            if !host.created.is_empty() && matches!(purpose, Purpose::Rewrite { .. }) {
                 self.fs.sync_dir(&self.tables_dir())?;
             }
             Ok(outputs)
         });
-        if done.is_err() {
-            self.catalog.remove_tables(&host.created);
+        match (&done, purpose) {
+            (Ok(_), _) => {}
+            (Err(_), Purpose::Load) => self.loads.remove(&host.created),
+            (Err(_), _) => self.catalog.remove_tables(&host.created),
         }
         Ok((done?, host.lag, host.forgotten))
     }
@@ -116,6 +118,8 @@ pub(in crate::engine) enum Purpose {
         /// Whether it is due for a deadline.
         is_due: bool,
     },
+    /// Building the tables of a bulk load.
+    Load,
     /// Merging runs, reclaiming garbage, or meeting a deadline.
     Rewrite {
         /// How urgent it is.
@@ -136,11 +140,14 @@ struct Writer<'a> {
 
 impl Host for Writer<'_> {
     fn create_table(&mut self) -> Result<(TableId, u64, Box<dyn File>)> {
-        let id = self.engine.catalog.new_table();
-        let file = self
-            .engine
-            .fs
-            .create(&self.engine.tables_dir().join(file_name::table(id)))?;
+        let engine = self.engine;
+        let id = engine.catalog.new_table();
+        let file = match self.purpose {
+            Purpose::Load => engine.loads.create(id),
+            _ => engine
+                .fs
+                .create(&engine.tables_dir().join(file_name::table(id))),
+        }?;
         self.created.push(id);
         Ok((id, identity(), file))
     }
@@ -162,6 +169,10 @@ impl Host for Writer<'_> {
                     engine.flush_calmly();
                 }
                 Ok(())
+            }
+            Purpose::Load => {
+                engine.counters.bytes_flushed.add(bytes);
+                engine.scheduler.check_open()
             }
             Purpose::Rewrite { urgency, pressure } => {
                 engine.counters.bytes_merged.add(bytes);

@@ -390,6 +390,10 @@ impl Engine {
             RunReader::new(files.map(|file| file.table.clone()).collect())
         });
         let sources = Merge::seek(sources.collect(), Seek::First, None)?;
+        // The runs of a bulk load are in the read state a moment before its number is published, which ends with the
+        // commit lock. From then on no snapshot is taken that lacks what they hide, and the job lists those from
+        // before.
+        self.commit_log.pass();
         let job = self.job(state, read_state, tables, &spec);
         let (outputs, lag, forgotten) = self.run_job(&job, sources, spec.purpose)?;
         progress.bytes += bytes_of(&outputs);
@@ -412,8 +416,8 @@ impl Engine {
         }
     }
 
-    /// The moment at which jobs judge by a later one, or by other settings, than in this view: so much later as they judge
-    /// by earlier moments than now.
+    /// The moment at which jobs judge by a later one, or by other settings, than in this view: so much later as they
+    /// judge by earlier moments than now.
     fn rest_until(
         &self,
         state: &ContainerState,

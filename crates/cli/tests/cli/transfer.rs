@@ -87,6 +87,55 @@ fn json_without_ts(line: &str) -> String {
 }
 
 #[test]
+fn sorted_lines_are_loaded_at_once_or_not_at_all() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "b", "before"]);
+    let import = |lines: &[&str], more: &[&str]| {
+        world.write("in.jsonl", &lines.join("\n"));
+        let given = ["import", "db", "c", "in.jsonl", "--key", "id", "--sorted"];
+        world.run(&[&given, more].concat())
+    };
+    let (a, b, c) = (
+        r#"{"id":"a","ttl":60}"#,
+        r#"{"id":"b","n":2}"#,
+        r#"{"id":"c"}"#,
+    );
+    for lines in [[a, c, b], [a, b, b]] {
+        let ran = import(&lines, &[]);
+        let why = r#"line 3: its key "b" is not above the one before it (nothing was stored)"#;
+        assert_eq!(
+            (ran.status, ran.err.trim()),
+            (2, &*format!("ebbtide: {why}"))
+        );
+        assert_eq!(world.ok(&["scan", "db", "c"]), "b\tbefore\n");
+    }
+    let ran = import(&[a, "{", c], &[]);
+    assert!(
+        ran.err.contains("line 2") && ran.err.contains("nothing was stored"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(world.ok(&["scan", "db", "c"]), "b\tbefore\n");
+    let ran = import(&[a, "{", b, c], &["--skip-bad"]);
+    assert!(
+        ran.err.contains("3 lines imported, 1 bad line skipped"),
+        "{}",
+        ran.err
+    );
+    let stored = "a\t{\"id\":\"a\"}\nb\t{\"id\":\"b\",\"n\":2}\nc\t{\"id\":\"c\"}\n";
+    assert_eq!(world.ok(&["scan", "db", "c"]), stored);
+    // As export writes them.
+    let exported = world.run(&["export", "db", "c"]).out;
+    let copied = ["import", "copy", "c", "-", "--sorted", "--json"];
+    let imported = world.run_with_input(&copied, &exported);
+    assert_eq!(json(&imported.ok()), json(r#"{"imported":3,"skipped":0}"#));
+    assert_eq!(
+        world.run(&["export", "copy", "c"]).out.len(),
+        exported.len()
+    );
+}
+
+#[test]
 fn bad_lines_are_named_and_stop_an_import() {
     let world = World::new();
     let lines =
