@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -288,6 +288,51 @@ fn the_load_that_returns_last_is_the_newest() {
     assert_eq!(values(&c).len(), 300);
     let (_again, of_again) = reopened(&sim.kill(), &clock);
     assert_eq!(values(&of_again), values(&c));
+}
+
+/// Beside flushes and merges in threads of their own, and loads that pass each other.
+#[test]
+fn every_snapshot_sees_whole_loads() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let options = Options::new().fs(Arc::new(sim)).clock(clock);
+    let options = options.memtable_bytes(16 << 10).max_runs(4);
+    let db = options.sizes(256, 2 << 10, 16 << 10).open("/db").unwrap();
+    let (c, d) = (db.container("c").unwrap(), db.container("d").unwrap());
+    c.bulk_load(items(0..100, "first")).unwrap();
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for loader in 0..2 {
+            let (c, done) = (&c, &done);
+            scope.spawn(move || {
+                for n in 0..40 {
+                    c.bulk_load(items(0..100, &format!("{loader} {n}")))
+                        .unwrap();
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            for n in 0..4_000 {
+                d.put(format!("{:03}", n % 500), n.to_string()).unwrap();
+                c.put(format!("z{:03}", n % 50), n.to_string()).unwrap();
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        while done.load(Ordering::Relaxed) < 3 {
+            let view = db.snapshot().container("c").unwrap();
+            let loaded = || -> Vec<Vec<u8>> {
+                let items = view.range("k".."l").map(Result::unwrap);
+                items.map(|item| item.value().to_vec()).collect()
+            };
+            let seen = loaded();
+            assert_eq!(seen.len(), 100);
+            assert!(seen.iter().all(|value| *value == seen[0]), "{seen:?}");
+            assert_eq!(loaded(), seen);
+            assert_eq!(view.get("k0099").unwrap().unwrap().to_vec(), seen[0]);
+        }
+    });
+    db.compact().unwrap();
+    assert_eq!(values(&c).len(), 150);
 }
 
 #[test]
