@@ -349,7 +349,11 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
     };
     let (before, whole) = (files(&sim), sim.kill());
     let db = open(&whole, &clock).unwrap();
-    let open_files = files(&whole).len();
+    // The log of before is kept, or what it holds is logged anew: by an open after one that has kept it.
+    let anew = whole.kill();
+    let again = open(&anew, &clock).unwrap();
+    let open_files = [&whole, &anew].map(|sim| files(sim).len());
+    drop(again);
     db.close().unwrap();
     let (mut refused, mut came_through) = (0, 0);
     for at in sim.operations() + 1..=whole.operations() {
@@ -377,7 +381,7 @@ fn an_open_that_finds_no_room_leaves_none_of_its_files() {
                 KEYS as usize,
                 "{error}"
             );
-            assert_eq!(files(&sim).len(), open_files, "{error}");
+            assert!(open_files.contains(&files(&sim).len()), "{error}");
         }
     }
     assert!(

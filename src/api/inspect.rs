@@ -165,7 +165,7 @@ impl Check<'_> {
             .flat_map(|(id, run)| run.tables.iter().map(move |table| (id, *table)))
             .collect();
         let wal_dir = self.path.join(file_name::WAL_DIR);
-        let first = loaded.catalogue.log.map_or(u64::MAX, |log| log.first);
+        let first = loaded.catalogue.log.map_or(u64::MAX, |log| log.oldest());
         let segments = self.segments(&wal_dir, first)?;
         let manifest_len = self.fs.len(&loaded.path)?.unwrap_or(0);
         let log_len: u64 = segments.iter().map(|segment| segment.1).sum();

@@ -166,7 +166,7 @@ impl Engine {
         // The copied segments hold all of the log.
         let start = catalogue.log.as_mut().ok_or(Error::Closed)?;
         start.ring = None;
-        let first = start.first;
+        let first = start.oldest();
         let (end, mut segments) = (log.end(), log.segments());
         // By the time the manifest is written, it is.
         catalogue.log_synced = end;

@@ -114,7 +114,7 @@ impl Engine {
             return Ok(false);
         };
         let left = old.segments.iter();
-        let left = left.filter(|segment| segment.number >= start.first);
+        let left = left.filter(|segment| segment.number >= start.oldest());
         let ends: Vec<Seq> = left.map(|segment| segment.last_seq).collect();
         let active = |state| {
             let state: Arc<ContainerState> = state;
@@ -123,7 +123,7 @@ impl Engine {
         };
         let memory: Vec<_> = self.containers.all().into_iter().map(active).collect();
         let mut fronts = self.fronts(&ends, &memory)?;
-        fronts.retain(|(cut, _)| old.holding(ends[*cut].next()) != Some(start.first));
+        fronts.retain(|(cut, _)| old.holding(ends[*cut].next()) != Some(start.oldest()));
         let cuts = self.cuts(fronts, 0)?;
         self.try_cuts(cuts, |cut| self.flush_up_to(old, ends[cut]))
     }
@@ -190,9 +190,9 @@ impl Engine {
             return Ok(false);
         }
         let start = catalogue.log;
-        let rest = start.zip(needed_from).map(|(start, from)| LogStart {
-            first: old.holding(from).unwrap_or(start.first).max(start.first),
-            ..start
+        let rest = start.zip(needed_from).map(|(start, from)| {
+            let first = old.holding(from).unwrap_or(start.oldest());
+            start.needed_from(first)
         });
         if rest == start {
             drop(manifest);
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Removes old segments, including those that an earlier edit released; returns how many files.
     fn remove_old_segments(&self, old: &OldLog, rest: Option<LogStart>) -> usize {
-        let (first, rings) = rest.map_or((old.next_segment, true), |rest| (rest.first, false));
+        let (first, rings) = rest.map_or((old.next_segment, true), |rest| (rest.oldest(), false));
         self.removed(remove_before(
             self.fs.as_ref(),
             &self.wal_dir(),

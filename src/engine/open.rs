@@ -1,7 +1,7 @@
 //! Opening: lock -> manifest, compared with its copy -> footers of the tables -> log into memtables -> clock -> a new
-//! chain of log segments with what the memtables hold, synced -> a new manifest that names it -> removal of files that
-//! nothing names. Recovery takes effect with that manifest; before it, nothing on disk has changed that an earlier
-//! state relies on. A read-only open stops after the clock.
+//! chain of log segments with what the memtables hold, or behind the log that holds it, synced -> a new manifest that
+//! names it -> removal of files that nothing names. Recovery takes effect with that manifest; before it, nothing on
+//! disk has changed that an earlier state relies on. A read-only open stops after the clock.
 //!
 //! A folder that never was a database first gets a manifest that names nothing, and is then opened like any other. So a
 //! folder that holds any other file of a database has had a manifest: without one it is damaged, and nothing in it is
@@ -11,6 +11,7 @@
 //! room reserved behind it. Such a database answers reads and reclaims; begin.rs says how its log begins.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -45,7 +46,10 @@ use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
-use crate::wal::{FrameHeader, FrameKind, SegmentSummary, SyncedNote, remove_chain, sync_chain};
+use crate::wal::{
+    FrameHeader, FrameKind, Kept, Log, Replayed, SyncedNote, doubt_syncs, keep, remove_chain,
+    sync_chain,
+};
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
@@ -59,9 +63,10 @@ pub(super) struct Recovered {
     pub seen_edit: u64,
     /// How far the log goes, and which chain it is.
     log_end: Option<SyncedNote>,
-    /// Its segments, oldest first.
-    segments: Vec<SegmentSummary>,
-    next_segment: u64,
+    /// What its replay says.
+    log: Replayed,
+    /// Whether it holds records that are not in memory.
+    left_out: bool,
     clock: SettledClock,
     /// Settings that the manifest does not have yet.
     settings: Vec<LoggedSettings>,
@@ -78,8 +83,8 @@ impl Recovered {
             last_seq: stand.last_seq,
             seen_edit: stand.catalogue.edit,
             log_end: None,
-            segments: vec![],
-            next_segment: 0,
+            log: Replayed::default(),
+            left_out: false,
             clock,
             settings: vec![],
         }
@@ -91,6 +96,32 @@ impl Recovered {
     fn may_go_on(&self, fs: &dyn Fs, path: &Path) -> Result<bool> {
         let number = self.manifest_number;
         Ok(number > 0 && is_current(fs, path, number)?)
+    }
+
+    /// Keeps the log for the next chain to continue, if that is possible (wal/keep.rs) and costs less than logging anew.
+    fn keep_log(&self, path: &Path, options: &Options, full_disk: FullDisk) -> Option<Kept> {
+        let fs = options.fs.as_ref();
+        let bytes: u64 = self.log.segments.iter().map(|segment| segment.bytes).sum();
+        let is_whole = !self.left_out && !self.torn && full_disk == FullDisk::WillDo;
+        if !is_whole || bytes <= options.relog_bytes() as u64 {
+            return None;
+        }
+        let log = self.catalogue.log?;
+        let is_current = self.may_go_on(fs, path).ok()?;
+        // Whatever fails here: logging anew needs nothing of it.
+        let keep = || keep(fs, &path.join(file_name::WAL_DIR), &log, &self.log);
+        is_current.then(keep)?.ok()?
+    }
+
+    /// Notes that what was brought in is in these segments of the log.
+    fn need(&self, segments: &RangeInclusive<u64>) {
+        for state in self.states.values() {
+            let active = state.read_state().active.clone();
+            if !active.memtable.is_empty() {
+                active.logged_in(*segments.start());
+                active.logged_in(*segments.end());
+            }
+        }
     }
 
     /// The next write gets a sequence number so much higher, but none above the highest.
@@ -205,9 +236,9 @@ impl Begun {
             Err(error) => {
                 let old = OldLog {
                     error,
-                    next_segment: found.next_segment,
+                    next_segment: found.log.next_segment,
                     synced: found.log_end,
-                    segments: std::mem::take(&mut found.segments),
+                    segments: std::mem::take(&mut found.log.segments),
                 };
                 (None, Some(old))
             }
@@ -364,12 +395,12 @@ pub(super) fn bring_in(
         states,
         last_seq,
         seen_edit: replayed.edit,
-        next_segment: replayed.next_segment,
         log_end: catalogue.log.map(|log| SyncedNote {
             identity: log.chain,
             position: replayed.end.0,
         }),
-        segments: replayed.segments,
+        log: replayed,
+        left_out: from_log.left_out,
         clock,
         catalogue,
         settings: from_log.settings,
@@ -435,8 +466,9 @@ pub(super) enum FullDisk {
     Fails,
 }
 
-/// Writes the recovered records into a new chain of segments, durably, names it in a new manifest, then removes what
-/// this does not name. On a full disk, if that `WillDo`: returns the error in place of the chain, and the old manifest.
+/// Writes the recovered records into a new chain of segments, durably, or keeps the log they are in before that chain;
+/// names it in a new manifest, then removes what this does not name. On a full disk, if that `WillDo`: returns the error
+/// in place of the chain, and the old manifest.
 pub(super) fn write_anew(
     path: &Path,
     options: &Options,
@@ -454,10 +486,12 @@ pub(super) fn write_anew(
     let free_table = free_table(fs.as_ref(), &tables_dir)?;
     found.catalogue.next_table = found.catalogue.next_table.max(free_table);
     let before = found.catalogue.clone();
-    let (first, number) = (found.next_segment, found.manifest_number + 1);
-    let begun = begin_chain(options, &wal_dir, found).and_then(|(log, appender)| {
+    let (first, number) = (found.log.next_segment, found.manifest_number + 1);
+    let kept = found.keep_log(path, options, full_disk);
+    let segments = kept.as_ref().map(Kept::numbers);
+    let begun = begin_chain(options, &wal_dir, found, kept).and_then(|(log, appender)| {
         let catalogue = &mut found.catalogue;
-        catalogue.log = Some(log.start(first));
+        catalogue.log = Some(log.start(0));
         catalogue.log_synced = log.synced();
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
@@ -466,6 +500,9 @@ pub(super) fn write_anew(
     });
     match begun {
         Ok((log, appender, manifest)) => {
+            if let Some(segments) = segments {
+                found.need(&segments);
+            }
             clean(fs.as_ref(), path, number, found);
             // What stays here goes with a later release.
             let _ = log.release_older();
@@ -479,24 +516,47 @@ pub(super) fn write_anew(
         Err(error) => {
             let will_do = full_disk == FullDisk::WillDo && error.is_full();
             // Frees the room that is reserved behind the old chain's end.
-            let end = found.segments.last().map_or(first, |last| last.number + 1);
+            let segments = &found.log.segments;
+            let end = segments.last().map_or(first, |last| last.number + 1);
             let stays = if will_do && !found.torn { end } else { first };
             remove_chain(fs.as_ref(), &wal_dir, stays);
             if !will_do || !found.may_go_on(fs.as_ref(), path)? {
                 return Err(error);
             }
-            // The recovered log may be in the page cache alone, and later edits rely on it.
-            sync_chain(fs.as_ref(), &wal_dir)?;
             found.catalogue = before;
-            clean(fs.as_ref(), path, found.manifest_number, found);
-            let manifest = Manifest::resume(fs.clone(), path, found.manifest_number)?;
+            let manifest = go_on_as_before(path, fs, &wal_dir, found)?;
             Ok((Err(error), manifest))
         }
     }
 }
 
-/// A new chain of log segments with what the memtables hold, durable.
-fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<Chain> {
+/// Goes on with the manifest and the log that are there.
+fn go_on_as_before(
+    path: &Path,
+    fs: &Arc<dyn Fs>,
+    wal_dir: &Path,
+    found: &Recovered,
+) -> Result<Manifest> {
+    // The recovered log may be in the page cache alone, and later edits rely on it.
+    // Only for want of room it goes on without that being said (wal/keep.rs).
+    if let Some(log) = &found.catalogue.log
+        && let Err(error) = doubt_syncs(fs.as_ref(), wal_dir, log)
+        && !error.is_full()
+    {
+        return Err(error);
+    }
+    sync_chain(fs.as_ref(), wal_dir)?;
+    clean(fs.as_ref(), path, found.manifest_number, found);
+    Manifest::resume(fs.clone(), path, found.manifest_number)
+}
+
+/// A new chain of log segments with what the memtables hold, durable, or behind the log that holds it.
+fn begin_chain(
+    options: &Options,
+    wal_dir: &Path,
+    found: &Recovered,
+    kept: Option<Kept>,
+) -> Result<Chain> {
     let header = FrameHeader {
         kind: FrameKind::Relog,
         first_seq: found.last_seq,
@@ -506,10 +566,15 @@ fn begin_chain(options: &Options, wal_dir: &Path, found: &Recovered) -> Result<C
         edit: found.catalogue.edit,
     };
     let log_options = log_options(options, wal_dir);
+    if kept.is_some() {
+        let base = (header.last_seq.next(), header.written_at);
+        let (fs, first) = (options.fs.clone(), found.log.next_segment);
+        return Log::create_behind(kept, fs, &log_options, first, base, header.edit);
+    }
     start_chain(
         &options.fs,
         &log_options,
-        found.next_segment,
+        found.log.next_segment,
         &header,
         |appender| {
             let mut states = found.states.values();

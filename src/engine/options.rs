@@ -345,6 +345,11 @@ impl Options {
         self.segment_bytes.unwrap_or(usual)
     }
 
+    /// The most bytes of records that are logged again at once, because the commit lock is held meanwhile.
+    pub(crate) fn relog_bytes(&self) -> usize {
+        (512 << 10).min(self.memtable_bytes / 16)
+    }
+
     /// The size of the ring in front of the log: a segment's, so that both fill at the same time, up to what covers the
     /// time until the log thread gets to drain it.
     pub(crate) fn ring_len(&self) -> usize {

@@ -33,6 +33,8 @@ pub(super) struct FromLog {
     pub damage: Option<Error>,
     /// Settings changed in the log that the catalogue does not have.
     pub settings: Vec<LoggedSettings>,
+    /// Whether the log holds records that were not brought in.
+    pub left_out: bool,
 }
 
 /// Replays the log, up to its damage if there is any.
@@ -47,12 +49,14 @@ pub(super) fn replay_into(
     let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
         gathered.take_frame(frame)
     })?;
+    let left_out = gathered.left_out;
     let settings = gathered.finish()?;
     set_logged(states, &settings);
     Ok(FromLog {
         replayed,
         damage,
         settings,
+        left_out,
     })
 }
 
@@ -72,6 +76,8 @@ pub(super) struct Gathered<'a> {
     ranges: BTreeMap<ContainerId, Ranges>,
     catalogue: &'a Catalogue,
     settings: BTreeMap<ContainerId, LoggedSettings>,
+    /// Whether a record or a range delete was not needed.
+    left_out: bool,
 }
 
 /// A container whose records are brought in: its memtable, and up to where it was flushed.
@@ -117,6 +123,7 @@ impl<'a> Gathered<'a> {
             ranges: BTreeMap::new(),
             catalogue,
             settings: BTreeMap::new(),
+            left_out: false,
         }
     }
 
@@ -187,13 +194,17 @@ impl Gathered<'_> {
                 value,
             } => {
                 if self.is_covered(container, key, header.seq) {
+                    self.left_out = true;
                     return Ok(());
                 }
                 match self.target(container) {
                     Some(target) if header.seq > target.flushed => {
                         target.flushable.memtable.load(header, key, value)
                     }
-                    _ => Ok(()),
+                    _ => {
+                        self.left_out = true;
+                        Ok(())
+                    }
                 }
             }
             Relogged::Range {
@@ -204,7 +215,10 @@ impl Gathered<'_> {
             } => {
                 match self.target(container) {
                     Some(target) if seq > target.flushed => target.begin_era()?,
-                    _ => return Ok(()),
+                    _ => {
+                        self.left_out = true;
+                        return Ok(());
+                    }
                 }
                 let ranges = self.ranges.entry(container).or_default();
                 ranges.take(KeyRange::of_bounds(from, to), seq);

@@ -12,10 +12,10 @@ use std::path::Path;
 
 use crate::base::Result;
 use crate::env::Fs;
+use crate::wal::chain::{LogStart, parse_ring};
 use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::FrameKind;
 use crate::wal::replay::frame_at;
-use crate::wal::segments::{LogStart, parse_ring};
 
 /// Copies the frames that only the ring of a chain holds into its segments, durably. Nobody may append to the chain.
 pub fn drain_ring(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<()> {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result, file_name};
 use crate::env::Fs;
+use crate::wal::chain::{LogStart, ring_name};
 use crate::wal::frame::{
     Decoder, FORMAT_VERSION, HEADER_LEN, HeaderFault, RING_TAIL_LEN, RingMark, SYNCED_NOTE_LEN,
     SegmentHeader, SyncedNote,
 };
-use crate::wal::segments::{LogStart, ring_name};
 use crate::wal::writer::RING_LEN_MAX;
 
 /// A segment's file, read into memory.

@@ -37,7 +37,7 @@
 //!
 //! note     position u64           up to here the log was synced
 //!          crc32 u32              of identity and position
-//!          0 u32
+//!          syncs u32              1 and how many syncs have begun and not succeeded; 0: that is unknown
 //! ```
 //!
 //! Little-endian. The caller computes the payload's checksum outside the commit lock; the header's checksum covers it,
@@ -213,8 +213,12 @@ impl SegmentHeader {
     }
 }
 
-/// Bytes of a [`SyncedNote`].
+/// Bytes of a [`SyncedNote`] with what follows it.
 pub const SYNCED_NOTE_LEN: usize = 16;
+/// In these, where it stands how many syncs are under way.
+pub const SYNCS_AT: usize = 12;
+/// What stands there while none is.
+pub const NO_SYNC: u32 = 1;
 
 /// How far a chain was synced, as noted behind its ring.
 #[derive(Clone, Copy, Debug)]
@@ -227,10 +231,10 @@ pub struct SyncedNote {
 
 impl SyncedNote {
     /// The bytes shown in this file's head.
-    pub fn encode(&self) -> [u8; SYNCED_NOTE_LEN] {
-        let mut out = [0; SYNCED_NOTE_LEN];
+    pub fn encode(&self) -> [u8; SYNCS_AT] {
+        let mut out = [0; SYNCS_AT];
         out[..8].copy_from_slice(&self.position.to_le_bytes());
-        out[8..12].copy_from_slice(&self.crc().to_le_bytes());
+        out[8..].copy_from_slice(&self.crc().to_le_bytes());
         out
     }
 

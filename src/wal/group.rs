@@ -90,6 +90,14 @@ pub struct Group {
 pub struct Seat(Option<u64>);
 
 impl Group {
+    /// For a log that is synced up to there.
+    pub fn from(synced: Position) -> Group {
+        Group {
+            synced: AtomicU64::new(synced.0),
+            ..Group::default()
+        }
+    }
+
     /// The position up to which the log was synced.
     pub fn synced(&self) -> Position {
         Position(self.synced.load(Ordering::Acquire))

@@ -3,7 +3,8 @@
 //! A *log* is a chain of segment files, `NNNNNN.wal`, with consecutive numbers. Every open of the database starts a new
 //! chain, above every number in the folder. The manifest names it ([`LogStart`]) by its identity, by the segment at
 //! which replay starts, and by its ring. Segments and rings of another chain are refused, and so is a log without its
-//! ring.
+//! ring. An open may keep the log that it finds: then the new chain continues it, and the manifest names it as the new
+//! one's *prefix*, with its end (keep.rs).
 //!
 //! ```text
 //! position   0 ............ s1 ................. s2 ........ end
@@ -34,6 +35,7 @@
 //! **Full disks.** A segment's blocks are reserved before its first frame; if there is no room, only that append fails.
 
 mod frame;
+mod chain;
 mod segments;
 mod store;
 mod group;
@@ -42,17 +44,20 @@ mod folder;
 mod replay;
 mod tail;
 mod drain;
+mod keep;
 
+pub use chain::{
+    LogStart, end_segment, holds_chain, log_files, parse_ring, remove_before, remove_chain,
+    sync_chain,
+};
 pub use drain::{drain_ring, remove_rings};
 pub use frame::{
     Decoder, Encoder, FrameHeader, FrameKind, HEADER_LEN as SEGMENT_HEADER_LEN, PayloadCrc,
     Position, SegmentHeader, SyncedNote,
 };
+pub use keep::{doubt_syncs, keep};
 pub use replay::{Frame, Replayed, SegmentSummary, replay, salvage};
-pub use segments::{
-    LogStart, SegmentInfo, end_segment, holds_chain, log_files, parse_ring, remove_before,
-    remove_chain, sync_chain,
-};
+pub use segments::{Kept, SegmentInfo};
 pub use tail::{Place, Tail, is_at_end, tail};
 pub use writer::{Appender, Log, LogOptions, SegmentPin};
 

@@ -78,7 +78,7 @@ fn a_frame_is_whole_in_one_place() {
         };
         let segment = segments.begin(header, 0).unwrap();
         let ring = Words::empty();
-        let store = Store::Ring(Buffered::new(Box::new(ring.clone()), RING_LEN));
+        let store = Store::Ring(Buffered::new(Box::new(ring.clone()), RING_LEN, 0));
         let log = Arc::new((segments, store));
         let in_segment = |from: usize, len: usize| {
             let file = sim.read(&dir.join(file_name::segment(1))).unwrap();

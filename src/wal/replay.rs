@@ -10,8 +10,12 @@
 //! synced beyond the segment's start, by this segment or a later one, by the note or by the manifest; then nothing is lost.
 //! Otherwise the log ends before the segment: a power cut took the header.
 //!
+//! A prefix is read first (replay/prefix.rs). It has its end in the manifest, so nothing is searched behind it.
+//!
 //! Frames behind headers that are both damaged are found too, if the segment starts at the end of the one before it. But the
 //! base of their numbers is unknown: they are evidence, and their numbers are ignored.
+
+mod prefix;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,12 +23,12 @@ use std::path::{Path, PathBuf};
 use crate::base::coding::Malformed;
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::Fs;
+use crate::wal::chain::{LogStart, parse_ring};
 use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::{
     Decoded, Decoder, FRAME_LEN_MIN, FrameHeader, FrameKind, HEADER_LEN, NoFrame, Position,
     SegmentHeader,
 };
-use crate::wal::segments::{LogStart, parse_ring};
 
 /// A frame passed to the caller.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,10 @@ pub struct Replayed {
     pub end: Position,
     /// The segments of the chain up to its end.
     pub segments: Vec<SegmentSummary>,
+    /// The positions of the frames that only the ring has.
+    pub in_ring: Vec<Range<u64>>,
+    /// Whether nothing follows the end in its segment.
+    pub ends_in_zeros: bool,
 }
 
 /// Replays a chain that no manifest describes, from segment `first_segment` to the chain's end, in order. After an
@@ -94,6 +102,7 @@ pub fn replay(
         chain: first.header().identity,
         first: first_segment,
         ring: rings.filter(|&number| number <= first_segment).max(),
+        prefix: None,
     };
     match salvage(fs, dir, Some(log), Position(0), visit)? {
         (replayed, None) => Ok(replayed),
@@ -136,10 +145,12 @@ pub fn salvage(
         ring: Ring::of_chain(fs, dir, &log)?,
         synced,
         out,
-        of_ring: 0..0,
         harmless: None,
     };
-    let damage = walk.chain(&log, &numbers, visit)?;
+    let damage = match walk.prefix(&log, &numbers, visit)? {
+        None => walk.chain(&log, &numbers, visit)?,
+        damage => damage,
+    };
     Ok((walk.out, damage))
 }
 
@@ -149,8 +160,6 @@ const LAPS_MAX: usize = 5;
 struct Walk<'a> {
     folder: Folder<'a>,
     ring: Ring,
-    /// The positions of the last frames found only in the ring, which are contiguous.
-    of_ring: Range<u64>,
     synced: Position,
     out: Replayed,
     /// Damage by which nothing is lost; the first.
@@ -187,9 +196,12 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
+        if let Some(damage) = self.gap_before(log, &segment) {
+            return Ok(Some(damage));
+        }
         self.note_damage(&segment);
         loop {
-            let end = self.segment(&segment, visit)?;
+            let end = self.segment(&segment, u64::MAX, visit)?;
             if self.out.clean {
                 return Ok(self.harmless.take());
             }
@@ -198,9 +210,13 @@ impl Walk<'_> {
             let is_next = |next: &Loaded| next.damage.is_none() && next.header().start == end;
             if ahead.as_ref().is_some_and(is_next) {
                 // It certainly goes on there: so the segments are read into one and the same memory.
-                self.folder.spare.set(segment.bytes);
-                segment = self.folder.segment(number)?;
-                continue;
+                self.folder.spare.set(std::mem::take(&mut segment.bytes));
+                if let Some(next) = self.folder.next(segment.header())? {
+                    segment = next;
+                    continue;
+                }
+                // After a failed sync, the system may have let go of it in between.
+                segment = self.folder.segment(number - 1)?;
             }
             match self.folder.next(segment.header())? {
                 Some(next) if next.header().start == end && self.goes_on_in(&next)? => {
@@ -254,26 +270,30 @@ impl Walk<'_> {
         }
     }
 
-    /// Shows the frames of a segment; returns the position at which they end.
+    /// Shows the frames of a segment that begin before `until`; returns the position at which they end.
     fn segment(
         &mut self,
         segment: &Loaded,
+        until: u64,
         visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
     ) -> Result<u64> {
         let header = segment.header();
         let (mut position, mut last_seq) = (header.start, Seq(0));
         self.out.edit = self.out.edit.max(header.edit);
-        while let Some((found, in_ring)) = frame_at(segment, &self.ring, position) {
+        while position < until
+            && let Some((found, in_ring)) = frame_at(segment, &self.ring, position)
+        {
             let header = found.header;
             self.out.time_high_water = self.out.time_high_water.max(header.settled);
             self.out.edit = self.out.edit.max(header.edit);
             last_seq = last_seq.max(header.last_seq);
             let offset = segment.offset_of(position);
             if in_ring {
-                if self.of_ring.end != position {
-                    self.of_ring.start = position;
+                let end = position + found.len as u64;
+                match self.out.in_ring.last_mut() {
+                    Some(last) if last.end == position => last.end = end,
+                    _ => self.out.in_ring.push(position..end),
                 }
-                self.of_ring.end = position + found.len as u64;
             }
             position += found.len as u64;
             if header.kind == FrameKind::End {
@@ -297,28 +317,6 @@ impl Walk<'_> {
         Ok(position)
     }
 
-    /// Takes only the numbers and marks of the chain's segments, because its first segment is lost; returns a
-    /// description of what is in them.
-    fn look_behind(&mut self, identity: u64, numbers: &[u64]) -> Result<String> {
-        let (mut bytes, mut reach) = (0, Seq(0));
-        for &number in numbers {
-            if let Some(segment) = self.folder.of_chain(identity, number)? {
-                let end = self.segment(&segment, &mut |_| Ok(()))?;
-                bytes += end - segment.header().start;
-                reach = self.out.last_seq;
-            }
-        }
-        self.out.segments.clear();
-        (self.out.clean, self.out.end) = (false, Position(0));
-        Ok(match bytes {
-            0 => String::new(),
-            _ => format!(
-                "; with it goes all of the log, of which {bytes} bytes in later segments are whole, up to write {}",
-                reach.0
-            ),
-        })
-    }
-
     /// The log ends at position `end` of `segment`: a torn tail, unless the evidence or the manifest shows that it is
     /// damage.
     fn judge_end(&mut self, segment: &Loaded, end: u64, later: &[u64]) -> Result<Option<Error>> {
@@ -330,6 +328,8 @@ impl Walk<'_> {
             without_header: false,
             begun: segment.frames.frame(end, segment.from(end)) == Err(NoFrame::Unfinished),
         };
+        let rest = segment.from(end);
+        self.out.ends_in_zeros = zeros(rest) == rest.len();
         // A truncated file does not tell how long it was.
         let full_at = |header: &SegmentHeader, len: usize| {
             header.start + len.max(LAPS_MAX * self.ring.len) as u64
@@ -339,7 +339,9 @@ impl Walk<'_> {
             positions: end..full_at(segment.header(), segment.bytes.len()),
             counts: true,
         }];
-        search.scan(&chain[0], segment.from(end));
+        if !self.out.ends_in_zeros {
+            search.scan(&chain[0], rest);
+        }
         for &number in later {
             let identity = segment.header().identity;
             let (frames, len, bytes, counts) = match self.folder.of_chain(identity, number)? {
@@ -368,7 +370,8 @@ impl Walk<'_> {
             search.scan(&stretch, bytes.get(HEADER_LEN..).unwrap_or(&[]));
             chain.push(stretch);
         }
-        search.scan_ring(&chain, &self.ring, &self.of_ring);
+        let known = self.out.in_ring.last().cloned().unwrap_or_default();
+        search.scan_ring(&chain, &self.ring, &known);
         self.conclude(segment, end, &search, later)
     }
 

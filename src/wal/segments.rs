@@ -21,117 +21,12 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::env::{Dir, File, Fs};
+use crate::wal::chain::{Prefix, parse_ring};
 use crate::wal::frame::{HEADER_LEN, Position, SegmentHeader};
-
-/// The log that a manifest names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogStart {
-    /// The identity of the chain: segments and rings of another identity belong to another database, or to another open
-    /// of this one.
-    pub chain: u64,
-    /// The first segment that is needed.
-    pub first: u64,
-    /// The number in the name of its ring; absent: it never had one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ring: Option<u64>,
-}
-
-/// The ring's name for the chain that begins with this segment.
-pub fn ring_name(first_segment: u64) -> String {
-    format!("{first_segment:06}.ring")
-}
-
-/// The number in a ring's name.
-pub fn parse_ring(name: &str) -> Option<u64> {
-    file_name::parse_segment(&format!("{}.wal", name.strip_suffix(".ring")?))
-}
-
-/// The names of the files that a manifest with this log names.
-pub fn log_files(log: &LogStart) -> Vec<String> {
-    let ring = log.ring.map(ring_name);
-    [file_name::segment(log.first)]
-        .into_iter()
-        .chain(ring)
-        .collect()
-}
-
-/// Whether a segment of this chain is in the folder; `None` if no segment there tells its chain.
-pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<bool>> {
-    let mut found = None;
-    if !fs.is_dir(dir) {
-        return Ok(found);
-    }
-    for name in fs.list(dir)? {
-        if file_name::parse_segment(&name).is_none() {
-            continue;
-        }
-        // A file that is too short or unreadable does not tell its chain.
-        let file = fs.reader(&dir.join(&name));
-        let Ok(file) = file else { continue };
-        let back = fs.len(&dir.join(&name))?.unwrap_or(0);
-        let header_at = |at| {
-            let bytes = file.read_at(at, HEADER_LEN).ok()?;
-            SegmentHeader::decode(&bytes).ok()
-        };
-        let back = back.saturating_sub(HEADER_LEN as u64);
-        if let Some(header) = header_at(0).or_else(|| header_at(back)) {
-            let is_one = header.identity == log.chain;
-            found = Some(is_one || found == Some(true));
-        }
-    }
-    Ok(found)
-}
-
-/// Removes the files of a chain that no manifest names, where that is possible.
-pub fn remove_chain(fs: &dyn Fs, dir: &Path, first_segment: u64) {
-    let number = |name: &str| file_name::parse_segment(name).or_else(|| parse_ring(name));
-    for name in fs.list(dir).unwrap_or_default() {
-        if number(&name).is_some_and(|number| number >= first_segment) {
-            let _ = fs.remove(&dir.join(name));
-        }
-    }
-}
-
-/// Removes the segments below a number, and the rings if `rings`, where that is possible; returns how many files. No
-/// manifest names them any more.
-pub fn remove_before(fs: &dyn Fs, dir: &Path, number: u64, rings: bool) -> usize {
-    let goes = |name: &str| {
-        let ring = parse_ring(name).filter(|_| rings);
-        let found = file_name::parse_segment(name).or(ring);
-        found.is_some_and(|found| found < number)
-    };
-    let names = fs.list(dir).unwrap_or_default().into_iter();
-    let gone = names.filter(|name| goes(name) && fs.remove(&dir.join(name)).is_ok());
-    gone.count()
-}
-
-/// Puts its header behind a segment that was copied up to the offset `end`, if the whole has `len` bytes; durable but for
-/// the name.
-pub fn end_segment(fs: &dyn Fs, path: &Path, end: u64, len: u64) -> Result<()> {
-    if end >= len {
-        return Ok(());
-    }
-    let header = fs.reader(path)?.read_at(0, HEADER_LEN)?;
-    let file = fs.open(path)?;
-    file.write_at(end, &header)?;
-    file.sync()
-}
-
-/// Syncs every chain in the folder, where its files exist.
-pub fn sync_chain(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    for name in fs.list(dir)? {
-        if file_name::parse_segment(&name).is_some() || parse_ring(&name).is_some() {
-            fs.open(&dir.join(name))?.sync()?;
-        }
-    }
-    fs.sync_dir(dir)
-}
 
 /// Bytes of a segment's file that are no frames: its header, twice.
 const SEGMENT_OVERHEAD: u64 = 2 * HEADER_LEN as u64;
@@ -150,6 +45,28 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A segment of an earlier chain, whose name is durable before a manifest names it here. Nobody writes it.
+    pub fn kept(header: SegmentHeader, path: PathBuf, file: Box<dyn File>) -> Result<Segment> {
+        Ok(Segment {
+            header,
+            file_len: file.len()?,
+            file,
+            path,
+            stale_since: AtomicU64::new(Timestamp::MAX.0),
+            durable: AtomicBool::new(true),
+        })
+    }
+
+    /// Begins to write it to the device.
+    pub fn start_writing(&self) {
+        self.file.start_writing(0, self.file_len);
+    }
+
+    /// Makes what was written into it durable, but not its name.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync()
+    }
+
     /// The position at which the file is full.
     pub fn full_at(&self) -> u64 {
         self.header.start + self.file_len - SEGMENT_OVERHEAD
@@ -159,6 +76,22 @@ impl Segment {
     pub fn write(&self, position: u64, bytes: &[u8]) -> Result<()> {
         let offset = HEADER_LEN as u64 + position - self.header.start;
         self.file.write_at(offset, bytes)
+    }
+}
+
+/// The log of before, of which a new chain is the continuation.
+pub struct Kept {
+    /// How a manifest names it.
+    pub prefix: Prefix,
+    /// Its segments, oldest first: at least one.
+    pub segments: Vec<Segment>,
+}
+
+impl Kept {
+    /// The numbers of its segments.
+    pub fn numbers(&self) -> RangeInclusive<u64> {
+        let last = self.segments.last().expect("it has a segment");
+        self.prefix.first..=last.header.number
     }
 }
 
@@ -231,13 +164,14 @@ struct Pinned {
     given_up: u64,
 }
 
-/// All segments of one chain.
+/// All segments of one chain, behind those of an earlier one that it continues.
 pub struct Segments {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     /// The folder, held open.
     names: Box<dyn Dir>,
     segment_bytes: u64,
+    /// The number of the first one of all.
     first: u64,
     /// The size of the next file.
     next_bytes: AtomicU64,
@@ -245,7 +179,7 @@ pub struct Segments {
     is_refused: AtomicBool,
     /// Whether as many are prepared as are wanted; readable without waiting for the lock.
     is_prepared: AtomicBool,
-    /// Names of files from before this chain.
+    /// Names of files from before this chain, without those of the segments that were kept.
     older: Mutex<Vec<String>>,
     pool: Mutex<Pool>,
     live: Mutex<VecDeque<Arc<Segment>>>,
@@ -281,6 +215,21 @@ impl Segments {
             live: Mutex::new(VecDeque::new()),
             pinned: Mutex::default(),
         })
+    }
+
+    /// The same chain, as the continuation of what was kept of an earlier one.
+    pub fn behind(mut self, kept: Kept) -> Segments {
+        let numbers = kept.numbers();
+        let stays = |name: &String| {
+            let number = file_name::parse_segment(name);
+            number.is_some_and(|number| numbers.contains(&number))
+        };
+        self.first = *numbers.start();
+        self.older.lock().retain(|name| !stays(name));
+        self.live
+            .lock()
+            .extend(kept.segments.into_iter().map(Arc::new));
+        self
     }
 
     /// The size of a segment's file.
@@ -460,12 +409,12 @@ impl Segments {
         if concerned.len() > 1 {
             // The device then writes them in parallel, not one after the other.
             for segment in &concerned {
-                segment.file.start_writing(0, segment.file_len);
+                segment.start_writing();
             }
         }
         let mut new = vec![];
         for segment in concerned {
-            segment.file.sync()?;
+            segment.sync()?;
             new.extend((!is_durable(segment)).then_some(segment));
         }
         self.sync_names(&new)
@@ -488,7 +437,7 @@ impl Segments {
         if newest.durable.load(Ordering::Acquire) {
             return Ok(());
         }
-        newest.file.sync()?;
+        newest.sync()?;
         self.sync_names(&[&newest])
     }
 

@@ -7,7 +7,7 @@ use crate::base::Result;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::env::{RING_WORD, Ring};
-use crate::wal::frame::SyncedNote;
+use crate::wal::frame::{NO_SYNC, SYNCS_AT, SyncedNote};
 use crate::wal::segments::{Segment, Segments};
 
 /// Takes frames.
@@ -60,6 +60,20 @@ impl Store {
         }
     }
 
+    /// Notes that a sync of a segment begins. It counts as under way until it has succeeded.
+    pub fn sync_begins(&self) {
+        if let Store::Ring(ring) = self {
+            ring.note_syncs(|under_way| under_way + 1);
+        }
+    }
+
+    /// Notes that such a sync has succeeded.
+    pub fn sync_succeeded(&self) {
+        if let Store::Ring(ring) = self {
+            ring.note_syncs(|under_way| under_way - 1);
+        }
+    }
+
     /// Whether a drain is due.
     #[inline]
     pub fn wants_drain(&self) -> bool {
@@ -95,7 +109,9 @@ const DRAIN_BYTES: usize = 256 << 10;
 /// ```
 ///
 /// Behind the ring is a note of how far the log is synced. It is stored once that is so, but not synced itself: it
-/// survives a killed process, and whatever a power cut leaves of it is true.
+/// survives a killed process, and whatever a power cut leaves of it is true. Beside it stands how many syncs are under
+/// way or have failed. An open after a kill sees by that whether the system may have told somebody of a failed sync, and
+/// will not tell it again (keep.rs).
 ///
 /// The byte of position p is stored at p modulo the ring's length. `drained` and `taken` stand between frames, and
 /// `drained` moves only when all bytes up to it are in the segments: so at every moment a frame is whole in the
@@ -107,19 +123,23 @@ pub struct Buffered {
     ring_len: u64,
     taken: AtomicU64,
     drained: AtomicU64,
+    /// How many syncs are under way or have failed, as it stands behind the ring.
+    syncs: Mutex<u32>,
     /// Held to drain.
     buffer: Mutex<Vec<u8>>,
 }
 
 impl Buffered {
-    /// A ring for an empty log. There is room for a note behind its `ring_len` bytes.
-    pub fn new(ring: Box<dyn Ring>, ring_len: usize) -> Buffered {
+    /// A ring for an empty log that starts at this position. There is room for a note behind its `ring_len` bytes,
+    /// which says that no sync is under way.
+    pub fn new(ring: Box<dyn Ring>, ring_len: usize, start: u64) -> Buffered {
         assert!(ring_len > 0, "a ring has room");
         Buffered {
             ring,
             ring_len: ring_len as u64,
-            taken: AtomicU64::new(0),
-            drained: AtomicU64::new(0),
+            taken: AtomicU64::new(start),
+            drained: AtomicU64::new(start),
+            syncs: Mutex::new(0),
             buffer: Mutex::new(vec![0; DRAIN_BYTES.min(ring_len)]),
         }
     }
@@ -238,6 +258,13 @@ impl Buffered {
 
     fn note_synced(&self, note: SyncedNote) {
         self.ring.store(self.ring_len as usize, &note.encode());
+    }
+
+    fn note_syncs(&self, change: impl FnOnce(u32) -> u32) {
+        let mut syncs = self.syncs.lock();
+        *syncs = change(*syncs);
+        let at = self.ring_len as usize + SYNCS_AT;
+        self.ring.store(at, &(NO_SYNC + *syncs).to_le_bytes());
     }
 
     #[inline]

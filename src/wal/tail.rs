@@ -11,6 +11,8 @@
 //! * **Nothing that the catalogue does not go with.** A frame tells the last edit that was durable when it was
 //!   written. The reading ends before the first frame that has seen a later edit than the catalogue beside which it
 //!   is read.
+//! * **A prefix has its end in the manifest**, and is read up to there, then the chain (keep.rs). Nobody writes it any
+//!   more.
 //! * **No end that was none.** Segments are removed from the first on, when a later edit says so. If the segment at
 //!   which the reading began has its name still when it is over, none was missing behind it.
 //! * **No damage that was none.** The note is read before the segments, so what it says was synced is there. A
@@ -21,10 +23,10 @@ use std::path::Path;
 
 use crate::base::{Error, Result, Seq, Timestamp};
 use crate::env::Fs;
+use crate::wal::chain::{LogStart, ring_name};
 use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::{FrameKind, HEADER_LEN, Position, RING_TAIL_LEN, SegmentHeader};
 use crate::wal::replay::{Frame, frame_at};
-use crate::wal::segments::{LogStart, ring_name};
 
 /// Up to where a chain was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +63,13 @@ pub fn tail(
     let ring = Ring::of_chain(fs, dir, log)?;
     ring.check()?;
     let folder = Folder::new(fs, dir);
-    let first = from.map_or(log.first, |place| place.segment);
-    let mut segment = folder.first(&LogStart { first, ..*log })?;
+    let first = from.map_or(log.oldest(), |place| place.segment);
+    let (chain, _) = log.chain_of(first);
+    let mut segment = folder.first(&LogStart {
+        chain,
+        first,
+        ..*log
+    })?;
     let start = Position(segment.header().start);
     let mut out = Tail {
         place: from.unwrap_or(Place {
@@ -73,8 +80,13 @@ pub fn tail(
         time_high_water: Timestamp(0),
         is_cut: false,
     };
-    while show(&segment, &ring, edit, &mut out, visit)? {
-        match folder.next(segment.header())? {
+    while show(&segment, &ring, (log, edit), &mut out, visit)? {
+        let end = out.place.position;
+        let next = match log.chain_of(segment.header().number) {
+            (_, Some(until)) if end == until => Some(folder.first(log)?),
+            _ => folder.next(segment.header())?,
+        };
+        match next {
             Some(next) if next.header().start == out.place.position.0 => {
                 out.is_cut = next.header().edit > edit;
                 out.place.segment = next.header().number;
@@ -111,14 +123,17 @@ fn expect_end(segment: &Loaded, end: u64, synced: u64) -> Result<()> {
 fn show(
     segment: &Loaded,
     ring: &Ring,
-    edit: u64,
+    (log, edit): (&LogStart, u64),
     out: &mut Tail,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<bool> {
     if out.is_cut {
         return Ok(false);
     }
-    while let Some((found, _)) = frame_at(segment, ring, out.place.position.0) {
+    let (_, until) = log.chain_of(segment.header().number);
+    while until.is_none_or(|until| out.place.position < until)
+        && let Some((found, _)) = frame_at(segment, ring, out.place.position.0)
+    {
         let header = found.header;
         if header.edit > edit {
             out.is_cut = true;

@@ -5,6 +5,7 @@
 mod crash;
 mod damage;
 mod files;
+mod kept;
 mod small;
 
 use std::path::{Path, PathBuf};

@@ -20,14 +20,15 @@ use crate::base::counters::{WaitCounter, Waits};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, spans};
 use crate::env::{Fs, Ring, monotonic};
+use crate::wal::chain::{LogStart, ring_name};
 #[cfg(feature = "tokio")]
 use crate::wal::frame::HEAD_LEN_MAX;
 use crate::wal::frame::{
-    Encoder, FrameHeader, FrameKind, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
-    SYNCED_NOTE_LEN, SegmentHeader, SyncedNote,
+    Encoder, FrameHeader, FrameKind, NO_SYNC, PayloadCrc, Position, RING_TAIL_LEN, RingMark,
+    SYNCED_NOTE_LEN, SYNCS_AT, SegmentHeader, SyncedNote,
 };
 use crate::wal::group::{Group, Lead, Seat};
-use crate::wal::segments::{LentSegments, LogStart, Segment, SegmentInfo, Segments, ring_name};
+use crate::wal::segments::{Kept, LentSegments, Segment, SegmentInfo, Segments};
 use crate::wal::store::{Buffered, Store, frame_len};
 
 /// Settings of a log.
@@ -72,8 +73,8 @@ fn prepare_from(segment: &Segment) -> u64 {
     start + (segment.full_at() - start) / PREPARE_SHARE
 }
 
-/// Creates a ring. Its mark is synced here, and its name with that of the first segment, before a manifest names the
-/// chain.
+/// Creates a ring in which no sync is under way. Its mark is synced here, and its name with that of the first segment,
+/// before a manifest names the chain.
 fn begin_ring(fs: &dyn Fs, path: &Path, len: usize, identity: u64) -> Result<Box<dyn Ring>> {
     assert!(len <= RING_LEN_MAX, "recovery would refuse it");
     // Continues with a file that an earlier attempt left.
@@ -81,17 +82,34 @@ fn begin_ring(fs: &dyn Fs, path: &Path, len: usize, identity: u64) -> Result<Box
         Some(_) => fs.open(path)?,
         None => fs.create(path)?,
     };
-    let mark_at = len - RING_TAIL_LEN + SYNCED_NOTE_LEN;
+    let note_at = len - RING_TAIL_LEN;
+    file.write_at((note_at + SYNCS_AT) as u64, &NO_SYNC.to_le_bytes())?;
+    let mark_at = note_at + SYNCED_NOTE_LEN;
     file.write_at(mark_at as u64, &RingMark { identity }.encode())?;
     file.sync()?;
     fs.ring(path, len)
 }
 
+/// Where the frames of a chain are stored that starts at this position.
+fn begin_store(
+    fs: &dyn Fs,
+    options: &LogOptions,
+    log: &LogStart,
+    start: Position,
+) -> Result<Store> {
+    let (Some(len), Some(number)) = (options.ring_bytes, log.ring) else {
+        return Ok(Store::Direct);
+    };
+    let path = options.dir.join(ring_name(number));
+    let ring = begin_ring(fs, &path, len, options.identity)?;
+    let buffered = Buffered::new(ring, len - RING_TAIL_LEN, start.0);
+    Ok(Store::Ring(buffered))
+}
+
 /// The shared side of the log.
 pub struct Log {
-    identity: u64,
-    /// The number in its ring's name.
-    ring: Option<u64>,
+    /// All of it, as a manifest names it.
+    whole: LogStart,
     segments: Segments,
     store: Store,
     end: AtomicU64,
@@ -114,38 +132,59 @@ impl Log {
         written_at: Timestamp,
         edit: u64,
     ) -> Result<(Arc<Log>, Appender)> {
-        let segments = Segments::new(
+        Log::create_behind(
+            None,
+            fs,
+            options,
+            first_segment,
+            (base_seq, written_at),
+            edit,
+        )
+    }
+
+    /// The same, as the continuation of an earlier log where that was kept.
+    pub fn create_behind(
+        kept: Option<Kept>,
+        fs: Arc<dyn Fs>,
+        options: &LogOptions,
+        first_segment: u64,
+        (base_seq, base_written_at): (Seq, Timestamp),
+        edit: u64,
+    ) -> Result<(Arc<Log>, Appender)> {
+        let whole = LogStart {
+            chain: options.identity,
+            first: first_segment,
+            ring: options.ring_bytes.map(|_| first_segment),
+            prefix: kept.as_ref().map(|kept| kept.prefix),
+        };
+        let start = whole.prefix.map_or(Position(0), |prefix| prefix.end);
+        let mut segments = Segments::new(
             Arc::clone(&fs),
             &options.dir,
             options.segment_bytes,
             first_segment,
         )?;
-        let store = match options.ring_bytes {
-            None => Store::Direct,
-            Some(len) => {
-                let path = options.dir.join(ring_name(first_segment));
-                let ring = begin_ring(fs.as_ref(), &path, len, options.identity)?;
-                Store::Ring(Buffered::new(ring, len - RING_TAIL_LEN))
-            }
-        };
+        if let Some(kept) = kept {
+            segments = segments.behind(kept);
+        }
+        let store = begin_store(fs.as_ref(), options, &whole, start)?;
         let header = SegmentHeader {
             identity: options.identity,
             number: first_segment,
-            start: 0,
+            start: start.0,
             base_seq,
-            base_written_at: written_at,
+            base_written_at,
             edit,
         };
         let first_len = options.first_segment_bytes.unwrap_or(options.segment_bytes);
         let segment = segments.begin_file(header, first_len)?;
         segments.sync_newest()?;
         let log = Arc::new(Log {
-            identity: options.identity,
-            ring: options.ring_bytes.map(|_| first_segment),
+            whole,
             segments,
             store,
-            end: AtomicU64::new(0),
-            group: Group::default(),
+            end: AtomicU64::new(start.0),
+            group: Group::from(start),
             prepare_from: AtomicU64::new(prepare_from(&segment)),
             failure: OnceLock::new(),
             syncs: WaitCounter::default(),
@@ -154,18 +193,14 @@ impl Log {
             log: Arc::clone(&log),
             encoder: Encoder::new(segment.header),
             segment,
-            end: 0,
+            end: start.0,
         };
         Ok((log, appender))
     }
 
-    /// The log as a manifest names it, if `first` is the first segment that is needed.
+    /// The log as a manifest names it, if `first` is the first segment that is needed; 0: all are.
     pub fn start(&self, first: u64) -> LogStart {
-        LogStart {
-            chain: self.identity,
-            first,
-            ring: self.ring,
-        }
+        self.whole.needed_from(first)
     }
 
     /// The end of the last frame.
@@ -185,7 +220,7 @@ impl Log {
 
     fn note(&self, position: Position) -> SyncedNote {
         SyncedNote {
-            identity: self.identity,
+            identity: self.whole.chain,
             position: position.0,
         }
     }
@@ -277,11 +312,17 @@ impl Log {
         self.drain()?;
         self.syncs.begin();
         let (_span, began) = (spans::sync(), monotonic());
-        self.segments
-            .sync(self.synced().0, target.0)
-            .map_err(|error| self.latch(error))?;
+        self.noting(|| self.segments.sync(self.synced().0, target.0))?;
         self.syncs.end(monotonic().saturating_sub(began));
         self.store.note_synced(self.note(target));
+        Ok(())
+    }
+
+    /// Syncs segments, of which the ring tells that it is under way. A failure ends the log.
+    fn noting(&self, sync: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.store.sync_begins();
+        sync().map_err(|error| self.latch(error))?;
+        self.store.sync_succeeded();
         Ok(())
     }
 
@@ -387,9 +428,7 @@ impl Log {
     /// Makes the newest segment durable, even if it has no frame yet, so that a manifest may name it.
     pub fn sync_newest(&self) -> Result<()> {
         self.check()?;
-        self.segments
-            .sync_newest()
-            .map_err(|error| self.latch(error))
+        self.noting(|| self.segments.sync_newest())
     }
 
     /// Marks these segments as holding stale frames from `now` on.

@@ -60,6 +60,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
                     chain: u64::MAX,
                     first: 5,
                     ring: Some(2),
+                    prefix: None,
                 })),
                 Change::LogSynced(Position(900)),
                 Change::Reserved(Seq(77)),
@@ -121,6 +122,7 @@ fn a_step_makes_of_a_part_what_an_edit_makes_of_the_whole() {
                 chain: 7,
                 first: 4,
                 ring: None,
+                prefix: None,
             })),
         ],
         vec![Change::DropContainer(one), create(3, "a")],
@@ -157,6 +159,7 @@ fn how_far_a_log_was_synced_is_known_of_the_one_that_is_named() {
         chain,
         first,
         ring: None,
+        prefix: None,
     };
     let (mut catalogue, mut number) = (Catalogue::default(), 0);
     let mut apply = |catalogue: &mut Catalogue, changes| {

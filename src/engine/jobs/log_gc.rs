@@ -27,9 +27,6 @@ use crate::engine::relog::relog;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::wal::{FrameKind, SegmentInfo};
 
-/// The most that is relogged at once, because the commit lock is held meanwhile.
-const RELOG_BYTES: usize = 512 << 10;
-
 /// Stale frames are removed after this fraction (1/4) of `reclaim_within`.
 const STALE_SHARE: u64 = 4;
 
@@ -125,8 +122,7 @@ impl Engine {
 
     /// Makes the container's active memtable need only a later segment of the log, or none.
     fn move_on(&self, state: &Arc<ContainerState>) -> Result<bool> {
-        let most = RELOG_BYTES.min(self.options.memtable_bytes / 16);
-        if state.read_state().active.memtable.bytes() > most {
+        if state.read_state().active.memtable.bytes() > self.options.relog_bytes() {
             self.seal_one(state);
             return self.flush_one(state);
         }

@@ -50,7 +50,7 @@ fn the_bytes_are_the_format() {
         identity: segment().identity,
         position: 1_234,
     };
-    assert_eq!(hex(&note.encode()), "d2040000000000009add3bfc00000000");
+    assert_eq!(hex(&note.encode()), "d2040000000000009add3bfc");
     let mark = RingMark {
         identity: segment().identity,
     };

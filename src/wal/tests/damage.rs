@@ -140,6 +140,7 @@ fn whole_chain() -> LogStart {
         chain: 42,
         first: 1,
         ring: None,
+        prefix: None,
     }
 }
 
