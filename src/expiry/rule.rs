@@ -588,8 +588,7 @@ impl<'a, F: Fn() -> ExpiryViews> ExpiryCheck<'a, F> {
     }
 }
 
-/// Resolves the ttl of a write at the moment of its stamp. No ttl is longer than [`MAX_TTL_MILLIS`]: a moment further
-/// ahead is never.
+/// The ttl of a write that ends at `until`. None is longer than [`MAX_TTL_MILLIS`]: a moment further ahead is never.
 pub fn stored_ttl_until(until: Timestamp, written_at: Timestamp) -> ItemTtl {
     match until.since(written_at) {
         millis @ ..=MAX_TTL_MILLIS => ItemTtl::Millis(millis),
