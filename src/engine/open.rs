@@ -20,12 +20,12 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
-    TableSpace, Version, begin, expect_own, find_current, is_current, later_table, unnamed_tables,
+    TableSpace, Version, begin, expect_own, find_current, is_current, later_table,
 };
 use crate::engine::Engine;
 use crate::engine::allowance::Allowance;
 use crate::engine::background::log_time;
-use crate::engine::begin::{Chain, log_options, start_chain};
+use crate::engine::begin::Chain;
 use crate::engine::catalog::{Catalog, LoggedSettings};
 use crate::engine::commit::{Beginning, CommitLog, OldLog};
 use crate::engine::containers::ContainerSet;
@@ -37,19 +37,19 @@ use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
 #[cfg(feature = "metrics")]
 use crate::engine::publisher::Publisher;
-use crate::engine::relog::relog;
 use crate::engine::replay::{MADE_UP, States, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::sync_waiters::SyncWaiters;
 use crate::engine::throttle::Throttle;
-use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder, make_dir};
+use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
-use crate::wal::{
-    FrameHeader, FrameKind, Kept, Log, Replayed, SyncedNote, doubt_syncs, keep, remove_chain,
-    sync_chain,
-};
+use crate::wal::{Kept, Replayed, SyncedNote, keep};
+
+mod write_anew;
+
+pub(super) use write_anew::{FullDisk, write_anew};
 
 /// What was found on disk, before anything is written.
 pub(super) struct Recovered {
@@ -455,160 +455,4 @@ pub(super) fn open_containers(
         );
     }
     Ok(states)
-}
-
-/// What happens to an open that finds no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FullDisk {
-    /// It continues with the current manifest, without a log.
-    WillDo,
-    /// It fails and removes nothing.
-    Fails,
-}
-
-/// Writes the recovered records into a new chain of segments, durably, or keeps the log they are in before that chain;
-/// names it in a new manifest, then removes what this does not name. On a full disk, if that `WillDo`: returns the error
-/// in place of the chain, and the old manifest.
-pub(super) fn write_anew(
-    path: &Path,
-    options: &Options,
-    found: &mut Recovered,
-    full_disk: FullDisk,
-) -> Result<(Result<Chain>, Manifest)> {
-    let fs = &options.fs;
-    let (tables_dir, wal_dir) = (
-        path.join(file_name::TABLES_DIR),
-        path.join(file_name::WAL_DIR),
-    );
-    make_dir(fs.as_ref(), &tables_dir)?;
-    make_dir(fs.as_ref(), &wal_dir)?;
-    fs.sync_dir(path)?;
-    let free_table = free_table(fs.as_ref(), &tables_dir)?;
-    found.catalogue.next_table = found.catalogue.next_table.max(free_table);
-    let before = found.catalogue.clone();
-    let (first, number) = (found.log.next_segment, found.manifest_number + 1);
-    let kept = found.keep_log(path, options, full_disk);
-    let segments = kept.as_ref().map(Kept::numbers);
-    let begun = begin_chain(options, &wal_dir, found, kept).and_then(|(log, appender)| {
-        let catalogue = &mut found.catalogue;
-        catalogue.log = Some(log.start(0));
-        catalogue.log_synced = log.synced();
-        catalogue.used = catalogue.used.max(found.last_seq);
-        catalogue.edit += 1;
-        let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;
-        Ok((log, appender, manifest))
-    });
-    match begun {
-        Ok((log, appender, manifest)) => {
-            if let Some(segments) = segments {
-                found.need(&segments);
-            }
-            clean(fs.as_ref(), path, number, found);
-            // What stays here goes with a later release.
-            let _ = log.release_older();
-            Ok((Ok((log, appender)), manifest))
-        }
-        // Once it has its name the manifest counts, durably or not, and so does the chain. Without it neither is
-        // needed, and on a full disk each retry would leave another chain.
-        Err(error) if !matches!(fs.len(&path.join(file_name::manifest(number))), Ok(None)) => {
-            Err(error)
-        }
-        Err(error) => {
-            let will_do = full_disk == FullDisk::WillDo && error.is_full();
-            // Frees the room that is reserved behind the old chain's end.
-            let segments = &found.log.segments;
-            let end = segments.last().map_or(first, |last| last.number + 1);
-            let stays = if will_do && !found.torn { end } else { first };
-            remove_chain(fs.as_ref(), &wal_dir, stays);
-            if !will_do || !found.may_go_on(fs.as_ref(), path)? {
-                return Err(error);
-            }
-            found.catalogue = before;
-            let manifest = go_on_as_before(path, fs, &wal_dir, found)?;
-            Ok((Err(error), manifest))
-        }
-    }
-}
-
-/// Goes on with the manifest and the log that are there.
-fn go_on_as_before(
-    path: &Path,
-    fs: &Arc<dyn Fs>,
-    wal_dir: &Path,
-    found: &Recovered,
-) -> Result<Manifest> {
-    // The recovered log may be in the page cache alone, and later edits rely on it.
-    // Only for want of room it goes on without that being said (wal/keep.rs).
-    if let Some(log) = &found.catalogue.log
-        && let Err(error) = doubt_syncs(fs.as_ref(), wal_dir, log)
-        && !error.is_full()
-    {
-        return Err(error);
-    }
-    sync_chain(fs.as_ref(), wal_dir)?;
-    clean(fs.as_ref(), path, found.manifest_number, found);
-    Manifest::resume(fs.clone(), path, found.manifest_number)
-}
-
-/// A new chain of log segments with what the memtables hold, durable, or behind the log that holds it.
-fn begin_chain(
-    options: &Options,
-    wal_dir: &Path,
-    found: &Recovered,
-    kept: Option<Kept>,
-) -> Result<Chain> {
-    let header = FrameHeader {
-        kind: FrameKind::Relog,
-        first_seq: found.last_seq,
-        last_seq: found.last_seq,
-        written_at: found.clock.read().now,
-        settled: found.catalogue.time_high_water,
-        edit: found.catalogue.edit,
-    };
-    let log_options = log_options(options, wal_dir);
-    if kept.is_some() {
-        let base = (header.last_seq.next(), header.written_at);
-        let (fs, first) = (options.fs.clone(), found.log.next_segment);
-        return Log::create_behind(kept, fs, &log_options, first, base, header.edit);
-    }
-    start_chain(
-        &options.fs,
-        &log_options,
-        found.log.next_segment,
-        &header,
-        |appender| {
-            let mut states = found.states.values();
-            states.try_for_each(|state| relog(state, &header, appender))
-        },
-    )
-}
-
-/// Removes the files that this manifest does not name; those it cannot remove go with the next open. After a manifest
-/// with a torn tail, removes only files that never had their final name: the next open, which reads a whole manifest,
-/// removes the rest.
-fn clean(fs: &dyn Fs, path: &Path, manifest: u64, found: &Recovered) {
-    let is_old = |number: Option<u64>| !found.torn && number.is_some_and(|old| old != manifest);
-    for name in fs.list(path).unwrap_or_default() {
-        let never_named = name.starts_with("manifest-") && name.ends_with(file_name::TEMPORARY);
-        if never_named || is_old(file_name::parse_manifest(&name)) {
-            let _ = fs.remove(&path.join(name));
-        }
-    }
-    let copy_dir = path.join(file_name::COPY_DIR);
-    if fs.is_dir(&copy_dir) {
-        for name in fs.list(&copy_dir).unwrap_or_default() {
-            let number = file_name::parse_copy(&name).or_else(|| file_name::parse_no_copy(&name));
-            if name.ends_with(file_name::TEMPORARY) || is_old(number) {
-                let _ = fs.remove(&copy_dir.join(name));
-            }
-        }
-    }
-    if found.torn {
-        return;
-    }
-    let tables_dir = path.join(file_name::TABLES_DIR);
-    let unnamed = unnamed_tables(fs, &tables_dir, &found.catalogue.tables());
-    for name in unnamed.unwrap_or_default() {
-        let _ = fs.remove(&tables_dir.join(name));
-    }
 }
