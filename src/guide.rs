@@ -16,6 +16,6 @@ macro_rules! pages {
 }
 
 pages! {
-    ttl durability batches reading time reclaim looking_inside backups errors
+    ttl durability batches reading changes analytical_copies time reclaim looking_inside backups errors
     from_rocksdb from_fjall from_redb from_sled from_redis from_cosmos
 }

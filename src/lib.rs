@@ -72,6 +72,7 @@ The [guide] has a page on each part:
 * [durability](guide::durability): what survives a killed process, and what a power cut;
 * [batches and conditions](guide::batches): several writes as one, only if nobody has changed what was read;
 * [reading](guide::reading): one key, many, a range, a count, a snapshot;
+* [changes](guide::changes): how caches, search indexes and copies keep up;
 * [time](guide::time): clocks that are wrong, and tests that do not wait;
 * [reclaiming and pacing](guide::reclaim): when disk space comes back, what that costs, and what to alarm on;
 * [errors](guide::errors): which may be tried again, and which need a person.
@@ -174,6 +175,8 @@ pub use env::{Clock, ClockBehind, ManualClock, SystemClock};
 pub use typed::batch::TypedBatch;
 #[cfg(feature = "typed")]
 pub use typed::container::TypedContainer;
+#[cfg(feature = "typed")]
+pub use typed::feeds::{TypedChange, TypedChanges, TypedExpiration, TypedExpirations};
 #[cfg(feature = "typed")]
 pub use typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 #[cfg(feature = "typed")]

@@ -292,6 +292,31 @@ fn copies_are_the_database() {
     assert!(anew > 0 && on > anew / 4, "{anew} began anew, {on} went on");
 }
 
+/// A copy that is stored keeps the rule with it.
+#[test]
+fn a_rule_is_plain_data() {
+    let world = World::new(1);
+    let c = world.c("a");
+    c.put("k", "v").unwrap();
+    c.set_default_ttl(DefaultTtl::After(Duration::from_secs(9)))
+        .unwrap();
+    let later = world.db.now() + Duration::from_secs(5);
+    c.expire_written_before(later).unwrap();
+    let rule = world.db.changes(Version::start()).find_map(|change| {
+        let Change::Expiry { rule, .. } = change.unwrap() else {
+            return None;
+        };
+        Some(rule)
+    });
+    let rule = rule.unwrap();
+    let stored = serde_json::to_string(&rule).unwrap();
+    assert_eq!(serde_json::from_str::<ExpiryRule>(&stored).unwrap(), rule);
+    assert!(
+        stored.contains("commands") && !stored.contains("past"),
+        "{stored}"
+    );
+}
+
 /// The changes since a version, shown.
 fn told(changes: &mut Changes) -> Vec<String> {
     let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -367,7 +392,14 @@ fn a_pass_tells_the_newest_state_of_what_was_written_since() {
     let version = changes.version();
     assert_eq!(told(&mut world.db.changes(version)), second);
     assert_eq!(told(&mut changes), second);
+    // Of one container, with and without the others.
+    assert_eq!(told(&mut b.changes(version)), second[4..]);
+    let mut of_a = a.changes(version);
+    assert_eq!(told(&mut of_a), second[..4]);
+    assert_eq!(of_a.version(), changes.version());
     world.db.drop_container("b").unwrap();
+    assert_eq!(told(&mut of_a), ["containers a"]);
+    assert_eq!(told(&mut b.changes(version)), ["containers a"]);
     world.db.drop_container("a").unwrap();
     world.c("a").put("k", "v").unwrap();
     let third = [

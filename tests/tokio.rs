@@ -17,10 +17,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use ebbtide::internals::{Fs, Sim};
-use ebbtide::tokio::{AsyncContainer, AsyncDatabase};
+use ebbtide::tokio::{AsyncChanges, AsyncContainer, AsyncDatabase};
 use ebbtide::{
-    Batch, Container, Database, DefaultTtl, Durability, Item, ManualClock, Options, Reads, Result,
-    Ttl, Update,
+    Batch, Change, Container, Database, DefaultTtl, Durability, ExpiryCursor, Item, ManualClock,
+    Options, Reads, Result, Ttl, Update, Version,
 };
 use testkit::patience::{comes_true, wait_until};
 use testkit::random::Random;
@@ -595,6 +595,87 @@ fn streams_go_both_ways_and_see_what_was_there_when_they_were_made() {
         let _ = poll_some(dropped.next(), 1);
         drop(dropped);
         db.flush().await.unwrap();
+    });
+}
+
+/// The keys that a pass tells, and an end of it.
+async fn told(changes: &mut AsyncChanges) -> Vec<String> {
+    let mut told = vec![];
+    while let Some(change) = changes.next().await {
+        told.push(match change.unwrap() {
+            Change::Put { item, .. } => String::from_utf8(item.key().to_vec()).unwrap(),
+            Change::Delete { key, .. } => format!("without {}", key.escape_ascii()),
+            Change::Created { .. } | Change::Expiry { .. } => continue,
+            other => panic!("{other:?}"),
+        });
+    }
+    told
+}
+
+#[test]
+fn changes_are_told_in_passes_whatever_is_dropped() {
+    let sim = disk();
+    let gate = Gate::before(&sim, "read", "/db/tables");
+    one_thread().block_on(async {
+        let (db, items) = open(&on(&sim).reads(Reads::Pread), "/db").await;
+        let keys: Vec<String> = (0..1_000).map(|n| format!("k{n:04}")).collect();
+        for key in &keys {
+            items.put(key, "v").await.unwrap();
+        }
+        db.flush().await.unwrap();
+        let mut changes = db.changes(Version::start());
+        gate.shut();
+        for _ in 0..3 {
+            // Begun, and dropped while its job is held.
+            assert!(poll_some(changes.next(), 1).is_none());
+        }
+        gate.open_after(async {}).await;
+        assert_eq!(changes.version(), Version::start());
+        assert_eq!(told(&mut changes).await, keys);
+        let first = changes.version();
+        assert!(first > Version::start());
+        items.put("new", "v").await.unwrap();
+        items.delete("k0007").await.unwrap();
+        db.container("other")
+            .await
+            .unwrap()
+            .put("x", "v")
+            .await
+            .unwrap();
+        assert_eq!(told(&mut changes).await, ["without k0007", "new", "x"]);
+        assert!(told(&mut changes).await.is_empty());
+        assert!(changes.version() > first);
+        let own = told(&mut items.changes(first)).await;
+        assert_eq!(own, ["without k0007", "new"]);
+        db.close().await.unwrap();
+        assert!(changes.next().await.unwrap().unwrap_err().is_closed());
+    });
+}
+
+#[test]
+fn expirations_come_once_and_in_order() {
+    let (sim, clock) = (disk(), ManualClock::new(START));
+    one_thread().block_on(async {
+        let (db, items) = open(&on(&sim).clock(clock.clone()), "/db").await;
+        let mut expired = items.expirations(ExpiryCursor::now()).await.unwrap();
+        for (key, seconds) in [("c", 1), ("a", 3), ("b", 2), ("d", 9)] {
+            let ttl = Duration::from_secs(seconds);
+            items.put_with_ttl(key, "v", ttl).await.unwrap();
+        }
+        assert!(expired.next().await.is_none());
+        clock.advance(Duration::from_secs(5));
+        assert_eq!(expired.next().await.unwrap().unwrap().key(), b"c");
+        let mut other = items.expirations(expired.cursor()).await.unwrap();
+        for reader in [&mut expired, &mut other] {
+            let (b, a) = (reader.next().await, reader.next().await);
+            assert_eq!(
+                (b.unwrap().unwrap().key(), a.unwrap().unwrap().key()),
+                (&b"b"[..], &b"a"[..])
+            );
+            assert!(reader.next().await.is_none());
+        }
+        db.close().await.unwrap();
+        assert!(expired.next().await.unwrap().unwrap_err().is_closed());
     });
 }
 

@@ -12,8 +12,8 @@ use std::ops::Bound;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::{
-    Batch, Database, Error, Expect, Json, ManualClock, Options, Ttl, TypedContainer, TypedKey,
-    TypedUpdate, TypedValue,
+    Batch, Database, Error, Expect, ExpirationCause, ExpiryCursor, Json, ManualClock, Options, Ttl,
+    TypedChange, TypedContainer, TypedKey, TypedUpdate, TypedValue, Version,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -699,6 +699,65 @@ fn what_cannot_be_stored_is_refused() {
     pairs.put((&long[..65_533], ""), &()).unwrap();
     refused(pairs.put((&long[..65_534], ""), &()), "key", "65536 bytes");
     assert_eq!(pairs.first().unwrap().unwrap().key.0.len(), 65_533);
+}
+
+/// What is told of a container comes in the program's types, and what is not of them is an error that is passed over.
+#[test]
+fn changes_and_expirations_are_typed() {
+    let Stage {
+        _folder, db, clock, ..
+    } = stage();
+    let c = db.typed::<(u8, String), u32>("told").unwrap();
+    let (mut changes, mut expirations) = (
+        c.changes(Version::start()),
+        c.expirations(ExpiryCursor::now()),
+    );
+    let mut pass = || -> Vec<String> {
+        let shown = |change: Result<TypedChange<(u8, String), u32>, Error>| match change {
+            Ok(TypedChange::Put(item)) => format!("{:?}={}", item.key, item.value),
+            Ok(TypedChange::Delete { key, .. }) => format!("without {key:?}"),
+            Ok(TypedChange::DeleteRange { from, to, .. }) => format!("range {from:?} {to:?}"),
+            Ok(TypedChange::Created { .. }) => "created".to_owned(),
+            Ok(TypedChange::Dropped) => "dropped".to_owned(),
+            Ok(TypedChange::Expiry { rule }) => format!("{:?}", rule.default_ttl()),
+            Ok(other) => panic!("{other:?}"),
+            Err(Error::Decode { .. }) => "not of the types".to_owned(),
+            Err(other) => panic!("{other}"),
+        };
+        changes.by_ref().map(shown).collect()
+    };
+    c.put((1, "ada"), &7).unwrap();
+    assert_eq!(pass(), ["created", "NoDefault", "(1, \"ada\")=7"]);
+    c.put_with_ttl((1, "bob"), &8, Duration::from_secs(1))
+        .unwrap();
+    c.untyped().put([2], [255; 9]).unwrap();
+    c.put_with_ttl((3, "eve"), &9, Duration::from_secs(1))
+        .unwrap();
+    c.delete((1, "ada")).unwrap();
+    c.delete_range((4, "")..(5, "")).unwrap();
+    db.container("other").unwrap().put("k", "v").unwrap();
+    let told = [
+        "range b\"\\x04\" Some(b\"\\x05\")",
+        "without (1, \"ada\")",
+        "(1, \"bob\")=8",
+        "not of the types",
+        "(3, \"eve\")=9",
+    ];
+    assert_eq!(pass(), told);
+    clock.advance(Duration::from_secs(2));
+    let ended = expirations.next().unwrap().unwrap();
+    assert_eq!((ended.key, ended.value), ((1, "bob".to_owned()), 8));
+    let mut expirations = c.expirations(expirations.cursor());
+    let ended = expirations.next().unwrap().unwrap();
+    assert_eq!(
+        (ended.stored.cause(), ended.value),
+        (ExpirationCause::Ttl, 9)
+    );
+    assert!(expirations.next().is_none());
+    db.drop_container("other").unwrap();
+    assert!(pass().is_empty());
+    db.drop_container("told").unwrap();
+    assert_eq!(pass(), ["dropped"]);
 }
 
 /// Whatever the types are, handles go to other threads.

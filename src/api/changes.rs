@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::api::container::Container;
 use crate::api::database::Database;
 use crate::base::Result;
 use crate::data::change::Change;
@@ -76,12 +77,41 @@ impl Database {
     /// [`Error::ChangesGone`]: crate::Error::ChangesGone
     pub fn changes(&self, since: Version) -> Changes {
         Changes {
-            reader: ChangeReader::new(self.engine(), since.seq()),
+            reader: ChangeReader::new(self.engine(), since.seq(), None),
         }
     }
 }
 
-/// The changes since a version; see [`Database::changes`].
+impl Container {
+    /// What has changed in this container alone, as [`Database::changes`] tells it: nothing of the others is read. That one was
+    /// dropped is told all the same, and versions are those of the whole database. It is of the container of this name: one
+    /// that is made anew, after this one was dropped, is told as made.
+    ///
+    /// ```
+    /// use ebbtide::{Change, Database, Version};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let db = Database::open(folder.path())?;
+    /// let (users, hits) = (db.container("users")?, db.container("hits")?);
+    /// users.put("ada", "1815")?;
+    /// hits.put("home", "17")?;
+    /// let mut puts = vec![];
+    /// for change in users.changes(Version::start()) {
+    ///     if let Change::Put { item, .. } = change? {
+    ///         puts.push(item.key().to_vec());
+    ///     }
+    /// }
+    /// assert_eq!(puts, [b"ada"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn changes(&self, since: Version) -> Changes {
+        Changes {
+            reader: ChangeReader::new(self.engine(), since.seq(), Some(self.name())),
+        }
+    }
+}
+
+/// The changes since a version; see [`Database::changes`] and [`Container::changes`].
 #[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
 pub struct Changes {
     reader: ChangeReader,

@@ -65,13 +65,15 @@ pub enum Change {
     },
 }
 
-/// What is gone in a container when: its default ttl, and what earlier defaults and commands have ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is gone in a container when: its default ttl, and what earlier defaults and commands have ended. It is plain data, to
+/// be stored with a copy by any format of serde: a copy that goes on from its version is told the rule only when it changes.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
 pub struct ExpiryRule(Settings);
 
 impl ExpiryRule {
-    pub(crate) fn new(settings: Settings) -> ExpiryRule {
-        ExpiryRule(settings)
+    pub(crate) fn new(settings: &Settings) -> ExpiryRule {
+        ExpiryRule(settings.without_past())
     }
 
     /// The default ttl.

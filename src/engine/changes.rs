@@ -58,6 +58,8 @@ pub struct ChangeReader {
     /// A snapshot at `since`; none before the first pass is over, and none in a follower.
     hold: Option<Arc<SnapshotPin>>,
     pass: Option<Pass>,
+    /// The name of the container that is told of; none: all are.
+    only: Option<Arc<str>>,
     engine: Handle,
 }
 
@@ -83,12 +85,13 @@ struct Part {
 }
 
 impl ChangeReader {
-    /// Tells what has changed since then.
-    pub fn new(engine: &Handle, since: Seq) -> ChangeReader {
+    /// Tells what has changed since then, in the container of this name or in all.
+    pub fn new(engine: &Handle, since: Seq, only: Option<&str>) -> ChangeReader {
         ChangeReader {
             since,
             hold: None,
             pass: None,
+            only: only.map(Into::into),
             engine: engine.clone(),
         }
     }
@@ -103,10 +106,13 @@ impl ChangeReader {
         self.engine.check_running()?;
         let pass = match &mut self.pass {
             Some(pass) => pass,
-            None => match begin(&self.engine, self.since, self.hold.is_some())? {
-                Some(pass) => self.pass.insert(pass),
-                None => return Ok(None),
-            },
+            None => {
+                let only = self.only.as_deref();
+                match begin(&self.engine, self.since, self.hold.is_some(), only)? {
+                    Some(pass) => self.pass.insert(pass),
+                    None => return Ok(None),
+                }
+            }
         };
         loop {
             if let Some(change) = pass.ready.pop_front() {
@@ -129,7 +135,7 @@ impl ChangeReader {
 }
 
 /// Begins a pass; none if nothing was written since, and that is held already.
-fn begin(engine: &Engine, since: Seq, is_held: bool) -> Result<Option<Pass>> {
+fn begin(engine: &Engine, since: Seq, is_held: bool, only: Option<&str>) -> Result<Option<Pass>> {
     let pin = Arc::new(engine.snapshot());
     let last = pin.seq();
     let gone = |from: Seq| Error::ChangesGone {
@@ -151,7 +157,8 @@ fn begin(engine: &Engine, since: Seq, is_held: bool) -> Result<Option<Pass>> {
     for state in states {
         let name: Arc<str> = state.name().into();
         names.push(name.clone());
-        if state.created() > last {
+        let is_asked_for = only.is_none_or(|only| *only == *name);
+        if state.created() > last || !is_asked_for {
             continue;
         }
         // In this order: what these lack was noted before.
@@ -226,7 +233,7 @@ impl Part {
         if self.since == Seq(0) || self.state.may_be_newer_than(self.since) {
             ready.push_back(Change::Expiry {
                 container: self.name.clone(),
-                rule: ExpiryRule::new(settings),
+                rule: ExpiryRule::new(&settings),
             });
         }
         let ranges = read_state.range_deletes().flat_map(|ranges| ranges.iter());

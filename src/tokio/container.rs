@@ -7,13 +7,16 @@ use std::time::SystemTime;
 
 use crate::api::arguments::{KeyBounds, prefix_range};
 use crate::api::container::Container;
+use crate::api::expirations::ExpiryCursor;
 use crate::api::writing::Update;
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
+use crate::data::version::Version;
 use crate::data::write::Updated;
 use crate::tokio::read::{async_reading_methods, bounds, bytes};
 use crate::tokio::shared::{Lane, Shared};
 use crate::tokio::stream::{ItemStream, KeyStream};
+use crate::tokio::turns::{AsyncChanges, AsyncExpirations};
 use crate::tokio::write::Begin;
 
 /// A [`Container`] for tasks: the same operations, the same answers, the same errors, and none of them makes the thread
@@ -110,6 +113,40 @@ impl AsyncContainer {
         self.shared
             .pooled(Lane::Write, move || of.expire_all())
             .await
+    }
+
+    /// As [`Container::expirations`]: what ends from then on is kept for it when this is answered. Asking again in a while is
+    /// the task's.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{ExpiryCursor, ManualClock, Options};
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let clock = ManualClock::new(1_800_000_000_000);
+    /// let db = AsyncDatabase::open_with(&Options::new().clock(clock.clone()), folder.path()).await?;
+    /// let carts = db.container("carts").await?;
+    /// let mut expired = carts.expirations(ExpiryCursor::now()).await?;
+    /// carts.put_with_ttl("ada", "3 books", Duration::from_secs(10)).await?;
+    /// clock.advance(Duration::from_secs(15));
+    /// assert_eq!(expired.next().await.unwrap()?.key(), b"ada");
+    /// assert!(expired.next().await.is_none()); // by now
+    /// # Ok(()) }
+    /// ```
+    pub async fn expirations(&self, from: ExpiryCursor) -> Result<AsyncExpirations> {
+        let of = self.of.clone();
+        let opened = self
+            .shared
+            .pooled(Lane::Read, move || Ok(of.expirations(from)))
+            .await?;
+        Ok(AsyncExpirations::new(opened, &self.shared))
+    }
+
+    /// As [`Container::changes`]; it takes no time.
+    pub fn changes(&self, since: Version) -> AsyncChanges {
+        AsyncChanges::new(self.of.changes(since), &self.shared)
     }
 
     /// Stores an item that inherits the container's default.

@@ -11,6 +11,7 @@ use crate::api::snapshot::{Snapshot, View};
 use crate::base::Result;
 use crate::base::counters::Stats;
 use crate::data::item::{Item, Value};
+use crate::data::version::Version;
 use crate::data::write::Written;
 use crate::engine::options::{ContainerOptions, Options};
 use crate::engine::{Engine, VerifyReport};
@@ -19,6 +20,7 @@ use crate::tokio::pool::run_apart;
 use crate::tokio::read::{async_reading_methods, bounds, bytes};
 use crate::tokio::shared::{Lane, Shared, THREADS};
 use crate::tokio::stream::{ItemStream, KeyStream};
+use crate::tokio::turns::AsyncChanges;
 use crate::tokio::write::Begin;
 
 /// A [`Database`] for tasks. Cheap to clone. It and all that comes from it keep the database open; when the last of these
@@ -165,6 +167,30 @@ impl AsyncDatabase {
             snapshot: self.shared.db().snapshot(),
             shared: self.shared.clone(),
         }
+    }
+
+    /// As [`Database::changes`]; it takes no time.
+    ///
+    /// ```
+    /// use ebbtide::{Change, Version};
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let db = AsyncDatabase::open(folder.path()).await?;
+    /// db.container("users").await?.put("ada", "1815").await?;
+    /// let mut changes = db.changes(Version::start());
+    /// let mut cache = vec![];
+    /// while let Some(change) = changes.next().await {
+    ///     if let Change::Put { item, .. } = change? {
+    ///         cache.push(item); // and so on, as with Database::changes
+    ///     }
+    /// }
+    /// assert_eq!(cache[0].key(), b"ada");
+    /// # Ok(()) }
+    /// ```
+    pub fn changes(&self, since: Version) -> AsyncChanges {
+        AsyncChanges::new(self.shared.db().changes(since), &self.shared)
     }
 
     /// As [`Database::sync`]: the thread that syncs does it for all tasks that wait.

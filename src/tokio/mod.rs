@@ -47,7 +47,7 @@
 //! | put, delete, delete_range, batches without conditions | nothing holds writers up: no stall, no full memtable or log segment, and the commit lock is free, or will be in about a microsecond | else |
 //! | create, replace, touch, expire, take, update, `Ttl::Keep` | both | else |
 //! | the sync of a write under `Durability::Sync`, [`AsyncDatabase::sync`] | the write is begun inline; a thread of the database then syncs for all tasks that wait, as [`Database::sync_then`](crate::Database::sync_then) does | never |
-//! | ranges, count, first, last | | a chunk at a time, or the whole call |
+//! | ranges, changes, expirations, count, first, last | | a chunk at a time, or the whole call |
 //! | containers, settings, flush, compact, checkpoint, verify | | always |
 //!
 //! Memory maps and inline answers: of a block of a mapped table the system is asked whether its pages are in memory, by one
@@ -81,6 +81,7 @@ mod pool;
 mod write;
 mod shared;
 mod stream;
+mod turns;
 mod read;
 mod container;
 mod database;
@@ -88,3 +89,4 @@ mod database;
 pub use container::AsyncContainer;
 pub use database::{AsyncDatabase, AsyncSnapshot, AsyncStats, AsyncView};
 pub use stream::{ItemStream, KeyStream};
+pub use turns::{AsyncChanges, AsyncExpirations};

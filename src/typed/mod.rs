@@ -3,6 +3,7 @@
 //! ```text
 //! TypedContainer, TypedView     container.rs, view.rs   the methods of the container that each stands on
 //! TypedBatch                    batch.rs                writes of a batch
+//! TypedChanges, TypedExpirations  feeds.rs              what changes, and what expires
 //! TypedKey                      key.rs                  keys as bytes, in the same order
 //! TypedValue, Json              value.rs                values as bytes
 //! ```
@@ -22,3 +23,4 @@ pub mod read;
 pub mod container;
 pub mod view;
 pub mod batch;
+pub mod feeds;

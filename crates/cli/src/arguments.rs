@@ -1,6 +1,9 @@
 //! The arguments of the command line. Values are checked where they are used, so that an error reads the same there and
 //! in the library.
 
+mod copies;
+mod load;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,6 +12,8 @@ use clap_complete::Shell;
 
 use crate::form::Form;
 use crate::table;
+pub use copies::{Changes, Export};
+pub use load::{Demo, Replay};
 
 const AFTER: &str = "\
 `ebbtide COMMAND --help` says more about each command.
@@ -127,13 +132,17 @@ pub enum Command {
     /// Print live items as JSON, one object a line, for import
     ///
     /// Each line has the item's key, value and ttl, and when it was written (`_ts_ms`, milliseconds since 1970).
-    Export {
-        #[command(flatten)]
-        place: Place,
-        /// Replaced when all is written, and left as it is by an export that fails; without it, standard output
-        #[arg(value_name = "FILE.jsonl")]
-        file: Option<PathBuf>,
-    },
+    Export(Export),
+    /// Print what has changed since a version, as JSON, one change a line
+    ///
+    /// Of each key its newest state: {"change":"put"}, with the item as `export` writes it, or {"change":"delete"}. Before
+    /// the keys of a container come, where they changed, its making, its rule of expiry, and ranges that were deleted. The
+    /// last line, {"change":"version"}, has the version from which the next call goes on, by --since.
+    ///
+    /// The end of an item that was told before is not told: its line says when it ends. Deletes and ends are
+    /// removed from the disk in time: if some since that version could be missing, the exit status is 2, and the copy is to be made
+    /// anew without --since.
+    Changes(Changes),
     /// Print the names of the containers
     Containers(Home),
     /// Print what a database, or one container of it, holds and takes
@@ -546,60 +555,4 @@ pub struct Report {
     /// Call containers by numbers, in the order of their names, and leave out where the database is
     #[arg(long)]
     pub hide_names: bool,
-}
-
-#[derive(Args)]
-pub struct Demo {
-    /// A missing or empty folder, kept; without it a temporary one, removed at the end
-    #[arg(value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// How long the load lasts, 2 to 86400; below 30, lifetimes shrink with it
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(2..=86_400))]
-    pub seconds: u64,
-    /// Which keys, values and operations: the same for the same number
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub seed: u64,
-}
-
-#[derive(Args)]
-pub struct Replay {
-    /// The trace, plain or compressed by gzip; - for standard input
-    #[arg(value_name = "FILE.csv|-")]
-    pub file: PathBuf,
-    /// A missing or empty folder, kept; without it a temporary one, removed at the end
-    #[arg(value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// The name of the container that is made
-    #[arg(long, value_name = "NAME", default_value = "cache")]
-    pub container: String,
-    /// How many times as fast as it happened, 1 to 1000000; 0 or max: as fast as it goes
-    ///
-    /// As fast as it goes, the database's clock follows the trace, so that lifetimes and hits are exactly the trace's;
-    /// but reclaiming has less time than it would have had. With a factor the clock is real, and lifetimes and
-    /// --reclaim-within are divided by the factor, to the millisecond.
-    #[arg(
-        long,
-        value_name = "FACTOR",
-        default_value = "max",
-        allow_hyphen_values = true
-    )]
-    pub speed: String,
-    /// At most so many operations
-    #[arg(long, value_name = "N")]
-    pub limit: Option<u64>,
-    /// Bytes of memory for writes before they are flushed, at least 4096
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
-    pub memtable: usize,
-    /// Seconds of the trace's time for which expired bytes may stay on disk
-    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
-    pub reclaim_within: u64,
-    /// Let each get that misses put an item of its line's value size and ttl, if it states a size
-    ///
-    /// For traces that hold reads alone. Where the puts that followed a miss are lines of the trace, they would be done
-    /// twice.
-    #[arg(long)]
-    pub fill_on_miss: bool,
-    /// Name the first twenty bad lines, and go on
-    #[arg(long)]
-    pub skip_bad: bool,
 }

@@ -1,3 +1,5 @@
-//! Lines of JSON, as the command `ebbtide` writes and reads them.
+//! Lines of JSON, as the command `ebbtide` writes and reads them; and, with the feature `parquet`, copies in Parquet files.
 
 pub mod json;
+#[cfg(feature = "parquet")]
+pub mod lake;

@@ -17,7 +17,9 @@ mod moment;
 mod random;
 mod tally;
 
+mod analytical;
 mod backups;
+mod changes;
 mod containers;
 mod demo;
 mod disk;
@@ -91,7 +93,11 @@ fn run(arguments: Arguments) -> Outcome {
             None => containers::quota(&place, json),
         },
         Command::Import(import) => transfer::import(&import, json),
-        Command::Export { place, file } => transfer::export(&place, file.as_deref(), json),
+        Command::Export(export) => match &export.parquet {
+            Some(out) => analytical::export(&export, out, json),
+            None => transfer::export(&export, json),
+        },
+        Command::Changes(settings) => changes::changes(&settings),
         Command::Containers(home) => containers::containers(&home, json),
         Command::Stats {
             home,

@@ -12,7 +12,7 @@ use ebbtide_cli::json;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::arguments::{Import, Place};
+use crate::arguments::{Export, Import};
 use crate::failure::{self, Failure, Outcome};
 use crate::input::{Lines, style};
 use crate::items::warn_off;
@@ -229,10 +229,11 @@ impl<'a> Importer<'a> {
     }
 }
 
-pub fn export(place: &Place, file: Option<&Path>, json: bool) -> Outcome {
+pub fn export(export: &Export, json: bool) -> Outcome {
+    let place = &export.place;
     let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;
-    let Some(path) = file else {
+    let Some(path) = &export.file else {
         let bar = match stdout().is_terminal() {
             true => ProgressBar::hidden(),
             false => export_bar(&container),

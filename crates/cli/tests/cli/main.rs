@@ -21,9 +21,11 @@ use serde_json::Value;
 use testkit::patience::wait_until;
 
 mod backups;
+mod changes;
 mod given;
 mod items;
 mod many;
+mod named;
 mod outside;
 mod replay;
 mod report;

@@ -494,3 +494,40 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
     let exported = std::fs::read_to_string(world.path("out/c.jsonl")).unwrap();
     assert_eq!(exported.lines().count(), 1_000);
 }
+
+#[test]
+fn an_analytical_copy_says_what_it_did() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "v"]);
+    let args = |more: &[&'static str]| [&["export", "--parquet", "copy", "db", "c"], more].concat();
+    if cfg!(not(feature = "parquet")) {
+        let why = world.fails(2, &args(&["--retention", "-1"]));
+        assert!(why.contains("--features parquet"), "{why}");
+        return;
+    }
+    let why = world.fails(2, &args(&[]));
+    assert!(why.starts_with("how long are rows kept?"), "{why}");
+    for (name, given) in [("--retention", "0"), ("--partition", "month")] {
+        let why = world.fails(2, &args(&[name, given]));
+        let named = name.trim_start_matches('-');
+        assert!(
+            why.starts_with(&format!("{named} {given} is not allowed")),
+            "{why}"
+        );
+    }
+    let told = world.told(&args(&["--retention", "-1"]));
+    assert!(
+        told.starts_with("1 row in 1 file, up to version "),
+        "{told}"
+    );
+    let done = json(&world.ok(&args(&["--json"])));
+    assert_eq!(
+        (&done["rows"], &done["compared"]),
+        (&json("0"), &json("false"))
+    );
+    let told = world.told(&args(&["--retention", "off"]));
+    assert!(
+        told.ends_with("; 1 file past the retention removed"),
+        "{told}"
+    );
+}

@@ -1,0 +1,194 @@
+//! What is told in turns, for tasks: changes and expirations. Their iterators end for now, and go on when they are asked again.
+//!
+//! ```text
+//! next    something told ahead ──> it is given
+//!         nothing              ──> the pool asks the iterator until it ends for now, fails, or has given a chunk
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. The iterator is asked by one job at a time: the next begins when all that the one before was told has been given. So
+//!    an end or an error, with which a chunk ends, is given in the state in which it was met.
+//! 2. Dropping a future loses nothing: a job's answer, and what it was told, stay here.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use ::tokio::task::coop::poll_proceed;
+
+use crate::api::changes::Changes;
+use crate::api::expirations::{Expiration, Expirations, ExpiryCursor};
+use crate::base::Result;
+use crate::base::sync::Mutex;
+use crate::data::change::Change;
+use crate::data::version::Version;
+use crate::tokio::pool::Answer;
+use crate::tokio::shared::{Lane, Shared};
+
+/// So many changes are told by one job.
+const CHANGES: usize = 64;
+/// And so many expirations: a key may be written anew between the job and the turn of the next one.
+const EXPIRATIONS: usize = 1;
+
+/// What was told; `None`: the iterator ended for now.
+type Told<T> = VecDeque<Option<Result<T>>>;
+
+/// See the file's head.
+struct Turns<S, T> {
+    told: Told<T>,
+    job: Option<Answer<Told<T>>>,
+    source: Arc<Mutex<S>>,
+    next: fn(&mut S) -> Option<Result<T>>,
+    /// So much is told by one job.
+    most: usize,
+    /// Last: it hands the database to a thread that may close it.
+    shared: Arc<Shared>,
+}
+
+impl<S: Send + 'static, T: Send + 'static> Turns<S, T> {
+    fn new(
+        source: S,
+        next: fn(&mut S) -> Option<Result<T>>,
+        most: usize,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        Turns {
+            told: VecDeque::new(),
+            job: None,
+            source: Arc::new(Mutex::new(source)),
+            next,
+            most,
+            shared: shared.clone(),
+        }
+    }
+
+    fn start(&self) -> Result<Answer<Told<T>>> {
+        let (source, next, most) = (self.source.clone(), self.next, self.most);
+        self.shared.start(Lane::Read, move || {
+            let (mut source, mut told) = (source.lock(), Told::new());
+            while told.len() < most {
+                let one = next(&mut source);
+                let goes_on = matches!(one, Some(Ok(_)));
+                told.push_back(one);
+                if !goes_on {
+                    break;
+                }
+            }
+            Ok(told)
+        })
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
+        let budget = ready!(poll_proceed(context));
+        while self.told.is_empty() {
+            let mut job = match self.job.take().map_or_else(|| self.start(), Ok) {
+                Ok(job) => job,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            match Pin::new(&mut job).poll(context) {
+                Poll::Pending => {
+                    self.job = Some(job);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(told)) => self.told = told,
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        budget.made_progress();
+        Poll::Ready(self.told.pop_front().expect("something was told"))
+    }
+}
+
+/// [`Changes`] for tasks; made by [`AsyncDatabase::changes`](crate::tokio::AsyncDatabase::changes) and
+/// [`AsyncContainer::changes`](crate::tokio::AsyncContainer::changes).
+#[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
+pub struct AsyncChanges {
+    version: Version,
+    turns: Turns<Changes, Change>,
+}
+
+impl fmt::Debug for AsyncChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncChanges")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncChanges {
+    pub(super) fn new(changes: Changes, shared: &Arc<Shared>) -> AsyncChanges {
+        AsyncChanges {
+            version: changes.version(),
+            turns: Turns::new(changes, Changes::next, CHANGES, shared),
+        }
+    }
+
+    /// The next change; `None` at the end of a pass, and after that the first of the next one. No stream for that reason.
+    /// Dropping the future before it is ready loses no change. After an error the same is tried again.
+    #[allow(clippy::should_implement_trait)]
+    pub async fn next(&mut self) -> Option<Result<Change>> {
+        let next = poll_fn(|context| self.turns.poll_next(context)).await;
+        if next.is_none() {
+            self.version = self.turns.source.lock().version();
+        }
+        next
+    }
+
+    /// As [`Changes::version`].
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+/// [`Expirations`] for tasks; made by [`AsyncContainer::expirations`](crate::tokio::AsyncContainer::expirations).
+#[must_use = "it gives nothing until it is asked, and keeps what it is to give"]
+pub struct AsyncExpirations {
+    cursor: ExpiryCursor,
+    turns: Turns<Expirations, (Expiration, ExpiryCursor)>,
+}
+
+impl fmt::Debug for AsyncExpirations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncExpirations")
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncExpirations {
+    pub(super) fn new(expirations: Expirations, shared: &Arc<Shared>) -> AsyncExpirations {
+        let next = |source: &mut Expirations| {
+            let next = source.next()?;
+            Some(next.map(|expired| (expired, source.cursor())))
+        };
+        AsyncExpirations {
+            cursor: expirations.cursor(),
+            turns: Turns::new(expirations, next, EXPIRATIONS, shared),
+        }
+    }
+
+    /// The next expiration; `None` when there is no more by now, and a later call may give some. No stream for that reason.
+    /// Dropping the future before it is ready loses none.
+    ///
+    /// Each is read by a thread of the pool, and handed out as it was then: a write of its key that is done between the two is
+    /// not seen.
+    #[allow(clippy::should_implement_trait)]
+    pub async fn next(&mut self) -> Option<Result<Expiration>> {
+        let next = poll_fn(|context| self.turns.poll_next(context)).await?;
+        Some(next.map(|(expired, cursor)| {
+            self.cursor = cursor;
+            expired
+        }))
+    }
+
+    /// The position after the last expiration that was given.
+    #[must_use]
+    pub fn cursor(&self) -> ExpiryCursor {
+        self.cursor.clone()
+    }
+}
