@@ -1,12 +1,14 @@
 //! Ledgers: what of a database's history an older copy of it must be told, so that expired stays gone in it.
 //!
 //! ```text
-//! copy of today  --ledger-->  settings, floors, commands, range deletes, which containers there are, the mark
+//! copy of today  --ledger-->  settings, floors, commands, range deletes, which containers there are, the mark; and when
+//!                             its runs end
 //! older copy     --apply--->  the same, but for containers that it does not know; items and tables stay as they are
+//! older copy     --drop---->  without the runs that have ended since, whose files need not be there
 //! ```
 //!
-//! A ledger is the catalogue of a database without its runs and its log. Taking one brings the folder to rest: it is
-//! opened, flushed and closed, and the log is left out. Then the catalogue says all that there is to say.
+//! A ledger is the catalogue of a database without its log. Taking one brings the folder to rest: it is opened, flushed
+//! and closed, and the log is left out. Then the catalogue says all that there is to say.
 //!
 //! Only a folder at rest is told a ledger, and nobody opens it before: an open judges items by the settings of the
 //! copy at the time of now, and would purge what a longer default, which the ledger has, keeps alive.
@@ -17,22 +19,31 @@
 //!    did in the database. The catalogue's `used` is raised to the ledger's, so no later write is below it.
 //! 2. Settings only go forward. Commands that stand in the copy or came with an earlier ledger are kept.
 //! 3. It is one edit: all or nothing.
+//!
+//! A run of a copy *has ended* by a later ledger if its end is not after the ledger's mark, and can be trusted under the
+//! settings of the copy and those of the ledger. By the mark, under the ledger's settings, each of its records was gone,
+//! and so was every older version that it hid (the proof's case (t) 1): expiry is final, so all of them are gone in
+//! whatever the copy is told from this ledger on. Under the copy's own settings they are gone by the clock alone: so
+//! the copy need not be told the ledger, if its time starts no earlier than these ends. The mark is the database's, not
+//! a clock's: at the mark the ledger's settings were in force, and a wrong clock of who takes the ledger ends nothing.
 
 use std::path::Path;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Error, Result, Seq, Timestamp, file_name};
-use crate::catalog::{Catalogue, Change, ContainerRecord, LoadedManifest, Manifest, find_current};
+use crate::base::{ContainerId, Error, Result, Seq, Timestamp, file_name};
+use crate::catalog::{
+    Catalogue, Change, ContainerRecord, LoadedManifest, Manifest, RunRecord, find_current,
+};
 use crate::engine::options::Options;
 use crate::env::{Lock, LockKind};
-use crate::expiry::Settings;
+use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::remove_chain;
 
 /// What became of a database's containers up to one moment: their default ttls, floors, expiry commands and range
-/// deletes, and which of them were dropped; no items. [`Options::ledger`] takes one, [`Options::apply_ledger`] tells
-/// it to an older copy. With serde it is an object that later versions read.
+/// deletes, and which of them were dropped; and when the tables that it had then end. No items. [`Options::ledger`]
+/// takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that later versions read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     mark: Timestamp,
@@ -53,12 +64,42 @@ impl Ledger {
         self.mark.to_system_time()
     }
 
+    /// The same without its tables: all that another copy is told, and shorter.
+    #[must_use]
+    pub fn without_tables(mut self) -> Ledger {
+        let containers = self.containers.iter_mut();
+        containers.for_each(|record| record.runs.clear());
+        self
+    }
+
+    /// The files of this state's tables in which nothing is left by a later ledger of the same database: each item had
+    /// expired by [`Ledger::mark`] of that, and so had every older version that it replaced. Paths below the
+    /// database's folder. Only what ended by the clock counts, not what a command ended.
+    #[must_use]
+    pub fn ended_by(&self, later: &Ledger) -> Vec<String> {
+        let containers = self.containers.iter();
+        let ended = containers.flat_map(|record| ended_runs(record, later));
+        ended.flat_map(table_files).collect()
+    }
+
+    /// The files of this state's tables in which all will have expired before a moment, if no setting changes.
+    #[must_use]
+    pub fn ending_before(&self, moment: SystemTime) -> Vec<String> {
+        let moment = Timestamp::from_system_time_up(moment);
+        let containers = self.containers.iter();
+        let ending = containers.flat_map(|record| ending_runs(record, moment));
+        ending.flat_map(table_files).collect()
+    }
+
+    fn container(&self, record: &ContainerRecord) -> Option<&ContainerRecord> {
+        self.containers.iter().find(|other| other.id == record.id)
+    }
+
     /// The changes that bring an older catalogue to this ledger.
     fn changes_of(&self, older: &Catalogue) -> Result<Vec<Change>> {
         let mut changes = vec![Change::used(self.used)];
         for record in older.containers.values() {
-            let known = |later: &&ContainerRecord| later.id == record.id;
-            match self.containers.iter().find(known) {
+            match self.container(record) {
                 Some(later) => tell(record, later, older.used, &mut changes)?,
                 // One that was created after the ledger is unknown to it.
                 None if record.created <= self.used => {
@@ -69,6 +110,45 @@ impl Ledger {
         }
         Ok(changes)
     }
+}
+
+/// The runs of a container whose end can be trusted under its own settings, and lies before a moment.
+fn ending_runs(record: &ContainerRecord, moment: Timestamp) -> impl Iterator<Item = &RunRecord> {
+    let default = record.settings.default;
+    let ends = move |run: &&RunRecord| {
+        run.end.is_some_and(|end| end < moment) && default.is_as_strict_as(run.end_assumes)
+    };
+    record.runs.iter().filter(ends)
+}
+
+/// The runs of a container that have ended by a later ledger; see the file's head. Of a container that was dropped
+/// since, nobody asks under later settings.
+fn ended_runs<'a>(
+    record: &'a ContainerRecord,
+    later: &Ledger,
+) -> impl Iterator<Item = &'a RunRecord> {
+    let default = later.container(record).map(|later| later.settings.default);
+    let is_trusted = move |assumed: DefaultMillis| {
+        default.is_none_or(|default| default.is_as_strict_as(assumed))
+    };
+    ending_runs(record, later.mark.after(1)).filter(move |run| is_trusted(run.end_assumes))
+}
+
+fn table_files(run: &RunRecord) -> impl Iterator<Item = String> {
+    let tables = run.tables.iter();
+    tables.map(|table| format!("{}/{}", file_name::TABLES_DIR, file_name::table(table.id)))
+}
+
+/// The changes that take runs out of a catalogue whose last write is `used`; what was in them has ended by `at`.
+fn drop_of(id: ContainerId, runs: &[&RunRecord], used: Seq, at: Timestamp) -> Vec<Change> {
+    let removed = runs.iter().map(|run| Change::RemoveRun(id, run.id));
+    let mut changes: Vec<Change> = removed.collect();
+    if !runs.is_empty() {
+        // Deletes may have been in them, and items that ended.
+        changes.push(Change::ChangesFrom(id, used));
+        changes.push(Change::EndsDropped(id, at));
+    }
+    changes
 }
 
 /// The changes of one container between an older catalogue, which has seen the write `used`, and a ledger.
@@ -137,12 +217,10 @@ impl Options {
     /// Those of [`Options::open`], of flushing and of closing; [`Error::NotFound`] if the folder holds no database.
     pub fn ledger(&self, path: impl AsRef<Path>) -> Result<Ledger> {
         let catalogue = self.rested(path.as_ref())?.catalogue;
-        let mut containers: Vec<_> = catalogue.containers.into_values().collect();
-        containers.iter_mut().for_each(|record| record.runs.clear());
         Ok(Ledger {
             mark: catalogue.time_high_water,
             used: catalogue.used,
-            containers,
+            containers: catalogue.containers.into_values().collect(),
         })
     }
 
@@ -160,7 +238,96 @@ impl Options {
     /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or a
     /// command of the ledger has been followed by so many changes and commands, 64, that it is not known what it reached. After an error the copy is as it was.
     pub fn apply_ledger(&self, path: impl AsRef<Path>, ledger: &Ledger) -> Result<()> {
-        let path = path.as_ref();
+        self.edit_at_rest(path.as_ref(), |catalogue| {
+            if catalogue.used > ledger.used {
+                return Ok((vec![], Timestamp(0)));
+            }
+            Ok((ledger.changes_of(catalogue)?, ledger.mark))
+        })
+    }
+
+    /// Takes those tables out of a copy at rest that have ended by a later ledger: the ones that
+    /// [`Ledger::ended_by`] names. Their files need not be there. It changes no result of the copy from now on, whether
+    /// it is told the ledger or not; its time starts no earlier than what it has lost ended. Comes before
+    /// [`Options::apply_ledger`].
+    ///
+    /// # Errors
+    /// As those of [`Options::apply_ledger`].
+    pub fn drop_ended(&self, path: impl AsRef<Path>, later: &Ledger) -> Result<()> {
+        self.edit_at_rest(path.as_ref(), |catalogue| {
+            let (mut changes, mut mark) = (vec![], Timestamp(0));
+            for record in catalogue.containers.values() {
+                let ended: Vec<_> = ended_runs(record, later).collect();
+                let last = ended.iter().filter_map(|run| run.end).max();
+                let last = last.unwrap_or_default();
+                mark = mark.max(last);
+                changes.extend(drop_of(record.id, &ended, catalogue.used, last));
+            }
+            Ok((changes, mark))
+        })
+    }
+
+    /// Takes those tables out of a copy at rest that [`Ledger::ending_before`] names, where `own` is the ledger of the
+    /// copy as it was. Their files need not be there. In all containers every item that was to end before that moment is
+    /// gone from then on, in other tables too, so that no older version shows in place of one that was left out.
+    /// Comes after every [`Options::apply_ledger`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ebbtide::{Database, Options, Ttl};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let copy = folder.path().join("copy");
+    /// let db = Database::open(folder.path().join("db"))?;
+    /// let c = db.container("c")?;
+    /// c.put_with_ttl("soon", "v", Duration::from_secs(60))?;
+    /// c.put_with_ttl("late", "v", Ttl::Never)?;
+    /// db.checkpoint(&copy)?;
+    ///
+    /// let ledger = Options::new().ledger(&copy)?;
+    /// let moment = db.now() + Duration::from_secs(3600);
+    /// for file in ledger.ending_before(moment) {
+    ///     std::fs::remove_file(copy.join(file))?;
+    /// }
+    /// Options::new().drop_ending_before(&copy, &ledger, moment)?;
+    /// let copy = Database::open(&copy)?.container("c")?;
+    /// assert!(copy.get("soon")?.is_none() && copy.get("late")?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`Options::apply_ledger`].
+    pub fn drop_ending_before(
+        &self,
+        path: impl AsRef<Path>,
+        own: &Ledger,
+        moment: SystemTime,
+    ) -> Result<()> {
+        let before = Timestamp::from_system_time_up(moment);
+        self.edit_at_rest(path.as_ref(), |catalogue| {
+            let (mut changes, seq) = (vec![], catalogue.used.next());
+            let at = catalogue.time_high_water;
+            for was in &own.containers {
+                let Some(record) = catalogue.containers.get(&was.id) else {
+                    continue;
+                };
+                let there = |run: &&RunRecord| record.runs.iter().any(|other| other.id == run.id);
+                let ending: Vec<_> = ending_runs(was, before).filter(there).collect();
+                changes.extend(drop_of(was.id, &ending, seq, at));
+                let by = was.settings.default;
+                let settings = record.settings.ended_before(before, by, at, seq);
+                changes.push(Change::Settings(was.id, settings, seq));
+            }
+            Ok((changes, at))
+        })
+    }
+
+    /// Commits changes of the catalogue of a copy at rest, if there are any, with a mark.
+    fn edit_at_rest(
+        &self,
+        path: &Path,
+        changes: impl FnOnce(&Catalogue) -> Result<(Vec<Change>, Timestamp)>,
+    ) -> Result<()> {
         let not_found = || Error::NotFound { path: path.into() };
         let _lock = self.lock(path)?;
         let current = find_current(self.fs.as_ref(), path)?.ok_or_else(not_found)?;
@@ -172,13 +339,13 @@ impl Options {
                 path.display().to_string(),
                 "one that `Options::ledger` left",
             );
-            return Err(Error::invalid("copy to tell a ledger", given, allowed));
+            return Err(Error::invalid("copy to change", given, allowed));
         }
-        if catalogue.used > ledger.used {
-            return Ok(());
+        let (changes, mark) = changes(&catalogue)?;
+        match changes.is_empty() {
+            true => Ok(()),
+            false => Manifest::resume(self.fs.clone(), path, number)?.commit(changes, mark),
         }
-        let changes = ledger.changes_of(&catalogue)?;
-        Manifest::resume(self.fs.clone(), path, number)?.commit(changes, ledger.mark)
     }
 
     fn lock(&self, path: &Path) -> Result<Option<Box<dyn Lock>>> {

@@ -3,8 +3,9 @@
 //! Commands that nothing stored needs any more no longer stand, and a copy may have what they reached. So it is told the
 //! changes themselves, as far as settings keep how they came about (past.rs).
 
-use crate::base::Seq;
-use crate::expiry::rule::Settings;
+use crate::base::{Seq, Timestamp};
+use crate::expiry::command::{Command, Expire, Reach};
+use crate::expiry::rule::{DefaultMillis, Settings};
 
 impl Settings {
     /// These settings, of an older copy that has seen the changes up to `seen`, after those that `later` ones came about by
@@ -33,5 +34,26 @@ impl Settings {
                 settings.after(made.what, made.at, made.seq)
             })
         })
+    }
+
+    /// The settings of a copy from which all is left out that was to end before a moment where `by` was the default. How
+    /// they came about is no more known.
+    pub fn ended_before(
+        &self,
+        moment: Timestamp,
+        by: DefaultMillis,
+        at: Timestamp,
+        seq: Seq,
+    ) -> Settings {
+        let reach = by.reach_of(Expire::Before(moment));
+        if reach == Reach::default() {
+            return self.clone();
+        }
+        Settings {
+            command_seq: seq,
+            commands: self.commands.with(Command { seq, at, reach }),
+            past: None,
+            ..self.clone()
+        }
     }
 }

@@ -6,11 +6,16 @@
 //!
 //! The manifest is written last, and names only what is stored. Whatever ends the call before leaves objects that no
 //! backup names, which a repeated call uses and a prune removes.
+//!
+//! Left out are tables that have ended, and on request those that soon will have. The ledger says of the first which
+//! they are; for the second the manifest has the moment, and a restore ends there whatever was to end before it, for an
+//! older version of such an item may be in a table that was stored.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::{Database, Ledger};
 
@@ -43,20 +48,25 @@ impl Backups {
             .map_err(Error::io("list", OBJECTS))?
             .into_iter()
             .collect();
+        let mut manifest = Manifest::new(0, vec![], ledger);
+        let left_out = self.left_out(&mut manifest);
         let mut report = Report::default();
-        let mut stored = vec![];
         let mut pace = Pace::new(self.rate);
         let found =
             files(&scratch.path).map_err(Error::io("list", scratch.path.display().to_string()))?;
         for path in found.into_iter().filter(|path| path != LOCK) {
+            if left_out.contains(&path) {
+                report.left_out_bytes += len(&scratch.path.join(path))?;
+                continue;
+            }
             lease.renew()?;
             let file = self.store_file(&scratch.path, path, &mut known, &mut pace, &mut report)?;
             report.files += 1;
             report.bytes += file.len;
-            stored.push(file);
+            manifest.files.push(file);
         }
         lease.renew()?;
-        let manifest = Manifest::new(now(), stored, ledger);
+        manifest.taken_at = now();
         report.number = format::put_numbered(store, BACKUPS, self.next_number()?, &manifest)?;
         Ok(report)
     }
@@ -74,7 +84,7 @@ impl Backups {
         let lease = Lease::take(store, Purpose::Use)?;
         let (_scratch, ledger) = self.cut(db, dir)?;
         lease.renew()?;
-        let manifest = Manifest::new(now(), vec![], ledger);
+        let manifest = Manifest::new(now(), vec![], ledger.without_tables());
         format::put_numbered(store, LEDGERS, self.next_number()?, &manifest)
     }
 
@@ -84,6 +94,21 @@ impl Backups {
         db.checkpoint(&scratch.path)?;
         let ledger = self.private_options().ledger(&scratch.path)?;
         Ok((scratch, ledger))
+    }
+
+    /// The tables that need not be stored; notes the moment before which all in some of them ends.
+    fn left_out(&self, manifest: &mut Manifest) -> HashSet<String> {
+        let ledger = &manifest.ledger;
+        let mut left_out: HashSet<String> = ledger.ended_by(ledger).into_iter().collect();
+        if let Some(within) = self.skip_ending_within {
+            let since = ledger.mark().duration_since(UNIX_EPOCH);
+            let moment = (since.unwrap_or_default() + within).as_millis() as u64;
+            let ending = ledger.ending_before(UNIX_EPOCH + Duration::from_millis(moment));
+            let have_not_ended = ending.iter().any(|path| !left_out.contains(path));
+            manifest.left_out_before = have_not_ended.then_some(moment);
+            left_out.extend(ending);
+        }
+        left_out
     }
 
     fn next_number(&self) -> Result<u64> {
@@ -123,4 +148,9 @@ impl Backups {
         }
         Ok(StoredFile { path, len, sha256 })
     }
+}
+
+fn len(path: &Path) -> Result<u64> {
+    let found = fs::metadata(path).map_err(Error::io("read", path.display().to_string()))?;
+    Ok(found.len())
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! objects/SHA256        the bytes of one file, named by their hash: stored once, however many backups have it
-//! backups/NUMBER        a backup: its files by name and hash, and the ledger of its moment; written last
+//! backups/NUMBER        a backup: its files by name and hash, and the ledger of its moment; written last. Tables that
+//!                       had ended by this or a later ledger may be left out, or their objects missing (later.rs)
 //! ledgers/NUMBER        a ledger alone
 //! leases/NAME           somebody is at work (lease.rs)
 //!
@@ -51,6 +52,9 @@ pub struct Manifest {
     pub taken_at: u64,
     pub files: Vec<StoredFile>,
     pub ledger: Ledger,
+    /// Tables in which all ends before this moment are left out; in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_before: Option<u64>,
 }
 
 impl Manifest {
@@ -60,6 +64,7 @@ impl Manifest {
             taken_at,
             files,
             ledger,
+            left_out_before: None,
         }
     }
 }

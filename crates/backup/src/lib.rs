@@ -33,9 +33,12 @@
 mod error;
 mod store;
 mod format;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod lease;
 mod pace;
 mod scratch;
+mod later;
 
 mod backup;
 mod prune;
@@ -45,6 +48,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::Options;
 
+#[cfg(feature = "cloud")]
+pub use cloud::Cloud;
 pub use error::{Error, Result};
 pub use store::{Folder, Store};
 
@@ -53,6 +58,7 @@ pub struct Backups {
     store: Box<dyn Store>,
     options: Options,
     rate: Option<u64>,
+    skip_ending_within: Option<Duration>,
 }
 
 /// A backup in a store.
@@ -83,6 +89,8 @@ pub struct Report {
     pub uploaded_files: u64,
     /// Bytes of these.
     pub uploaded_bytes: u64,
+    /// Bytes of the tables that were left out, because nothing was left in them, or soon will be.
+    pub left_out_bytes: u64,
 }
 
 /// What a restore does about what came after the backup.
@@ -107,9 +115,11 @@ pub struct Restored {
     pub bytes: u64,
     /// The later ledgers that it was told.
     pub ledgers: u64,
+    /// Its files that were left out, because nothing was left in them by its own or a later ledger.
+    pub ended_files: u64,
 }
 
-/// Which backups stay: those that no member here rules out, and the last one in any case.
+/// Which backups stay: those that no member here rules out, the last one, and all that are younger than one that stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
     /// At most so many.
@@ -126,8 +136,10 @@ pub struct Pruned {
     pub backups: u64,
     /// Ledgers that no backup needed.
     pub ledgers: u64,
-    /// Objects that no backup named.
+    /// Objects that no backup needed.
     pub objects: u64,
+    /// Those of them that a backup names, but nothing is left in them: all has expired by the last ledgers.
+    pub ended_objects: u64,
 }
 
 /// What a check of all backups has found.
@@ -149,6 +161,7 @@ impl Backups {
             store: Box::new(store),
             options: Options::new(),
             rate: None,
+            skip_ending_within: None,
         }
     }
 
@@ -163,6 +176,18 @@ impl Backups {
     pub fn rate(self, bytes_per_second: u64) -> Backups {
         Backups {
             rate: Some(bytes_per_second),
+            ..self
+        }
+    }
+
+    /// Leaves tables out of a backup in which all will have expired so long after it, if no setting changes: for
+    /// instance by the next backup. Where some are left out, a restore shows no item at all that was to expire before
+    /// then, whatever table it is in, also when the default has become longer since. What the database's time is tells
+    /// [`Ledger::mark`](ebbtide::Ledger::mark), the time of its last write.
+    #[must_use]
+    pub fn skip_ending_within(self, within: Duration) -> Backups {
+        Backups {
+            skip_ending_within: Some(within),
             ..self
         }
     }

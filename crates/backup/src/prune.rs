@@ -1,18 +1,21 @@
 //! Removing backups.
 //!
 //! ```text
-//! lease, alone -> manifests that stay are read -> other manifests -> ledgers older than all that stay -> objects
-//! that nothing names -> unfinished objects and leases that ran out
+//! lease, alone -> manifests that stay are read -> other manifests, oldest first -> ledgers older than all that stay
+//! -> objects that nothing needs -> unfinished objects and leases that ran out
 //! ```
 //!
-//! A manifest goes before its objects, so at every moment each manifest has all of its objects. What an interrupted
-//! call leaves is removed by the next one.
+//! A manifest goes before its objects, so at every moment each manifest has all of its objects, but for tables in which
+//! nothing is left by a later ledger (later.rs): these go unread, and a restore leaves them out. So no ledger may go
+//! that says so of a backup that stays: backups go from the oldest on, up to the first that stays, and of ledgers those
+//! that are older than each of these. What an interrupted call leaves is removed by the next one.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, LEDGERS, OBJECTS};
+use crate::later::Ledgers;
 use crate::lease::{self, Lease, Purpose};
 use crate::store::{TEMPORARY, now};
 use crate::{Backups, Keep, Pruned};
@@ -29,46 +32,66 @@ impl Backups {
     pub fn prune(&self, keep: Keep) -> Result<Pruned> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, Purpose::Prune)?;
-        let numbers = format::numbers(store, BACKUPS)?;
-        let (mut named, mut oldest) = (HashSet::new(), u64::MAX);
-        let mut gone = vec![];
-        for (later, number) in numbers.iter().rev().enumerate() {
-            if later > 0 && keep.count.is_some_and(|count| later as u64 >= count) {
-                gone.push(*number);
-                continue;
-            }
-            let manifest = format::get_numbered(store, BACKUPS, *number)?;
-            let age = Duration::from_millis(now().saturating_sub(manifest.taken_at));
-            if later > 0 && keep.younger_than.is_some_and(|most| age > most) {
-                gone.push(*number);
-                continue;
-            }
-            oldest = oldest.min(manifest.ledger.version());
-            named.extend(manifest.files.into_iter().map(|file| file.sha256));
-        }
+        let mut numbers = format::numbers(store, BACKUPS)?;
+        let stay = numbers.split_off(self.number_that_go(&numbers, keep)?);
+        let manifests = stay
+            .iter()
+            .map(|number| format::get_numbered(store, BACKUPS, *number));
+        let manifests = manifests.collect::<Result<Vec<_>>>()?;
         let mut pruned = Pruned::default();
-        for number in gone {
+        for number in numbers {
             self.remove(&format::name(BACKUPS, number), &lease)?;
             pruned.backups += 1;
         }
+        let versions = manifests.iter().map(|manifest| manifest.ledger.version());
+        let oldest = versions.min().unwrap_or(u64::MAX);
         for number in format::numbers(store, LEDGERS)? {
-            if format::get_numbered(store, LEDGERS, number)?
-                .ledger
-                .version()
-                < oldest
-            {
+            let ledger = format::get_numbered(store, LEDGERS, number)?.ledger;
+            if ledger.version() < oldest {
                 self.remove(&format::name(LEDGERS, number), &lease)?;
                 pruned.ledgers += 1;
             }
         }
+        let ledgers = Ledgers::read(store)?;
+        let (mut named, mut needed) = (HashSet::new(), HashSet::new());
+        for manifest in manifests {
+            let ended = ledgers.ended(&manifest);
+            for file in manifest.files {
+                if !ended.contains(&file.path) {
+                    needed.insert(file.sha256.clone());
+                }
+                named.insert(file.sha256);
+            }
+        }
         for sha256 in store.list(OBJECTS).map_err(Error::io("list", OBJECTS))? {
-            if !named.contains(&sha256) {
+            if !needed.contains(&sha256) {
                 self.remove(&format::object(&sha256), &lease)?;
                 pruned.objects += 1;
+                pruned.ended_objects += u64::from(named.contains(&sha256));
             }
         }
         self.remove_unfinished(&lease)?;
         Ok(pruned)
+    }
+
+    /// How many of these backups go, from the oldest on.
+    fn number_that_go(&self, numbers: &[u64], keep: Keep) -> Result<usize> {
+        let before_last = numbers.len().saturating_sub(1);
+        for (at, number) in numbers[..before_last].iter().enumerate() {
+            let later = (before_last - at) as u64;
+            if keep.count.is_some_and(|count| later >= count) {
+                continue;
+            }
+            let Some(most) = keep.younger_than else {
+                return Ok(at);
+            };
+            let manifest = format::get_numbered(self.store.as_ref(), BACKUPS, *number)?;
+            let age = Duration::from_millis(now().saturating_sub(manifest.taken_at));
+            if age <= most {
+                return Ok(at);
+            }
+        }
+        Ok(before_last)
     }
 
     fn remove_unfinished(&self, lease: &Lease<'_>) -> Result<()> {

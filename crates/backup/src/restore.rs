@@ -1,8 +1,8 @@
 //! Restoring backups.
 //!
 //! ```text
-//! lease -> DIR.ebbtide-scratch: every file, checked against its hash -> later ledgers, oldest first -> renamed to
-//! DIR
+//! lease -> DIR.ebbtide-scratch: every file, checked against its hash, but no table that has ended -> these tables out
+//! of the catalogue -> later ledgers, oldest first -> what the backup left out -> renamed to DIR
 //! ```
 //!
 //! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since.
@@ -11,12 +11,11 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path};
-use std::time::SystemTime;
-
-use ebbtide::Ledger;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
-use crate::format::{self, BACKUPS, LEDGERS, Manifest, StoredFile};
+use crate::format::{self, BACKUPS, Manifest, StoredFile};
+use crate::later::Ledgers;
 use crate::lease::{Lease, Purpose};
 use crate::pace::{Hashed, Pace};
 use crate::scratch::Scratch;
@@ -54,24 +53,23 @@ impl Backups {
         if !above.as_os_str().is_empty() {
             fs::create_dir_all(above).map_err(Error::io("create", above.display().to_string()))?;
         }
+        let ledgers = Ledgers::read(self.store.as_ref())?;
         let scratch = Scratch::beside(dir)?;
-        let mut restored = Restored {
-            number,
-            ..Restored::default()
-        };
-        self.fetch(&manifest, &scratch.path, &lease, &mut restored)?;
+        let mut restored = self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
+        restored.number = number;
+        self.leave_out_ended(&manifest, &ledgers, &scratch.path)?;
         if later == Later::Tell {
-            restored.ledgers = self.tell(&scratch.path, &self.ledgers_after(&manifest.ledger)?)?;
+            restored.ledgers = self.tell(&manifest, &ledgers, &scratch.path)?;
         }
+        self.leave_out_ending(&manifest, &scratch.path)?;
         // Replaces an empty folder.
         fs::rename(&scratch.path, dir).map_err(Error::io("create", &*shown))?;
         sync_dir(above).map_err(Error::io("sync", shown))?;
         Ok(restored)
     }
 
-    /// Restores every backup into a folder beside `beside`, one after the other, and checks it: all hashes, then
-    /// every checksum of the database, then that the later ledgers apply. Says which expired bytes the backups still
-    /// hold.
+    /// Restores every backup into a folder beside `beside`, one after the other, and checks it: all hashes, that the
+    /// later ledgers apply, then every checksum of the database. Says which expired bytes the backups still hold.
     ///
     /// # Errors
     /// The first fault, as [`Backups::restore`] has them.
@@ -79,23 +77,27 @@ impl Backups {
         let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
         let mut proof = Proof::default();
         let mut objects = HashSet::new();
+        let ledgers = Ledgers::read(self.store.as_ref())?;
         for number in format::numbers(self.store.as_ref(), BACKUPS)? {
             let (_, manifest) = self.find(Some(number))?;
             let scratch = Scratch::beside(beside)?;
-            self.fetch(&manifest, &scratch.path, &lease, &mut Restored::default())?;
+            self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
+            self.leave_out_ended(&manifest, &ledgers, &scratch.path)?;
+            self.tell(&manifest, &ledgers, &scratch.path)?;
+            self.leave_out_ending(&manifest, &scratch.path)?;
             let checked = ebbtide::verify(&scratch.path, &mut |_, _| {})?;
             if let Some(fault) = checked.faults.into_iter().next() {
                 return Err(fault.into());
             }
             let oldest = self.oldest_expired(&scratch.path)?;
-            self.tell(&scratch.path, &self.ledgers_after(&manifest.ledger)?)?;
             proof.oldest_expired = match (proof.oldest_expired, oldest) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
             proof.backups += 1;
+            let ended = ledgers.ended(&manifest);
             for file in manifest.files {
-                if objects.insert(file.sha256) {
+                if !ended.contains(&file.path) && objects.insert(file.sha256) {
                     proof.bytes += file.len;
                 }
             }
@@ -121,43 +123,55 @@ impl Backups {
         Ok((number, manifest))
     }
 
-    /// The ledgers of later states, oldest first.
-    fn ledgers_after(&self, ledger: &Ledger) -> Result<Vec<Ledger>> {
-        let store = self.store.as_ref();
-        let mut later = vec![];
-        for folder in [BACKUPS, LEDGERS] {
-            for number in format::numbers(store, folder)? {
-                later.push(format::get_numbered(store, folder, number)?.ledger);
-            }
+    /// Takes the tables out of the catalogue of a copy that [`Backups::fetch`] did not fetch.
+    fn leave_out_ended(&self, manifest: &Manifest, ledgers: &Ledgers, path: &Path) -> Result<()> {
+        for later in ledgers.since(manifest) {
+            self.private_options().drop_ended(path, later)?;
         }
-        later.retain(|other| other.version() >= ledger.version() && other != ledger);
-        later.sort_by_key(|other| (other.version(), other.mark()));
-        Ok(later)
+        Ok(())
     }
 
-    fn tell(&self, path: &Path, ledgers: &[Ledger]) -> Result<u64> {
-        for ledger in ledgers {
-            self.private_options().apply_ledger(path, ledger)?;
+    fn tell(&self, manifest: &Manifest, ledgers: &Ledgers, path: &Path) -> Result<u64> {
+        let mut told = 0;
+        for later in ledgers.after(manifest) {
+            self.private_options().apply_ledger(path, later)?;
+            told += 1;
         }
-        Ok(ledgers.len() as u64)
+        Ok(told)
     }
 
+    /// Takes the tables out of the catalogue of a copy that its backup left out because they ended soon.
+    fn leave_out_ending(&self, manifest: &Manifest, path: &Path) -> Result<()> {
+        let Some(before) = manifest.left_out_before else {
+            return Ok(());
+        };
+        let (options, before) = (self.private_options(), Duration::from_millis(before));
+        options.drop_ending_before(path, &manifest.ledger, UNIX_EPOCH + before)?;
+        Ok(())
+    }
+
+    /// Fetches the files of a backup, but for the tables in which nothing is left.
     fn fetch(
         &self,
         manifest: &Manifest,
+        ledgers: &Ledgers,
         to: &Path,
         lease: &Lease<'_>,
-        restored: &mut Restored,
-    ) -> Result<()> {
+    ) -> Result<Restored> {
+        let (ended, mut restored) = (ledgers.ended(manifest), Restored::default());
         let mut pace = Pace::new(self.rate);
         let mut folders = HashSet::from([to.to_owned()]);
         for file in &manifest.files {
-            lease.renew()?;
             let path = to.join(inside(&file.path)?);
             let folder = path.parent().unwrap_or(to).to_owned();
             fs::create_dir_all(&folder)
                 .map_err(Error::io("create", folder.display().to_string()))?;
             folders.insert(folder);
+            if ended.contains(&file.path) {
+                restored.ended_files += 1;
+                continue;
+            }
+            lease.renew()?;
             self.fetch_file(file, &path, &mut pace)?;
             restored.files += 1;
             restored.bytes += file.len;
@@ -165,7 +179,7 @@ impl Backups {
         for folder in folders {
             sync_dir(&folder).map_err(Error::io("sync", folder.display().to_string()))?;
         }
-        Ok(())
+        Ok(restored)
     }
 
     fn fetch_file(&self, file: &StoredFile, path: &Path, pace: &mut Pace) -> Result<()> {

@@ -6,11 +6,12 @@ mod store;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ebbtide::{Container, Database, Ttl};
-use ebbtide_backup::{Backups, Error, Folder, Keep, Later};
+use ebbtide_backup::{Backups, Error, Folder, Keep, Later, Store};
 
 use store::{Fault, Watched};
 
@@ -312,6 +313,39 @@ fn damage_is_found() {
     }
     backups.prove(&world.path("db")).unwrap();
     world.expect_clean();
+}
+
+/// Also where what is changed is read and means something else.
+#[test]
+fn a_manifest_that_was_changed_is_found() {
+    let world = World::new();
+    let backups = world.backups(&world.store());
+    world.backup(&backups).unwrap();
+    let path = world.path("store/backups").join(format!("{:020}", 1));
+    let text = fs::read_to_string(&path).unwrap();
+    let changed = text.replace("\"taken_at\":1", "\"taken_at\":2");
+    assert_ne!(changed, text);
+    fs::write(&path, changed).unwrap();
+    let found = backups.list();
+    assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+    let found = backups.prune(keep(1));
+    assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Folder::new(folder.path().join("store"));
+    assert!(store.put("backups/1", &mut &b"first"[..]).unwrap());
+    assert!(!store.put("backups/1", &mut &b"second"[..]).unwrap());
+    let mut read = vec![];
+    store
+        .get("backups/1")
+        .unwrap()
+        .read_to_end(&mut read)
+        .unwrap();
+    assert_eq!(read, b"first");
+    assert_eq!(store.list("backups").unwrap(), ["1"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
-use ebbtide_backup::{Backups, Error, Folder, Later};
+use ebbtide_backup::{Backups, Error, Folder, Keep, Later};
 
 const START: u64 = 1_800_000_000_000;
 const CONTAINERS: [&str; 2] = ["a", "b"];
@@ -49,6 +49,10 @@ struct World {
     /// What lives, and what lives of each backup.
     live: Vec<Known>,
     backed_up: Vec<(u64, Vec<Known>)>,
+    /// What lived when each backup was made, and the defaults of that moment.
+    as_it_was: Vec<(u64, Vec<Known>, BTreeMap<&'static str, DefaultTtl>)>,
+    /// Objects that a prune has removed because all in them had ended.
+    ended: u64,
     backups: Backups,
     written: u64,
 }
@@ -70,6 +74,8 @@ impl World {
             defaults: defaults.into_iter().collect(),
             live: vec![],
             backed_up: vec![],
+            as_it_was: vec![],
+            ended: 0,
             backups,
             written: 0,
         }
@@ -206,8 +212,11 @@ impl World {
             4 => {
                 let report = self.backups.backup(&self.db, &self.path()).unwrap();
                 self.backed_up.push((report.number, self.live.clone()));
+                let was = (report.number, self.live.clone(), self.defaults.clone());
+                self.as_it_was.push(was);
             }
             5 => self.db.compact().unwrap(),
+            9 => self.prune_ended(),
             6..9 => {
                 let by = 1 + self.random(20_000);
                 self.now += by;
@@ -218,14 +227,33 @@ impl World {
         self.judge();
     }
 
-    /// Restores every backup and compares; returns how many were restored.
-    fn check(&self) -> usize {
+    /// Removes no backup, but what has ended in them.
+    fn prune_ended(&mut self) {
+        let pruned = self.backups.prune(Keep::default()).unwrap();
+        assert_eq!(pruned.backups, 0);
+        self.ended += pruned.ended_objects;
+    }
+
+    /// Restores every backup and compares, also as it was; returns how many were restored.
+    fn check(&mut self) -> usize {
         self.backups.ledger(&self.db, &self.path()).unwrap();
+        self.prune_ended();
         let to = self.folder.path().join("restored");
         for (number, items) in &self.backed_up {
             let restored = self.backups.restore(Some(*number), &to, Later::Tell);
             restored.unwrap();
             self.compare(&to, *number, items);
+            fs::remove_dir_all(&to).unwrap();
+        }
+        for (number, items, defaults) in &self.as_it_was {
+            let restored = self.backups.restore(Some(*number), &to, Later::Ignore);
+            restored.unwrap();
+            let lives = |item: &&Known| {
+                item.end(defaults[item.container])
+                    .is_none_or(|end| end > self.now)
+            };
+            let items: Vec<Known> = items.iter().filter(lives).cloned().collect();
+            self.compare(&to, *number, &items);
             fs::remove_dir_all(&to).unwrap();
         }
         self.backed_up.len()
@@ -266,15 +294,19 @@ impl World {
 
 #[test]
 fn what_is_gone_stays_gone_in_every_backup() {
-    let mut restored = 0;
+    let (mut restored, mut ended) = (0, 0);
     for seed in 0..12 {
         let mut world = World::new(seed);
         for _ in 0..80 {
             world.step();
         }
         restored += world.check();
+        ended += world.ended;
     }
-    assert!(restored > 20, "only {restored} backups");
+    assert!(
+        restored > 20 && ended > 10,
+        "only {restored} backups, {ended} objects that had ended"
+    );
 }
 
 #[test]

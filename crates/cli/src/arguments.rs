@@ -1,6 +1,7 @@
 //! The arguments of the command line. Values are checked where they are used, so that an error reads the same there and
 //! in the library.
 
+mod backup;
 mod copies;
 mod load;
 
@@ -12,6 +13,8 @@ use clap_complete::Shell;
 
 use crate::form::Form;
 use crate::table;
+
+pub use backup::{Backup, BackupAction, Restore};
 pub use copies::{Changes, Export};
 pub use load::{Demo, Replay};
 
@@ -208,12 +211,13 @@ pub enum Command {
     },
     /// Make a backup: only tables that no earlier one has are stored
     ///
-    /// Of a database that is in use as well. TO is a folder, one for each database. `restore` brings back nothing that has
-    /// expired since: what came after a backup stands in later ones, and in ledgers.
+    /// Of a database that is in use as well. TO is a folder, or a store that `ebbtide backup --help` names, one for each
+    /// database. `restore` brings back nothing that has expired since: what came after a backup stands in later ones, and in
+    /// ledgers.
     Backup(Backup),
     /// Print the backups in a store
     Backups {
-        /// The folder of the backups
+        /// The folder or the store of the backups
         #[arg(value_name = "TO")]
         to: String,
     },
@@ -256,82 +260,6 @@ pub enum Command {
         #[arg(value_name = "COMMAND")]
         command: Option<String>,
     },
-}
-
-#[derive(Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    override_usage = "ebbtide backup [OPTIONS] <DIR> <TO>\n       \
-                      ebbtide backup ledger [OPTIONS] <DIR> <TO>\n       \
-                      ebbtide backup prove [OPTIONS] <TO>\n       \
-                      ebbtide backup prune [OPTIONS] <TO> --keep <N>"
-)]
-pub struct Backup {
-    /// The folder of the database; ./prove for one that is called as a command here is
-    #[arg(value_name = "DIR", required = true)]
-    pub dir: Option<PathBuf>,
-    /// The folder of the backups
-    #[arg(value_name = "TO", required = true)]
-    pub to: Option<String>,
-    /// How long to wait while another process has the database open, before it is read beside that process
-    #[arg(long, value_name = "SECONDS")]
-    pub wait: Option<u32>,
-    /// The most bytes a second that are stored
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub rate: Option<u64>,
-    #[command(subcommand)]
-    pub action: Option<BackupAction>,
-}
-
-#[derive(Subcommand)]
-pub enum BackupAction {
-    /// Store only what ended items as a whole: changed defaults, commands, drops, deleted ranges
-    ///
-    /// Cheap enough for every few minutes, so that a restore of the last backup brings back nothing that has expired.
-    Ledger {
-        #[command(flatten)]
-        home: Home,
-        /// The folder of the backups
-        #[arg(value_name = "TO")]
-        to: String,
-    },
-    /// Restore every backup beside TO and check it, then remove that again
-    ///
-    /// Says how long ago the oldest byte expired that a backup still holds.
-    Prove {
-        /// The folder of the backups
-        #[arg(value_name = "TO")]
-        to: String,
-    },
-    /// Remove all but the last backups, and what only they need
-    Prune {
-        /// The folder of the backups
-        #[arg(value_name = "TO")]
-        to: String,
-        /// So many stay, at least 1
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-        keep: u64,
-    },
-}
-
-#[derive(Args)]
-pub struct Restore {
-    /// The folder of the backups
-    #[arg(value_name = "FROM")]
-    pub from: String,
-    /// The folder of the database
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-    /// The backup of this number; without it, the last one
-    #[arg(long, value_name = "N")]
-    pub at: Option<u64>,
-    /// Bring back what was expired since by a command or a changed default, and dropped containers
-    #[arg(long)]
-    pub as_it_was: bool,
-    /// The most bytes a second that are read
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    pub rate: Option<u64>,
 }
 
 /// A database.

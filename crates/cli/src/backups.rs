@@ -1,15 +1,15 @@
 //! Commands on backups.
 
 use std::io::{Write, stdout};
-use std::path::Path;
-use std::time::SystemTime;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use ebbtide_backup::{Backups, Folder, Keep, Later};
 use serde_json::json;
 
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
-use crate::{show, store, table};
+use crate::{moment, show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
     fn from(error: ebbtide_backup::Error) -> Self {
@@ -20,19 +20,28 @@ impl From<ebbtide_backup::Error> for Failure {
     }
 }
 
-/// The backups in the folder of this name.
+/// The backups in the folder or the store of this name.
 fn backups(to: &str, rate: Option<u64>) -> Outcome<Backups> {
-    if let Some((scheme, _)) = to.split_once("://") {
-        return Err(Failure::Refused(format!(
-            "{to}: backups are kept in folders, and not in {scheme}:// stores; a program can have its own: \
-             ebbtide_backup::Store"
-        )));
-    }
-    let backups = Backups::open(Folder::new(to));
+    let backups = match to.contains("://") {
+        true => in_cloud(to)?,
+        false => Backups::open(Folder::new(to)),
+    };
     Ok(match rate {
         Some(rate) => backups.rate(rate),
         None => backups,
     })
+}
+
+#[cfg(feature = "cloud")]
+fn in_cloud(to: &str) -> Outcome<Backups> {
+    Ok(Backups::open(ebbtide_backup::Cloud::open(to)?))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn in_cloud(to: &str) -> Outcome<Backups> {
+    Err(Failure::Refused(format!(
+        "{to}: this command was built without object stores; build it with `--features cloud`, or name a folder"
+    )))
 }
 
 pub fn backup(backup: &Backup, json: bool) -> Outcome {
@@ -43,36 +52,50 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
                 dir: dir.clone(),
                 wait: backup.wait,
             };
-            make(&home, to, backup.rate, json)
+            let mut backups = backups(to, backup.rate)?;
+            if let Some(text) = &backup.skip_ending_within {
+                backups = backups.skip_ending_within(span(text)?);
+            }
+            make(&backups, &home, to, json)
         }
         _ => unreachable!("both are required without a command"),
     }
 }
 
-fn make(home: &Home, to: &str, rate: Option<u64>, json: bool) -> Outcome {
-    let backups = backups(to, rate)?;
+fn span(text: &str) -> Outcome<Duration> {
+    let refused =
+        || format!("{text:?} is no length of time: 90, 30m, 1h or 2d, in seconds without a unit");
+    moment::span(text).ok_or_else(|| Failure::Refused(refused()))
+}
+
+fn make(backups: &Backups, home: &Home, to: &str, json: bool) -> Outcome {
     let db = store::copy(home)?;
     let report = backups.backup(&db, &home.dir)?;
     db.close()?;
-    if json {
-        let line = json!({
-            "backup": report.number,
-            "files": report.files,
-            "bytes": report.bytes,
-            "uploaded_files": report.uploaded_files,
-            "uploaded_bytes": report.uploaded_bytes,
-        });
-        writeln!(stdout().lock(), "{line}")?;
-    } else {
-        failure::note(&format_args!(
-            "backup {} of {} in {to}: {}, of which {} were not there yet",
+    let line = json!({
+        "backup": report.number,
+        "files": report.files,
+        "bytes": report.bytes,
+        "uploaded_files": report.uploaded_files,
+        "uploaded_bytes": report.uploaded_bytes,
+        "left_out_bytes": report.left_out_bytes,
+    });
+    say(json, line, || {
+        let left_out = match report.left_out_bytes {
+            0 => String::new(),
+            bytes => format!(
+                "; {} were left out, because all in them ends too soon",
+                show::bytes(bytes)
+            ),
+        };
+        format!(
+            "backup {} of {} in {to}: {}, of which {} were not there yet{left_out}",
             report.number,
             home.dir.display(),
             show::bytes(report.bytes),
             show::bytes(report.uploaded_bytes),
-        ));
-    }
-    Ok(())
+        )
+    })
 }
 
 fn act(action: &BackupAction, json: bool) -> Outcome {
@@ -97,10 +120,15 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
                 "backups": pruned.backups,
                 "ledgers": pruned.ledgers,
                 "objects": pruned.objects,
+                "ended_objects": pruned.ended_objects,
             });
             say(json, line, || {
+                let ended = match pruned.ended_objects {
+                    0 => String::new(),
+                    ended => format!(", {} of which have ended", show::count(ended)),
+                };
                 format!(
-                    "removed from {to}: {}, {}, {}",
+                    "removed from {to}: {}, {}, {}{ended}",
                     show::counted(pruned.backups, "backup"),
                     show::counted(pruned.ledgers, "ledger"),
                     show::counted(pruned.objects, "object"),
@@ -111,7 +139,11 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
 }
 
 fn prove(to: &str, json: bool) -> Outcome {
-    let proof = backups(to, None)?.prove(Path::new(to))?;
+    let beside = match to.contains("://") {
+        true => std::env::temp_dir().join(format!("ebbtide-prove-{}", std::process::id())),
+        false => PathBuf::from(to),
+    };
+    let proof = backups(to, None)?.prove(&beside)?;
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
@@ -185,6 +217,7 @@ pub fn restore(restore: &Restore, json: bool) -> Outcome {
         "files": restored.files,
         "bytes": restored.bytes,
         "ledgers": restored.ledgers,
+        "ended_files": restored.ended_files,
         "as_it_was": restore.as_it_was,
     });
     say(json, line, || {

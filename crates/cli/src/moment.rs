@@ -65,7 +65,7 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// `30m`; seconds without a unit.
-fn span(text: &str) -> Option<Duration> {
+pub fn span(text: &str) -> Option<Duration> {
     let unit = match text.bytes().next_back()? {
         b'm' => 60.0,
         b'h' => 3_600.0,

@@ -51,8 +51,13 @@ fn a_backup_is_restored_without_what_expired_since() {
 fn what_is_wrong_with_a_backup_is_said_in_a_line() {
     let world = World::new();
     world.ok(&["put", "db", "c", "k", "v"]);
-    let why = world.fails(2, &["backup", "db", "s3://bucket/db"]);
-    assert!(why.contains("kept in folders"), "{why}");
+    let why = world.fails(2, &["backup", "db", "nowhere://bucket/db"]);
+    assert!(why.starts_with("nowhere://bucket/db: "), "{why}");
+    let why = world.fails(
+        2,
+        &["backup", "db", "store", "--skip-ending-within", "soon"],
+    );
+    assert!(why.contains("no length of time"), "{why}");
     let why = world.fails(1, &["restore", "store", "to"]);
     assert_eq!(why, "there is no backup");
     world.told(&["backup", "db", "store"]);
@@ -63,4 +68,19 @@ fn what_is_wrong_with_a_backup_is_said_in_a_line() {
     world.fails(2, &["backup", "missing", "store"]);
     world.fails(2, &["backup", "prune", "store"]);
     world.fails(2, &["backup", "db"]);
+}
+
+#[test]
+fn what_ends_soon_is_left_out_on_request() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "soon", "v", "--ttl", "600"]);
+    world.ok(&["put", "db", "c", "late", "v", "--ttl", "-1"]);
+    let made = world.told(&["backup", "db", "store", "--skip-ending-within", "1h"]);
+    assert!(made.contains("were left out"), "{made}");
+    world.told(&["restore", "store", "to"]);
+    assert_eq!(world.ok(&["get", "to", "c", "late"]), "v");
+    world.fails(1, &["get", "to", "c", "soon"]);
+    world.told(&["backup", "db", "store"]);
+    world.told(&["restore", "store", "whole"]);
+    assert_eq!(world.ok(&["get", "whole", "c", "soon"]), "v");
 }

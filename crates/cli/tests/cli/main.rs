@@ -24,6 +24,7 @@ mod backups;
 mod changes;
 mod given;
 mod items;
+mod killed;
 mod many;
 mod named;
 mod outside;
