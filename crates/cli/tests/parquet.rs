@@ -108,12 +108,11 @@ fn live(out: &Path, now: u64, kept: Option<u64>) -> BTreeMap<Vec<u8>, Row> {
     newest
 }
 
+/// Key, value, moment of writing, end, version.
+type Stored = (Vec<u8>, Vec<u8>, u64, Option<u64>, u64);
+
 /// What the database has, in the same shape.
-fn stored(
-    c: &Container,
-    now: u64,
-    kept: Option<u64>,
-) -> Vec<(Vec<u8>, Vec<u8>, u64, Option<u64>, u64)> {
+fn stored(c: &Container, now: u64, kept: Option<u64>) -> Vec<Stored> {
     let items = c.iter().map(Result::unwrap);
     let items = items.filter(|item| kept.is_none_or(|kept| millis(item.written_at()) + kept > now));
     items

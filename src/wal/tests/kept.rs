@@ -142,7 +142,11 @@ fn nothing_behind_the_end_comes_to_life() {
     let segment = sim.read(&dir().join(file_name::segment(last))).unwrap();
     let start = found.end.0 - found.segments.last().unwrap().bytes;
     let behind = HEADER_LEN + (end.0 - start) as usize;
-    assert_ne!(segment[behind..behind + 16], [0; 16], "the end is within a segment");
+    assert_ne!(
+        segment[behind..behind + 16],
+        [0; 16],
+        "the end is within a segment"
+    );
     let (log, mut appender) = go_on(&sim, kept, 50).unwrap();
     for index in 90..95 {
         append(&mut appender, index).unwrap();
