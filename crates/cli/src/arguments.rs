@@ -136,7 +136,7 @@ pub enum Command {
     ///
     /// Each line has the item's key, value and ttl, and when it was written (`_ts_ms`, milliseconds since 1970).
     Export(Export),
-    /// Print what has changed since a version, as JSON, one change a line
+    /// Print what has changed since a version, a JSON object a line
     ///
     /// Of each key its newest state: {"change":"put"}, with the item as `export` writes it, or {"change":"delete"}. Before
     /// the keys of a container come, where they changed, its making, its rule of expiry, and ranges that were deleted. The
