@@ -214,7 +214,7 @@ pub struct Catalogue {
     pub log_synced: Position,
     /// The highest sequence number in any edit.
     pub used: Seq,
-    /// See [`Change::Reserved`].
+    /// The change `reserved`.
     pub reserved: Seq,
     /// The sequence number of the last drop of a container; 0 if none was noted.
     pub last_drop: Seq,

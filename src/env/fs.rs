@@ -57,7 +57,7 @@ pub const RING_WORD: usize = size_of::<u64>();
 pub trait Ring: Send + Sync {
     /// Copies `bytes` to `offset`.
     fn store(&self, offset: usize, bytes: &[u8]);
-    /// Copies `front` to `offset`, and `back` behind it, where nobody else stores up to the next multiple of [`RING_WORD`]:
+    /// Copies `front` to `offset`, and `back` behind it, where nobody else stores up to the next multiple of `RING_WORD`:
     /// bytes that are left up to there may become zero.
     fn append(&self, offset: usize, front: &[u8], back: &[u8]);
     /// Copies `out.len()` bytes from `offset`.
