@@ -1,7 +1,7 @@
 //! Commands on backups.
 
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, SystemTime};
 
 use ebbtide_backup::{Backups, Folder, Keep, Later};
@@ -44,6 +44,30 @@ fn in_cloud(to: &str) -> Outcome<Backups> {
     )))
 }
 
+/// The same, if there is a backup: a wrong name is no empty store.
+fn some_backups(of: &str, rate: Option<u64>) -> Outcome<Backups> {
+    let backups = backups(of, rate)?;
+    match backups.list()?.is_empty() {
+        true => Err(Failure::NotFound(format!("there is no backup in {of}"))),
+        false => Ok(backups),
+    }
+}
+
+/// Fails if a path, which need not exist, lies in a folder: who loses that would lose both.
+fn expect_outside(path: &Path, folder: &Path) -> Outcome {
+    let path = absolute(path)?;
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+    let is_inside = |folder: PathBuf| there.is_some_and(|there| there.starts_with(folder));
+    match folder.canonicalize().is_ok_and(is_inside) {
+        true => Err(Failure::Refused(format!(
+            "{} lies in {}: name a folder outside",
+            path.display(),
+            folder.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 pub fn backup(backup: &Backup, json: bool) -> Outcome {
     match (&backup.action, &backup.dir, &backup.to) {
         (Some(action), ..) => act(action, json),
@@ -69,6 +93,7 @@ fn span(text: &str) -> Outcome<Duration> {
 }
 
 fn make(backups: &Backups, home: &Home, to: &str, json: bool) -> Outcome {
+    expect_outside(Path::new(to), &home.dir)?;
     let db = store::copy(home)?;
     let report = backups.backup(&db, &home.dir)?;
     db.close()?;
@@ -101,6 +126,7 @@ fn make(backups: &Backups, home: &Home, to: &str, json: bool) -> Outcome {
 fn act(action: &BackupAction, json: bool) -> Outcome {
     match action {
         BackupAction::Ledger { home, to } => {
+            expect_outside(Path::new(to), &home.dir)?;
             let backups = backups(to, None)?;
             let db = store::copy(home)?;
             let number = backups.ledger(&db, &home.dir)?;
@@ -115,7 +141,7 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
                 count: Some(*keep),
                 ..Keep::default()
             };
-            let pruned = backups(to, None)?.prune(keep)?;
+            let pruned = some_backups(to, None)?.prune(keep)?;
             let line = json!({
                 "backups": pruned.backups,
                 "ledgers": pruned.ledgers,
@@ -143,7 +169,7 @@ fn prove(to: &str, json: bool) -> Outcome {
         true => std::env::temp_dir().join(format!("ebbtide-prove-{}", std::process::id())),
         false => PathBuf::from(to),
     };
-    let proof = backups(to, None)?.prove(&beside)?;
+    let proof = some_backups(to, None)?.prove(&beside)?;
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
@@ -177,7 +203,7 @@ fn ago(moment: SystemTime) -> String {
 }
 
 pub fn list(to: &str, json: bool) -> Outcome {
-    let list = backups(to, None)?.list()?;
+    let list = some_backups(to, None)?.list()?;
     let mut out = stdout().lock();
     if json {
         for backup in list {
@@ -189,7 +215,7 @@ pub fn list(to: &str, json: bool) -> Outcome {
             });
             writeln!(out, "{line}")?;
         }
-    } else if !list.is_empty() {
+    } else {
         let row = |backup: &ebbtide_backup::Backup| {
             vec![
                 backup.number.to_string(),
@@ -210,7 +236,8 @@ pub fn restore(restore: &Restore, json: bool) -> Outcome {
         true => Later::Ignore,
         false => Later::Tell,
     };
-    let backups = backups(&restore.from, restore.rate)?;
+    expect_outside(&restore.dir, Path::new(&restore.from))?;
+    let backups = some_backups(&restore.from, restore.rate)?;
     let restored = backups.restore(restore.at, &restore.dir, later)?;
     let line = json!({
         "backup": restored.number,

@@ -58,9 +58,22 @@ fn what_is_wrong_with_a_backup_is_said_in_a_line() {
         &["backup", "db", "store", "--skip-ending-within", "soon"],
     );
     assert!(why.contains("no length of time"), "{why}");
-    let why = world.fails(1, &["restore", "store", "to"]);
-    assert_eq!(why, "there is no backup");
+    for of_none in [
+        &["restore", "store", "to"][..],
+        &["backups", "store"],
+        &["backup", "prove", "store"],
+        &["backup", "prune", "store", "--keep", "1"],
+    ] {
+        assert_eq!(world.fails(1, of_none), "there is no backup in store");
+        assert!(!world.folder.path().join("store").exists(), "{of_none:?}");
+    }
+    for inside in ["db", "db/store"] {
+        let why = world.fails(2, &["backup", "db", inside]);
+        assert!(why.ends_with("lies in db: name a folder outside"), "{why}");
+        world.fails(2, &["backup", "ledger", "db", inside]);
+    }
     world.told(&["backup", "db", "store"]);
+    world.fails(2, &["restore", "store", "store/to"]);
     let why = world.fails(1, &["restore", "store", "to", "--at", "9"]);
     assert!(why.starts_with("there is no backup 9"), "{why}");
     let why = world.fails(2, &["restore", "store", "db"]);
