@@ -106,7 +106,9 @@ fn each_stored_version_is_shown_where_it_lies() {
         (new.ttl, old.ttl),
         (Some(Ttl::Inherit), Some(Ttl::After(seconds(3_600))))
     );
-    assert!(matches!(new.place, StoredIn::Memory { segments: (first, last) } if first <= last));
+    assert!(
+        matches!(new.place, StoredIn::Memory { segments: Some((first, last)) } if first <= last)
+    );
     assert!(matches!(&old.place, StoredIn::Table { path, .. } if path.ends_with("000001.table")));
     assert_eq!(old.fate, Fate::Hidden { by: second });
     assert_eq!((new.bytes, old.bytes), (9, 11));

@@ -52,10 +52,10 @@ pub struct StoredVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredIn {
-    /// In memory, and in these segments of the log, first and last.
+    /// In memory, and in these segments of the log, first and last; a follower does not know which.
     Memory {
         /// Files of the folder `wal`.
-        segments: (u64, u64),
+        segments: Option<(u64, u64)>,
     },
     /// In a table.
     Table {
@@ -158,13 +158,12 @@ impl fmt::Display for StoredVersion {
         write!(f, "\n  {}", self.fate)?;
         match &self.place {
             StoredIn::Memory {
-                segments: (first, last),
-            } => {
-                write!(
-                    f,
-                    "\n  in memory, and in the log's segments {first} to {last}"
-                )?;
-            }
+                segments: Some((first, last)),
+            } => write!(
+                f,
+                "\n  in memory, and in the log's segments {first} to {last}"
+            )?,
+            StoredIn::Memory { segments: None } => f.write_str("\n  in memory, and in the log")?,
             StoredIn::Table { path, run } => write!(f, "\n  in {} of run {run}", path.display())?,
         }
         match self.leaves_by {

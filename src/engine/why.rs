@@ -83,7 +83,8 @@ impl Engine {
                     header: record.header,
                     bytes: bytes(record),
                     place: StoredIn::Memory {
-                        segments: (*segments.start(), *segments.end()),
+                        segments: (!segments.is_empty())
+                            .then_some((*segments.start(), *segments.end())),
                     },
                     leaves_by: leaves_by(&record.header, &census, Timestamp::MAX),
                 });

@@ -297,6 +297,9 @@ fn why_a_key_is_found_or_not_is_told() {
             .ok(&["why", "db", "c", "k"])
             .contains(": live, ends at ")
     );
+    // A follower, as which the command reads, does not know the segments.
+    let place = world.ok(&["why", "db", "c", "k"]);
+    assert!(place.contains("\n  in memory, and in the log\n"), "{place}");
     world.told(&["expire", "db", "c", "--all"]);
     let told = world.ok(&["why", "db", "c", "k"]);
     assert!(
