@@ -499,3 +499,28 @@ fn batches_over_two_full_containers_do_not_wait_for_each_other() {
     });
     assert!(truth(&a) <= 10 * ITEM && truth(&b) <= 10 * ITEM);
 }
+
+// What is replaced may be what ends soonest: then its end makes no room, and it is not ended for a write that is refused.
+#[test]
+fn a_write_that_is_refused_ends_nothing_of_what_it_would_replace() {
+    let Fixture { c, .. } = fixture(10, WhenFull::ExpireSoonest);
+    c.put_with_ttl("long", "v".repeat(680), Ttl::Never).unwrap();
+    c.put_with_ttl("keyy", "v".repeat(130), seconds(100))
+        .unwrap();
+    for _ in 0..3 {
+        let refused = c.put_with_ttl("keyy", "v".repeat(330), seconds(100));
+        assert!(
+            matches!(refused, Err(Error::QuotaFull { .. })),
+            "{refused:?}"
+        );
+        assert!(c.contains("keyy").unwrap());
+    }
+    // Where something else ends, it does.
+    c.put_with_ttl("keyy", "v".repeat(30), seconds(200))
+        .unwrap();
+    c.put_with_ttl("soon", "v".repeat(180), seconds(50))
+        .unwrap();
+    c.put_with_ttl("keyy", "v".repeat(130), seconds(200))
+        .unwrap();
+    assert!(c.contains("keyy").unwrap() && !c.contains("soon").unwrap());
+}

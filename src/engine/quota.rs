@@ -81,6 +81,26 @@ enum Coming<'a> {
     },
 }
 
+/// By how much writes would make live bytes grow.
+struct Growth {
+    weight: u64,
+    /// When what they replace would have ended, and its bytes.
+    replaces: Vec<(Timestamp, u64)>,
+}
+
+impl Growth {
+    fn bytes(&self) -> u64 {
+        self.bytes_after(Timestamp(0))
+    }
+
+    /// The same where all has ended that ends by then, so that nothing of it is replaced.
+    fn bytes_after(&self, end: Timestamp) -> u64 {
+        let stays = self.replaces.iter().filter(|(of, _)| *of > end);
+        let replaced: u64 = stays.map(|(_, bytes)| bytes).sum();
+        self.weight.saturating_sub(replaced)
+    }
+}
+
 /// As `RecordRef::weight` counts; only puts are live.
 fn weight(op: &Op<'_>) -> u64 {
     match op {
@@ -197,7 +217,7 @@ impl Engine {
     fn make_room(&self, of: Limited<'_>, coming: &Coming<'_>, bytes: u64) -> Result<u64> {
         let allowance = self.allowance_of(of);
         let mut known = allowance.known();
-        // What is replaced may end with the rest, and then more is added than it seemed.
+        // Others write meanwhile.
         let mut tries = 3;
         loop {
             let Some(quota) = allowance.quota() else {
@@ -211,10 +231,14 @@ impl Engine {
                 allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
                 return Ok(bytes);
             }
-            let added = match coming {
-                Coming::Ops(ops) => self.added(of, ops)?,
-                Coming::Load { state, runs, .. } => self.added_by_load(state, runs),
+            let growth = match coming {
+                Coming::Ops(ops) => self.growth(of, ops)?,
+                Coming::Load { state, runs, .. } => Growth {
+                    weight: self.added_by_load(state, runs),
+                    replaces: vec![],
+                },
             };
+            let added = growth.bytes();
             if added <= left {
                 allowance.open(added, 0);
                 return Ok(added);
@@ -225,7 +249,7 @@ impl Engine {
                 continue;
             }
             let may_expire = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
-            if !may_expire || !self.expire_soonest(of, limit, added)? {
+            if !may_expire || !self.expire_soonest(of, limit, &growth)? {
                 return Err(self.quota_full(of, limit, live));
             }
             tries -= 1;
@@ -272,16 +296,18 @@ impl Engine {
         sights.collect()
     }
 
-    /// By how much live bytes would grow: the last write to a key counts, less what is live there now. A range delete
-    /// of the same batch is left out.
-    fn added(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<u64> {
+    /// The last write to a key counts, less what is live there now. A range delete of the same batch is left out.
+    fn growth(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<Growth> {
         let (states, mut after) = (self.states_of(of), HashMap::new());
         for op in ops.iter().filter(|op| of.holds(op.container())) {
             if let Op::Put { key, .. } | Op::Delete { key, .. } = *op {
                 after.insert((op.container(), key), weight(op));
             }
         }
-        let (mut added, mut freed) = (0, 0);
+        let mut growth = Growth {
+            weight: 0,
+            replaces: vec![],
+        };
         for ((container, key), weight) in after {
             let state = states.iter().find(|state| state.id() == container);
             // A dropped container fails later.
@@ -290,12 +316,15 @@ impl Engine {
                 state,
                 snapshot: None,
             };
-            added += weight;
-            freed += self
-                .item(&reader, key)?
-                .map_or(0, |item| weight_of(item.key(), item.value()));
+            growth.weight += weight;
+            if let Some(item) = self.item(&reader, key)? {
+                let end = item.expires_at();
+                let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
+                let bytes = weight_of(item.key(), item.value());
+                growth.replaces.push((end, bytes));
+            }
         }
-        Ok(added.saturating_sub(freed))
+        Ok(growth)
     }
 
     /// The same of a bulk load, by estimates.
@@ -312,7 +341,7 @@ impl Engine {
 
     /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end
     /// would do, and nothing was expired.
-    fn expire_soonest(&self, of: Limited<'_>, limit: u64, added: u64) -> Result<bool> {
+    fn expire_soonest(&self, of: Limited<'_>, limit: u64, growth: &Growth) -> Result<bool> {
         let (seen, now) = (self.look_at(of), self.now());
         let mut ends: Vec<Timestamp> = seen.iter().flat_map(Sight::ends).collect();
         ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
@@ -320,7 +349,7 @@ impl Engine {
         ends.dedup();
         let live_after = |end: &Timestamp| {
             let after = seen.iter().map(|sight| sight.live_bytes_after(*end));
-            after.sum::<u64>() + added
+            after.sum::<u64>() + growth.bytes_after(*end)
         };
         let target = limit - limit / 100 * 3;
         let enough = ends.partition_point(|end| live_after(end) > target);
