@@ -5,7 +5,7 @@
 use super::*;
 
 /// How often each command is killed.
-const ROUNDS: u32 = 24;
+const ROUNDS: u32 = 16;
 
 struct Store {
     world: World,
