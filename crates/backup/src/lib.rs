@@ -148,9 +148,12 @@ pub struct Pruned {
 pub struct Proof {
     /// Backups that were restored and checked.
     pub backups: u64,
-    /// Bytes of the objects that they name.
+    /// Bytes of the objects that they need.
     pub bytes: u64,
-    /// When the item expired that did so first of all whose bytes a backup still holds; `None`: no backup holds any.
+    /// Bytes of tables in which nothing is left, by the last ledgers, and which are stored still: [`Backups::prune`] removes
+    /// them.
+    pub ended_bytes: u64,
+    /// When the item expired that did so first of all whose bytes a backup still needs with others; `None`: there is none.
     pub oldest_expired: Option<SystemTime>,
 }
 

@@ -7,14 +7,14 @@
 //!
 //! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
-use crate::format::{self, BACKUPS, Manifest, StoredFile};
+use crate::format::{self, BACKUPS, Manifest, OBJECTS, StoredFile};
 use crate::later::Ledgers;
 use crate::lease::{Lease, Purpose};
 use crate::pace::{Hashed, Pace};
@@ -76,7 +76,8 @@ impl Backups {
     pub fn prove(&self, beside: &Path) -> Result<Proof> {
         let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
         let mut proof = Proof::default();
-        let mut objects = HashSet::new();
+        // The lengths of objects: those that a backup needs, and those of tables in which nothing is left.
+        let (mut needed, mut left) = (HashMap::new(), HashMap::new());
         let ledgers = Ledgers::read(self.store.as_ref())?;
         for number in format::numbers(self.store.as_ref(), BACKUPS)? {
             let (_, manifest) = self.find(Some(number))?;
@@ -97,11 +98,20 @@ impl Backups {
             proof.backups += 1;
             let ended = ledgers.ended(&manifest);
             for file in manifest.files {
-                if !ended.contains(&file.path) && objects.insert(file.sha256) {
-                    proof.bytes += file.len;
-                }
+                match ended.contains(&file.path) {
+                    true => left.insert(file.sha256, file.len),
+                    false => needed.insert(file.sha256, file.len),
+                };
             }
         }
+        left.retain(|object, _| !needed.contains_key(object));
+        let stored = self
+            .store
+            .list(OBJECTS)
+            .map_err(Error::io("list", OBJECTS))?;
+        let lens = stored.iter().filter_map(|object| left.get(object));
+        proof.ended_bytes = lens.sum();
+        proof.bytes = needed.values().sum();
         Ok(proof)
     }
 

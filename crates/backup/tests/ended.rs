@@ -127,20 +127,23 @@ fn a_table_in_which_nothing_is_left_goes_unread() {
         let bytes = fs::read(path).unwrap();
         bytes.windows(5).any(|window| window == b"dated")
     };
-    let (_, ended, _) = objects.iter().find(is_ended).unwrap();
+    let (_, ended, len) = objects.iter().find(is_ended).unwrap();
     let ended = world.path("store/objects").join(ended);
     fs::write(&ended, "spoilt").unwrap();
     for later in [Later::Tell, Later::Ignore] {
         assert_eq!(world.restored(first, later, "dated"), None);
         assert_eq!(world.restored(first, later, "lasting").unwrap(), "v");
     }
+    let prove = || world.backups.prove(&world.path("db")).unwrap();
+    assert_eq!(prove().ended_bytes, *len);
     assert_eq!(world.prune_ended(), 1);
     assert!(!ended.exists());
+    assert_eq!(prove().ended_bytes, 0);
     for later in [Later::Tell, Later::Ignore] {
         assert_eq!(world.restored(first, later, "dated"), None);
         assert_eq!(world.restored(first, later, "lasting").unwrap(), "v");
     }
-    let proof = world.backups.prove(&world.path("db")).unwrap();
+    let proof = prove();
     assert_eq!((proof.backups, proof.oldest_expired), (1, None));
     assert_eq!(world.prune_ended(), 0);
 }

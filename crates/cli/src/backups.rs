@@ -173,15 +173,24 @@ fn prove(to: &str, json: bool) -> Outcome {
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
+        "ended_bytes": proof.ended_bytes,
         "oldest_expired": show::moment_json(proof.oldest_expired),
     });
     say(json, line, || {
-        let expired = match proof.oldest_expired {
-            Some(moment) => format!("the oldest expired byte in them expired {}", ago(moment)),
-            None => "no expired byte is in them".to_owned(),
+        let expired = match (proof.oldest_expired, proof.ended_bytes) {
+            (Some(moment), _) => format!("the oldest expired byte in them expired {}", ago(moment)),
+            (None, 0) => "no expired byte is in them".to_owned(),
+            (None, _) => "no other expired byte is in them".to_owned(),
+        };
+        let ended = match proof.ended_bytes {
+            0 => String::new(),
+            bytes => format!(
+                "; of tables in which nothing is left {} are stored, until a prune",
+                show::bytes(bytes)
+            ),
         };
         format!(
-            "restored and checked {}, {}; {expired}",
+            "restored and checked {}, {}{ended}; {expired}",
             show::counted(proof.backups, "backup"),
             show::bytes(proof.bytes),
         )
