@@ -512,6 +512,55 @@ fn a_command_is_told_though_nothing_is_left_that_it_reaches() {
     assert!(error.is_changes_gone());
 }
 
+// The command that reaches nothing more is left out with the deletes, and is the newest of them.
+#[test]
+fn who_comes_back_after_a_reopen_is_told_of_deletes_beside_a_command() {
+    for (how, reopens) in [0, 1, 2, 3]
+        .into_iter()
+        .flat_map(|how| [(how, false), (how, true)])
+    {
+        let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+        let db = options(&sim, &clock).open("/db").unwrap();
+        let c = db.container("c").unwrap();
+        c.put("k", "v").unwrap();
+        let mut copy = Copy::default();
+        copy.catch_up(&db);
+        match how % 2 {
+            0 => c.delete("k").unwrap(),
+            _ => c.delete_range(..).unwrap(),
+        }
+        let due = db.now() + Duration::from_millis(5);
+        match how / 2 {
+            0 => c.expire_before(due).unwrap(),
+            _ => c.expire_written_before(due).unwrap(),
+        }
+        db.flush().unwrap();
+        drop(c);
+        let db = match reopens {
+            true => {
+                drop(db);
+                options(&sim, &clock).open("/db").unwrap()
+            }
+            false => db,
+        };
+        copy.catch_up(&db);
+        copy.compare(&db, &format!("{how}, {reopens}"));
+    }
+}
+
+// Who takes no notice of an error comes to an end.
+#[test]
+fn an_error_ends_a_pass() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = options(&sim, &clock).open("/db").unwrap();
+    db.container("c").unwrap().put("k", "v").unwrap();
+    let mut changes = db.changes(Version::from_u64(1_000));
+    for _ in 0..2 {
+        assert!(changes.next().unwrap().unwrap_err().is_changes_gone());
+        assert!(changes.next().is_none());
+    }
+}
+
 #[test]
 fn a_follower_tells_changes_too() {
     let world = World::new(1);

@@ -682,6 +682,38 @@ fn a_close_loses_no_expiration() {
     assert_eq!(all(&mut c.expirations(cursor)).len(), 3);
 }
 
+/// An end that was given has happened, whatever clock the database is opened with next.
+#[test]
+fn what_was_given_stays_given() {
+    let World { sim, clock, db, c } = world(DAY);
+    c.put_with_ttl("a", "", ms(1_000)).unwrap();
+    clock.advance(ms(2_000));
+    let mut ended = c.expirations(ExpiryCursor::start());
+    assert_eq!(all(&mut ended), pairs(&[("a", 1_000)]));
+    drop((ended, c));
+    db.close().unwrap();
+    clock.jump(NOW + 500);
+    let db = options(&sim, &clock).open("/db").unwrap();
+    let c = db.container("c").unwrap();
+    assert_eq!(db.now(), at(2_000));
+    assert!(!c.contains("a").unwrap() && !c.touch("a").unwrap());
+}
+
+/// Who takes no notice of an error comes to an end.
+#[test]
+fn an_error_is_followed_by_none() {
+    let w = world(ms(0));
+    w.c.put_with_ttl("a", "", ms(1)).unwrap();
+    w.pass(2_000);
+    w.db.compact().unwrap();
+    let mut ended = w.c.expirations(ExpiryCursor::at(at(0)));
+    for _ in 0..2 {
+        let gone = ended.next().unwrap().unwrap_err();
+        assert!(matches!(gone, Error::ExpirationsGone { .. }), "{gone}");
+        assert!(ended.next().is_none());
+    }
+}
+
 /// The device fails once while an item that has ended is read: it is given by the next call.
 #[test]
 fn a_failed_read_loses_no_expiration() {
@@ -706,6 +738,7 @@ fn a_failed_read_loses_no_expiration() {
     let failed = ended.next().unwrap().unwrap_err();
     assert!(matches!(failed, Error::Io { .. }), "{failed}");
     sim.heal();
+    assert!(ended.next().is_none());
     assert_eq!(all(&mut ended), pairs(&[("a", 10), ("b", 10), ("c", 10)]));
 }
 

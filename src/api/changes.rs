@@ -78,6 +78,7 @@ impl Database {
     pub fn changes(&self, since: Version) -> Changes {
         Changes {
             reader: ChangeReader::new(self.engine(), since.seq(), None),
+            has_failed: false,
         }
     }
 }
@@ -107,6 +108,7 @@ impl Container {
     pub fn changes(&self, since: Version) -> Changes {
         Changes {
             reader: ChangeReader::new(self.engine(), since.seq(), Some(self.name())),
+            has_failed: false,
         }
     }
 }
@@ -115,6 +117,7 @@ impl Container {
 #[must_use = "it tells nothing until it is asked, and keeps what it is to tell"]
 pub struct Changes {
     reader: ChangeReader,
+    has_failed: bool,
 }
 
 impl Changes {
@@ -136,8 +139,14 @@ impl fmt::Debug for Changes {
 impl Iterator for Changes {
     type Item = Result<Change>;
 
-    /// The next change; `None` at the end of a pass. After an error the same is tried again.
+    /// The next change; `None` at the end of a pass. An error ends it too: `None` follows, and then the same is tried
+    /// again.
     fn next(&mut self) -> Option<Result<Change>> {
-        self.reader.next_change().transpose()
+        if std::mem::take(&mut self.has_failed) {
+            return None;
+        }
+        let next = self.reader.next_change().transpose();
+        self.has_failed = matches!(next, Some(Err(_)));
+        next
     }
 }

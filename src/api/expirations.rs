@@ -122,6 +122,7 @@ pub struct Expirations {
     feed: Option<Feed>,
     from: Place,
     container: Container,
+    has_failed: bool,
 }
 
 impl Expirations {
@@ -133,20 +134,29 @@ impl Expirations {
     }
 }
 
-impl Iterator for Expirations {
-    type Item = Result<Expiration>;
-
-    fn next(&mut self) -> Option<Result<Expiration>> {
+impl Expirations {
+    fn give_next(&mut self) -> Result<Option<Ended>> {
         let (engine, state) = (self.container.engine(), self.container.state());
         let feed = match &mut self.feed {
             Some(feed) => feed,
-            none => match engine.feed(state, self.from.clone()) {
-                Ok(feed) => none.insert(feed),
-                Err(error) => return Some(Err(error)),
-            },
+            none => none.insert(engine.feed(state, self.from.clone())?),
         };
-        let next = engine.next_ended(state, feed).transpose()?;
-        Some(next.map(Expiration))
+        engine.next_ended(state, feed)
+    }
+}
+
+impl Iterator for Expirations {
+    type Item = Result<Expiration>;
+
+    /// The next expiration; `None` when there is no more by now. An error is followed by `None`, and then the same is
+    /// tried again.
+    fn next(&mut self) -> Option<Result<Expiration>> {
+        if std::mem::take(&mut self.has_failed) {
+            return None;
+        }
+        let next = self.give_next().transpose();
+        self.has_failed = matches!(next, Some(Err(_)));
+        next.map(|ended| ended.map(Expiration))
     }
 }
 
@@ -210,6 +220,7 @@ impl Container {
             feed: self.engine().feed(self.state(), from.clone()).ok(),
             from,
             container: self.clone(),
+            has_failed: false,
         }
     }
 

@@ -21,7 +21,8 @@
 //!    replaced or deleted before, or is written anew. A version that is looked for and not there may have been dropped by a
 //!    job; then `dropped`, which is read after, is not before that end, and the pull fails.
 //! 3. A cursor that was given is proof that time was there. Where it is opened again and the clock is behind it, settled time
-//!    starts at the cursor, as it does at the mark.
+//!    starts at the cursor, as it does at the mark. An end that is given raises the mark, which lasts as the next write does,
+//!    or the close.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -285,6 +286,7 @@ impl Engine {
             self.check_known(state, feed)?;
             feed.pass(end, &key, up_to);
             if ended.is_some() {
+                self.commit_log.rely_on(up_to);
                 feed.reading.advance_to(feed.given.before);
                 return Ok(ended);
             }

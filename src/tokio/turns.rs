@@ -22,8 +22,8 @@ use ::tokio::task::coop::poll_proceed;
 
 use crate::api::changes::Changes;
 use crate::api::expirations::{Expiration, Expirations, ExpiryCursor};
-use crate::base::Result;
 use crate::base::sync::Mutex;
+use crate::base::{Error, Result};
 use crate::data::change::Change;
 use crate::data::version::Version;
 use crate::tokio::pool::Answer;
@@ -82,12 +82,18 @@ impl<S: Send + 'static, T: Send + 'static> Turns<S, T> {
         })
     }
 
+    /// Without a job: as the iterator does, this gives the error, and then an end.
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<T>>> {
+        self.told.push_back(None);
+        Poll::Ready(Some(Err(error)))
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
         let budget = ready!(poll_proceed(context));
         while self.told.is_empty() {
             let mut job = match self.job.take().map_or_else(|| self.start(), Ok) {
                 Ok(job) => job,
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Err(error) => return self.fail(error),
             };
             match Pin::new(&mut job).poll(context) {
                 Poll::Pending => {
@@ -95,7 +101,7 @@ impl<S: Send + 'static, T: Send + 'static> Turns<S, T> {
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(told)) => self.told = told,
-                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Err(error)) => return self.fail(error),
             }
         }
         budget.made_progress();
@@ -128,7 +134,7 @@ impl AsyncChanges {
     }
 
     /// The next change; `None` at the end of a pass, and after that the first of the next one. No stream for that reason.
-    /// Dropping the future before it is ready loses no change. After an error the same is tried again.
+    /// Dropping the future before it is ready loses no change. An error is followed by `None`, and then the same is tried again.
     #[allow(clippy::should_implement_trait)]
     pub async fn next(&mut self) -> Option<Result<Change>> {
         let next = poll_fn(|context| self.turns.poll_next(context)).await;
@@ -173,7 +179,7 @@ impl AsyncExpirations {
     }
 
     /// The next expiration; `None` when there is no more by now, and a later call may give some. No stream for that reason.
-    /// Dropping the future before it is ready loses none.
+    /// Dropping the future before it is ready loses none. An error is followed by `None`, and then the same is tried again.
     ///
     /// Each is read by a thread of the pool, and handed out as it was then: a write of its key that is done between the two is
     /// not seen.

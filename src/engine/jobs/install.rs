@@ -6,7 +6,9 @@ use std::sync::Arc;
 use crate::base::counters::ReclaimLag;
 use crate::base::listener::ReclaimEvent;
 use crate::base::{ContainerId, Result, Seq, TableId, Timestamp, file_name, spans};
-use crate::catalog::{Change, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version};
+use crate::catalog::{
+    Change, ContainerRecord, Run, RunId, RunRecord, TableFile, TableRecord, TableSpace, Version,
+};
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
@@ -210,7 +212,7 @@ impl Engine {
         let Some(judged_at) = installations.iter().map(|one| one.view.now).max() else {
             return Ok(vec![]);
         };
-        let plan = self.plan(&installations, basis)?;
+        let plan = self.plan(&installations, basis, known)?;
         for some in plan.early {
             self.edit(&mut manifest, basis, some, judged_at)?;
         }
@@ -231,7 +233,12 @@ impl Engine {
     }
 
     /// The new versions of the containers and the changes that lead there; changes nothing.
-    fn plan(&self, installations: &[Installation<'_>], basis: Basis<'_>) -> Result<Plan> {
+    fn plan(
+        &self,
+        installations: &[Installation<'_>],
+        basis: Basis<'_>,
+        records: &BTreeMap<ContainerId, ContainerRecord>,
+    ) -> Result<Plan> {
         let (mut changes, mut early, mut versions) = (vec![], vec![], vec![]);
         for one in installations {
             let current = one.state.pin();
@@ -256,8 +263,9 @@ impl Engine {
                 changes.push(Change::Flushed(id, flush.up_to));
             }
             changes.extend(one.loaded.map(|seq| Change::Flushed(id, seq)));
-            let forgotten = one.forgotten_with(&next);
-            if forgotten > one.state.changes_from() {
+            // In memory that may be ahead: a command can leave out another, and no edit has to say so.
+            let forgotten = one.forgotten_with(&next).max(one.state.changes_from());
+            if forgotten > records[&id].changes_from {
                 changes.push(Change::ChangesFrom(id, forgotten));
             }
             versions.push(Arc::new(next));
