@@ -46,6 +46,9 @@ use crate::wal::remove_chain;
 /// takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that later versions read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
+    /// 0: unknown.
+    #[serde(default)]
+    database: u64,
     mark: Timestamp,
     used: Seq,
     containers: Vec<ContainerRecord>,
@@ -56,6 +59,13 @@ impl Ledger {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.used.0
+    }
+
+    /// Whether two ledgers are of one database or its copies. Also true where that is not known: of a database that was
+    /// made by a build which gave none an identity, and after a repair that found no manifest.
+    #[must_use]
+    pub fn is_of_same_database(&self, other: &Ledger) -> bool {
+        are_same(self.database, other.database)
     }
 
     /// The highest time on which the database had relied.
@@ -77,6 +87,9 @@ impl Ledger {
     /// database's folder. Only what ended by the clock counts, not what a command ended.
     #[must_use]
     pub fn ended_by(&self, later: &Ledger) -> Vec<String> {
+        if !self.is_of_same_database(later) {
+            return vec![];
+        }
         let containers = self.containers.iter();
         let ended = containers.flat_map(|record| ended_runs(record, later));
         ended.flat_map(table_files).collect()
@@ -89,6 +102,14 @@ impl Ledger {
         let containers = self.containers.iter();
         let ending = containers.flat_map(|record| ending_runs(record, moment));
         ending.flat_map(table_files).collect()
+    }
+
+    fn expect_of(&self, catalogue: &Catalogue) -> Result<()> {
+        if are_same(self.database, catalogue.database) {
+            return Ok(());
+        }
+        let (given, allowed) = ("of another database", "one of the copy's database");
+        Err(Error::invalid("ledger", given, allowed))
     }
 
     fn container(&self, record: &ContainerRecord) -> Option<&ContainerRecord> {
@@ -110,6 +131,10 @@ impl Ledger {
         }
         Ok(changes)
     }
+}
+
+fn are_same(a: u64, b: u64) -> bool {
+    a == b || a == 0 || b == 0
 }
 
 /// The runs of a container whose end can be trusted under its own settings, and lies before a moment.
@@ -218,6 +243,7 @@ impl Options {
     pub fn ledger(&self, path: impl AsRef<Path>) -> Result<Ledger> {
         let catalogue = self.rested(path.as_ref())?.catalogue;
         Ok(Ledger {
+            database: catalogue.database,
             mark: catalogue.time_high_water,
             used: catalogue.used,
             containers: catalogue.containers.into_values().collect(),
@@ -230,15 +256,16 @@ impl Options {
     /// overwrites of single items are in no ledger: such items are as the copy has them. A ledger that is older than
     /// the copy changes nothing. Of several ledgers, apply the older ones first.
     ///
-    /// The copy must be one of the same database; whether it is, is not checked. It must be at rest:
-    /// [`Options::ledger`] was called on it when it was fresh, and nobody has opened it since. An open before would
+    /// The copy must be one of the same database. It must be at rest: [`Options::ledger`] was called on it when it was fresh, and nobody has opened it since. An open before would
     /// purge what a longer default, which the ledger has, keeps alive.
     ///
     /// # Errors
-    /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or a
-    /// command of the ledger has been followed by so many changes and commands, 64, that it is not known what it reached. After an error the copy is as it was.
+    /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or is of
+    /// another database, or a command of the ledger has been followed by so many changes and commands, 64, that it is
+    /// not known what it reached. After an error the copy is as it was.
     pub fn apply_ledger(&self, path: impl AsRef<Path>, ledger: &Ledger) -> Result<()> {
         self.edit_at_rest(path.as_ref(), |catalogue| {
+            ledger.expect_of(catalogue)?;
             if catalogue.used > ledger.used {
                 return Ok((vec![], Timestamp(0)));
             }
@@ -255,6 +282,7 @@ impl Options {
     /// As those of [`Options::apply_ledger`].
     pub fn drop_ended(&self, path: impl AsRef<Path>, later: &Ledger) -> Result<()> {
         self.edit_at_rest(path.as_ref(), |catalogue| {
+            later.expect_of(catalogue)?;
             let (mut changes, mut mark) = (vec![], Timestamp(0));
             for record in catalogue.containers.values() {
                 let ended: Vec<_> = ended_runs(record, later).collect();

@@ -69,6 +69,8 @@ pub enum Change {
     Log(Option<LogStart>),
     /// The log was synced up to this position before the edit.
     LogSynced(Position),
+    /// Which database this is: a number that was drawn when it was made. Its copies have the same.
+    Database(u64),
     /// Tables with sequence numbers up to this one may lie in the folder without being named: a bulk load gives them
     /// their names. No other write ever gets one of these numbers.
     Reserved(Seq),
@@ -114,6 +116,7 @@ impl Change {
             Change::Dropped(_)
             | Change::Log(_)
             | Change::LogSynced(_)
+            | Change::Database(_)
             | Change::Reserved(_)
             | Change::Used { .. } => None,
         }
@@ -204,6 +207,8 @@ pub struct Catalogue {
     pub edit: u64,
     /// The mark: the highest settled time on which something durable relied.
     pub time_high_water: Timestamp,
+    /// The change `database`; 0: it was made by a build that drew no number.
+    pub database: u64,
     /// The containers by id.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
     /// The container of each name, so that creating one does not search all.
@@ -237,9 +242,10 @@ pub struct Step {
 }
 
 impl Catalogue {
-    /// The catalogue of a new database.
-    pub fn of_nothing() -> Catalogue {
+    /// The catalogue of a new database, with this identity.
+    pub fn of_nothing(database: u64) -> Catalogue {
         Catalogue {
+            database,
             next_run: 1,
             next_container: 1,
             ..Catalogue::default()
@@ -374,6 +380,7 @@ impl Catalogue {
                 self.log = *log;
             }
             Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
+            Change::Database(database) => self.database = *database,
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
                 seq,
@@ -476,6 +483,9 @@ impl Catalogue {
         let mut changes: Vec<Change> = records.map(Change::CreateContainer).collect();
         if self.last_drop > Seq(0) {
             changes.push(Change::Dropped(self.last_drop));
+        }
+        if self.database > 0 {
+            changes.push(Change::Database(self.database));
         }
         if self.reserved > Seq(0) {
             changes.push(Change::Reserved(self.reserved));

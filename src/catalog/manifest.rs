@@ -30,6 +30,7 @@
 //!
 //! The first manifest of a database has number 0, is created before any other file except the lock, and names no log.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -446,7 +447,7 @@ pub fn begin(fs: &dyn Fs, dir: &Path) -> Result<Catalogue> {
     for name in [file_name::TABLES_DIR, file_name::WAL_DIR] {
         make_dir(fs, &dir.join(name))?;
     }
-    let catalogue = Catalogue::of_nothing();
+    let catalogue = Catalogue::of_nothing(RandomState::new().hash_one(dir));
     write_both(fs, dir, 0, &catalogue)?;
     Ok(catalogue)
 }

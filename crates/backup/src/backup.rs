@@ -37,8 +37,8 @@ impl Backups {
     /// Only tables that no earlier backup has go to the store, so a backup of what has not changed is small.
     ///
     /// # Errors
-    /// [`Error::Busy`] while a prune is at work, or another backup of the same database; what the database and the
-    /// store answer. Earlier backups stay as they are.
+    /// [`Error::Busy`] while a prune is at work, or another backup of the same database; [`Error::Refused`] if the store
+    /// has backups of another database; what the database and the store answer. Earlier backups stay as they are.
     pub fn backup(&self, db: &Database, dir: &Path) -> Result<Report> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, Purpose::Use)?;
@@ -93,7 +93,24 @@ impl Backups {
         let scratch = Scratch::beside(dir)?;
         db.checkpoint(&scratch.path)?;
         let ledger = self.private_options().ledger(&scratch.path)?;
+        self.expect_of_same_database(&ledger)?;
         Ok((scratch, ledger))
+    }
+
+    /// Fails if the store has the backups of another database. A ledger of that would end items in a restore of this one.
+    fn expect_of_same_database(&self, ledger: &Ledger) -> Result<()> {
+        let store = self.store.as_ref();
+        for folder in [BACKUPS, LEDGERS] {
+            let last = format::numbers(store, folder)?.pop();
+            // One that is damaged says nothing; `prove` tells of it.
+            let last = last.and_then(|number| format::get_numbered(store, folder, number).ok());
+            if last.is_some_and(|last| !last.ledger.is_of_same_database(ledger)) {
+                return Err(Error::Refused(
+                    "the store has backups of another database: name one for each".into(),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The tables that need not be stored; notes the moment before which all in some of them ends.

@@ -341,3 +341,31 @@ fn a_command_is_told_also_when_nothing_that_it_reached_is_stored() {
     let db = restore("was", Later::Ignore).unwrap();
     assert_eq!(db.container("a").unwrap().get("k").unwrap().unwrap(), "v");
 }
+
+/// What became of another database's items is told to no copy of this one.
+#[test]
+fn a_ledger_of_another_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new();
+    let copy_of = |name: &str| {
+        let db = options.open(folder.path().join(name)).unwrap();
+        db.container("c").unwrap().put("k", "v").unwrap();
+        let copy = folder.path().join(format!("{name}-copy"));
+        db.checkpoint(&copy).unwrap();
+        let ledger = options.ledger(&copy).unwrap();
+        (copy, ledger)
+    };
+    let ((copy, own), (_, other)) = (copy_of("one"), copy_of("other"));
+    assert!(own.is_of_same_database(&own) && !own.is_of_same_database(&other));
+    assert!(own.ended_by(&other).is_empty());
+    for refused in [
+        options.apply_ledger(&copy, &other),
+        options.drop_ended(&copy, &other),
+    ] {
+        assert!(matches!(
+            refused,
+            Err(ebbtide::Error::InvalidArgument { .. })
+        ));
+    }
+    options.apply_ledger(&copy, &own).unwrap();
+}

@@ -64,6 +64,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
                 })),
                 Change::LogSynced(Position(900)),
                 Change::Reserved(Seq(77)),
+                Change::Database(u64::MAX),
             ],
         ))
         .unwrap();
@@ -76,6 +77,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
         (5, 9, 4)
     );
     assert_eq!((catalogue.used, catalogue.reserved), (Seq(30), Seq(77)));
+    assert_eq!(catalogue.database, u64::MAX);
     let json = serde_json::to_string(&catalogue.to_edit()).unwrap();
     let mut again = Catalogue::default();
     again.apply(&serde_json::from_str(&json).unwrap()).unwrap();

@@ -74,6 +74,14 @@ fn what_is_wrong_with_a_backup_is_said_in_a_line() {
     }
     world.told(&["backup", "db", "store"]);
     world.fails(2, &["restore", "store", "store/to"]);
+    world.ok(&["put", "other", "c", "k", "v"]);
+    for of_another in [
+        &["backup", "other", "store"][..],
+        &["backup", "ledger", "other", "store"],
+    ] {
+        let why = world.fails(2, of_another);
+        assert!(why.contains("backups of another database"), "{why}");
+    }
     let why = world.fails(1, &["restore", "store", "to", "--at", "9"]);
     assert!(why.starts_with("there is no backup 9"), "{why}");
     let why = world.fails(2, &["restore", "store", "db"]);
