@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Container, Database, DefaultTtl, Explanation, Fate, ManualClock, Options, StoredIn, Ttl,
+    Container, Database, DefaultTtl, Error, Explanation, Fate, ManualClock, Options, StoredIn, Ttl,
 };
 use testkit::random::Random;
 
@@ -167,5 +167,17 @@ fn what_is_said_is_what_reads_do() {
                 }
             );
         }
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_is_refused() {
+    let (_, _, c) = world();
+    for key in [vec![], vec![1; 65_536]] {
+        let refused = c.explain(&key).unwrap_err();
+        assert!(
+            matches!(refused, Error::InvalidArgument { .. }),
+            "{refused}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use crate::api::arguments::check_key;
 use crate::api::container::Container;
 use crate::base::{DefaultTtl, Quota, Result, Timestamp};
 use crate::data::explanation::Explanation;
@@ -145,6 +146,9 @@ impl Container {
     /// Why a key reads as it does: every stored version of it, where it lies, what hides or ends it, and when its bytes leave
     /// the disk. Reads what a get of the key reads and the same of each run. What has been removed is not known any more.
     ///
+    /// # Errors
+    /// Those of [`Container::get`].
+    ///
     /// ```
     /// use std::time::Duration;
     /// use ebbtide::{Fate, ManualClock, Options};
@@ -161,6 +165,7 @@ impl Container {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        check_key(key.as_ref())?;
         self.engine().explain_key(self.state(), key.as_ref())
     }
 

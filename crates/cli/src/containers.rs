@@ -78,9 +78,9 @@ pub fn set_quota(place: &Place, limit: &str, when_full: Option<&str>) -> Outcome
             return Err(Failure::Refused(why));
         }
     };
-    store::create(place, Writing { sync: false }, |_, container| {
-        Ok(container.set_quota(quota)?)
-    })
+    let db = store::write(&place.home, Writing { sync: false })?;
+    store::container(&db, &place.container)?.set_quota(quota)?;
+    Ok(db.close()?)
 }
 
 /// Around the default that is asked about: a quarter of it to four times as long.

@@ -286,6 +286,17 @@ fn a_quota_is_shown_set_and_lifted() {
     ] {
         world.run(wrong).failed(2);
     }
+    // Only what stores items makes a container.
+    for missing in [
+        &["quota", "db", "typo", "9"][..],
+        &["quota", "db", "typo", "none"],
+    ] {
+        assert_eq!(
+            world.run(missing).failed(1),
+            "there is no container \"typo\""
+        );
+    }
+    assert_eq!(world.ok(&["containers", "db"]), "c\n");
 }
 
 #[test]
@@ -312,4 +323,7 @@ fn why_a_key_is_found_or_not_is_told() {
         (&false.into(), &2.into())
     );
     world.run(&["why", "db", "c", "none"]).failed(1);
+    let why = world.run(&["why", "db", "typo", "k"]).failed(1);
+    assert_eq!(why, "there is no container \"typo\"");
+    world.run(&["why", "db", "c", ""]).failed(2);
 }
