@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ebbtide_cli::calendar;
+
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
@@ -26,15 +28,7 @@ pub fn parse(text: &str, now: SystemTime) -> Outcome<SystemTime> {
 pub fn date_and_time(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, in_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Years that begin in March, in eras of 400 of them, as `date` counts.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12 + 1;
-    let year = year + era * 400 + u64::from(month <= 2);
+    let (year, month, day) = calendar::date(days);
     let (hour, minute, second) = (in_day / 3_600, in_day / 60 % 60, in_day % 60);
     let millis = since.subsec_millis();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")

@@ -19,6 +19,7 @@ use parquet::schema::parser::parse_message_type;
 use super::folder::Folder;
 use super::state::{self, Partition, State};
 use super::{Error, Result};
+use crate::calendar::date;
 
 /// Of keys and values that are gathered.
 const MOST_BYTES: usize = 128 << 20;
@@ -238,38 +239,5 @@ impl<'f> Writer<'f> {
             self.spill(period)?;
         }
         Ok(self.files)
-    }
-}
-
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Counted from 0000-03-01, so that a leap day ends a year; an era has 400 years.
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12 + 1;
-    (era * 400 + year + u64::from(month <= 2), month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date;
-
-    #[test]
-    fn days_have_dates() {
-        for (days, expected) in [
-            (0, (1970, 1, 1)),
-            (11_016, (2000, 2, 29)),
-            (11_017, (2000, 3, 1)),
-            (19_782, (2024, 2, 29)),
-            (20_782, (2026, 11, 25)),
-            (47_540, (2100, 2, 28)),
-            (47_541, (2100, 3, 1)),
-        ] {
-            assert_eq!(date(days), expected);
-        }
     }
 }
