@@ -23,7 +23,7 @@ const COPY_MOST: usize = 512;
 
 /// What is known to be shown, without a look at each record.
 #[derive(Clone, Debug)]
-pub struct LendView {
+pub struct CertainView {
     /// Later writes are not seen.
     pub max: Seq,
     /// With settings of now, at a moment that is no earlier than now: what is live by it is shown.
@@ -32,10 +32,10 @@ pub struct LendView {
     pub number: u64,
 }
 
-impl LendView {
+impl CertainView {
     /// The first one of a scan.
-    pub fn first(max: Seq, later: ExpiryView) -> LendView {
-        LendView {
+    pub fn first(max: Seq, later: ExpiryView) -> CertainView {
+        CertainView {
             max,
             later,
             number: 1,
@@ -47,7 +47,7 @@ impl LendView {
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// What is known to be shown.
-    pub view: &'a LendView,
+    pub view: &'a CertainView,
     /// The number of this call among those of its scan that lend: bytes are held for one call.
     pub call: u64,
     /// The last key that was decided about: older versions of it are not shown.

@@ -8,7 +8,7 @@ use crate::base::record::{Header, key_prefix};
 use crate::base::{Result, Seq, Timestamp};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
-use crate::data::lent::{Ask, LendView, Lent, Stand};
+use crate::data::lent::{Ask, CertainView, Lent, Stand};
 use crate::data::merge::Merge;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::data::stretch::Stretch;
@@ -36,7 +36,7 @@ const LEAD_LEAST: usize = 3;
 /// What a call lends.
 pub struct Lending<'a> {
     /// What is known to be shown.
-    pub view: &'a LendView,
+    pub view: &'a CertainView,
     /// The number of this call; not 0.
     pub call: u64,
     /// In the direction of the walk, only keys before this.
@@ -86,7 +86,7 @@ impl<C: Cursor> Walk<C> {
         check: &mut ExpiryCheck<'_, F>,
         decided: &mut Vec<u8>,
         admits: impl Fn(&[u8]) -> bool,
-        certain: (&LendView, Option<&[u8]>),
+        certain: (&CertainView, Option<&[u8]>),
     ) -> Option<Result<Item>> {
         if !self.forward {
             return self.backwards(check, decided, admits);
@@ -106,7 +106,7 @@ impl<C: Cursor> Walk<C> {
 
     /// Takes the next item of the stretch, if there is one and the view is its.
     #[inline(always)]
-    pub fn take(&mut self, view: &LendView, moment: Timestamp) -> Option<Item> {
+    pub fn take(&mut self, view: &CertainView, moment: Timestamp) -> Option<Item> {
         let stretch = self.stretch.as_mut()?;
         if !stretch.is_of(view.number) {
             return None;
@@ -115,7 +115,11 @@ impl<C: Cursor> Walk<C> {
     }
 
     /// Begins a stretch, if one source has been first for some time and has one.
-    fn begin_stretch(&mut self, decided: &[u8], (view, bound): (&LendView, Option<&[u8]>)) -> bool {
+    fn begin_stretch(
+        &mut self,
+        decided: &[u8],
+        (view, bound): (&CertainView, Option<&[u8]>),
+    ) -> bool {
         if !self.given || self.leader.1 < LEAD_LEAST {
             return false;
         }
@@ -492,7 +496,7 @@ mod tests {
             };
             let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();
             let (mut settled, mut decided) = (view.clone(), vec![]);
-            let certain = LendView::first(Seq(9), view.clone());
+            let certain = CertainView::first(Seq(9), view.clone());
             let mut next = || {
                 let read = || ExpiryViews {
                     now: view.clone(),

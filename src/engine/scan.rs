@@ -4,7 +4,7 @@
 //! A scan sees the writes up to its snapshot, and judges by the time of each step. Between two steps it holds a snapshot
 //! and a read state that the engine may take from it, and no lock.
 //!
-//! What is certain of many records at once is kept in a view ([`LendView`]) of a moment that is later than now by
+//! What is certain of many records at once is kept in a view ([`CertainView`]) of a moment that is later than now by
 //! [`HOLDS_MILLIS`]. A step uses the same view as the one before, as long as that moment has not come and the settings are
 //! the same: it reads the clock, then the version of the settings, and what it returns is as of then. Under that view an
 //! iterator takes items out of a stretch (data/stretch.rs). Its two ends do not know of each other's: when the back passes
@@ -20,7 +20,7 @@ use crate::catalog::Run;
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::data::item::Item;
-use crate::data::lent::{LendView, Lent};
+use crate::data::lent::{CertainView, Lent};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::data::view::{Horizon, Lending, Walk};
 use crate::engine::Engine;
@@ -166,7 +166,7 @@ pub struct Scan {
     /// How many calls have lent.
     calls: u64,
     /// What is known to be shown, as long as it holds.
-    view: LendView,
+    view: CertainView,
     /// The version of the settings in that view; [`NO_VERSION`] at first.
     settings: u64,
     /// Judges all by that view, whenever it is reached.
@@ -214,7 +214,7 @@ impl Scan {
             state: state.clone(),
             pin,
             progress,
-            view: LendView::first(max, settled.clone()),
+            view: CertainView::first(max, settled.clone()),
             settings: NO_VERSION,
             is_fixed: false,
             settled,
@@ -315,7 +315,7 @@ impl Walks {
         left: &mut Left,
         forward: bool,
         check: &mut ExpiryCheck<'_, F>,
-        view: &LendView,
+        view: &CertainView,
     ) -> Option<Result<Item>> {
         if forward {
             let walk = match self.front(left, check.for_good()) {
@@ -345,7 +345,7 @@ impl Walks {
         &mut self,
         (left, forward): (&mut Left, bool),
         check: &mut ExpiryCheck<'_, F>,
-        (view, call, dying_alone): (&LendView, u64, bool),
+        (view, call, dying_alone): (&CertainView, u64, bool),
         lent: &mut Lent,
     ) -> Result<bool> {
         let lending = |bound| Lending {

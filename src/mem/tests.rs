@@ -10,7 +10,7 @@ use super::*;
 use crate::base::record::Kind;
 use crate::base::{ItemTtl, Timestamp};
 use crate::data::cursor::{Cursor, Position, Seek};
-use crate::data::lent::LendView;
+use crate::data::lent::CertainView;
 use crate::data::range_tombstones::{Fragments, RangeTombstones};
 use crate::data::view::{Horizon, Walk};
 use crate::expiry::ExpiryCheck;
@@ -848,7 +848,7 @@ fn dead_spans_hide_what_they_should() {
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &view).unwrap();
                 let (mut found, mut decided, mut settled) = (vec![], vec![], view.clone());
-                let certain = LendView::first(Seq(max), view.clone());
+                let certain = CertainView::first(Seq(max), view.clone());
                 let mut next = || {
                     let read = || ExpiryViews::at(view.now, view.now, || view.settings.clone());
                     let mut check = ExpiryCheck::new(&view, &mut settled, view.now, read);

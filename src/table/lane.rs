@@ -50,7 +50,7 @@ mod tests {
     use crate::base::{ItemTtl, Seq, Timestamp};
     use crate::data::item::{Item, Pair};
     use crate::data::lane::Lane;
-    use crate::data::lent::{Ask, LendView, Lent, Stand};
+    use crate::data::lent::{Ask, CertainView, Lent, Stand};
     use crate::data::stretch::Stretch;
     use crate::expiry::{ExpiryView, Settings};
     use crate::table::block_builder::{Addition, BlockBuilder};
@@ -109,7 +109,7 @@ mod tests {
         lent.begin((most, most), usize::MAX);
         let owner = lent.hold(Bytes::copy_from_slice(body));
         let ask = Ask {
-            view: &LendView {
+            view: &CertainView {
                 max: Seq(9),
                 later: ExpiryView::at(Timestamp(0), Settings::default),
                 number: 1,
@@ -190,7 +190,7 @@ mod tests {
         let block = layout.block(body);
         let alike = Alike::of(&block).expect("records that are alike");
         let headers = block.packing.in_one_word().expect("few bits");
-        let view = LendView {
+        let view = CertainView {
             max: Seq(99),
             later: ExpiryView::at(Timestamp(0), Settings::default),
             number: 1,

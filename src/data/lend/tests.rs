@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::*;
 use crate::base::Timestamp;
 use crate::data::lane::LaneShape;
-use crate::data::lent::LendView;
+use crate::data::lent::CertainView;
 use crate::expiry::{ExpiryView, Settings};
 
 /// Numbers by chance (splitmix64).
@@ -148,7 +148,7 @@ impl Case {
         let mut lent = Lent::default();
         lent.begin((self.most, self.most), self.full_bytes);
         let ask = Ask {
-            view: &LendView {
+            view: &CertainView {
                 max: Seq(u64::MAX),
                 later: ExpiryView::at(Timestamp(0), Settings::default),
                 number: 1,

@@ -1,7 +1,7 @@
 //! The lane of a cursor's block: all its records, or none, are certain to be shown.
 
 use super::TableCursor;
-use crate::data::lent::{Ask, LendView, Lent};
+use crate::data::lent::{Ask, CertainView, Lent};
 use crate::data::stretch::Stretch;
 use crate::table::lane::Alike;
 
@@ -24,7 +24,7 @@ impl TableCursor {
 
     /// Whether the records of the current block are alike, and all are certainly shown.
     #[inline]
-    fn is_block_certain(&mut self, view: &LendView) -> bool {
+    fn is_block_certain(&mut self, view: &CertainView) -> bool {
         match &self.loaded {
             Some(loaded) if loaded.certain.0 == view.number => loaded.certain.1,
             Some(_) => self.ask_block(view),
@@ -33,7 +33,7 @@ impl TableCursor {
     }
 
     /// Keeps the answer for as long as the view holds.
-    fn ask_block(&mut self, view: &LendView) -> bool {
+    fn ask_block(&mut self, view: &CertainView) -> bool {
         let loaded = self.loaded();
         let block = loaded.layout.block(&loaded.body);
         let alike = loaded.alike.unwrap_or_else(|| Alike::of(&block));
@@ -70,7 +70,7 @@ impl TableCursor {
     }
 
     /// Whether all records of the current block are visible, live, and newer than all range deletes over their keys.
-    fn is_certain(&self, alike: &Alike, view: &LendView) -> bool {
+    fn is_certain(&self, alike: &Alike, view: &CertainView) -> bool {
         let Alike { uniform, shape } = alike;
         let seq_max = uniform.seq_max.min(self.table.census().seq_max);
         let is_covered = || {
