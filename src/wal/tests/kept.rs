@@ -295,8 +295,27 @@ fn whatever_is_missing_before_the_end_is_damage() {
         );
         assert!(read.is_err());
     }
-    // The chain does not go on where the prefix ends.
+    // The prefix ends within a frame.
     let mut named = log.start(1);
     named.prefix.as_mut().unwrap().end = Position(end.0 - 1);
     assert!(shown(&sim.kill(), named, Position(0)).2.is_some());
+}
+
+#[test]
+fn a_chain_that_does_not_go_on_where_the_prefix_ends_is_damage() {
+    let sim = world(1);
+    let (_, mut appender) = create(&sim, &options(Some(1_024)), 1).unwrap();
+    let ends: Vec<Position> = (0..FRAMES)
+        .map(|index| append(&mut appender, index).unwrap())
+        .collect();
+    let sim = sim.kill();
+    let (log, mut appender) = go_on(&sim, kept(&sim).unwrap().unwrap(), 50).unwrap();
+    append(&mut appender, FRAMES).unwrap();
+    let mut named = log.start(1);
+    // A frame less: up to there all is whole.
+    named.prefix.as_mut().unwrap().end = ends[ends.len() - 2];
+    let (indexes, _, damage) = shown(&sim.kill(), named, Position(0));
+    let damage = damage.expect("a frame is missing between them").to_string();
+    assert!(damage.contains("does not go on where"), "{damage}");
+    assert_eq!(indexes, up_to(FRAMES - 1));
 }
