@@ -8,7 +8,8 @@
 //! A bucket reaches from its earliest record to its latest. Buckets are narrow where the records are: when there are
 //! too many, neighbours that together hold a small share of the records and of their bytes are joined. So lifetimes
 //! over five orders of magnitude, and values of which one in a hundred holds nearly all bytes, are represented as well
-//! as even ones: the error of an answer is part of one bucket.
+//! as even ones: the error of an answer is part of one bucket. A bucket may have been joined across a time in which
+//! there were no records, and some may come later: so one that has become too large is cut at the record that comes.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::{Header, RecordRef};
@@ -46,24 +47,65 @@ impl Bucket {
     }
 }
 
+impl Bucket {
+    /// What is before a moment in it, the moment alone with `tally` added, and what is behind it.
+    fn cut(&self, at: Timestamp, tally: Tally) -> [Option<Bucket>; 3] {
+        let before = match at > self.from {
+            true => self.up_to(at.before(1)),
+            false => Tally::default(),
+        };
+        let piece = |from, to, tally| Bucket { from, to, tally };
+        let behind = self.tally.less(before);
+        let (own, behind) = match at < self.to {
+            true => (tally, Some(piece(at.after(1), self.to, behind))),
+            false => {
+                let mut own = tally;
+                own.add(behind);
+                (own, None)
+            }
+        };
+        let before = (at > self.from).then(|| piece(self.from, at.before(1), before));
+        [before, Some(piece(at, at, own)), behind]
+    }
+}
+
 /// The distribution in time of the records of one lane.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ExpiryHistogram {
     /// Ascending, without overlap.
     buckets: Vec<Bucket>,
+    /// A bucket with more records or bytes than joined ones may have, as of the last joining, is cut.
+    most: Tally,
 }
+
+impl PartialEq for ExpiryHistogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.buckets == other.buckets
+    }
+}
+
+impl Eq for ExpiryHistogram {}
 
 impl ExpiryHistogram {
     /// Adds `tally` at a moment.
     pub fn add(&mut self, at: Timestamp, tally: Tally) {
         // Records often come in the order of time, and many in one moment.
-        let place = match self.buckets.last_mut() {
+        let place = match self.buckets.last() {
             Some(last) if last.to < at => self.buckets.len(),
-            Some(last) if last.from <= at => return last.tally.add(tally),
+            Some(last) if last.from <= at => self.buckets.len() - 1,
             _ => self.buckets.partition_point(|bucket| bucket.to < at),
         };
         match self.buckets.get_mut(place) {
-            Some(bucket) if bucket.from <= at => bucket.tally.add(tally),
+            Some(bucket) if bucket.from <= at => {
+                let is_large =
+                    bucket.tally.count > self.most.count || bucket.tally.bytes > self.most.bytes;
+                if !is_large || bucket.from == bucket.to {
+                    return bucket.tally.add(tally);
+                }
+                let pieces = bucket.cut(at, tally);
+                self.buckets
+                    .splice(place..=place, pieces.into_iter().flatten());
+            }
             _ => {
                 let bucket = Bucket {
                     from: at,
@@ -71,11 +113,18 @@ impl ExpiryHistogram {
                     tally,
                 };
                 self.buckets.insert(place, bucket);
-                if self.buckets.len() > MOST {
-                    self.thin();
-                }
             }
         }
+        if self.buckets.len() > MOST {
+            self.thin();
+        }
+    }
+
+    /// Whether there is a bucket of this moment alone.
+    fn has_own(&self, at: Timestamp) -> bool {
+        let place = self.buckets.partition_point(|bucket| bucket.to < at);
+        let bucket = self.buckets.get(place);
+        bucket.is_some_and(|bucket| bucket.from == at && bucket.to == at)
     }
 
     /// Joins neighbours that together hold at most 4 in [`FEW`] of the records and bytes, where the sum of the two
@@ -85,6 +134,10 @@ impl ExpiryHistogram {
         self.buckets
             .iter()
             .for_each(|bucket| total.add(bucket.tally));
+        self.most = Tally {
+            count: total.count / (FEW / 4),
+            bytes: total.bytes / (FEW / 4),
+        };
         let (count, bytes) = (u128::from(total.count), u128::from(total.bytes));
         let most = count.saturating_mul(bytes) / u128::from(FEW / 4);
         let share = |tally: &Tally| {
@@ -152,7 +205,10 @@ impl ExpiryHistogram {
             });
             before = to;
         }
-        Ok(ExpiryHistogram { buckets })
+        Ok(ExpiryHistogram {
+            buckets,
+            most: Tally::default(),
+        })
     }
 }
 
@@ -196,8 +252,10 @@ impl ExpiryHistograms {
             {
                 let (count, bytes) = (1, first.weight());
                 histogram.add(lane.min, Tally { count, bytes });
-                histogram.add(lane.min, all.less(Tally { count, bytes }));
-                return;
+                if histogram.has_own(lane.min) {
+                    histogram.add(lane.min, all.less(Tally { count, bytes }));
+                    return;
+                }
             }
         }
         records.for_each(|record| self.add(&record.header, record.weight()));
@@ -279,6 +337,34 @@ mod tests {
                 }
                 assert_eq!(histogram.up_to(Timestamp::MAX).bytes, total);
             }
+        }
+    }
+
+    /// Goal: records may come at any time, also where there were none for long. Method: some that end within a minute, while
+    /// time goes on, beside others that end within hours and days.
+    #[test]
+    fn what_comes_into_a_gap_is_told() {
+        let (mut records, mut now) = (vec![], 1_000_000);
+        for n in 0..30_000 {
+            now += mixed(n) % 40;
+            let life = match n % 4 {
+                0 => mixed(n + 1) % 60_000,
+                1 => 3_600_000 + mixed(n + 1) % 3_600_000,
+                _ => 86_400_000 * (1 + mixed(n + 1) % 30),
+            };
+            records.push((now + life, 100 + mixed(n) % 100));
+        }
+        let histogram = histogram_of(&records);
+        assert!(histogram.buckets.len() as u64 <= FEW + 1);
+        records.sort_unstable();
+        let total: u64 = records.iter().map(|record| record.1).sum();
+        for (nth, &(at, _)) in records.iter().enumerate().step_by(100) {
+            let found = histogram.up_to(Timestamp(at));
+            let bytes: u64 = records[..=nth].iter().map(|record| record.1).sum();
+            assert!(
+                found.bytes.abs_diff(bytes) * 33 <= total,
+                "{found:?} for {nth}"
+            );
         }
     }
 
