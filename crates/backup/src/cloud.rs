@@ -6,8 +6,10 @@
 //! get                    a part a request, so that no request lasts longer than a part does, however slow the reader is
 //! ```
 //!
-//! Only objects are stored in parts. They are named by their bytes: to write one twice changes nothing. Manifests and
-//! leases, which must not take a name that is taken, are sent whole, under the condition that it is free.
+//! Only objects are stored in parts. They are named by their bytes: to write one twice changes nothing. Azure keeps the
+//! parts of all uploads of a name together, and drops the rest when an object is made of some: an upload that another
+//! one of the same object has overtaken fails, and finds the object there. Manifests and leases, which must not take a
+//! name that is taken, are sent whole, under the condition that it is free.
 //!
 //! The crate `object_store` speaks the protocols, and repeats what failed in passing. It is asynchronous: each call here
 //! waits for it on a runtime of the calling thread, which the store owns. So none may be made within a task of another
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use object_store::path::Path;
 use object_store::{
     Error as StoreError, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
-    parse_url_opts,
+    PutResult, parse_url_opts,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -106,16 +108,28 @@ impl Cloud {
         }
     }
 
-    fn put_in_parts(&self, path: &Path, first: Vec<u8>, from: &mut dyn Read) -> io::Result<()> {
+    fn put_in_parts(&self, path: &Path, first: Vec<u8>, from: &mut dyn Read) -> io::Result<bool> {
         let upload = self.wait(self.connection.store.put_multipart(path));
         let mut upload = upload.map_err(failed)?;
         match self.send_parts(upload.as_mut(), first, from) {
-            Ok(()) => self.wait(upload.complete()).map(drop).map_err(failed),
+            Ok(()) => self.completed(path, self.wait(upload.complete())),
             Err(error) => {
-                // Parts that stay are removed by a rule of the bucket, if it has one.
+                // Parts that stay are removed by Azure after a week, elsewhere by a rule of the bucket, if it has one.
                 let _ = self.wait(upload.abort());
                 Err(error)
             }
+        }
+    }
+
+    /// What became of an object of parts, by the answer to the request that was to make it.
+    fn completed(&self, path: &Path, answer: object_store::Result<PutResult>) -> io::Result<bool> {
+        match answer {
+            Ok(_) => Ok(true),
+            // Another upload of the same bytes may have made it.
+            Err(error) => match self.is_there(path) {
+                Ok(true) => Ok(false),
+                _ => Err(failed(error)),
+            },
         }
     }
 
@@ -154,8 +168,7 @@ impl Store for Cloud {
             if self.is_there(&path)? {
                 return Ok(false);
             }
-            self.put_in_parts(&path, bytes, from)?;
-            return Ok(true);
+            return self.put_in_parts(&path, bytes, from);
         }
         from.read_to_end(&mut bytes)?;
         self.put_whole(&path, bytes)
@@ -303,6 +316,24 @@ mod tests {
             store.put(&name, &mut Ends(len)).unwrap_err();
         }
         assert!(store.list(OBJECTS).unwrap().is_empty());
+    }
+
+    /// Goal: an upload in parts that another one of the same object has overtaken is no failure, and any other failure
+    /// is one. Method: the answer that Azure gives then, with the object there and without.
+    #[test]
+    fn what_another_upload_has_made_is_there() {
+        let store = Cloud::open("memory:///").unwrap();
+        let refused = || {
+            Err(StoreError::Generic {
+                store: "test",
+                source: "The specified block list is invalid.".into(),
+            })
+        };
+        let path = store.path("objects/a");
+        let failure = store.completed(&path, refused()).unwrap_err();
+        assert!(failure.to_string().contains("block list"), "{failure}");
+        assert!(put(&store, "objects/a", 1));
+        assert!(!store.completed(&path, refused()).unwrap());
     }
 
     #[test]
