@@ -153,7 +153,7 @@ fn dawdle() {
             .wrapping_add(2_891_336_453);
         PACE.set(dice);
         if (dice >> 16).is_multiple_of(256) {
-            (0..(dice >> 24) * 64).for_each(|_| std::hint::spin_loop());
+            (0..(dice >> 24) * 8).for_each(|_| std::hint::spin_loop());
             std::thread::yield_now();
         }
     }
