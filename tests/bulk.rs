@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -156,6 +157,15 @@ fn what_fails_or_is_killed_leaves_nothing() {
             refused,
             Err(Error::InvalidArgument { what: "ttl", .. })
         ));
+    }
+    for at in [0, 1, 900] {
+        let panics = items(0..1_000, "v").enumerate().map(|(n, item)| {
+            assert!(n < at, "as it was told to");
+            item
+        });
+        let ended = catch_unwind(AssertUnwindSafe(|| c.bulk_load(panics)));
+        assert!(ended.is_err());
+        assert!(!has_temporary(&sim), "panicking at item {at}");
     }
     let version = db.last_version();
     assert_eq!(c.bulk_load(items(0..0, "")).unwrap().version(), version);

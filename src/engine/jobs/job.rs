@@ -90,12 +90,10 @@ impl Engine {
             }
             Ok(outputs)
         });
-        match (&done, purpose) {
-            (Ok(_), _) => {}
-            (Err(_), Purpose::Load) => self.loads.remove(&host.created),
-            (Err(_), _) => self.catalog.remove_tables(&host.created),
-        }
-        Ok((done?, host.lag, host.forgotten))
+        let outputs = done?;
+        // From here on the outputs stand for them.
+        host.created.clear();
+        Ok((outputs, std::mem::take(&mut host.lag), host.forgotten))
     }
 }
 
@@ -129,13 +127,22 @@ pub(in crate::engine) enum Purpose {
     },
 }
 
-/// The job's access to files and to the budget.
+/// The job's access to files and to the budget. Removes what a job has written that failed, or that a panic ended.
 struct Writer<'a> {
     engine: &'a Engine,
     purpose: Purpose,
     created: Vec<TableId>,
     lag: ReclaimLag,
     forgotten: Seq,
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        match self.purpose {
+            Purpose::Load => self.engine.loads.remove(&self.created),
+            _ => self.engine.catalog.remove_tables(&self.created),
+        }
+    }
 }
 
 impl Host for Writer<'_> {
