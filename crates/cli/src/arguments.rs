@@ -468,7 +468,7 @@ pub struct Top {
 pub struct Report {
     #[command(flatten)]
     pub home: Home,
-    /// Replaced when all is written; without it, standard output
+    /// Replaced when all is written; without it, or by -, standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Text instead of a page

@@ -40,6 +40,11 @@ pub fn of_millis(millis: u64) -> SystemTime {
     moment.unwrap_or(UNIX_EPOCH)
 }
 
+/// The mark of an edit, in milliseconds since 1970; `None` before anything durable relied on a time.
+pub fn of_mark(millis: u64) -> Option<SystemTime> {
+    (millis > 0).then(|| of_millis(millis))
+}
+
 /// `in 12 min`, `4.0 s ago`, `now`.
 pub fn relative(moment: SystemTime, now: SystemTime) -> String {
     match moment.duration_since(now) {

@@ -233,7 +233,7 @@ pub fn export(export: &Export, json: bool) -> Outcome {
     let place = &export.place;
     let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;
-    let Some(path) = &export.file else {
+    let Some(path) = named(&export.file) else {
         let bar = match stdout().is_terminal() {
             true => ProgressBar::hidden(),
             false => export_bar(&container),
@@ -254,6 +254,11 @@ pub fn export(export: &Export, json: bool) -> Outcome {
         false => note_exported(exported),
     }
     Ok(())
+}
+
+/// The file that output goes to; `None` is standard output, which `-` means, too.
+pub fn named(file: &Option<PathBuf>) -> Option<&PathBuf> {
+    file.as_ref().filter(|path| path.as_os_str() != "-")
 }
 
 /// Where an export goes: a file appears under its name when it is whole, and replaces the one that was there; a failed

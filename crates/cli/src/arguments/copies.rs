@@ -32,7 +32,7 @@ pub struct Changes {
 pub struct Export {
     #[command(flatten)]
     pub place: Place,
-    /// Replaced when all is written, and left as it is by an export that fails; without it, standard output
+    /// Replaced when all is written, and left as it is by an export that fails; without it, or by -, standard output
     #[arg(value_name = "FILE.jsonl")]
     pub file: Option<PathBuf>,
     /// Instead of lines, bring an analytical copy in this folder up to date: Parquet files, with what has changed since

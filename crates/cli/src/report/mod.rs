@@ -26,7 +26,7 @@ use std::io::{Write, stdout};
 use crate::arguments;
 use crate::failure::{self, Failure, Outcome};
 use crate::store;
-use crate::transfer::Target;
+use crate::transfer::{Target, named};
 use facts::{Facts, Privacy};
 
 pub fn report(report: &arguments::Report, json: bool) -> Outcome {
@@ -41,7 +41,7 @@ pub fn report(report: &arguments::Report, json: bool) -> Outcome {
         (_, true) => text::text(&facts),
         _ => page::page(&facts),
     };
-    let Some(path) = &report.output else {
+    let Some(path) = named(&report.output) else {
         return Ok(stdout().lock().write_all(made.as_bytes())?);
     };
     let failed = |error| Failure::file("write", path, &error);

@@ -344,10 +344,11 @@ fn film(facts: &Facts) -> String {
 }
 
 fn summary(frame: &Frame) -> String {
+    let time = moment::of_mark(frame.at).map(moment::date_and_time);
     format!(
         "<span class=\"number\">{}</span> {} <span class=\"kind {}\">{}</span>",
         frame.number,
-        &moment::date_and_time(moment::of_millis(frame.at))[11..19],
+        time.as_ref().map_or("-", |time| &time[11..19]),
         kind(frame.kind),
         Text(&frame.title)
     )
@@ -365,11 +366,14 @@ fn kind(kind: Kind) -> &'static str {
 
 fn frame_body(frame: &Frame, now: SystemTime) -> String {
     let moment = moment::of_millis(frame.at);
-    let mut out = format!(
-        "<p>{} ({})</p>\n",
-        moment::date_and_time(moment),
-        moment::relative(moment, now)
-    );
+    let mut out = match moment::of_mark(frame.at) {
+        Some(at) => format!(
+            "<p>{} ({})</p>\n",
+            moment::date_and_time(at),
+            moment::relative(at, now)
+        ),
+        None => String::new(),
+    };
     for picture in &frame.pictures {
         out += &frame_picture(picture, moment);
     }

@@ -244,7 +244,7 @@ fn edits(facts: &Facts) -> String {
             out,
             "{} {} {}",
             frame.number,
-            moment::date_and_time(moment::of_millis(frame.at)),
+            moment::of_mark(frame.at).map_or("-".to_owned(), moment::date_and_time),
             table::printable(&frame.title)
         );
     }

@@ -127,7 +127,8 @@ impl View {
         lines.push(("LAST EDITS, newest first".to_owned(), bold));
         let room = rows.saturating_sub(lines.len() + 1);
         for edit in reading.edits.iter().take(room) {
-            let ago = moment::relative(moment::of_millis(edit.at), reading.now);
+            let mark = moment::of_mark(edit.at);
+            let ago = mark.map_or("-".to_owned(), |at| moment::relative(at, reading.now));
             let what = table::printable(&edit.title).into_owned();
             lines.push((format!("{:>7}  {ago:>12}  {what}", edit.number), plain));
         }

@@ -52,6 +52,8 @@ fn export_and_import_keep_keys_values_and_ttls() {
     );
     let exported = std::fs::read(world.path("out.jsonl")).unwrap();
     assert_eq!(world.run(&["export", "db", "c"]).out, exported);
+    assert_eq!(world.run(&["export", "db", "c", "-"]).out, exported);
+    assert!(!world.path("-").exists());
     assert_eq!(world.run(&["scan", "db", "c", "--json"]).out, exported);
     let imported = world.run_with_input(&["import", "copy", "c", "-", "--json"], &exported);
     assert_eq!(json(&imported.ok()), json(r#"{"imported":6,"skipped":0}"#));
