@@ -71,7 +71,7 @@ pub enum WhenFull {
 
 /// The most live bytes that a container, or all of a database, may hold: keys and values of the items that can be read, and
 /// 16 for each, as `ContainerStats::live_bytes` estimates. What has expired, or was deleted or replaced, does not count.
-/// Kept within 5 %.
+/// Kept within 5 % of what is stored, as all estimates are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Quota {
     /// In bytes; from 1 to 2^62.

@@ -18,7 +18,7 @@ use crate::expiry::{
 use crate::mem::node::Inserted;
 
 /// Keys in a full sample; up to twice as many are gathered before it is cut.
-const SAMPLE_KEYS: usize = 1024;
+const SAMPLE_KEYS: usize = 2048;
 
 /// With more eras than this, the oldest two are joined.
 const ERAS_MOST: usize = 4;

@@ -35,8 +35,8 @@ use crate::table::key_samples::{KeySamples, read_key};
 const SAMPLE_KEYS: usize = 1024;
 /// Keys in the sample of a small one.
 const SAMPLE_KEYS_LEAST: usize = 256;
-/// Between these sizes, as many as take about one two-hundredth of the table, at some twenty bytes each.
-const BYTES_PER_SAMPLED: u64 = 200 * 20;
+/// Between these sizes, as many as take about one fiftieth of the table, at some twenty bytes each.
+const BYTES_PER_SAMPLED: u64 = 50 * 20;
 /// One record of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
@@ -552,12 +552,12 @@ mod tests {
 
     #[test]
     fn samples_are_complete_below_their_threshold() {
-        // 120 bytes per record: all of few keys, the minimum of some, one two-hundredth of more, and at most the
+        // 120 bytes per record: all of few keys, the minimum of some, one fiftieth of more, and at most the
         // maximum.
         for (keys, versions, sampled) in [
             (256, 3, 256),
-            (2_000, 3, SAMPLE_KEYS_LEAST),
-            (5_000, 3, 450),
+            (600, 3, SAMPLE_KEYS_LEAST),
+            (2_000, 3, 720),
             (40_000, 1, SAMPLE_KEYS),
         ] {
             let sample = statistics_of(0..keys, versions).sample;
