@@ -118,8 +118,12 @@ impl View {
         let share = rows.saturating_sub(lines.len() + 4) / 3;
         let sorted = self.sorted(reading);
         let selected = self.place(&sorted);
-        lines.extend(self.containers(&sorted, selected, share, columns));
-        let runs = runs(sorted.get(selected).copied(), reading, share);
+        lines.extend(self.containers(&sorted, selected, share.max(1), columns));
+        let runs = match share {
+            // On a small terminal the container's own line says more.
+            0 => vec![],
+            _ => runs(sorted.get(selected).copied(), reading, share),
+        };
         lines.extend(runs.into_iter().enumerate().map(|(at, line)| {
             let style = if at == 0 { bold } else { plain };
             (line, style)
@@ -333,6 +337,13 @@ mod tests {
         for (columns, rows) in [(1, 1), (20, 3), (80, 9)] {
             shown(&view, &reading, columns, rows);
         }
+        let frame = shown(&view, &reading, 80, 10);
+        let selected = frame.iter().position(|row| row.starts_with("> c-49"));
+        assert!(selected.is_some(), "{frame:?}");
+        assert!(
+            !frame.iter().any(|row| row.starts_with("RUNS")),
+            "{frame:?}"
+        );
     }
 
     #[test]
