@@ -612,6 +612,81 @@ async fn told(changes: &mut AsyncChanges) -> Vec<String> {
     told
 }
 
+/// What is loaded comes from a task of the only thread, so a load that held that thread would never end.
+#[test]
+fn a_bulk_load_asks_for_its_items_on_a_thread_of_the_pool() {
+    let sim = disk();
+    one_thread().block_on(async {
+        let (db, items) = open(&on(&sim), "/db").await;
+        items.put("k0001", "old").await.unwrap();
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let minute = Ttl::After(Duration::from_secs(60));
+        let load = items.bulk_load_with_ttl(receiver);
+        let send = async {
+            for n in 0..200 {
+                let mut item = Ok((format!("k{n:04}"), "loaded", minute));
+                while let Err(error) = sender.try_send(item) {
+                    let std::sync::mpsc::TrySendError::Full(unsent) = error else {
+                        panic!("the load has ended");
+                    };
+                    item = unsent;
+                    yield_now().await;
+                }
+                assert_eq!(items.count(..).await.unwrap(), 1);
+            }
+            drop(sender);
+        };
+        let (loaded, ()) = tokio::join!(load, send);
+        let (version, last) = (loaded.unwrap().version(), items.last().await);
+        let last = last.unwrap().unwrap();
+        assert_eq!((last.version(), last.ttl()), (version, minute));
+        assert_eq!(items.get("k0001").await.unwrap().unwrap(), "loaded");
+        assert_eq!(items.count(..).await.unwrap(), 200);
+
+        let error = items.bulk_load([("y", "1"), ("x", "2")]).await;
+        let error = error.unwrap_err().to_string();
+        let same = items.as_sync().bulk_load([("y", "1"), ("x", "2")]);
+        assert_eq!(error, same.unwrap_err().to_string());
+        let broken = [Ok(("y", "1", Ttl::Never)), Err(ebbtide::Error::Stalled)];
+        let error = items.bulk_load_with_ttl(broken).await.unwrap_err();
+        assert!(matches!(error, ebbtide::Error::Stalled));
+        assert!(!items.contains("y").await.unwrap());
+        db.close().await.unwrap();
+        let error = items.bulk_load([("y", "1")]).await.unwrap_err();
+        assert!(error.is_closed());
+    });
+}
+
+#[test]
+fn a_bulk_load_whose_future_is_dropped_is_done_whole_or_never_begins() {
+    let sim = disk();
+    let db = on(&sim).open("/db").unwrap();
+    let own = AsyncDatabase::from(db.clone());
+    let items = db.container("items").unwrap();
+    one_thread().block_on(async {
+        let tasks = own.container("items").await.unwrap();
+        let pairs = |name: &'static str| (0..500).map(move |n| (format!("{name}{n:04}"), "v"));
+        drop(tasks.bulk_load(pairs("unpolled")));
+        let (has_begun, goes_on) = (Arc::new(AtomicBool::new(false)), Gate::default());
+        goes_on.shut();
+        let (begun, gate) = (has_begun.clone(), goes_on.clone());
+        let held = pairs("begun").inspect(move |_| {
+            begun.store(true, Ordering::SeqCst);
+            assert!(comes_true(|| !gate.is_shut.load(Ordering::SeqCst)));
+        });
+        {
+            let mut load = pin!(tasks.bulk_load(held));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(load.as_mut().poll(&mut context).is_pending());
+            assert!(comes_true(|| has_begun.load(Ordering::SeqCst)));
+        }
+        goes_on.is_shut.store(false, Ordering::SeqCst);
+    });
+    wait_until("it is loaded", || !items.is_empty().unwrap());
+    assert_eq!(items.prefix("begun").count(), 500);
+    assert_eq!(items.iter().count(), 500);
+}
+
 #[test]
 fn changes_are_told_in_passes_whatever_is_dropped() {
     let sim = disk();

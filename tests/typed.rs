@@ -522,6 +522,64 @@ fn a_batch_takes_typed_writes_of_several_containers() {
     assert_eq!(a.get(1).unwrap().unwrap(), "uno");
 }
 
+/// A serde type of which some values cannot be stored.
+#[derive(Clone, Debug, Deserialize)]
+struct Short(u8);
+
+impl Serialize for Short {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            0..100 => serializer.serialize_u8(self.0),
+            _ => Err(serde::ser::Error::custom("it is too long")),
+        }
+    }
+}
+
+#[test]
+fn a_bulk_load_takes_keys_in_the_order_of_their_type() {
+    let Stage { _folder, db, clock } = stage();
+    let c = db.typed::<(String, i32), Json<Short>>("c").unwrap();
+    let key = |name: &str, n| (name.to_owned(), n);
+    c.put(("a", -3), &Short(9)).unwrap();
+    let keys = [key("", 0), key("a", -3), key("a", 2), key("a\0", -9)];
+    let value = Short(7);
+    let written = c.bulk_load(keys.iter().map(|key| (key.clone(), &value)));
+    let version = written.unwrap().version();
+    let loaded = c.iter().map(|item| {
+        let item = item.unwrap();
+        assert_eq!((item.value.0, item.stored.version()), (7, version));
+        item.key
+    });
+    assert!(loaded.eq(keys));
+
+    // Each of these is refused, and nothing of it is stored.
+    let refused = |second: (String, i32), value: u8| {
+        let items = [(key("b", 1), Short(1)), (second, Short(value))];
+        let error = c.bulk_load(items).unwrap_err();
+        assert!(c.get(("b", 1)).unwrap().is_none());
+        match error {
+            Error::InvalidArgument { what, .. } => what,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(refused(key("b", -1), 1), "key");
+    assert_eq!(refused(key("b", 2), 100), "value");
+    let failing = [Ok((key("b", 1), Short(1), Ttl::Never)), Err(Error::Stalled)];
+    assert!(matches!(c.bulk_load_with_ttl(failing), Err(Error::Stalled)));
+    assert!(c.get(("b", 1)).unwrap().is_none());
+
+    let minute = Ttl::After(Duration::from_secs(60));
+    let ttls = [Ttl::Inherit, Ttl::Never, minute];
+    let items = (1..)
+        .zip(ttls)
+        .map(|(n, ttl)| Ok((key("b", n), Short(1), ttl)));
+    c.bulk_load_with_ttl(items).unwrap();
+    let found = c.range(("b", 1)..).map(|item| item.unwrap().stored.ttl());
+    assert!(found.eq(ttls));
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(c.last().unwrap().unwrap().key, key("b", 2));
+}
+
 #[test]
 fn a_view_reads_what_was_there() {
     let Stage { _folder, db, .. } = stage();

@@ -12,7 +12,7 @@ use crate::api::writing::Update;
 use crate::base::{AtOnce, DefaultTtl, Result, Ttl};
 use crate::data::item::{Item, Value};
 use crate::data::version::Version;
-use crate::data::write::Updated;
+use crate::data::write::{Updated, Written};
 use crate::tokio::read::{async_reading_methods, bounds, bytes};
 use crate::tokio::shared::{Lane, Shared};
 use crate::tokio::stream::{ItemStream, KeyStream};
@@ -313,6 +313,46 @@ impl AsyncContainer {
             move || of.delete_range(range)
         };
         self.shared.write(bounds(range), at_once, later).await
+    }
+
+    /// Loads items whose keys ascend straight into tables, as one write; see [`Container::bulk_load`]. A thread of the pool
+    /// asks for them one by one, so they may wait, for a channel or a file; two loads, flushes or merges run at a time, and
+    /// others stand in the queue. A load whose future is dropped when it has begun goes on, until its items end.
+    ///
+    /// ```
+    /// use ebbtide::tokio::AsyncDatabase;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let folder = tempfile::tempdir()?;
+    /// let lines = AsyncDatabase::open(folder.path()).await?.container("lines").await?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let (sent, loaded) = tokio::join!(
+    ///     async move { (0..1_000).try_for_each(|n| sender.send((format!("{n:04}"), "a line"))) },
+    ///     lines.bulk_load(receiver), // until the sender is dropped
+    /// );
+    /// sent?;
+    /// assert_eq!(lines.item("0999").await?.unwrap().version(), loaded?.version());
+    /// # Ok(()) }
+    /// ```
+    pub async fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        items: impl IntoIterator<Item = (K, V)> + Send + 'static,
+    ) -> Result<Written> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Upkeep, move || of.bulk_load(items))
+            .await
+    }
+
+    /// Like [`AsyncContainer::bulk_load`], of items with a ttl each; see [`Container::bulk_load_with_ttl`].
+    pub async fn bulk_load_with_ttl<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        items: impl IntoIterator<Item = Result<(K, V, Ttl)>> + Send + 'static,
+    ) -> Result<Written> {
+        let of = self.of.clone();
+        self.shared
+            .pooled(Lane::Upkeep, move || of.bulk_load_with_ttl(items))
+            .await
     }
 
     /// Deletes every item, in one step.

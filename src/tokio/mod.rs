@@ -48,7 +48,7 @@
 //! | create, replace, touch, expire, take, update, `Ttl::Keep` | both | else |
 //! | the sync of a write under `Durability::Sync`, [`AsyncDatabase::sync`] | the write is begun inline; a thread of the database then syncs for all tasks that wait, as [`Database::sync_then`](crate::Database::sync_then) does | never |
 //! | ranges, changes, expirations, count, first, last | | a chunk at a time, or the whole call |
-//! | containers, settings, flush, compact, checkpoint, verify | | always |
+//! | containers, settings, bulk loads, flush, compact, checkpoint, verify | | always |
 //!
 //! Memory maps and inline answers: of a block of a mapped table the system is asked whether its pages are in memory, by one
 //! call. Filters and indexes, 2 to 4 % of the tables, are taken to be there once they have been read, for every get looks

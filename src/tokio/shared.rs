@@ -18,7 +18,7 @@ use crate::tokio::write::Begin;
 
 /// Threads for reads, and as many for writes, where nobody chose.
 pub const THREADS: usize = 4;
-/// Flushes, merges and checks that run at a time; each keeps the disk busy.
+/// Flushes, merges, bulk loads and checks that run at a time; each keeps the disk busy.
 const UPKEEP_THREADS: usize = 2;
 
 /// Which threads: a stalled write keeps no read waiting, and a merge of an hour neither.

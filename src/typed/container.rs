@@ -1,5 +1,6 @@
 //! Typed containers, as users meet them.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
@@ -9,6 +10,7 @@ use crate::api::database::Database;
 use crate::api::writing::Update;
 use crate::base::{Result, Ttl};
 use crate::data::item::Item;
+use crate::data::write::Written;
 use crate::typed::item::{TypedItem, TypedUpdate, TypedUpdated};
 use crate::typed::key::{self, TypedKey, TypedPrefix};
 use crate::typed::read::{TypedIter, TypedKeys, encoded_range, typed_reading_methods};
@@ -219,6 +221,40 @@ impl<K: TypedKey, V: TypedValue> TypedContainer<K, V> {
     /// Deletes every item whose key lies in the range, in one step, as [`Container::delete_range`] does.
     pub fn delete_range<'k>(&self, range: impl RangeBounds<K::Borrowed<'k>>) -> Result<()> {
         self.untyped.delete_range(encoded_range::<K>(&range))
+    }
+
+    /// Loads items whose keys ascend straight into tables, as one write, as [`Container::bulk_load`] does. Each value is
+    /// encoded when its turn comes; one that cannot be is the load's error, and nothing is loaded.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let squares = Database::open(folder.path())?.typed::<i32, i64>("squares")?;
+    /// squares.bulk_load((-500..500).map(|n| (n, i64::from(n) * i64::from(n))))?;
+    /// assert_eq!(squares.get(-499)?, Some(249_001));
+    /// assert_eq!(squares.first()?.unwrap().key, -500); // the order of keys is that of the type
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bulk_load<D: Borrow<V::Data>>(
+        &self,
+        items: impl IntoIterator<Item = (K, D)>,
+    ) -> Result<Written> {
+        let items = items.into_iter();
+        self.bulk_load_with_ttl(items.map(|(key, value)| Ok((key, value, Ttl::Inherit))))
+    }
+
+    /// Like [`TypedContainer::bulk_load`], of items with a ttl each, as [`Container::bulk_load_with_ttl`] does.
+    pub fn bulk_load_with_ttl<D: Borrow<V::Data>>(
+        &self,
+        items: impl IntoIterator<Item = Result<(K, D, Ttl)>>,
+    ) -> Result<Written> {
+        let items = items.into_iter().map(|item| {
+            let (key, value, ttl) = item?;
+            let value = value::encoded::<V>(value.borrow())?;
+            Ok((key::encoded::<K>(&key.as_borrowed()), value, ttl))
+        });
+        self.untyped.bulk_load_with_ttl(items)
     }
 
     /// The values of many keys, in the order asked; `None` where no live item is.
