@@ -7,13 +7,12 @@
 //!
 //! `EBBTIDE_SEED` (the first seed), `EBBTIDE_CASES`, `EBBTIDE_STEPS` make it longer.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ebbtide::Reads;
 use ebbtide::internals::pretend_memory_is_short;
-use testkit::op::{INHERIT, Op, StepTtl};
-use testkit::random::{Random, history, setup, shrink};
+use testkit::op::Op;
+use testkit::random::{Random, history, setup, shrink, with_loads};
 use testkit::world::{Setup, World};
 
 /// Between two looks at everything.
@@ -45,42 +44,6 @@ fn play(setup: &Setup, seed: u64, ops: &[Op]) -> Result<(), (usize, String)> {
         return Err((at, difference));
     }
     Ok(())
-}
-
-/// Puts a bulk load in the place of each second flush and of some puts: of keys that the history puts elsewhere.
-fn with_loads(random: &mut Random, mut ops: Vec<Op>) -> Vec<Op> {
-    let puts: Vec<Op> = (ops.iter().filter(|op| matches!(op, Op::Put(..))))
-        .cloned()
-        .collect();
-    for (at, op) in ops.iter_mut().enumerate() {
-        let is_one = match op {
-            Op::Flush => random.one_in(2),
-            Op::Put(..) => random.one_in(20),
-            _ => false,
-        };
-        if !is_one || puts.is_empty() {
-            continue;
-        }
-        let (mut container, mut items) = (String::new(), BTreeMap::new());
-        for _ in 0..1 + random.below(24) {
-            if let Op::Put(c, key, value, ttl) = &puts[random.below(puts.len())]
-                && (items.is_empty() || *c == container)
-            {
-                let ttl = match ttl {
-                    StepTtl::Keep if !random.one_in(20) => INHERIT,
-                    ttl => *ttl,
-                };
-                let value = [value.as_slice(), at.to_string().as_bytes()].concat();
-                container.clone_from(c);
-                items.insert(key.clone(), (value, ttl));
-            }
-        }
-        let items = items
-            .into_iter()
-            .map(|(key, (value, ttl))| (key, value, ttl));
-        *op = Op::Load(container, items.collect());
-    }
-    ops
 }
 
 /// Plays the cases from a seed, with settings that `adapt` changes.

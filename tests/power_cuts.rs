@@ -20,10 +20,10 @@ use ebbtide::internals::{Call, Sim, Survivors};
 use ebbtide::{Compression, Durability};
 use testkit::env;
 use testkit::op::{Op, parse};
-use testkit::random::{Random, history, setup};
+use testkit::random::{Random, history, setup, with_loads};
 use testkit::world::{Setup, World};
 
-const HISTORIES: [&str; 4] = [
+const HISTORIES: [&str; 5] = [
     // Writes of every kind, changes of settings, slots that end, in one container.
     "open a 20s
      put a k1 one*300 | put a k2 two*300 ttl=5s | put a k3 three*300 ttl=-1 | touch a k1
@@ -63,6 +63,14 @@ const HISTORIES: [&str; 4] = [
      advance 4s | step all | batch set-ttl b 30s ; require b n absent ; create b n 3*100 | set-ttl c -1 | take a k
      batch set-ttl c 1s ; put c l 7*200 ; delete-range a .. | reopen | drop b | batch set-ttl a 2s ; put c k 8*100 ttl=keep
      step all | advance 2s | batch set-ttl c off ; set-ttl a -1 ; create a k 9*100 | compact | expire a k ttl=1s | checkpoint",
+    // Bulk loads over live items and beside writes, flushes and merges, one of them refused, one that is passed by another.
+    "open a 20s | open b -1 | put a k1 1*200 | put a k2 1*300 ttl=5s | put b x 1*100
+     load a k1 2*300 ; a k3 2*400 ttl=3s ; a k5 2*100 | put a k2 3*200 | put b x 2*300
+     load a k1 4*200 ttl=2s ; + put a k1 5*100 ; + flush ; a k2 4*300 ; + delete-range a k2..k4 ; a k4 4*600 ; + put b y 1*700
+     load a k3 6 ; + put a k6 6*300 ; a k2 6 | advance 3s | step all
+     load b w 7*100 ; b x 7*200 ttl=4s ; + load b v 8*100 ; b z 7*900 | delete a k1 | set-ttl a 9s | sync | put a k1 9*300
+     flush | load a k1 9*100 ; + compact ; a k7 9*100 ttl=-1 ; + set-ttl a off ; a k8 9*800 | put a k8 end | compact | advance 9s
+     load a k0 10*100 | crash | load b x 11*300 until=-1s ; + put b x 12*100 ; b z 11*200 | step all | expire-all b | compact",
 ];
 
 fn steps(text: &str) -> Vec<Op> {
@@ -321,6 +329,15 @@ fn power_may_be_cut_before_every_call() {
 
 #[test]
 fn power_may_be_cut_anywhere_in_random_histories() {
+    cut_random_histories(false, "random histories");
+}
+
+#[test]
+fn power_may_be_cut_anywhere_in_random_histories_with_bulk_loads() {
+    cut_random_histories(true, "random histories with bulk loads");
+}
+
+fn cut_random_histories(has_loads: bool, what: &str) {
     let count = Arc::new(Count::default());
     let until = Instant::now() + Duration::from_secs(env("EBBTIDE_SECONDS", 0));
     let next = AtomicU64::new(env("EBBTIDE_SEED", 1));
@@ -328,7 +345,10 @@ fn power_may_be_cut_anywhere_in_random_histories() {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         let mut random = Random(seed);
         let setup = setup(&mut random);
-        let ops = history(&mut random, 120);
+        let mut ops = history(&mut random, 120);
+        if has_loads {
+            ops = with_loads(&mut random, ops);
+        }
         let plan = Plan {
             stride: 97,
             subsets: 3,
@@ -348,5 +368,5 @@ fn power_may_be_cut_anywhere_in_random_histories() {
             });
         }
     });
-    figure("random histories", &count);
+    figure(what, &count);
 }

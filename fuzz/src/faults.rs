@@ -40,7 +40,7 @@ struct World {
     db: Database,
     container: Container,
     allowed: Vec<BTreeSet<Answer>>,
-    /// Of batches that failed: two keys and the value that both have, or neither, until one is written again.
+    /// Of batches and loads that failed: two keys and the value that both have, or neither, until one is written again.
     pairs: Vec<(usize, usize, Vec<u8>)>,
     writes: u32,
     opens: usize,
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn act(&mut self, input: &mut Input<'_>) {
-        match input.below(24) {
+        match input.below(26) {
             0..=7 => {
                 let (at, (value, ttl, end)) = (input.below(KEYS), self.value(input));
                 let done = self.container.put_with_ttl(key(at), &value, ttl);
@@ -97,6 +97,7 @@ impl World {
                 self.sim.fail(FaultPlan { at, kind, lasting });
             }
             22 => self.sim.heal(),
+            23 | 24 => self.load(input),
             _ => self.crash(input),
         }
     }
@@ -117,6 +118,23 @@ impl World {
         }
         if done.is_err() {
             self.pairs.push((a, b, value));
+        }
+    }
+
+    /// Keys that ascend, as a bulk load.
+    fn load(&mut self, input: &mut Input<'_>) {
+        let from = input.below(KEYS);
+        let keys = from..KEYS.min(from + 1 + input.below(8));
+        let (value, ttl, end) = self.value(input);
+        let items = keys.clone().map(|at| Ok((key(at), &value, ttl)));
+        let done = self.container.bulk_load_with_ttl(items).map(drop);
+        for at in keys.clone() {
+            self.note(at, &done, Some((value.clone(), end)));
+        }
+        if done.is_err() {
+            let others = keys.skip(1);
+            self.pairs
+                .extend(others.map(|at| (from, at, value.clone())));
         }
     }
 

@@ -1,15 +1,15 @@
 //! Operations against a model, which restates the rule of expiry by its definition: whenever time moves or settings
 //! change, what is expired just now is taken out, for good. There is one version of a key, no sequence numbers, no floors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
 use ebbtide::{
-    Batch, Compression, Container, Database, DefaultTtl, Durability, Item, ManualClock, Options,
-    Snapshot, Ttl, Update,
+    Batch, Compression, Container, Database, DefaultTtl, Durability, Error, Item, ManualClock,
+    Options, Snapshot, Ttl, Update,
 };
 
 use super::input::Input;
@@ -129,7 +129,7 @@ impl World {
 
     fn act(&mut self, input: &mut Input<'_>) {
         let at = input.below(2);
-        match input.below(32) {
+        match input.below(34) {
             0..=7 => self.put(at, input),
             8 | 9 => self.conditional(at, input),
             10 | 11 => self.delete(at, input),
@@ -154,6 +154,7 @@ impl World {
             }),
             29 => self.check(),
             30 => self.expire(at, input),
+            31 | 32 => self.load(at, input),
             _ => self.look(at, input),
         }
     }
@@ -168,16 +169,20 @@ impl World {
     }
 
     fn store(&mut self, at: usize, key: Vec<u8>, value: Vec<u8>, ttl: Ttl) {
+        self.store_as_of(self.now, at, key, value, ttl);
+    }
+
+    fn store_as_of(&mut self, written_at: u64, at: usize, key: Vec<u8>, value: Vec<u8>, ttl: Ttl) {
         let lifetime = match ttl {
             Ttl::Inherit => Lifetime::Inherited,
             Ttl::Never => Lifetime::Never,
             Ttl::After(time) => Lifetime::Millis(time.as_millis() as u64),
-            Ttl::Until(moment) => Lifetime::Millis(millis_of(moment).saturating_sub(self.now)),
+            Ttl::Until(moment) => Lifetime::Millis(millis_of(moment).saturating_sub(written_at)),
             other => unreachable!("{other:?} is written nowhere"),
         };
         let stored = Stored {
             value,
-            written_at: self.now,
+            written_at,
             lifetime,
         };
         self.shelves[at].items.insert(key, stored);
@@ -262,6 +267,76 @@ impl World {
                 Some((value, ttl)) => self.store(at, key, value, ttl),
                 None => drop(self.shelves[at].items.remove(&key)),
             }
+        }
+    }
+
+    /// A bulk load, with other things between its items. Keys out of order are refused, and nothing is loaded.
+    fn load(&mut self, at: usize, input: &mut Input<'_>) {
+        let keys: BTreeSet<Vec<u8>> = (0..1 + input.below(8)).map(|_| key(input)).collect();
+        let items = keys.into_iter();
+        let mut items: Vec<_> = items
+            .map(|key| (key, value(input), self.ttl(input)))
+            .collect();
+        let is_refused = input.below(8) == 0;
+        if is_refused {
+            items.push(items[input.below(items.len())].clone());
+        }
+        let (container, began) = (self.containers[at].clone(), self.now);
+        let mut given = items.clone().into_iter();
+        let loaded = container.bulk_load_with_ttl(std::iter::from_fn(|| {
+            while input.below(3) == 0 && !input.is_empty() {
+                self.meanwhile(input);
+            }
+            given.next().map(Ok)
+        }));
+        if is_refused {
+            let error = loaded.unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument { what: "key", .. }));
+            return;
+        }
+        loaded.unwrap();
+        for (key, value, ttl) in items {
+            self.store_as_of(began, at, key, value, ttl);
+        }
+    }
+
+    /// What comes while a load asks for its next item: that is older than the load, which nobody sees yet.
+    fn meanwhile(&mut self, input: &mut Input<'_>) {
+        let at = input.below(2);
+        match input.below(12) {
+            0..=2 => self.put(at, input),
+            3 => self.conditional(at, input),
+            4 => self.delete(at, input),
+            5 => self.delete_range(at, input),
+            6 => self.set_default(at, input),
+            7 => self.advance(input),
+            8 => self.db.flush().unwrap(),
+            9 => drop(self.db.step().unwrap()),
+            10 => self.snapshot(input),
+            _ => self.check_what_is_left(input),
+        }
+    }
+
+    /// A kill or a power cut now would leave what is there now.
+    fn check_what_is_left(&mut self, input: &mut Input<'_>) {
+        if self.opens == MOST_OPENS {
+            return;
+        }
+        self.opens += 1;
+        let left = match input.flag() {
+            true => self.sim.kill(),
+            false => {
+                if !self.synced {
+                    self.db.sync().unwrap();
+                }
+                self.sim.power_cut(input.u64())
+            }
+        };
+        let (_db, containers) = open(&self.options, &left);
+        for (at, container) in containers.iter().enumerate() {
+            let (default, items) = (self.defaults[at], &self.shelves[at].items);
+            assert_eq!(container.default_ttl(), default);
+            same_all(container.iter(), items.iter(), default);
         }
     }
 

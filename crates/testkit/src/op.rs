@@ -6,7 +6,7 @@
 //! delete-range c A..B          B is exclusive; either side may be missing
 //! batch W ; W ; W              W: put, create, replace, touch, delete, delete-range, set-ttl, expire-* | sync
 //!                              require c k absent|present|same|other (the version that it has now, and one that it has not)
-//! load c k v [ttl=T] ; c k v ; ...         a bulk load
+//! load c k v [ttl=T] ; + STEP ; c k v ; ...     a bulk load; a step with + comes while the load asks for its next item
 //! fill c PREFIX N BYTES [ttl=T]           N puts of PREFIX000, PREFIX001 ... with values of BYTES bytes
 //! expire-before c +5s | expire-written-before c -5s | expire-all c         counted from the wall clock of the step
 //! set-ttl c off|-1|30s         drop c          open c [off|-1|30s]
@@ -109,6 +109,14 @@ pub struct Span {
     pub prefix: bool,
 }
 
+/// A part of a bulk load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadPart {
+    Item(Bytes, Bytes, StepTtl),
+    /// A step that comes in between; none of time, of crashes, or that is of several parts itself.
+    Meanwhile(Op),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     Put(String, Bytes, Bytes, StepTtl),
@@ -121,7 +129,7 @@ pub enum Op {
     Delete(String, Bytes),
     DeleteRange(String, Span),
     Batch(Vec<BatchOp>),
-    Load(String, Vec<(Bytes, Bytes, StepTtl)>),
+    Load(String, Vec<LoadPart>),
     Fill(String, String, usize, usize, StepTtl),
     SetTtl(String, Standard),
     ExpireItems(String, StepExpire),
@@ -338,12 +346,13 @@ impl fmt::Display for Op {
                 let ops: Vec<String> = ops.iter().map(BatchOp::to_string).collect();
                 write!(f, "batch {}", ops.join(" ; "))
             }
-            Op::Load(c, items) => {
-                let items = items.iter();
-                let items: Vec<String> = items
-                    .map(|(k, v, ttl)| format!("{c} {} {}{ttl}", s(k), s(v)))
-                    .collect();
-                write!(f, "load {}", items.join(" ; "))
+            Op::Load(c, parts) => {
+                let show = |part: &LoadPart| match part {
+                    LoadPart::Item(k, v, ttl) => format!("{c} {} {}{ttl}", s(k), s(v)),
+                    LoadPart::Meanwhile(op) => format!("+ {op}"),
+                };
+                let parts: Vec<String> = parts.iter().map(show).collect();
+                write!(f, "load {}", parts.join(" ; "))
             }
             Op::Fill(c, prefix, count, bytes, ttl) => {
                 write!(f, "fill {c} {prefix} {count} {bytes}{ttl}")
@@ -589,14 +598,19 @@ fn parse_change(w: &mut Words<'_>) -> Result<Change, String> {
 }
 
 fn parse_load(line: &str) -> Result<Op, String> {
-    let (mut container, mut items) = (String::new(), vec![]);
+    let (mut container, mut parts) = (String::new(), vec![]);
     let line = line.trim().strip_prefix("load").unwrap_or_default();
     for part in line.split(';') {
+        if let Some(step) = part.trim().strip_prefix('+') {
+            parts.push(LoadPart::Meanwhile(parse(step.trim())?));
+            continue;
+        }
         let mut w = words(part);
         container = w.name()?;
-        items.push((w.bytes()?, w.bytes()?, w.ttl()?));
+        parts.push(LoadPart::Item(w.bytes()?, w.bytes()?, w.ttl()?));
+        w.end()?;
     }
-    Ok(Op::Load(container, items))
+    Ok(Op::Load(container, parts))
 }
 
 fn parse_batch(line: &str) -> Result<Op, String> {

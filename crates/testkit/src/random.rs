@@ -1,9 +1,13 @@
 //! Random histories from a seed, and shrinking of failing ones.
 
+use std::collections::BTreeMap;
+
 use ebbtide::{Compression, Durability};
 
 use crate::model::{Life, Standard};
-use crate::op::{ALL, BatchOp, Bytes, Change, Op, Span, StepExpire, StepTtl, Wanted, expand};
+use crate::op::{
+    ALL, BatchOp, Bytes, Change, INHERIT, LoadPart, Op, Span, StepExpire, StepTtl, Wanted, expand,
+};
 use crate::world::Setup;
 
 /// SplitMix64 (S. Vigna): one word of state, every seed is good.
@@ -302,6 +306,82 @@ fn read(random: &mut Random, flavour: &Flavour) -> Op {
         1 => Op::Item(None, c, key(random, flavour)),
         _ => Op::Scan(None, c, span(random, flavour), random.one_in(2)),
     }
+}
+
+/// Puts a bulk load in the place of each second flush and of some puts: of keys that the history puts elsewhere, with some
+/// of its steps while the load goes on. Some loads are refused.
+pub fn with_loads(random: &mut Random, mut ops: Vec<Op>) -> Vec<Op> {
+    let puts: Vec<Op> = (ops.iter().filter(|op| matches!(op, Op::Put(..))))
+        .cloned()
+        .collect();
+    let meanwhile: Vec<Op> = (ops.iter().filter(|op| goes_with_a_load(op)))
+        .cloned()
+        .collect();
+    for (at, op) in ops.iter_mut().enumerate() {
+        let is_one = match op {
+            Op::Flush => random.one_in(2),
+            Op::Put(..) => random.one_in(20),
+            _ => false,
+        };
+        if is_one && !puts.is_empty() {
+            *op = load(random, at, &puts, &meanwhile);
+        }
+    }
+    ops
+}
+
+/// Time stands still in a load, for the model; and the load's container stays.
+fn goes_with_a_load(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Put(..)
+            | Op::Create(..)
+            | Op::Touch(..)
+            | Op::Update(..)
+            | Op::Delete(..)
+            | Op::DeleteRange(..)
+            | Op::SetTtl(..)
+            | Op::ExpireItems(..)
+            | Op::Flush
+            | Op::Step(_)
+            | Op::Compact
+            | Op::Checkpoint
+            | Op::Scan(..)
+            | Op::Snapshot(_)
+            | Op::Iter(..)
+            | Op::Next(..)
+    )
+}
+
+fn load(random: &mut Random, at: usize, puts: &[Op], meanwhile: &[Op]) -> Op {
+    let (mut container, mut items) = (String::new(), BTreeMap::new());
+    for _ in 0..1 + random.below(24) {
+        if let Op::Put(c, key, value, ttl) = &puts[random.below(puts.len())]
+            && (items.is_empty() || *c == container)
+        {
+            let ttl = match ttl {
+                StepTtl::Keep if !random.one_in(20) => INHERIT,
+                ttl => *ttl,
+            };
+            let value = [value.as_slice(), at.to_string().as_bytes()].concat();
+            container.clone_from(c);
+            items.insert(key.clone(), (value, ttl));
+        }
+    }
+    let items = items.into_iter();
+    let items = items.map(|(key, (value, ttl))| LoadPart::Item(key, value, ttl));
+    let mut parts: Vec<LoadPart> = items.collect();
+    if random.one_in(10) {
+        // Out of order, or twice.
+        parts.push(parts[random.below(parts.len())].clone());
+    }
+    if random.one_in(2) {
+        for _ in 0..1 + random.below(3) {
+            let step = LoadPart::Meanwhile(random.pick(meanwhile));
+            parts.insert(random.below(parts.len() + 1), step);
+        }
+    }
+    Op::Load(container, parts)
 }
 
 /// Removes parts of a failing history, long ones first, while it still fails.

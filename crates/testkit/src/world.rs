@@ -28,8 +28,8 @@ use crate::model::{
     Expire, Given, Life, MAX_TTL, Model, Need, Part, Refused, Seen, Standard, Time, Write,
 };
 use crate::op::{
-    ALL, BatchOp, Bytes, Change, Op, Span, StepExpire, StepTtl, Wanted, duration, shorten,
-    show_duration,
+    ALL, BatchOp, Bytes, Change, LoadPart, Op, Span, StepExpire, StepTtl, Wanted, duration,
+    shorten, show_duration,
 };
 
 /// The moment at which every world starts: 2026-01-01T00:00:00Z.
@@ -514,7 +514,7 @@ impl World {
             Op::Put(..) | Op::Delete(..) | Op::DeleteRange(..) | Op::Batch(_) | Op::Fill(..) => {
                 self.write(db, op)
             }
-            Op::Load(c, items) => self.load(c, items),
+            Op::Load(c, parts) => self.load(db, c, parts),
             Op::Create(..) | Op::Replace(..) | Op::Touch(..) | Op::Expire(..) | Op::Update(..) => {
                 self.write_if(op)
             }
@@ -727,25 +727,40 @@ impl World {
         }
     }
 
-    /// A load is durable, and so is all before it.
-    fn load(&mut self, c: &str, items: &[(Bytes, Bytes, StepTtl)]) -> Outcome {
+    /// A load is durable, and so is all before it. It is the newest write, also of those that come while it goes on.
+    fn load(&mut self, db: &Database, c: &str, parts: &[LoadPart]) -> Outcome {
         let container = self.container(c)?;
-        let given = items
-            .iter()
-            .map(|(k, v, ttl)| Ok((k, v, self.given(*ttl).0)));
+        let mut difference = None;
+        let given = parts.iter().filter_map(|part| match part {
+            LoadPart::Item(k, v, ttl) => Some(Ok((k, v, self.given(*ttl).0))),
+            LoadPart::Meanwhile(op) => {
+                let found = self.act(db, op).err()?;
+                difference = Some(format!("{op}: {found}"));
+                Some(Err(Error::Stalled))
+            }
+        });
         let done = container.bulk_load_with_ttl(given);
-        let ascends = items.is_sorted_by(|(one, ..), (next, ..)| one < next);
+        if let Some(difference) = difference {
+            return Err(difference);
+        }
+        let items = || {
+            parts.iter().filter_map(|part| match part {
+                LoadPart::Item(k, v, ttl) => Some((k, v, *ttl)),
+                LoadPart::Meanwhile(_) => None,
+            })
+        };
+        let ascends = items().is_sorted_by(|(one, ..), (next, ..)| one < next);
         let refuses = |ttl: StepTtl| ttl == StepTtl::Keep || out_of_range(ttl);
-        if !ascends || items.iter().any(|(.., ttl)| refuses(*ttl)) {
+        if !ascends || items().any(|(.., ttl)| refuses(ttl)) {
             return refused(done.err());
         }
         done.map_err(failed)?;
         let first = self.model.order + 1;
-        let writes = items.iter().map(|(k, v, ttl)| Write::Put {
+        let writes = items().map(|(k, v, ttl)| Write::Put {
             container: c.to_owned(),
             key: k.clone(),
             value: v.clone(),
-            ttl: self.given(*ttl).1,
+            ttl: self.given(ttl).1,
         });
         let writes: Vec<Write> = writes.collect();
         self.commit(&writes)?;
