@@ -110,6 +110,28 @@ impl Database {
         Version::of(self.engine().last_seq())
     }
 
+    /// Which database this is: a number that was drawn when it was made. Its checkpoints, restored backups and followers have
+    /// the same, so versions of one are never taken for those of another, as [`Database::changes`] cannot tell. `None`: not
+    /// known, of a database that was made by a build which gave none, and after a repair that found no manifest.
+    ///
+    /// ```
+    /// use ebbtide::Database;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+    /// let identity = Database::open(&one)?.identity();
+    /// assert!(identity.is_some() && identity == Database::open(&one)?.identity());
+    /// assert_ne!(identity, Database::open(&two)?.identity());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn identity(&self) -> Option<u64> {
+        match self.engine().identity() {
+            0 => None,
+            identity => Some(identity),
+        }
+    }
+
     /// The edits in the manifest, oldest first: each the JSON object that is stored, which docs/format.md of the
     /// repository describes. The first one is the sum of all that were before the manifest was begun, which happens at
     /// each open and whenever it has grown to a megabyte or so. The keys of range deletes are in them.

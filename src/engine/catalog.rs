@@ -43,6 +43,8 @@ pub struct LoggedSettings {
 pub struct Catalog {
     fs: Arc<dyn Fs>,
     tables_dir: PathBuf,
+    /// [`Catalogue::database`], which no edit of an open database changes.
+    database: u64,
     /// None: the database is closed or read-only.
     manifest: Mutex<Option<Manifest>>,
     /// Copy of [`Manifest::is_in_doubt`].
@@ -68,6 +70,7 @@ impl Catalog {
         Catalog {
             fs,
             tables_dir,
+            database: recovered.database,
             manifest: Mutex::new(manifest),
             in_doubt: AtomicBool::new(false),
             doubtful: Mutex::default(),
@@ -76,6 +79,11 @@ impl Catalog {
             next_table: AtomicU64::new(recovered.next_table),
             next_run: AtomicU64::new(recovered.next_run),
         }
+    }
+
+    /// Which database this is; 0: unknown.
+    pub fn database(&self) -> u64 {
+        self.database
     }
 
     /// Nobody else changes the catalogue while this is held.

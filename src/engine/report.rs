@@ -94,6 +94,11 @@ impl Engine {
         self.commit_log.published()
     }
 
+    /// The number that was drawn when the database was made; 0: unknown.
+    pub fn identity(&self) -> u64 {
+        self.catalog.database()
+    }
+
     fn explain(&self, state: &ContainerState, version: &Version, view: &ExpiryView) -> String {
         let facts = version.facts();
         let choice = self.choose(state, &facts, view);

@@ -499,6 +499,88 @@ fn what_is_no_copy_of_this_is_refused() {
 }
 
 #[test]
+fn what_is_written_during_a_run_comes_with_the_next() {
+    let world = World::new();
+    let (c, settings) = (world.c(), world.settings(DefaultTtl::NoDefault));
+    c.put("a", "1").unwrap();
+    let writes = Cell::new(0);
+    let gate = || {
+        writes.set(writes.get() + 1);
+        c.put("b", writes.get().to_string()).unwrap();
+        Ok(())
+    };
+    for _ in 0..2 {
+        lake::export(&world.db, &c, &settings, &gate).unwrap();
+        assert!(writes.get() > 3);
+        c.put("a", "2").unwrap();
+    }
+    world.run(&settings);
+    world.compare(None, "after runs with writes in them");
+}
+
+/// A clock that was ahead in doubt when an item was written, and came back before it was deleted.
+#[test]
+fn a_delete_is_kept_as_long_as_what_it_hides() {
+    let world = World::new();
+    let hour = Duration::from_secs(3_600);
+    let (c, settings) = (world.c(), world.settings(DefaultTtl::After(10 * hour)));
+    world.clock.jump(NOW + 30 * 3_600_000);
+    c.put("k", "v").unwrap();
+    assert_eq!(world.run(&settings).rows, 1);
+    world.clock.jump(NOW);
+    c.delete("k").unwrap();
+    assert_eq!(world.run(&settings).rows, 1);
+    for _ in 0..50 {
+        world.clock.advance(hour);
+        world.run(&settings);
+        let live = live(&world.out(), millis(world.db.now()), None);
+        assert!(live.is_empty(), "{live:?}");
+    }
+    assert!(files(&world.out()).is_empty());
+}
+
+#[test]
+fn a_copy_goes_on_from_its_own_database_alone() {
+    let (world, other) = (World::new(), World::new());
+    let settings = world.settings(DefaultTtl::NoDefault);
+    let from = |db: &Database, settings: &Settings| {
+        lake::export(db, &db.container("c").unwrap(), settings, &|| Ok(()))
+    };
+    // Of the same numbers of writes, so that their versions are alike.
+    world.c().put("k", "one").unwrap();
+    other.c().put("k", "another").unwrap();
+    world.run(&settings);
+    let before = rows(&world.out());
+    let off = world.settings(DefaultTtl::Off);
+    for settings in [&settings, &off] {
+        let refused = from(&other.db, settings).unwrap_err().to_string();
+        assert!(refused.contains("of another database"), "{refused}");
+        assert_eq!(rows(&world.out()), before);
+    }
+    // A checkpoint is the same database.
+    world.c().put("l", "one").unwrap();
+    let to = world.folder.path().join("checkpoint");
+    world.db.checkpoint(&to).unwrap();
+    let options = Options::new().clock(world.clock.clone());
+    let checkpoint = options.open(&to).unwrap();
+    assert_eq!(from(&checkpoint, &settings).unwrap().rows, 1);
+    // A copy that was begun by a build that noted none takes that of its next run.
+    let path = world.out().join("_state.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let identity = format!("\"database\":{},", world.db.identity().unwrap());
+    assert!(text.contains(&identity), "{text}");
+    let line = text.lines().next().unwrap().replace(&identity, "");
+    let sum = twox_hash::XxHash3_64::oneshot(line.as_bytes());
+    fs::write(&path, format!("{line}\n{sum:016x}\n")).unwrap();
+    world.run(&settings);
+    assert!(from(&other.db, &settings).is_err());
+    // With all its rows gone it begins anew, from whichever database.
+    world.run(&off);
+    assert_eq!(from(&other.db, &settings).unwrap().rows, 1);
+    assert!(from(&world.db, &settings).is_err());
+}
+
+#[test]
 fn text_is_text() {
     let world = World::new();
     let settings = Settings {

@@ -116,7 +116,7 @@ pub struct Done {
 /// an error: as a kill would, so that tests have one everywhere.
 ///
 /// # Errors
-/// The database's, the file system's; another container's copy, other settings than those of the first run, a run at the
+/// The database's, the file system's; the copy of another container or database, other settings than those of the first run, a run at the
 /// same time, a damaged copy.
 pub fn export(
     db: &Database,
@@ -129,7 +129,7 @@ pub fn export(
     if let Some(state) = &before {
         folder.tidy(state)?;
     }
-    let mut state = State::next(before, container.name(), settings)?;
+    let mut state = State::next(before, db.identity(), container.name(), settings)?;
     let now = db.now().duration_since(UNIX_EPOCH).unwrap_or_default();
     state.time_ms = state.time_ms.max(now.as_millis() as u64);
     let listed = state.files.len();

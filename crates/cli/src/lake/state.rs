@@ -1,7 +1,7 @@
 //! The state of a copy: a line of JSON, and a line with its checksum.
 //!
 //! ```text
-//! {"format":1,"container":"sessions","partition":"day", ... ,"version":17,"run":3,"files":[{"path":"date=...", ...}]}
+//! {"format":1,"container":"sessions","database":81985529216486895,"partition":"day", ... ,"version":17,"run":3,"files":[{"path":"date=...", ...}]}
 //! 5f0e6b2a8c3d4e1f      XXH3 of the bytes of the first line, 64 bits
 //! ```
 //!
@@ -43,6 +43,9 @@ impl Partition {
 pub struct State {
     format: u32,
     container: String,
+    /// [`Database::identity`](ebbtide::Database::identity) of the database of which it is a copy, where that is known.
+    #[serde(default)]
+    database: Option<u64>,
     pub partition: Partition,
     pub utf8_keys: bool,
     pub utf8_values: bool,
@@ -71,13 +74,19 @@ pub struct File {
 }
 
 impl State {
-    /// The state that a run of this container begins with.
-    pub fn next(before: Option<State>, container: &str, settings: &Settings) -> Result<State> {
+    /// The state that a run of this container of a database of this identity begins with.
+    pub fn next(
+        before: Option<State>,
+        database: Option<u64>,
+        container: &str,
+        settings: &Settings,
+    ) -> Result<State> {
         let mut state = match before {
             Some(state) => state,
             None => State {
                 format: FORMAT,
                 container: container.to_owned(),
+                database: None,
                 partition: settings.partition.unwrap_or_default(),
                 utf8_keys: settings.utf8_keys,
                 utf8_values: settings.utf8_values,
@@ -96,6 +105,15 @@ impl State {
             let of = &state.container;
             return Err(Error::new(format!("{out} is a copy of container {of:?}")));
         }
+        if let (Some(of), Some(given)) = (state.database, database)
+            && of != given
+        {
+            return Err(Error::new(format!(
+                "{out} is a copy of a container {container:?} of another database, whose versions are not those of this one: \
+                 give that database or a copy of it, or make a new copy in another folder"
+            )));
+        }
+        state.database = state.database.or(database);
         let is_other = settings.partition.is_some_and(|to| to != state.partition)
             || settings.utf8_keys && !state.utf8_keys
             || settings.utf8_values && !state.utf8_values;
@@ -128,7 +146,7 @@ impl State {
             .filter(|file| !self.is_past(file.written_max));
         self.files = kept.collect();
         if self.retention == DefaultTtl::Off {
-            (self.version, self.rule) = (0, None);
+            (self.version, self.rule, self.database) = (0, None, None);
         }
     }
 
