@@ -582,6 +582,49 @@ fn a_follower_tells_changes_too() {
 }
 
 /// A clock that leads in doubt may come back, and what it had ended lives again: it is told, and is not told to be gone.
+/// Not after a reopen or a kill, and not by a follower, which reads all settings again with each edit.
+#[test]
+fn a_rule_that_has_not_changed_is_not_told_again() {
+    let is_rule = |change: &Change| matches!(change, Change::Expiry { .. });
+    for in_batch in [false, true] {
+        let mut world = World::new(1);
+        let (a, b) = (world.c("a"), world.c("b"));
+        a.put("k", "v").unwrap();
+        b.put("k", "v").unwrap();
+        let follower = options(&world.sim, &world.clock).follow("/db").unwrap();
+        let mut followed = follower.changes(Version::start());
+        let mut passes = |follower: &Database| -> Vec<Change> {
+            follower.catch_up().unwrap();
+            followed.by_ref().map(Result::unwrap).collect()
+        };
+        passes(&follower);
+        match in_batch {
+            true => {
+                let mut batch = Batch::new();
+                batch.set_default_ttl(&a, DefaultTtl::Off).put(&a, "l", "");
+                world.db.write(batch).unwrap();
+            }
+            false => a.set_default_ttl(DefaultTtl::Off).unwrap(),
+        }
+        let rules = passes(&follower).iter().filter(|one| is_rule(one)).count();
+        assert_eq!(rules, 1, "of the container whose rule is another");
+        let since = world.db.last_version();
+        for round in 0..3 {
+            world.c("a").put("m", "v").unwrap();
+            match round {
+                0 => world.db.flush().unwrap(),
+                1 => world.db.compact().unwrap(),
+                _ => {}
+            }
+            world.again(round == 1);
+            let told: Vec<_> = world.db.changes(since).map(Result::unwrap).collect();
+            assert!(!told.iter().any(is_rule), "{in_batch}, {round}: {told:?}");
+            let told = passes(&follower);
+            assert!(!told.iter().any(is_rule), "{in_batch}, {round}: {told:?}");
+        }
+    }
+}
+
 #[test]
 fn a_leap_of_the_clock_takes_nothing_from_a_copy() {
     let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));

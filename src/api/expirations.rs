@@ -207,6 +207,11 @@ impl Container {
     /// What has ended is kept for an open reader that has not come so far, for at most a minute after its end. A reader that
     /// is away longer needs [`ContainerOptions::keep_expired`](crate::ContainerOptions::keep_expired). Of the 64 latest
     /// changes of the default and commands it is known what each has ended; a reader that is further behind gets the error.
+    /// [`WhenFull::ExpireSoonest`](crate::WhenFull::ExpireSoonest) gives a command each time that it makes room.
+    ///
+    /// That an end was given is known to the database from its next write on, or from when it is closed; before that, after a
+    /// kill, to the cursor alone. So open the reader at its stored cursor before anything else is read: where the clock was
+    /// set back meanwhile, time starts at the cursor, and what was given as ended is not seen again.
     ///
     /// # Errors
     /// The iterator gives [`Error::ExpirationsGone`](crate::Error::ExpirationsGone) when some that were asked for are not on

@@ -65,7 +65,9 @@ pub enum WhenFull {
     Refuse,
     /// It goes through: first the items that end soonest are expired, as by `Container::expire_before`, until some 3 % of
     /// the quota are free. Items without an end stay; where they alone fill the quota, the write is refused. So it is while
-    /// no command can be given: the clock leads in doubt, or 64 commands stand because what they reach is held.
+    /// no command can be given: the clock leads in doubt, or 64 commands stand because what they reach is held. Each time
+    /// is a command: of what ended before the 64 latest of them, `Container::expirations` tells nothing to a reader that
+    /// comes later, however long it is kept.
     ExpireSoonest,
 }
 

@@ -364,10 +364,13 @@ impl Engine {
             }
             state.set_flushed(fresh.flushed());
             // Who reads what was there before still needs the commands of before.
-            let settings = fresh
-                .whole_settings()
-                .with_commands_of(&changing.settings());
-            changing.change_to(state.as_needed(settings, Seq::MAX), next.last_seq);
+            let before = changing.settings();
+            let settings = fresh.whole_settings().with_commands_of(&before);
+            let settings = state.as_needed(settings, Seq::MAX);
+            // Settings that are as they were are told to no reader of changes.
+            if settings != before {
+                changing.change_to(settings, next.last_seq);
+            }
             state.allowance().set(fresh.allowance().quota());
             *fresh = state.clone();
         }

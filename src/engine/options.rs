@@ -491,7 +491,9 @@ impl ContainerOptions {
 
     /// How long an item that has ended stays on disk at least, for readers of
     /// [`Container::expirations`](crate::Container::expirations) that are not open all the time; nobody else sees it. Disk
-    /// space comes back that much later. Rounded up to a millisecond. Default: 0.
+    /// space comes back that much later. Rounded up to a millisecond. Default: 0. Changes of the default and commands limit it,
+    /// too: ends from before the 64 latest of them are not known, and each time that a quota makes room by
+    /// [`WhenFull::ExpireSoonest`] is a command.
     pub fn keep_expired(mut self, duration: Duration) -> Self {
         self.keep_expired = millis_up(duration);
         self
