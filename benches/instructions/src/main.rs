@@ -6,6 +6,8 @@
 //! instructions count OPERATION FOLDER      does it, within `counted_part`, and says how many times
 //! ```
 //!
+//! With the feature `metrics` a recorder is installed, and each database has published to it.
+//!
 //! Making a database and counting in it are two processes, because what counts is slow. Nothing happens by chance or in
 //! the background: keys follow from numbers, the clock stands, and flushes and merges are done when they are called for.
 
@@ -14,6 +16,10 @@ use std::hint::black_box;
 use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
 use std::time::Duration;
+
+#[cfg(feature = "metrics")]
+#[path = "../../../examples/recorder/mod.rs"]
+mod recorder;
 
 use ebbtide::{Batch, Container, Database, DefaultTtl, ManualClock, Options, Result, Ttl};
 
@@ -95,6 +101,8 @@ impl World {
         let db = options.open(folder)?;
         let items = db.container("items")?;
         items.set_default_ttl(DefaultTtl::NoDefault)?;
+        #[cfg(feature = "metrics")]
+        db.publish_metrics()?;
         Ok(World { db, items })
     }
 
@@ -315,6 +323,8 @@ fn prepare(holds: &Holds, folder: &str) -> Result<()> {
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    #[cfg(feature = "metrics")]
+    recorder::install();
     let find = |name: &str| OPERATIONS.iter().find(|(known, ..)| *known == name);
     match arguments[..] {
         ["list"] => OPERATIONS.iter().for_each(|(name, ..)| println!("{name}")),
