@@ -239,6 +239,25 @@ fn what_a_load_hides_stays_hidden_when_the_load_has_ended() {
     }
 }
 
+/// Breaks a build in which a loaded run ends by the default at the beginning of the load.
+#[test]
+fn a_longer_default_that_comes_meanwhile_counts() {
+    let (_, clock, db, c) = world();
+    c.set_default_ttl(DefaultTtl::After(MINUTE)).unwrap();
+    let loaded = items(0..10, "v").inspect(|(key, _)| {
+        if key == "k0005" {
+            c.set_default_ttl(DefaultTtl::After(10 * MINUTE)).unwrap();
+        }
+    });
+    c.bulk_load(loaded).unwrap();
+    for minute in 1..12 {
+        clock.advance(MINUTE);
+        while db.step().unwrap() {}
+        let left = if minute < 10 { 10 } else { 0 };
+        assert_eq!(values(&c).len(), left, "after {minute} minutes");
+    }
+}
+
 #[test]
 fn who_has_read_what_a_load_replaces_is_in_conflict() {
     let (_, _, db, c) = world();

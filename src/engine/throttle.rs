@@ -93,6 +93,7 @@ impl Throttle {
     }
 
     /// The rate that background work has now, in bytes a second.
+    #[cfg(feature = "metrics")]
     pub fn allowance(&self) -> f64 {
         self.budget.lock().allowance()
     }
