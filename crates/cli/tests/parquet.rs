@@ -506,7 +506,8 @@ fn what_is_written_during_a_run_comes_with_the_next() {
     let writes = Cell::new(0);
     let gate = || {
         writes.set(writes.get() + 1);
-        c.put("b", writes.get().to_string()).unwrap();
+        // Another key each time, so that what a run passes over is not told later by a newer write.
+        c.put(format!("b{}", writes.get()), "1").unwrap();
         Ok(())
     };
     for _ in 0..2 {
