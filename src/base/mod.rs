@@ -1,6 +1,6 @@
 //! Basic types that every layer uses: no I/O, no clock, no threads of its own. This folder has what depends on nothing
 //! else: ids, times, ttls, errors, encodings of integers, the header of a record, and the atomics and locks that a
-//! model checker can replace.
+//! model checker can replace; and prefetching.
 
 pub mod ids;
 pub mod time;
@@ -13,6 +13,7 @@ pub mod choices;
 pub mod at_once;
 pub mod coding;
 pub mod hash;
+pub mod prefetch;
 pub mod counters;
 pub mod listener;
 pub mod disk_usage;
@@ -24,5 +25,6 @@ pub use at_once::{AtOnce, NotNow};
 pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
+pub use prefetch::prefetch;
 pub use time::{Timestamp, millis_up};
 pub use ttl::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Ttl};

@@ -1,6 +1,5 @@
-//! System calls and instructions that the standard library does not offer: allocation of memory by pages; maps of
-//! files, and prefetching, into the processor's cache or into memory; and calls that take only numbers. All unsafe code
-//! of this folder is here.
+//! System calls that the standard library does not offer: allocation of memory by pages; maps of files, and prefetching
+//! into memory; and calls that take only numbers. All unsafe code of this folder is here.
 //!
 //! Why the maps are sound:
 //! * A mapped file does not change or shrink while it is held: [`super::Fs::map`] is for finished files, and a database
@@ -129,20 +128,6 @@ pub fn zeros(len: usize) -> error::Result<Vec<u8>> {
         .map_err(|_| Error::out_of_memory(len))?;
     bytes.resize(len, 0);
     Ok(bytes)
-}
-
-/// Prefetches what is at this address into the cache, where the processor can. Pages that are not in memory are not
-/// read.
-#[inline]
-pub fn prefetch<T>(at: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it has no effect but on caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }
 
 /// Reads the pages of a map's bytes into memory, so that a failing device is an error here, not a signal at the first

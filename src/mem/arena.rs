@@ -32,11 +32,12 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::pool::{CHUNK_MAX, Pool, Refused};
+use crate::base::prefetch;
 use crate::base::record::{Header, Kind, MAX_KEY_LEN, MAX_VALUE_LEN, RecordRef};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::{HIGHEST_NUMBER, ItemTtl, Seq, Timestamp};
-use crate::env::{Chunk, prefetch};
+use crate::env::Chunk;
 
 /// The size of the smallest chunk, which an almost empty memtable takes.
 const CHUNK_MIN: usize = 4 << 10;

@@ -17,7 +17,7 @@
 
 use std::sync::OnceLock;
 
-use crate::env::prefetch;
+use crate::base::prefetch;
 
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

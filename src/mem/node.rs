@@ -37,10 +37,10 @@ use std::cmp::Ordering as Order;
 
 use super::arena::{Link, RECORD_MOST, Slot, Stored};
 use crate::base::Seq;
+use crate::base::prefetch;
 use crate::base::record::{Header, key_prefix, shared_len};
 use crate::base::sync::Backoff;
 use crate::base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use crate::env::prefetch;
 
 /// Records in a leaf, separators in an inner node; a power of two. A model uses few, but enough that a split removes a
 /// record that is no fence.

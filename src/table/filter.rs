@@ -10,7 +10,7 @@
 //!
 //! It is read in the file's bytes.
 
-use crate::env::prefetch;
+use crate::base::prefetch;
 
 /// Bits per key. With 15, 0.2 % of the absent keys pass, so that the runs of a container together stay below 2 %.
 const BITS_PER_KEY: u64 = 15;

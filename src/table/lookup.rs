@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::prefetch;
 use crate::base::{Result, Seq};
-use crate::env::{is_resident, memory_is_short, prefetch, will_need};
+use crate::env::{is_resident, memory_is_short, will_need};
 use crate::table::block::Layout;
 use crate::table::cache::CachedRecord;
 use crate::table::filter;

@@ -19,10 +19,10 @@ use bytes::Bytes;
 
 use crate::base::Seq;
 use crate::base::coding::{Malformed, Reader};
+use crate::base::prefetch;
 use crate::base::record::{key_prefix, shared_len};
 use crate::data::cursor::Seek;
 use crate::data::range_tombstones::RangeTombstones;
-use crate::env::prefetch;
 use crate::expiry::{Census, ExpiryView};
 
 /// Bytes of the checksum behind a page.

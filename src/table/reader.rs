@@ -13,10 +13,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::base::coding::Malformed;
+use crate::base::prefetch;
 use crate::base::record::Header;
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::data::batch::KeyRange;
-use crate::env::{memory_is_short, prefetch, will_need};
+use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, Trailer};
 use crate::table::cache::{BlockCache, TableCache};

@@ -8,9 +8,9 @@
 use crate::base::Seq;
 use crate::base::coding::Malformed;
 use crate::base::hash::hash_key;
+use crate::base::prefetch;
 use crate::base::record::{key_prefix, order};
 use crate::data::cursor::Seek;
-use crate::env::prefetch;
 use crate::table::block::{Block, Entry, Parts, hash_byte};
 
 /// The number of parts into which a search divides a block at each step.

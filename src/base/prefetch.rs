@@ -1,0 +1,18 @@
+//! Prefetching: what is read soon is on its way to the caches meanwhile.
+
+// An intrinsic of the processor.
+#![allow(unsafe_code)]
+
+/// Prefetches what is at this address into the cache, where the processor can. Pages that are not in memory are not
+/// read.
+#[inline]
+pub fn prefetch<T>(at: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: it has no effect but on caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(at).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
