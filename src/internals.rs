@@ -22,7 +22,7 @@ pub use crate::wal::{FrameHeader, FrameKind, Log, LogOptions, PayloadCrc, replay
 
 /// The decoders of file parts, without the checksums before them, for fuzzing.
 pub mod pieces {
-    pub use crate::table::{Footer, Index, Layout, Trailer, build_filter, may_contain};
+    pub use crate::table::{Footer, Index, Layout, Share, Trailer, build_filter, may_contain};
     pub use crate::wal::{Decoder, Encoder, SegmentHeader};
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use ebbtide::internals::pieces::{
-    Decoder, Encoder, Footer, Index, Layout, SegmentHeader, Trailer, build_filter, may_contain,
+    Decoder, Encoder, Footer, Index, Layout, SegmentHeader, Share, Trailer, build_filter,
+    may_contain,
 };
 use ebbtide::internals::{
     PayloadCrc, Reader, Seek, Seq, Timestamp, hash_key, put_frame, read_frame,
@@ -112,7 +113,9 @@ pub fn block(data: &[u8]) {
             }
         }
         for to in [Seek::AtOrAfter(key), Seek::After(key)] {
-            let mut search = block.search(to);
+            // Any share: it says only where to look first.
+            let share = Share(entry.header.seq.0 as u16);
+            let mut search = block.search(to, share);
             while search.found().is_none() && block.narrow(&mut search, to).is_ok() {}
             assert!(search.found().is_none_or(|found| found <= layout.count()));
         }

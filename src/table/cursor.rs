@@ -33,7 +33,7 @@ use crate::table::block::{Block, Entry, Extent, Layout};
 use crate::table::lane::Alike;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::{Keep, Table};
-use crate::table::search::Search;
+use crate::table::search::{Search, Share};
 
 impl Table {
     /// A cursor on the table, at first past its end.
@@ -84,9 +84,9 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its row in page `page` of the index.
-    Row,
+    Row(Share),
     /// Its end.
-    End { from: u64, end: u64 },
+    End { from: u64, end: u64, share: Share },
     /// Some of the block's keys.
     Keys(Search),
 }
@@ -149,6 +149,11 @@ impl TableCursor {
     #[inline]
     pub(super) fn is_at_end(&self) -> bool {
         self.state == State::End
+    }
+
+    #[inline]
+    pub(super) fn is_seeking(&self) -> bool {
+        matches!(self.state, State::Seeking(_))
     }
 
     fn loaded(&self) -> &Loaded {
@@ -316,11 +321,7 @@ impl TableCursor {
         let index = table.index()?;
         let blocks = index.blocks_of(page);
         let rows = table.page(index, page)?;
-        let row = match view {
-            Some(_) => rows.row_for(to),
-            None => rows.row_about(to),
-        };
-        let Some(row) = row else {
+        let Some(row) = rows.row_for(to) else {
             return if to.is_forward() {
                 self.step_to(Some(blocks.end), Side::Front, view)
             } else {
@@ -333,14 +334,29 @@ impl TableCursor {
             return Ok(());
         }
         rows.fetch(row);
-        self.start_seek_in(page, blocks.start + row);
+        self.start_seek_in(page, blocks.start + row, rows.share(row, to));
+        Ok(())
+    }
+
+    /// Starts a seek where nothing is dead; forwards a page always has a row about it.
+    fn start_seek_to_live(&mut self, to: Seek<'_>) -> Result<()> {
+        let (table, index) = (&self.table, self.table.index()?);
+        let Some(page) = index.top().row_about(to) else {
+            return Ok(());
+        };
+        let (blocks, rows) = (index.blocks_of(page), table.page(index, page)?);
+        let Some(row) = rows.row_about(to) else {
+            return self.step_to(blocks.start.checked_sub(1), Side::Back, None);
+        };
+        rows.fetch(row);
+        self.start_seek_in(page, blocks.start + row, rows.share(row, to));
         Ok(())
     }
 
     /// Starts a seek in block `number`, of page `page` of the index.
-    fn start_seek_in(&mut self, page: usize, number: usize) {
+    fn start_seek_in(&mut self, page: usize, number: usize, share: Share) {
         (self.page, self.number) = (page, number);
-        self.state = State::Seeking(Stage::Row);
+        self.state = State::Seeking(Stage::Row(share));
     }
 
     /// Makes the next stage of the seek to the first record in block `self.number` that `to` admits, or beyond the
@@ -349,19 +365,19 @@ impl TableCursor {
         self.state = State::End;
         let number = self.number;
         let search = match stage {
-            Stage::Row => {
+            Stage::Row(share) => {
                 let index = self.table.index()?;
                 let row = number - index.blocks_of(self.page).start;
                 let place = self.table.page(index, self.page)?.place(row);
                 let read_ahead = &mut self.read_ahead;
                 self.table.prefetch_end(&place, to.is_forward(), read_ahead);
                 let Range { start: from, end } = place;
-                self.state = State::Seeking(Stage::End { from, end });
+                self.state = State::Seeking(Stage::End { from, end, share });
                 return Ok(());
             }
-            Stage::End { from, end } => {
+            Stage::End { from, end, share } => {
                 self.load(number, &(from..end), Keep::Cached)?;
-                self.block().search(to)
+                self.block().search(to, share)
             }
             Stage::Keys(mut search) => {
                 let narrowed = self.block().narrow(&mut search, to);
@@ -492,20 +508,18 @@ impl Cursor for TableCursor {
         self.state = State::End;
         self.read_ahead = ReadAhead::default();
         self.live_page = None;
-        let view = view.filter(|view| self.may_have_dead_spans(view));
+        let Some(view) = view.filter(|view| self.may_have_dead_spans(view)) else {
+            return self.start_seek_to_live(to);
+        };
         let table = self.table.clone();
         let index = table.index()?;
-        let page = match view {
-            Some(_) => index.top().row_for(to),
-            None => index.top().row_about(to),
-        };
-        let Some(page) = page else {
+        let Some(page) = index.top().row_for(to) else {
             return Ok(());
         };
-        if view.is_some_and(|view| self.is_dead_page(index, page, view)) {
+        if self.is_dead_page(index, page, view) {
             return Ok(());
         }
-        self.descend_page(page, to, view)
+        self.descend_page(page, to, Some(view))
     }
 
     #[inline]

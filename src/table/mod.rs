@@ -68,6 +68,8 @@ pub use reader::{Found, Table};
 pub use run::RunCursor;
 pub use run_reader::RunReader;
 pub use salvage::{Gap, Salvage, behind, is_damage};
+#[cfg(any(test, feature = "unstable-internals"))]
+pub use search::Share;
 pub use statistics::{Collector, Sampled, Statistics};
 pub use stored::{Expected, highest_seq};
 

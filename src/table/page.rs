@@ -24,6 +24,7 @@ use crate::base::record::{key_prefix, shared_len};
 use crate::data::cursor::Seek;
 use crate::data::range_tombstones::RangeTombstones;
 use crate::expiry::{Census, ExpiryView};
+use crate::table::search::Share;
 
 /// Bytes of the checksum behind a page.
 pub const CRC_LEN: usize = 4;
@@ -359,6 +360,23 @@ impl Page {
             Some(found)
         } else {
             found.checked_sub(1)
+        }
+    }
+
+    /// Where in the range of row `number` the place of a seek is, if its keys are evenly spread.
+    #[inline]
+    pub fn share(&self, number: usize, to: Seek<'_>) -> Share {
+        let (Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) | Seek::Before(key)) =
+            to
+        else {
+            return Share::HALF;
+        };
+        match key.strip_prefix(&self.lowest[..self.shared_len]) {
+            Some(rest) if number + 1 < self.len() => {
+                let (first, next) = (self.prefix(number), self.prefix(number + 1));
+                Share::of(key_prefix(rest), first, next)
+            }
+            _ => Share::HALF,
         }
     }
 

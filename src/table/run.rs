@@ -225,7 +225,8 @@ impl Cursor for RunCursor {
     }
 
     fn poll_seek(&mut self, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<bool> {
-        if self.state != RunState::Inside {
+        let is_there = self.state != RunState::Inside || !self.inner().is_seeking();
+        if is_there {
             return Ok(true);
         }
         let mut there = false;

@@ -9,6 +9,7 @@ use crate::data::cursor::{DeadSpan, Seek};
 use crate::expiry::ExpiryView;
 use crate::table::index::Index;
 use crate::table::page::Page;
+use crate::table::search::Share;
 
 const DEAD_SPANS_ARE_KNOWN: &str = "the index was read to find the dead span";
 
@@ -124,7 +125,7 @@ impl TableCursor {
         let table = self.table.clone();
         let start = self.blocks().start;
         if first == last {
-            self.start_seek_in(self.page, start + first);
+            self.start_seek_in(self.page, start + first, Share::HALF);
             return Ok(());
         }
         let found = table.page(table.index()?, self.page)?.row_for(to);
