@@ -14,8 +14,12 @@
 
 use std::ops::{ControlFlow, Range};
 
+use crate::base::prefetch;
 use crate::base::record::{Header, Kind, key_prefix};
 use crate::base::{ItemTtl, Seq, Timestamp};
+
+/// Of what is handed out, the two cache lines that begin so many bytes behind a record are prefetched.
+const FETCHED_AHEAD: usize = 256;
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +107,42 @@ impl LaneShape {
             offsets: &body[self.offsets_at..].as_chunks().0[..self.count],
         }
     }
+
+    /// Where record `at` begins in this body; for the number of records, where the last one ends.
+    #[inline(always)]
+    pub fn offset_in(&self, body: &[u8], at: usize) -> usize {
+        let stored = body.get(self.offsets_at + 2 * at..);
+        match stored.and_then(|stored| stored.first_chunk()) {
+            Some(bytes) if at < self.count => usize::from(u16::from_le_bytes(*bytes)),
+            _ => self.offsets_at,
+        }
+    }
+
+    /// Whether a record that begins and ends at these offsets adds up.
+    #[inline(always)]
+    pub fn adds_up(&self, start: usize, end: usize) -> bool {
+        // Less than nothing is a great number.
+        let value_len = end.wrapping_sub(start + self.header_len + self.key_len);
+        value_len <= self.value_most && end <= self.offsets_at
+    }
+
+    /// The prefix of the key of a record that begins at this offset and adds up.
+    #[inline(always)]
+    pub fn prefix_in(&self, body: &[u8], start: usize) -> u64 {
+        let key = body.get(start + self.header_len..);
+        match key.and_then(|key| key.first_chunk::<{ size_of::<u64>() }>()) {
+            Some(bytes) if self.key_len >= bytes.len() => key_prefix(bytes),
+            _ => key_prefix(self.key_in(body, start)),
+        }
+    }
+
+    /// The key of a record that begins at this offset and adds up.
+    #[inline(always)]
+    pub fn key_in<'a>(&self, body: &'a [u8], start: usize) -> &'a [u8] {
+        let behind = body.get(start + self.header_len..);
+        let key = behind.and_then(|behind| behind.get(..self.key_len));
+        key.unwrap_or_default()
+    }
 }
 
 impl<'a> Lane<'a> {
@@ -118,9 +158,7 @@ impl<'a> Lane<'a> {
     /// Whether the record that begins and ends at these offsets adds up.
     #[inline(always)]
     pub fn adds_up(&self, start: usize, end: usize) -> bool {
-        // Less than nothing is a great number.
-        let value_len = end.wrapping_sub(start + self.shape.header_len + self.shape.key_len);
-        value_len <= self.shape.value_most && end <= self.shape.offsets_at
+        self.shape.adds_up(start, end)
     }
 
     /// Whether these records certainly add up and have different keys; there is at least one.
@@ -221,19 +259,13 @@ impl<'a> Lane<'a> {
     /// The prefix of the key of a record that begins at this offset and adds up.
     #[inline(always)]
     pub fn prefix_at(&self, start: usize) -> u64 {
-        let at = start + self.shape.header_len;
-        match self.body.get(at..at + size_of::<u64>()) {
-            Some(bytes) if self.shape.key_len >= bytes.len() => key_prefix(bytes),
-            _ => key_prefix(self.key_at(start)),
-        }
+        self.shape.prefix_in(self.body, start)
     }
 
     /// The key of a record that begins at this offset and adds up.
     #[inline(always)]
     pub fn key_at(&self, start: usize) -> &'a [u8] {
-        let behind = self.body.get(start + self.shape.header_len..);
-        let key = behind.and_then(|behind| behind.get(..self.shape.key_len));
-        key.unwrap_or_default()
+        self.shape.key_in(self.body, start)
     }
 
     /// Key and value of a record that begins and ends at these offsets and adds up.
@@ -258,6 +290,11 @@ impl<'a> Lane<'a> {
         let mut start = self.offset(records.start);
         for at in records {
             let end = self.offset(at + 1);
+            let ahead = self.body.get(end + FETCHED_AHEAD..);
+            if let Some(ahead) = ahead.and_then(|ahead| ahead.first_chunk::<65>()) {
+                prefetch(&ahead[0]);
+                prefetch(&ahead[64]);
+            }
             let piece = self.body.get(start + header_len..end);
             if let Some((key, value)) = piece.and_then(|piece| piece.split_at_checked(key_len)) {
                 visit(key, value)?;

@@ -13,26 +13,27 @@
 //! eight bytes of their keys. Only where these are equal whole keys are, and where these are equal sequence numbers: of
 //! both `d` the newer one comes first, and is lent. The merge ends before the bound, when no more is to be lent, and on
 //! the last record of a lane, because what is behind it is not known: here on `f`, which would be lent before `k`. All
-//! that was passed over is decided about.
+//! that was passed over is decided about. Then the cursor of that lane goes on; if it is in a certain lane again, the merge
+//! has that one instead and goes on too, with all others as they stand (merge.rs).
 //!
 //! A lane that lends alone mostly lends all its records in one stretch, by their offsets and hash bytes. Where two of
 //! these that follow each other are equal, or the bound is near, it looks at each record.
 
 use std::cmp::Ordering;
 
-use crate::base::Seq;
 use crate::base::record::key_prefix;
-use crate::data::lane::Lane;
-use crate::data::lent::{Ask, Lent, Place, Stand};
+use crate::base::{Seq, prefetch};
+use crate::data::lane::{Lane, LaneShape};
+use crate::data::lent::{Ask, Held, Lent, Place, Stand};
 
 /// The most lanes that are merged.
 pub const MOST_LANES: usize = 16;
 
-/// The place of a record of a lane that begins and ends at these offsets.
-#[inline(always)]
-fn place(lane: &Lane<'_>, start: usize, end: usize) -> Place {
-    let key_at = start + lane.shape.header_len;
-    Place::new(lane.owner, key_at, key_at + lane.shape.key_len, end)
+/// The place of record `at` of a lane, which adds up.
+fn place(lane: &Lane<'_>, at: usize) -> Place {
+    let key_at = lane.offset(at) + lane.shape.header_len;
+    let value_at = key_at + lane.shape.key_len;
+    Place::new(lane.owner, key_at, value_at, lane.offset(at + 1))
 }
 
 impl Lane<'_> {
@@ -133,7 +134,7 @@ impl Lane<'_> {
             }
             here = before.flatten();
             if here != Some(key) {
-                lent.push(place(self, self.offset(at), self.offset(at + 1)));
+                lent.push(place(self, at));
             }
             if here.is_none() {
                 return (Stand::OnLast, at);
@@ -144,30 +145,64 @@ impl Lane<'_> {
     }
 }
 
-/// A lane in a merge, and the record on which it stands.
-#[derive(Clone, Copy)]
-struct Runner<'a> {
-    lane: Lane<'a>,
+/// A lane in a merge, and the record on which it stands. Its bytes are those that are held by its owner's number: the
+/// cursors move on while they are merged.
+struct Runner {
+    shape: LaneShape,
+    owner: u32,
     cursor: usize,
     at: usize,
     start: usize,
     end: usize,
 }
 
-impl<'a> Runner<'a> {
-    /// Goes to the next record, if there is one that adds up; returns the prefix of its key.
-    #[inline(always)]
-    fn step(&mut self) -> Option<u64> {
-        let (start, end) = (self.end, self.lane.offset(self.at + 2));
-        if self.at + 1 >= self.lane.shape.count || !self.lane.adds_up(start, end) {
-            return None;
+impl Runner {
+    /// On record `at` of the lane of a cursor, which adds up and whose bytes are held.
+    #[inline]
+    fn new(cursor: usize, lane: &Lane<'_>, at: usize) -> Runner {
+        let (start, end) = (lane.offset(at), lane.offset(at + 1));
+        debug_assert!(lane.adds_up(start, end));
+        Runner {
+            shape: lane.shape,
+            owner: lane.owner,
+            cursor,
+            at,
+            start,
+            end,
         }
-        (self.at, self.start, self.end) = (self.at + 1, start, end);
-        Some(self.lane.prefix_at(start))
     }
 
-    fn key(&self) -> &'a [u8] {
-        self.lane.key_at(self.start)
+    #[inline(always)]
+    fn body<'a>(&self, held: Held<'a>) -> &'a [u8] {
+        held.bytes(self.owner)
+    }
+
+    /// Goes to the next record in its body, if there is one that adds up; returns the prefix of its key. Prefetches the
+    /// one after that.
+    #[inline(always)]
+    fn step(&mut self, body: &[u8]) -> Option<u64> {
+        let (next, start) = (self.at + 1, self.end);
+        let end = self.shape.offset_in(body, next + 1);
+        if next >= self.shape.count || !self.shape.adds_up(start, end) {
+            return None;
+        }
+        let ahead = body.get(end..);
+        if let Some(ahead) = ahead.and_then(|ahead| ahead.first_chunk::<65>()) {
+            prefetch(&ahead[0]);
+            prefetch(&ahead[64]);
+        }
+        (self.at, self.start, self.end) = (next, start, end);
+        Some(self.shape.prefix_in(body, start))
+    }
+
+    fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
+        self.shape.key_in(self.body(held), self.start)
+    }
+
+    #[inline(always)]
+    fn place(&self) -> Place {
+        let key_at = self.start + self.shape.header_len;
+        Place::new(self.owner, key_at, key_at + self.shape.key_len, self.end)
     }
 }
 
@@ -181,10 +216,13 @@ struct Head {
 }
 
 /// Lanes in a merge; see the file's head.
-pub struct LaneMerge<'a> {
-    runners: Vec<Runner<'a>>,
+#[derive(Default)]
+pub struct LaneMerge {
+    runners: Vec<Runner>,
     /// All lanes and the bound, in order.
     order: Vec<Head>,
+    /// The last record that was decided about, if its cursor has gone on to another lane since.
+    passed: Option<Runner>,
 }
 
 /// Where a merge has left the lane of a cursor.
@@ -198,56 +236,78 @@ pub struct Left {
     pub prefix: u64,
 }
 
-impl<'a> LaneMerge<'a> {
-    /// A merge of so many lanes.
-    pub fn with_capacity(lanes: usize) -> Self {
-        LaneMerge {
-            runners: Vec::with_capacity(lanes),
-            order: Vec::with_capacity(lanes + 1),
-        }
+impl LaneMerge {
+    /// Makes room for so many lanes.
+    pub fn reserve(&mut self, lanes: usize) {
+        self.runners.reserve(lanes);
+        self.order.reserve(lanes + 1);
     }
 
-    /// Adds the lane of a cursor from record `at` on, which adds up, and comes after those of the lanes before.
-    pub fn push(&mut self, cursor: usize, lane: Lane<'a>, at: usize) {
-        let (start, end) = (lane.offset(at), lane.offset(at + 1));
-        debug_assert!(lane.adds_up(start, end));
+    /// Lets go of all lanes.
+    pub fn clear(&mut self) {
+        self.runners.clear();
+        self.order.clear();
+        self.passed = None;
+    }
+
+    /// Adds the lane of a cursor, whose bytes are held, from record `at` on, which adds up, and comes after those of the
+    /// lanes before.
+    pub fn push(&mut self, cursor: usize, lane: &Lane<'_>, at: usize) {
+        let runner = Runner::new(cursor, lane, at);
         self.order.push(Head {
-            prefix: lane.prefix_at(start),
+            prefix: lane.prefix_at(runner.start),
             runner: self.runners.len(),
         });
-        self.runners.push(Runner {
-            lane,
-            cursor,
-            at,
-            start,
-            end,
-        });
+        self.runners.push(runner);
     }
 
-    /// Lends the records of all lanes in order, of each key the newest, as long as `ask` and `lent` admit. `seq` is the
-    /// sequence number of a record of a cursor's lane. After [`Stand::OnLast`] the first lane is on the last record that
-    /// was decided about, and all others are behind it.
+    /// Called when all lanes are added: the merge ends before this key.
+    pub fn begin(&mut self, bound: Option<&[u8]>, held: Held<'_>) {
+        let prefix = bound.map_or(u64::MAX, key_prefix);
+        let is_within = |head: &&Head| {
+            let is_smaller = |bound| self.runners[head.runner].key(held) < bound;
+            head.prefix < prefix || (head.prefix == prefix && bound.is_none_or(is_smaller))
+        };
+        let within = self.order.iter().take_while(is_within).count();
+        let runner = self.runners.len();
+        self.order.insert(within, Head { prefix, runner });
+    }
+
+    /// Where the first lane stands.
+    pub fn first(&self) -> Left {
+        let [first, ..] = self.order[..] else {
+            unreachable!("a merge has lanes");
+        };
+        self.left_by(first).expect("a lane is before the bound")
+    }
+
+    /// After [`Stand::OnLast`] the cursor of the first lane has gone on to this one.
+    pub fn go_on(&mut self, lane: &Lane<'_>, at: usize) {
+        let Head { runner, .. } = self.order[0];
+        let first = &mut self.runners[runner];
+        let next = Runner::new(first.cursor, lane, at);
+        self.order[0].prefix = lane.prefix_at(next.start);
+        self.passed = Some(std::mem::replace(first, next));
+    }
+
+    /// Lends the records of all lanes in order, of each key the newest, as long as `ask` and `lent` admit; its bound is
+    /// the one with which the merge began. `seq` is the sequence number of a record of a cursor's lane. After
+    /// [`Stand::OnLast`] the first lane is on the last record that was decided about, and all others are behind it.
     pub fn lend(
         &mut self,
-        ask: &Ask<'a>,
+        ask: &Ask<'_>,
         lent: &mut Lent,
         seq: impl Fn(usize, usize) -> Seq,
     ) -> Stand {
-        let bound = Head {
-            prefix: ask.bound.map_or(u64::MAX, key_prefix),
-            runner: self.runners.len(),
-        };
-        let is_within = |head: &&Head| {
-            let is_smaller = |bound| self.runners[head.runner].key() < bound;
-            head.prefix < bound.prefix
-                || (head.prefix == bound.prefix && ask.bound.is_none_or(is_smaller))
-        };
-        let within = self.order.iter().take_while(is_within).count();
-        self.order.insert(within, bound);
-        let mut places = lent.places();
-        let mut before_prefix = key_prefix(ask.decided);
+        let (mut places, held) = lent.places();
         // The lane of the last record that was decided about, and where that begins.
         let mut before = None;
+        let mut before_prefix = key_prefix(ask.decided);
+        if let Some(passed) = &self.passed {
+            before_prefix = key_prefix(passed.key(held));
+            // The cursor has gone on, and others may come before it now.
+            self.sort_in(self.order[0].prefix, (ask.bound, held), &seq);
+        }
         loop {
             let Head { mut prefix, runner } = self.order[0];
             if runner == self.runners.len() {
@@ -259,13 +319,14 @@ impl<'a> LaneMerge<'a> {
                     self.order[0].prefix = prefix;
                     return Stand::behind(before.is_some());
                 }
-                let is_again = prefix == before_prefix && self.is_again(runner, before, ask);
+                let is_again =
+                    prefix == before_prefix && self.is_again(runner, before, (ask, held));
                 let first = &mut self.runners[runner];
                 if !is_again {
-                    places.push(place(&first.lane, first.start, first.end));
+                    places.push(first.place());
                 }
                 (before, before_prefix) = (Some((runner, first.start)), prefix);
-                let Some(next) = first.step() else {
+                let Some(next) = first.step(first.body(held)) else {
                     self.order[0].prefix = prefix;
                     return Stand::OnLast;
                 };
@@ -274,22 +335,39 @@ impl<'a> LaneMerge<'a> {
                     break;
                 }
             }
-            self.sort_in(prefix, ask.bound, &seq);
+            self.sort_in(prefix, (ask.bound, held), &seq);
         }
     }
 
     /// Whether a runner is on an older version of the key that was decided about last: `before`, by its lane and where
-    /// it begins, or that of `ask`.
+    /// it begins, or the one that was passed, or that of `ask`.
     #[cold]
-    fn is_again(&self, runner: usize, before: Option<(usize, usize)>, ask: &Ask<'_>) -> bool {
-        let before = before.map(|(runner, start)| self.runners[runner].lane.key_at(start));
-        self.runners[runner].key() == before.unwrap_or(ask.decided)
+    fn is_again(
+        &self,
+        runner: usize,
+        before: Option<(usize, usize)>,
+        (ask, held): (&Ask<'_>, Held<'_>),
+    ) -> bool {
+        let before = match (before, &self.passed) {
+            (Some((runner, start)), _) => {
+                let runner = &self.runners[runner];
+                runner.shape.key_in(runner.body(held), start)
+            }
+            (None, Some(passed)) => passed.key(held),
+            (None, None) => ask.decided,
+        };
+        self.runners[runner].key(held) == before
     }
 
     /// Sorts in the first lane, which has moved to a key with this prefix.
     #[inline(always)]
-    fn sort_in(&mut self, prefix: u64, bound: Option<&[u8]>, seq: &impl Fn(usize, usize) -> Seq) {
-        let LaneMerge { runners, order } = self;
+    fn sort_in(
+        &mut self,
+        prefix: u64,
+        bound: (Option<&[u8]>, Held<'_>),
+        seq: &impl Fn(usize, usize) -> Seq,
+    ) {
+        let LaneMerge { runners, order, .. } = self;
         let [hole, behind @ ..] = &mut order[..] else {
             return;
         };
@@ -307,14 +385,17 @@ impl<'a> LaneMerge<'a> {
     }
 
     /// Where each lane stands, nearly in order.
-    pub fn left(&self) -> impl Iterator<Item = Left> {
-        self.order.iter().filter_map(|head| {
-            let runner = self.runners.get(head.runner)?;
-            Some(Left {
-                cursor: runner.cursor,
-                at: runner.at,
-                prefix: head.prefix,
-            })
+    pub fn left(&self) -> impl DoubleEndedIterator<Item = Left> {
+        self.order.iter().filter_map(|head| self.left_by(*head))
+    }
+
+    /// None by the bound.
+    fn left_by(&self, head: Head) -> Option<Left> {
+        let runner = self.runners.get(head.runner)?;
+        Some(Left {
+            cursor: runner.cursor,
+            at: runner.at,
+            prefix: head.prefix,
         })
     }
 }
@@ -322,16 +403,16 @@ impl<'a> LaneMerge<'a> {
 /// Whether one runner, or the bound, comes before another runner.
 #[cold]
 fn is_before(
-    runners: &[Runner<'_>],
+    runners: &[Runner],
     (one, other): (usize, usize),
-    bound: Option<&[u8]>,
+    (bound, held): (Option<&[u8]>, Held<'_>),
     seq: &impl Fn(usize, usize) -> Seq,
 ) -> bool {
     let other = &runners[other];
     let Some(one) = runners.get(one) else {
-        return bound.is_some_and(|bound| bound <= other.key());
+        return bound.is_some_and(|bound| bound <= other.key(held));
     };
-    match one.key().cmp(other.key()) {
+    match one.key(held).cmp(other.key(held)) {
         Ordering::Equal => seq(one.cursor, one.at) > seq(other.cursor, other.at),
         keys => keys.is_lt(),
     }

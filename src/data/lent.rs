@@ -21,6 +21,9 @@ use crate::expiry::ExpiryView;
 /// Longer keys and values of memtables are held, not copied.
 const COPY_MOST: usize = 512;
 
+/// Room for as many blocks as a short scan over several runs lends from.
+const OWNERS: usize = 16;
+
 /// What is known to be shown, without a look at each record.
 #[derive(Clone, Debug)]
 pub struct CertainView {
@@ -273,7 +276,7 @@ impl Lent {
     }
 
     fn lane(&self, owner: u32, shape: LaneShape) -> Lane<'_> {
-        shape.lane(&self.owners[owner as usize - 1], owner)
+        shape.lane(self.held().bytes(owner), owner)
     }
 
     #[inline(always)]
@@ -289,8 +292,17 @@ impl Lent {
         }
     }
 
+    /// What is held.
+    #[inline]
+    pub fn held(&self) -> Held<'_> {
+        Held(&self.owners)
+    }
+
     /// Holds these bytes; returns the number by which [`Lent::push`] knows them.
     pub fn hold(&mut self, bytes: Bytes) -> u32 {
+        if self.owners.capacity() == 0 {
+            self.owners.reserve(OWNERS);
+        }
         self.owners.push(bytes);
         self.owners.len() as u32
     }
@@ -314,12 +326,13 @@ impl Lent {
 
     /// Adds an item.
     pub fn push(&mut self, place: Place) {
-        self.places().push(place);
+        self.places().0.push(place);
     }
 
-    /// To add items that follow each other.
-    pub fn places(&mut self) -> Places<'_> {
+    /// To add items that follow each other, and what is held.
+    pub fn places(&mut self) -> (Places<'_>, Held<'_>) {
         let Lent {
+            owners,
             places,
             parts,
             room,
@@ -330,8 +343,9 @@ impl Lent {
                 first: room.items,
                 of: Stretch::Places(places.len()),
             });
+            places.reserve(room.enough.saturating_sub(room.items));
         }
-        Places { places, room }
+        (Places { places, room }, Held(owners))
     }
 
     /// Takes back all items but so many, none of them of a lane.
@@ -379,9 +393,21 @@ impl Lent {
             value_at: self.copied.len() as u32,
             end: APART,
         };
-        let Places { places, room } = self.places();
+        let Places { places, room } = self.places().0;
         places.push(place);
         room.take(bytes);
+    }
+}
+
+/// The bytes that are held for what is lent.
+#[derive(Clone, Copy)]
+pub struct Held<'a>(&'a [Bytes]);
+
+impl<'a> Held<'a> {
+    /// Those of this number.
+    #[inline(always)]
+    pub fn bytes(self, owner: u32) -> &'a [u8] {
+        &self.0[owner as usize - 1]
     }
 }
 

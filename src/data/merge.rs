@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
-use crate::data::lend::{LaneMerge, Left, MOST_LANES};
+use crate::data::lend::{LaneMerge, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::data::stretch::Stretch;
@@ -32,7 +32,11 @@ pub struct Merge<C> {
     dead_spans: usize,
     /// The error of a failed step.
     failure: Option<Error>,
+    /// Room for a merge of lanes, when one has lent.
+    lanes: Option<Box<LaneMerge>>,
 }
+
+const HOLDS_A_LANE: &str = "it holds a lane";
 
 /// A cursor's entry in the order.
 #[derive(Clone, Copy)]
@@ -74,15 +78,22 @@ impl<C: Cursor> Merge<C> {
             forward: to.is_forward(),
             dead_spans: 0,
             failure: None,
+            lanes: None,
         };
-        let live = |at: &usize| merge.cursors[*at].position() != Position::End;
         let mut order = Vec::with_capacity(merge.cursors.len());
-        let places = (0..merge.cursors.len()).filter(live);
-        order.extend(places.map(|at| merge.entry(at)));
+        for (at, cursor) in merge.cursors.iter().enumerate() {
+            let key = match cursor.head() {
+                Head::End => continue,
+                Head::Record(key) => key,
+                Head::DeadSpan(span) => {
+                    merge.dead_spans += 1;
+                    merge.far_end(&span)
+                }
+            };
+            order.push(merge.entry_of(key, at));
+        }
         order.sort_by(|a, b| merge.compare(a, b));
         merge.order = order;
-        let is_dead_span = |entry: &&MergeEntry| merge.is_dead_span(entry.at);
-        merge.dead_spans = merge.order.iter().filter(is_dead_span).count();
         merge.resolve_dead_spans(view)?;
         Ok(merge)
     }
@@ -196,7 +207,7 @@ impl<C: Cursor> Merge<C> {
         let stand = match lanes {
             0 => Stand::Same,
             1 => self.lend_first(&ask, lent, view),
-            _ => self.lend_merged(lanes, &ask, lent),
+            _ => self.lend_merged(lanes, &ask, lent, view)?,
         };
         if stand == Stand::Behind
             && let Err(error) = self.resolve_dead_spans(Some(view))
@@ -225,7 +236,7 @@ impl<C: Cursor> Merge<C> {
     fn lend_first(&mut self, ask: &Ask<'_>, lent: &mut Lent, view: &ExpiryView) -> Stand {
         let first = self.order[0].at;
         let bound = self.bound_at(1, ask);
-        let (lane, at) = self.cursors[first].lane().expect("it holds a lane");
+        let (lane, at) = self.cursors[first].lane().expect(HOLDS_A_LANE);
         let ask = Ask { bound, ..*ask };
         let (stand, at) = match self.forward {
             true => lane.lend(at, &ask, lent),
@@ -240,29 +251,89 @@ impl<C: Cursor> Merge<C> {
         stand
     }
 
-    /// Lends from the lanes of so many cursors in turn.
-    fn lend_merged(&mut self, lanes: usize, ask: &Ask<'_>, lent: &mut Lent) -> Stand {
-        let mut merge = LaneMerge::with_capacity(lanes);
+    /// Lends from the lanes of so many cursors in turn. Where a lane ends, its cursor goes on to its next one, and all others
+    /// stay in the merge; it ends where that cursor has none, or not a certain one.
+    fn lend_merged(
+        &mut self,
+        lanes: usize,
+        ask: &Ask<'_>,
+        lent: &mut Lent,
+        view: &ExpiryView,
+    ) -> Result<Stand> {
+        let mut merge = self.lanes.take().unwrap_or_default();
+        merge.reserve(lanes);
         for entry in &self.order[..lanes] {
-            let (lane, at) = self.cursors[entry.at].lane().expect("it holds a lane");
-            merge.push(entry.at, lane, at);
+            let (lane, at) = self.cursors[entry.at].lane().expect(HOLDS_A_LANE);
+            merge.push(entry.at, &lane, at);
         }
-        let bound = self.bound_at(lanes, ask);
-        let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_lane(at);
-        let stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
-        let mut left = [Left::default(); MOST_LANES];
-        for (place, lane) in left.iter_mut().zip(merge.left()) {
-            *place = lane;
+        merge.begin(self.bound_at(lanes, ask), lent.held());
+        let (mut has_moved, mut went_on) = (false, Ok(true));
+        let stand = loop {
+            let bound = self.bound_at(lanes, ask);
+            let seq = |cursor: usize, at: usize| self.cursors[cursor].seq_in_lane(at);
+            let stand = merge.lend(&Ask { bound, ..*ask }, lent, seq);
+            has_moved |= stand != Stand::Same;
+            if stand != Stand::OnLast || lent.is_full() {
+                break stand;
+            }
+            went_on = self.go_on(&mut merge, ask, lent, view);
+            if !matches!(went_on, Ok(true)) {
+                break Stand::Behind;
+            }
+        };
+        if has_moved {
+            self.leave_lanes(lanes, &merge, matches!(went_on, Ok(true)));
         }
-        if stand != Stand::Same {
-            // From the last one on, so that what is behind a place is in order.
-            for (place, lane) in left[..lanes].iter().enumerate().rev() {
-                self.cursors[lane.cursor].stand_in_lane(lane.at);
-                let (prefix, at) = (lane.prefix, lane.cursor);
-                self.sort_in(place, MergeEntry { prefix, at });
+        merge.clear();
+        self.lanes = Some(merge);
+        match went_on {
+            Ok(true) => {}
+            Ok(false) => self.replace(0, Some(view)),
+            Err(error) => {
+                self.fail(&error);
+                return Err(error);
             }
         }
-        stand
+        Ok(match stand {
+            Stand::Same => Stand::behind(has_moved),
+            other => other,
+        })
+    }
+
+    /// The cursor whose lane has ended goes on to the next record; returns whether that is in a lane, which the merge
+    /// then has instead.
+    fn go_on(
+        &mut self,
+        merge: &mut LaneMerge,
+        ask: &Ask<'_>,
+        lent: &mut Lent,
+        view: &ExpiryView,
+    ) -> Result<bool> {
+        let ended = merge.first();
+        let cursor = &mut self.cursors[ended.cursor];
+        cursor.stand_in_lane(ended.at);
+        cursor.advance(Some(view))?;
+        let holds = cursor.hold_lane(ask, lent);
+        if holds {
+            let (lane, at) = cursor.lane().expect(HOLDS_A_LANE);
+            merge.go_on(&lane, at);
+        }
+        Ok(holds)
+    }
+
+    /// Sorts in the cursors of so many lanes, where the merge has left them; the first one only if it is in its lane.
+    fn leave_lanes(&mut self, lanes: usize, merge: &LaneMerge, with_first: bool) {
+        // From the last one on, so that what is behind a place is in order.
+        for (place, left) in (0..lanes).rev().zip(merge.left().rev()) {
+            let (prefix, at) = (left.prefix, left.cursor);
+            let entry = MergeEntry { prefix, at };
+            if place == 0 && !with_first {
+                self.order[place] = entry;
+                return;
+            }
+            self.cursors[left.cursor].stand_in_lane(left.at);
+            self.sort_in(place, entry);
+        }
     }
 
     /// Records as new as this are hidden by no dead span.
@@ -326,10 +397,6 @@ impl<C: Cursor> Merge<C> {
             self.order.copy_within(place + 1..end + 1, place);
         }
         self.order[end] = entry;
-    }
-
-    fn entry(&self, at: usize) -> MergeEntry {
-        self.entry_of(self.place(at).0, at)
     }
 
     #[inline]

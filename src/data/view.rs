@@ -255,8 +255,8 @@ impl<C: Cursor> Walk<C> {
             above: Seq(0),
         };
         let before = lent.len();
-        let stand = self.merge.lend(&ask, lent, check.for_good())?;
-        self.given = stand == Stand::OnLast;
+        let stand = self.merge.lend(&ask, lent, check.for_good());
+        self.given = matches!(stand, Ok(Stand::OnLast));
         // What was passed over without an item are versions of these keys.
         if lent.len() > before
             && let Some((key, _)) = lent.last()
@@ -264,7 +264,7 @@ impl<C: Cursor> Walk<C> {
             decided.clear();
             decided.extend_from_slice(key);
         }
-        Ok(stand != Stand::Same)
+        Ok(stand? != Stand::Same)
     }
 
     /// Decides about the first record, and lends it if it is visible. Breaks where the call ends, with whether there is
