@@ -49,7 +49,7 @@ use std::sync::{Arc, OnceLock};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "tokio")]
 use crate::base::sync::try_lock_soon;
-use crate::base::sync::{Mutex, MutexGuard, lock_soon};
+use crate::base::sync::{Mutex, MutexGuard, lock_soon, lock_soon_after};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
@@ -216,6 +216,12 @@ impl CommitLog {
     #[inline]
     pub fn lock_soon(&self) -> MutexGuard<'_, CommitState> {
         lock_soon(&self.state)
+    }
+
+    /// The same for a writer that can prefetch what it will need under the lock, if it has to wait for that.
+    #[inline]
+    pub fn lock_soon_after(&self, prefetch: impl FnOnce()) -> MutexGuard<'_, CommitState> {
+        lock_soon_after(&self.state, prefetch)
     }
 
     /// The same for who must not go to sleep: it is taken if it becomes free in the while that a writer looks for it.

@@ -127,7 +127,9 @@ impl Engine {
         self.admit(state, weight(&op))?;
         let charge = self.charge_one(state, &op)?;
         self.prepare_one(state, &op, charge, |prepared| {
-            self.commit(self.stamp(None), prepared).map(drop)
+            let commit = self.lock_for(prepared);
+            let (stamped, ()) = self.stamp_under(commit, None, || ());
+            self.commit(stamped, prepared).map(drop)
         })
     }
 
@@ -255,6 +257,13 @@ impl Engine {
             }
             self.commit(stamped, prepared).map(Some)
         })
+    }
+
+    /// Takes the commit lock for one write. Where another write has it, the memory that the insert will need is prefetched
+    /// in the meantime: so the lock is held for less time when writers wait for each other.
+    #[inline(always)]
+    fn lock_for(&self, prepared: &Prepared<'_>) -> MutexGuard<'_, CommitState> {
+        self.commit_log.lock_soon_after(|| prefetch(prepared))
     }
 
     /// Takes the commit lock, then reads the clock. `relies_on` is the version that will be judged by it.
@@ -518,6 +527,14 @@ impl Engine {
         log.sync_to(position)?;
         self.commit_log.publish(latest);
         Ok(())
+    }
+}
+
+/// Prefetches what the insert of a single write will read.
+#[inline(never)]
+fn prefetch(prepared: &Prepared<'_>) {
+    if let Some((Op::Put { key, .. } | Op::Delete { key, .. }, hash, state)) = prepared.single() {
+        state.read_state().active.memtable.prefetch(hash, key);
     }
 }
 

@@ -146,6 +146,13 @@ impl Memtable {
         Ok(())
     }
 
+    /// Brings what an insert of this key will need into the processor's caches, for a writer that waits for another one;
+    /// `hash` is that of the key.
+    pub fn prefetch(&self, hash: u64, key: &[u8]) {
+        self.filter.prefetch(hash);
+        self.tree.prefetch(key);
+    }
+
     /// Like [`Memtable::insert`], but where the memtable has no records yet, this one is shown only after
     /// [`Memtable::finish_load`], which must come before anything else is written. For many records that is faster.
     #[inline]

@@ -82,6 +82,20 @@ impl Tree {
         })
     }
 
+    /// Brings the way to a key, and the newest version of it, into the caches. Beside a change it may do less.
+    pub fn prefetch(&self, key: &[u8]) {
+        let gap = Gap::before(key, Seq::MAX);
+        let Some(root) = self.root.load() else {
+            return;
+        };
+        let newest = |leaf: &Node, rank| {
+            let newest = leaf.version_behind(rank, key);
+            newest.into_iter().for_each(Stored::prefetch);
+            Ok(())
+        };
+        let _ = self.try_read(root, |node| node.rank(&gap), newest);
+    }
+
     /// Goes down by `rank`; returns what `take` makes of the leaf and the rank there. Both are repeated until their
     /// reads are consistent; `None` if there are no records.
     #[inline]

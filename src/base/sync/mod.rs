@@ -7,7 +7,7 @@ mod model;
 #[cfg(all(test, loom))]
 pub use model::{
     ArcSwap, Backoff, Condvar, Elsewhere, Guard, Mutex, MutexGuard, RwLock, atomic, check,
-    lock_soon, spawn, spin_loop, try_lock_soon,
+    lock_soon, lock_soon_after, spawn, spin_loop, try_lock_soon,
 };
 
 #[cfg(not(all(test, loom)))]
@@ -26,6 +26,15 @@ mod real {
     #[inline]
     pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         try_lock_soon(mutex).unwrap_or_else(|| mutex.lock())
+    }
+
+    /// The same for who has something to do while the lock is taken, such as prefetching: it must have no other effect.
+    #[inline]
+    pub fn lock_soon_after<T>(mutex: &Mutex<T>, meanwhile: impl FnOnce()) -> MutexGuard<'_, T> {
+        mutex.try_lock().unwrap_or_else(|| {
+            meanwhile();
+            lock_soon(mutex)
+        })
     }
 
     /// The same for who must not go to sleep: `None` when it does not become free in that while.

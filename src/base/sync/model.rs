@@ -108,6 +108,11 @@ pub fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
+/// What is done meanwhile has no effect that a model could see.
+pub fn lock_soon_after<T>(mutex: &Mutex<T>, _meanwhile: impl FnOnce()) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
 /// The first look decides.
 pub fn try_lock_soon<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock()
