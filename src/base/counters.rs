@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::base::sync::Mutex;
+use crate::base::sync::{CachePadded, Mutex};
 use crate::base::{Error, Quota};
 
 /// A counter that several threads increment.
@@ -81,8 +81,8 @@ impl WaitCounter {
 /// All counters of a database.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Bytes of keys and values that were put.
-    pub bytes_put: Counter,
+    /// Bytes of keys and values that were put; in cache lines of its own, because every write changes it.
+    pub bytes_put: CachePadded<Counter>,
     /// Bytes of tables written by flushes.
     pub bytes_flushed: Counter,
     /// Bytes of tables written by merges and rewrites.

@@ -49,7 +49,7 @@ use std::sync::{Arc, OnceLock};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "tokio")]
 use crate::base::sync::try_lock_soon;
-use crate::base::sync::{Mutex, MutexGuard, lock_soon, lock_soon_after};
+use crate::base::sync::{CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
@@ -57,7 +57,8 @@ use crate::engine::relied::{Relied, Relying};
 use crate::engine::state::{ContainerState, Flushable};
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, SegmentSummary, SyncedNote};
 
-/// What the commit lock guards.
+/// What the commit lock guards; in other cache lines than the lock, which those who wait for it look at.
+#[repr(align(128))]
 pub struct CommitState {
     /// The sequence number of the next record.
     next_seq: Seq,
@@ -162,12 +163,17 @@ pub struct Beginning {
     pub recovered_to: Option<u64>,
 }
 
-/// See the file's head.
-pub struct CommitLog {
-    state: Mutex<CommitState>,
+/// What every write raises, in other cache lines than what never changes.
+struct Marks {
     latest: AtomicU64,
     published: AtomicU64,
     time_high_water: AtomicU64,
+}
+
+/// See the file's head.
+pub struct CommitLog {
+    state: Mutex<CommitState>,
+    marks: CachePadded<Marks>,
     relied: Relied,
     /// Empty in a read-only database, and until there is room for a log.
     log: OnceLock<Arc<Log>>,
@@ -196,9 +202,11 @@ impl CommitLog {
                 last_written: None,
                 appender,
             }),
-            latest: AtomicU64::new(last_seq.0),
-            published: AtomicU64::new(last_seq.0),
-            time_high_water: AtomicU64::new(time_high_water.0),
+            marks: CachePadded::new(Marks {
+                latest: AtomicU64::new(last_seq.0),
+                published: AtomicU64::new(last_seq.0),
+                time_high_water: AtomicU64::new(time_high_water.0),
+            }),
             relied: Relied::new(),
             log,
             old_log,
@@ -238,34 +246,34 @@ impl CommitLog {
     /// The last sequence number that readers see.
     #[inline]
     pub fn published(&self) -> Seq {
-        Seq(self.published.load(Ordering::Acquire))
+        Seq(self.marks.published.load(Ordering::Acquire))
     }
 
     /// Makes records up to this sequence number visible to readers.
     #[inline]
     pub fn publish(&self, seq: Seq) {
-        self.published.fetch_max(seq.0, Ordering::AcqRel);
+        self.marks.published.fetch_max(seq.0, Ordering::AcqRel);
     }
 
     /// Under the lock: makes all records that are in memtables visible to readers. Nobody publishes more meanwhile, so
     /// this takes no read-modify-write.
     #[inline]
     pub fn publish_latest(&self, _state: &CommitState) {
-        let latest = self.latest.load(Ordering::Relaxed);
-        self.published.store(latest, Ordering::Release);
+        let latest = self.marks.latest.load(Ordering::Relaxed);
+        self.marks.published.store(latest, Ordering::Release);
     }
 
     /// The last sequence number that is in a memtable.
     #[inline]
     pub fn latest(&self) -> Seq {
-        Seq(self.latest.load(Ordering::Acquire))
+        Seq(self.marks.latest.load(Ordering::Acquire))
     }
 
     /// Notes that every record up to this sequence number is in a memtable.
     #[inline]
     pub fn applied(&self, state: &mut CommitState, last: Seq) {
         state.next_seq = last.next();
-        self.latest.store(last.0, Ordering::Release);
+        self.marks.latest.store(last.0, Ordering::Release);
     }
 
     /// Notes a sequence number that is not in the log: what took it is durable, with everything before it.
@@ -330,11 +338,14 @@ impl CommitLog {
     #[inline]
     pub fn rely_on(&self, settled: Timestamp) -> Timestamp {
         // Mostly an earlier write of the same millisecond has raised it.
-        let mark = self.time_high_water.load(Ordering::Acquire);
+        let mark = self.marks.time_high_water.load(Ordering::Acquire);
         if mark >= settled.0 {
             return Timestamp(mark);
         }
-        let before = self.time_high_water.fetch_max(settled.0, Ordering::AcqRel);
+        let before = self
+            .marks
+            .time_high_water
+            .fetch_max(settled.0, Ordering::AcqRel);
         Timestamp(before).max(settled)
     }
 

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{CachePadded, Mutex};
 use crate::compact::pace::{Budget, Moved, Next};
 use crate::engine::commit::CommitState;
 use crate::env::monotonic;
@@ -22,7 +22,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 pub struct Throttle {
     budget: Mutex<Budget>,
     debt: AtomicU64,
-    added: AtomicUsize,
+    /// In cache lines of its own, because every write changes it.
+    added: CachePadded<AtomicUsize>,
     removed: AtomicUsize,
 }
 
@@ -32,7 +33,7 @@ impl Throttle {
         Throttle {
             budget: Mutex::new(Budget::new(rate, floor, monotonic())),
             debt: AtomicU64::new(0),
-            added: AtomicUsize::new(unflushed),
+            added: CachePadded::new(AtomicUsize::new(unflushed)),
             removed: AtomicUsize::new(0),
         }
     }

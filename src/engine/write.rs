@@ -377,15 +377,17 @@ impl Engine {
         logged: &Logged,
     ) -> Result<Written> {
         self.seal_when_full(&mut stamped.commit);
+        let awaits_sync = self.awaits_sync(writes, logged);
         let log = self.release_commit(stamped, writes)?;
-        if self.awaits_sync(writes, logged) {
+        if awaits_sync {
             log.sync_to(logged.position)?;
             self.commit_log.publish(logged.last);
         }
         Ok(Written::new(logged.last, logged.written_at))
     }
 
-    /// Releases the commit lock, and does what follows outside it.
+    /// Releases the commit lock, and does what follows outside it. What that is, is asked before: afterwards the next
+    /// writer changes what would be read.
     #[inline(always)]
     pub(super) fn release_commit(
         &self,
@@ -393,9 +395,10 @@ impl Engine {
         writes: &Prepared<'_>,
     ) -> Result<&Arc<Log>> {
         self.counters.bytes_put.add_alone(writes.weight());
-        drop(stamped);
         let log = self.commit_log.log()?;
-        if log.wants_upkeep() {
+        let wants_upkeep = log.wants_upkeep();
+        drop(stamped);
+        if wants_upkeep {
             self.scheduler.wake(Thread::Log);
         }
         Ok(log)

@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 
 use crate::base::prefetch;
 
+use crate::base::sync::CachePadded;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// A memtable of the size it was made for has at most five or six. The last one takes all further keys, and then
@@ -64,8 +65,9 @@ impl Block {
 #[derive(Debug, Default)]
 pub struct Filter {
     stages: [OnceLock<Box<[Block]>>; STAGES],
-    /// Keys that have set bits in the last stage.
-    taken: AtomicUsize,
+    /// Keys that have set bits in the last stage. Each addition changes it, so it is in other cache lines than what a
+    /// question reads.
+    taken: CachePadded<AtomicUsize>,
     /// Memory of all stages.
     bytes: AtomicUsize,
     /// There was no memory for a first stage, so it answers "maybe" for every key.

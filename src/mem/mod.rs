@@ -40,8 +40,8 @@ use std::sync::Arc;
 
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, RecordRef};
-use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{CachePadded, Mutex};
 use crate::base::{Result, Seq};
 use crate::data::batch::KeyRange;
 use crate::data::range_delete::RangeDelete;
@@ -66,9 +66,15 @@ pub struct Memtable {
     tree: Arc<Tree>,
     filter: Filter,
     ranges: Arc<RangeDeletes>,
-    len: AtomicUsize,
     /// The size at which it is sealed, about.
     bytes_max: usize,
+    changing: CachePadded<Changing>,
+}
+
+/// What every insert changes, in other cache lines than what every get reads.
+#[derive(Debug)]
+struct Changing {
+    len: AtomicUsize,
     /// [`Seq::MAX`] if it is empty.
     seq_min: AtomicU64,
     seq_max: AtomicU64,
@@ -103,13 +109,15 @@ impl Memtable {
             tree,
             filter: Filter::default(),
             ranges: Arc::default(),
-            len: AtomicUsize::new(0),
             bytes_max,
-            seq_min: AtomicU64::new(u64::MAX),
-            seq_max: AtomicU64::new(0),
-            writing: Mutex::new(Writing {
-                tree: Loader::new(writer),
-                summary: Summary::default(),
+            changing: CachePadded::new(Changing {
+                len: AtomicUsize::new(0),
+                seq_min: AtomicU64::new(u64::MAX),
+                seq_max: AtomicU64::new(0),
+                writing: Mutex::new(Writing {
+                    tree: Loader::new(writer),
+                    summary: Summary::default(),
+                }),
             }),
         }
     }
@@ -125,7 +133,7 @@ impl Memtable {
     pub fn insert_hashed(&self, hash: u64, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
         debug_assert_eq!(hash, hash_key(key));
         self.filter.prefetch(hash);
-        let mut writing = self.writing.lock();
+        let mut writing = self.changing.writing.lock();
         let inserted = match writing.tree.insert(&header, key, value) {
             Ok(Some(inserted)) => inserted,
             Ok(None) => return Ok(()),
@@ -142,7 +150,7 @@ impl Memtable {
         };
         writing.summary.add(&record, hash, inserted);
         self.count(header.seq);
-        self.len.store(self.len() + 1, Ordering::Relaxed);
+        self.changing.len.store(self.len() + 1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -157,7 +165,7 @@ impl Memtable {
     /// [`Memtable::finish_load`], which must come before anything else is written. For many records that is faster.
     #[inline]
     pub fn load(&self, header: Header, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut writing = self.writing.lock();
+        let mut writing = self.changing.writing.lock();
         if writing.tree.may_load() {
             let loaded = writing.tree.load(&header, key, value);
             return loaded.map_err(Refused::error);
@@ -168,7 +176,7 @@ impl Memtable {
 
     /// Shows the records that were loaded. After an error it may have some of them.
     pub fn finish_load(&self) -> Result<()> {
-        let Writing { tree, summary } = &mut *self.writing.lock();
+        let Writing { tree, summary } = &mut *self.changing.writing.lock();
         let loaded = tree.loaded();
         if loaded == 0 {
             return Ok(());
@@ -187,7 +195,7 @@ impl Memtable {
             }
             summary.add(&record, hash, inserted);
             self.count(record.header.seq);
-            self.len.store(self.len() + 1, Ordering::Relaxed);
+            self.changing.len.store(self.len() + 1, Ordering::Relaxed);
         });
         built.map_err(Refused::error)
     }
@@ -207,7 +215,7 @@ impl Memtable {
 
     /// Adds a range delete, whose sequence number is higher than those of the present ones.
     pub fn delete_range(&self, range: KeyRange, seq: Seq) {
-        let mut writing = self.writing.lock();
+        let mut writing = self.changing.writing.lock();
         assert!(seq > self.ranges.seq_max(), "range deletes come in order");
         writing.summary.begin_era();
         self.ranges.push(RangeDelete { range, seq });
@@ -216,10 +224,11 @@ impl Memtable {
 
     #[inline]
     fn count(&self, seq: Seq) {
-        self.seq_min
-            .store(seq.0.min(self.seq_min().0), Ordering::Relaxed);
-        self.seq_max
-            .store(seq.0.max(self.seq_max().0), Ordering::Relaxed);
+        let Changing {
+            seq_min, seq_max, ..
+        } = &*self.changing;
+        seq_min.store(seq.0.min(self.seq_min().0), Ordering::Relaxed);
+        seq_max.store(seq.0.max(self.seq_max().0), Ordering::Relaxed);
     }
 
     /// The newest version of `key` with a sequence number of at most `max`; `hash` is that of the key.
@@ -235,7 +244,7 @@ impl Memtable {
 
     /// A range delete or a command to expire items follows: for estimates, older and newer records are counted apart.
     pub fn begin_era(&self) {
-        self.writing.lock().summary.begin_era();
+        self.changing.writing.lock().summary.begin_era();
     }
 
     /// Its range deletes.
@@ -258,7 +267,7 @@ impl Memtable {
     /// How many records there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.changing.len.load(Ordering::Relaxed)
     }
 
     /// Whether it has neither records nor range deletes.
@@ -268,17 +277,17 @@ impl Memtable {
 
     /// The lowest sequence number of a record or range delete; [`Seq::MAX`] when there is none.
     pub fn seq_min(&self) -> Seq {
-        Seq(self.seq_min.load(Ordering::Relaxed))
+        Seq(self.changing.seq_min.load(Ordering::Relaxed))
     }
 
     /// The highest sequence number of a record or range delete; 0 when there is none.
     pub fn seq_max(&self) -> Seq {
-        Seq(self.seq_max.load(Ordering::Relaxed))
+        Seq(self.changing.seq_max.load(Ordering::Relaxed))
     }
 
     /// The life statistics of its records.
     pub fn census(&self) -> Census {
-        self.writing.lock().summary.census()
+        self.changing.writing.lock().summary.census()
     }
 
     /// False: no record has a key with this hash. True is wrong for one key in a hundred.
@@ -288,6 +297,6 @@ impl Memtable {
 
     /// Calls `ask` with the summary of all records. Writers wait meanwhile.
     pub fn summary<T>(&self, ask: impl FnOnce(&Summary) -> T) -> T {
-        ask(&self.writing.lock().summary)
+        ask(&self.changing.writing.lock().summary)
     }
 }

@@ -38,7 +38,7 @@ use super::arena::{Arena, Brk, Link, Slot, Stored};
 use super::node::{Gap, Inserted, Node, SLOTS, Torn};
 use super::pool::{Pool, Refused};
 use crate::base::record::Header;
-use crate::base::sync::Backoff;
+use crate::base::sync::{Backoff, CachePadded};
 use crate::base::{Error, Result as Answer, Seq};
 use crate::data::item::Pair;
 
@@ -46,7 +46,8 @@ use crate::data::item::Pair;
 pub struct Tree {
     /// Null before the first record.
     root: Link<Node>,
-    arena: Arena,
+    /// In other cache lines than the root, which every reader reads: every insert changes it.
+    arena: CachePadded<Arena>,
 }
 
 impl fmt::Debug for Tree {
@@ -150,7 +151,7 @@ impl Writer {
     pub fn new(pool: Arc<Pool>) -> (Arc<Tree>, Writer) {
         let tree = Arc::new(Tree {
             root: Link::empty(),
-            arena: Arena::new(pool),
+            arena: CachePadded::new(Arena::new(pool)),
         });
         (
             tree.clone(),

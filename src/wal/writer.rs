@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::counters::{WaitCounter, Waits};
+use crate::base::sync::CachePadded;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, Result, Seq, Timestamp, spans};
 use crate::env::{Fs, Ring, monotonic};
@@ -116,7 +117,8 @@ pub struct Log {
     group: Group,
     /// Once the newest segment reaches this position, the next one should be prepared.
     prepare_from: AtomicU64,
-    failure: OnceLock<Arc<Error>>,
+    /// In cache lines of its own: a writer that waits for the commit lock looks at it, and every append changes the rest.
+    failure: CachePadded<OnceLock<Arc<Error>>>,
     syncs: WaitCounter,
 }
 
@@ -186,7 +188,7 @@ impl Log {
             end: AtomicU64::new(start.0),
             group: Group::from(start),
             prepare_from: AtomicU64::new(prepare_from(&segment)),
-            failure: OnceLock::new(),
+            failure: CachePadded::default(),
             syncs: WaitCounter::default(),
         });
         let appender = Appender {

@@ -6,8 +6,8 @@ mod model;
 
 #[cfg(all(test, loom))]
 pub use model::{
-    ArcSwap, Backoff, Condvar, Elsewhere, Guard, Mutex, MutexGuard, RwLock, atomic, check,
-    lock_soon, lock_soon_after, spawn, spin_loop, try_lock_soon,
+    ArcSwap, Backoff, CachePadded, Condvar, Elsewhere, Guard, Mutex, MutexGuard, RwLock, atomic,
+    check, lock_soon, lock_soon_after, spawn, spin_loop, try_lock_soon,
 };
 
 #[cfg(not(all(test, loom)))]
@@ -19,7 +19,7 @@ mod real {
     pub use std::sync::atomic;
 
     pub use arc_swap::{ArcSwap, Guard};
-    pub use crossbeam_utils::Backoff;
+    pub use crossbeam_utils::{Backoff, CachePadded};
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
     /// Takes a lock that is held for less time than it takes to sleep and wake up: spins for a while first.

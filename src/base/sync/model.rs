@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use loom::sync as checked;
 
+pub use crossbeam_utils::CachePadded;
 pub use loom::hint::spin_loop;
 pub use loom::sync::atomic;
 pub use loom::thread::JoinHandle;
