@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::engine::commit::OldLog;
 use crate::engine::options::Options;
 use crate::engine::relog::relog_with;
+use crate::engine::scheduler::Thread;
 use crate::env::Fs;
 use crate::wal::{Appender, FrameHeader, FrameKind, Log, LogOptions, remove_chain};
 
@@ -140,7 +141,11 @@ impl Engine {
         // What stays here goes with a later release.
         let _ = log.release_older();
         self.commit_log.begin(&mut commit, log, appender);
-        self.seal_when_full(&mut commit);
+        let is_sealed = self.seal_when_full(&mut commit);
+        drop(commit);
+        if is_sealed {
+            self.scheduler.wake(Thread::Flush);
+        }
         Ok(())
     }
 

@@ -155,8 +155,9 @@ impl Engine {
         let begun = Begun::anew(path, options, &mut found)?;
         let engine = Arc::new(assemble(path, options, lock, shared, found, begun));
         if !options.read_only {
-            // Recovery may bring more into memory than writers are allowed, and only writers seal.
-            engine.seal_when_full(&mut engine.commit_log.lock());
+            // Recovery may bring more into memory than writers are allowed, and only writers seal. The flush thread begins
+            // with a round.
+            let _ = engine.seal_when_full(&mut engine.commit_log.lock());
         }
         if !options.read_only && options.background == Background::Threads {
             Engine::start_threads(&engine)?;

@@ -376,9 +376,12 @@ impl Engine {
         writes: &Prepared<'_>,
         logged: &Logged,
     ) -> Result<Written> {
-        self.seal_when_full(&mut stamped.commit);
+        let is_sealed = self.seal_when_full(&mut stamped.commit);
         let awaits_sync = self.awaits_sync(writes, logged);
         let log = self.release_commit(stamped, writes)?;
+        if is_sealed {
+            self.scheduler.wake(Thread::Flush);
+        }
         if awaits_sync {
             log.sync_to(logged.position)?;
             self.commit_log.publish(logged.last);
@@ -463,12 +466,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Seals the largest memtables until the active ones fit their budget.
+    /// Seals the largest memtables until the active ones fit their budget. Tells whether it sealed any: then the flush
+    /// thread is to be woken, after the lock, because it may take the processor from who wakes it.
     #[inline]
-    pub(super) fn seal_when_full(&self, commit: &mut CommitState) {
-        if commit.active_bytes() >= self.options.memtable_bytes {
+    #[must_use = "the flush thread is to be woken"]
+    pub(super) fn seal_when_full(&self, commit: &mut CommitState) -> bool {
+        let is_full = commit.active_bytes() >= self.options.memtable_bytes;
+        if is_full {
             self.seal_largest(commit);
         }
+        is_full
     }
 
     #[cold]
@@ -480,7 +487,6 @@ impl Engine {
         {
             self.seal(commit, &state);
         }
-        self.scheduler.wake(Thread::Flush);
     }
 
     /// Under the commit lock: seals the active memtable, unless it is empty, and opens a new one. The new one is logged
