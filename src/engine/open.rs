@@ -45,7 +45,7 @@ use crate::engine::throttle::Throttle;
 use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
-use crate::wal::{Kept, Replayed, SyncedNote, keep, log_bytes};
+use crate::wal::{Kept, Replayed, SyncedNote, keep};
 
 mod write_anew;
 
@@ -361,7 +361,6 @@ pub(super) fn bring_in(
     let states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
     let mut last_seq = highest_seq(&catalogue, &states);
     let wal_dir = path.join(file_name::WAL_DIR);
-    pool.stock(log_bytes(space.fs, &wal_dir)?);
     let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
     let (replayed, damage) = (from_log.replayed, from_log.damage);
     for logged in &from_log.settings {

@@ -337,7 +337,6 @@ impl Fs for Disk {
         let read = || -> io::Result<Vec<u8>> {
             let mut file = open_file(OpenOptions::new().read(true), path)?;
             reserve_memory(&mut spare, file.metadata()?.len())?;
-            system::fills_soon(&mut spare);
             io::Read::read_to_end(&mut file, &mut spare)?;
             Ok(spare)
         };

@@ -18,7 +18,6 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, MmapOptions, MmapRaw};
@@ -37,7 +36,7 @@ pub struct Chunk {
     start: NonNull<u8>,
     layout: Layout,
     /// `None` for a small chunk, which the allocator owns.
-    pages: Option<Arc<MmapMut>>,
+    pages: Option<MmapMut>,
 }
 
 // SAFETY: a chunk is memory without a thread of its own; this type only frees it.
@@ -58,7 +57,7 @@ impl Chunk {
             Layout::from_size_align(len, Chunk::ALIGN).expect("a record is far below isize::MAX");
         let (start, pages) = if len >= Chunk::MAPPED_LEAST && !cfg!(miri) {
             let mut pages = MmapMut::map_anon(len).ok()?;
-            (NonNull::new(pages.as_mut_ptr())?, Some(Arc::new(pages)))
+            (NonNull::new(pages.as_mut_ptr())?, Some(pages))
         } else {
             // SAFETY: the layout's size is not zero.
             (NonNull::new(unsafe { alloc(layout) })?, None)
@@ -68,29 +67,6 @@ impl Chunk {
             layout,
             pages,
         })
-    }
-
-    /// Two chunks of [`Chunk::MAPPED_LEAST`] side by side, for memory that is filled in order: where the system can, it
-    /// gives them as one large page when a byte is touched. They are returned to it when both are dropped.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    pub fn pair() -> Option<[Chunk; 2]> {
-        let mut pages = MmapMut::map_anon(2 * Chunk::MAPPED_LEAST).ok()?;
-        let _ = pages.advise(memmap2::Advice::HugePage);
-        let (first, second) = pages.split_at_mut(Chunk::MAPPED_LEAST);
-        let starts = [first.as_mut_ptr(), second.as_mut_ptr()];
-        let layout = Layout::from_size_align(Chunk::MAPPED_LEAST, Chunk::ALIGN).ok()?;
-        let pages = Arc::new(pages);
-        Some(starts.map(|start| Chunk {
-            start: NonNull::new(start).expect("a map is not at the address 0"),
-            layout,
-            pages: Some(pages.clone()),
-        }))
-    }
-
-    /// Other systems are not asked.
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    pub fn pair() -> Option<[Chunk; 2]> {
-        None
     }
 
     /// The first byte.
@@ -172,14 +148,6 @@ pub fn is_resident(bytes: &[u8]) -> bool {
     {
         let _ = bytes;
         false
-    }
-}
-
-/// Asks the system for large pages where room is about to be filled in order: a tenth of the time for its first touch.
-pub fn fills_soon(room: &mut Vec<u8>) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if room.capacity() >= 2 * Chunk::MAPPED_LEAST {
-        let _ = advise(room.spare_capacity_mut(), Advice::LinuxHugepage);
     }
 }
 
@@ -272,16 +240,14 @@ fn blocks_read() -> libc::c_long {
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
-fn advise<T>(bytes: &[T], advice: Advice) -> Result<(), Errno> {
-    let len = size_of_val(bytes);
-    if len == 0 {
+fn advise(bytes: &[u8], advice: Advice) -> Result<(), Errno> {
+    if bytes.is_empty() {
         return Ok(());
     }
-    let start = bytes.as_ptr().cast::<u8>();
-    let within = start as usize % rustix::param::page_size();
-    let start = start.wrapping_sub(within).cast_mut();
+    let within = bytes.as_ptr() as usize % rustix::param::page_size();
+    let start = bytes.as_ptr().wrapping_sub(within);
     // SAFETY: the advices above change no byte. They reach whole pages that hold a part of `bytes`, so they are mapped.
-    unsafe { rustix::mm::madvise(start.cast(), within + len, advice) }
+    unsafe { rustix::mm::madvise(start.cast_mut().cast(), within + bytes.len(), advice) }
 }
 
 /// Maps a finished, non-empty file: nobody writes or truncates it while it is mapped.

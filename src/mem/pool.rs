@@ -205,16 +205,6 @@ impl Pool {
         drop(kept);
     }
 
-    /// Gets ready for `bytes` that are loaded in order, as far as it keeps so many. Memory that is touched a large page at
-    /// a time takes a tenth of the time; records that come in any order would rather find it in the caches.
-    pub fn stock(&self, bytes: u64) {
-        let most = usize::try_from(bytes).map_or(self.bytes_max, |bytes| bytes.min(self.bytes_max));
-        let mut kept = self.kept.lock();
-        for _ in 0..most / (2 * CHUNK_MAX) {
-            kept.chunks.extend(Chunk::pair().into_iter().flatten());
-        }
-    }
-
     /// A full-sized chunk.
     pub fn take(&self) -> Result<Chunk, Refused> {
         let mut kept = self.kept.lock();

@@ -94,20 +94,6 @@ pub fn log_files(log: &LogStart) -> Vec<String> {
         .collect()
 }
 
-/// Bytes of all segments in the folder, allocated ahead or written.
-pub fn log_bytes(fs: &dyn Fs, dir: &Path) -> Result<u64> {
-    let names = match fs.is_dir(dir) {
-        true => fs.list(dir)?,
-        false => vec![],
-    };
-    let segments = names
-        .iter()
-        .filter(|name| file_name::parse_segment(name).is_some());
-    segments
-        .map(|name| Ok(fs.len(&dir.join(name))?.unwrap_or(0)))
-        .sum()
-}
-
 /// Whether a segment of this log is in the folder; `None` if no segment there tells its chain.
 pub fn holds_chain(fs: &dyn Fs, dir: &Path, log: &LogStart) -> Result<Option<bool>> {
     let mut found = None;

@@ -47,8 +47,8 @@ mod drain;
 mod keep;
 
 pub use chain::{
-    LogStart, end_segment, holds_chain, log_bytes, log_files, parse_ring, remove_before,
-    remove_chain, sync_chain,
+    LogStart, end_segment, holds_chain, log_files, parse_ring, remove_before, remove_chain,
+    sync_chain,
 };
 pub use drain::{drain_ring, remove_rings};
 pub use frame::{
