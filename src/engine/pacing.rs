@@ -9,7 +9,7 @@ use crate::compact::pace::{Moved, disk_pressure, run_pressure};
 use crate::engine::Engine;
 use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
-use crate::env::{DeviceReads, give_way, sleep};
+use crate::env::{DeviceReads, Priority, give_way, priority, sleep};
 
 /// A wait for the budget is slept in pieces of this length, so that closing and a change of the rate take effect soon.
 const NAP: Duration = Duration::from_millis(20);
@@ -38,6 +38,11 @@ impl Engine {
                 self.note_disk();
             }
             if next.wait.is_zero() {
+                // On a busy processor it has some tenths of a millisecond at a time then, instead of a slice and a tick.
+                // Work that must not wait is not on a thread of this priority.
+                if priority() == Priority::Lowest {
+                    give_way();
+                }
                 return Ok(());
             }
             sleep(next.wait.min(NAP));
