@@ -31,6 +31,9 @@ pub const CRC_LEN: usize = 4;
 pub(super) const HEADER_LEN: usize = 8;
 pub(super) const PREFIX_LEN: usize = 8;
 pub(super) const ROW_LEN: usize = 24;
+/// Bytes of a cache line, and how many lines of rows a search prefetches.
+const LINE: usize = 64;
+const LINES_OF_ROWS: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Row {
@@ -135,6 +138,34 @@ pub fn inside(start: usize, bad: Malformed) -> Malformed {
     }
 }
 
+/// The prefixes of a page, to estimate the row of a key.
+struct Span {
+    first: u64,
+    /// The distance of the last from the first.
+    width: u64,
+    /// The rows for each 2^32 of that distance, times 2^32: it takes the place of a division.
+    rows_each: u64,
+}
+
+impl Span {
+    fn new(first: u64, last: u64, rows: usize) -> Span {
+        let width = last - first;
+        Span {
+            first,
+            width,
+            rows_each: ((rows as u64) << 32) / ((width >> 32) + 1),
+        }
+    }
+
+    /// The row that would hold `wanted` if prefixes were evenly distributed: below the number of rows, which are fewer
+    /// than 2^32.
+    #[inline]
+    fn row(&self, wanted: u64) -> usize {
+        let far = wanted.saturating_sub(self.first).min(self.width) >> 32;
+        ((far * self.rows_each) >> 32) as usize
+    }
+}
+
 /// A checked page, in the file's bytes.
 pub struct Page {
     /// The first key, whole, and how many of its bytes all keys share. Never an empty slice: comparing no bytes at the
@@ -142,8 +173,8 @@ pub struct Page {
     /// page).
     lowest: Box<[u8]>,
     shared_len: usize,
-    /// The first prefix, and its distance from the last. `None` for the top, which needs no prefetching.
-    span: Option<(u64, u64)>,
+    /// `None` for the top, which needs no prefetching.
+    span: Option<Span>,
     prefixes: Bytes,
     rows: Bytes,
     details: Bytes,
@@ -222,13 +253,13 @@ impl Page {
 
     /// How many rows there are.
     pub fn len(&self) -> usize {
-        self.rows.len() / ROW_LEN
+        self.prefixes.len() / PREFIX_LEN
     }
 
     /// Makes searches prefetch prefixes and rows.
     pub fn fetch_in_searches(&mut self) {
         let (first, last) = (self.prefix(0), self.prefix(self.len() - 1));
-        self.span = Some((first, last - first));
+        self.span = Some(Span::new(first, last, self.len()));
     }
 
     #[inline]
@@ -291,17 +322,17 @@ impl Page {
     /// The last row that starts at or below `key`: the only one that can hold it.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
-        let shared = &self.lowest[..self.shared_len];
-        let Some(rest) = key.strip_prefix(shared) else {
-            return if key < shared {
-                None
-            } else {
-                Some(self.len() - 1)
-            };
+        let rest = match self.shared_len {
+            0 => key,
+            len => match key.strip_prefix(&self.lowest[..len]) {
+                Some(rest) => rest,
+                None if key < &self.lowest[..len] => return None,
+                None => return Some(self.len() - 1),
+            },
         };
         let wanted = key_prefix(rest);
-        if let Some(span) = self.span {
-            self.fetch_near(wanted, span);
+        if let Some(span) = &self.span {
+            self.fetch_near(span.row(wanted));
         }
         let below = self.below(wanted);
         if below == self.len() || self.prefix(below) != wanted {
@@ -310,17 +341,17 @@ impl Page {
         self.up_to(below, wanted, key).checked_sub(1)
     }
 
-    /// Prefetches all prefixes, and the rows where `wanted` would be if these were evenly distributed.
+    /// Prefetches all prefixes, and the rows about this one.
     #[inline]
-    fn fetch_near(&self, wanted: u64, (first, width): (u64, u64)) {
+    fn fetch_near(&self, row: usize) {
         let (prefixes, _) = self.prefixes.as_chunks::<PREFIX_LEN>();
-        prefixes.iter().step_by(64 / PREFIX_LEN).for_each(prefetch);
-        let far = wanted.saturating_sub(first).min(width) >> 32;
-        // Both are below 2^32.
-        let row = far * self.len() as u64 / ((width >> 32) + 1);
-        let at = row as usize * ROW_LEN;
-        let around = (at.saturating_sub(96)..).step_by(64).take(4);
-        around.filter_map(|at| self.rows.get(at)).for_each(prefetch);
+        let (lines, last) = prefixes.as_chunks::<{ LINE / PREFIX_LEN }>();
+        lines.iter().for_each(prefetch);
+        last.first().into_iter().for_each(prefetch);
+        let most = self.rows.len().saturating_sub(LINES_OF_ROWS * LINE);
+        let from = (row * ROW_LEN).saturating_sub(4 * ROW_LEN).min(most);
+        let (lines, _) = self.rows[from..].as_chunks::<LINE>();
+        lines.iter().take(LINES_OF_ROWS).for_each(prefetch);
     }
 
     /// The number of rows with a prefix below `wanted`. The number of steps depends only on the number of rows, and
@@ -328,14 +359,7 @@ impl Page {
     #[inline]
     fn below(&self, wanted: u64) -> usize {
         let (prefixes, _) = self.prefixes.as_chunks::<PREFIX_LEN>();
-        let (mut from, mut len) = (0, prefixes.len());
-        while len > 1 {
-            let half = len / 2;
-            let skip = u64::from_le_bytes(prefixes[from + half - 1]) < wanted;
-            from = std::hint::select_unpredictable(skip, from + half, from);
-            len -= half;
-        }
-        from + usize::from(u64::from_le_bytes(prefixes[from]) < wanted)
+        prefixes.partition_point(|prefix| u64::from_le_bytes(*prefix) < wanted)
     }
 
     /// The number of rows that start at or below `key`; `low` is the first one with its prefix.
