@@ -120,27 +120,37 @@ fn store_short(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     }
 }
 
+/// Loads whole words, the first of `words`, of which there are enough.
+#[inline(always)]
+fn load_whole(words: &[AtomicU64], bytes: &mut [[u8; WORD]]) {
+    let load = |words: &[AtomicU64], bytes: &mut [[u8; WORD]]| {
+        for (word, bytes) in words.iter().zip(bytes) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    };
+    // Four at a time, as they are stored.
+    let (fours, few) = words[..bytes.len()].as_chunks::<4>();
+    let (bytes_of_fours, bytes_of_few) = bytes.as_chunks_mut::<4>();
+    for (words, bytes) in fours.iter().zip(bytes_of_fours) {
+        load(words, bytes);
+    }
+    load(few, bytes_of_few);
+}
+
 /// Copies `out.len()` bytes from `offset`.
 pub fn load(words: &[AtomicU64], offset: usize, out: &mut [u8]) {
-    let mut words = words[offset / WORD..].iter();
-    let mut next = || {
-        words
-            .next()
-            .map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
-            .expect("the range was checked")
-    };
-    let within = offset % WORD;
+    let (mut at, within) = (offset / WORD, offset % WORD);
+    let bytes_at = |at: usize| words[at].load(Ordering::Relaxed).to_ne_bytes();
     let head = (offset.wrapping_neg() % WORD).min(out.len());
     let (head, rest) = out.split_at_mut(head);
     if !head.is_empty() {
-        head.copy_from_slice(&next()[within..within + head.len()]);
+        head.copy_from_slice(&bytes_at(at)[within..within + head.len()]);
+        at += 1;
     }
     let (middle, tail) = rest.as_chunks_mut::<WORD>();
-    for bytes in middle {
-        *bytes = next();
-    }
+    load_whole(&words[at..], middle);
     if !tail.is_empty() {
-        tail.copy_from_slice(&next()[..tail.len()]);
+        tail.copy_from_slice(&bytes_at(at + middle.len())[..tail.len()]);
     }
 }
 
