@@ -92,7 +92,7 @@ impl Found {
     pub fn value_at_once(self) -> AtOnce<Bytes> {
         match self.value {
             FoundValue::Here(bytes) => Ok(bytes),
-            FoundValue::Large(table, extent) => table.large_value_at_once(&extent),
+            FoundValue::Large(large) => large.table.large_value_at_once(&large.extent),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::table::header_packing::{HeaderFields, HeaderPacking, PACKING_LEN, pac
 
 /// Bytes behind a body.
 pub const TRAILER_LEN: usize = 9;
+const CODEC_AT: usize = 4;
 /// Bytes behind the hash bytes of a body.
 pub(super) const TAIL_LEN: usize = PACKING_LEN + COUNT_LEN;
 const COUNT_LEN: usize = 4;
@@ -54,8 +55,15 @@ impl Trailer {
             })
     }
 
+    /// Whether the body of a block, whose trailer was checked, is stored as it is.
     #[inline]
+    pub fn is_raw(block: &[u8]) -> bool {
+        let trailer = block.last_chunk::<TRAILER_LEN>();
+        trailer.is_some_and(|trailer| trailer[CODEC_AT] == Codec::Raw as u8)
+    }
+
     /// Decodes the last bytes of a block, without checking them against it.
+    #[inline]
     pub(super) fn decode(bytes: &[u8; TRAILER_LEN]) -> Option<Trailer> {
         let [a, b, c, d, codec, crc @ ..] = *bytes;
         Some(Trailer {

@@ -130,7 +130,6 @@ impl<'a> Lookup<'a> {
             Place::Cached(record) if record.header.seq <= max => {
                 return Ok(Some(Found {
                     header: record.header,
-                    value_len: record.value.len(),
                     value: FoundValue::Here(record.value),
                 }));
             }
@@ -192,7 +191,19 @@ impl Table {
         lookup.finish(max)
     }
 
-    /// Gets from a block that is compressed or not mapped, and caches the record instead of the block.
+    /// Gets from block `number` at `place`, which is compressed or not mapped.
+    #[cold]
+    pub(super) fn get_in_own(
+        self: &Arc<Self>,
+        number: usize,
+        place: &Range<u64>,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Found>> {
+        let body = self.own_body(number, place, Keep::Cached, Access::Random)?;
+        self.get_in(number, &body, 0..body.len(), wanted)
+    }
+
+    /// The same, but caches the record instead of the block.
     fn get_passing(
         self: &Arc<Self>,
         number: usize,

@@ -19,9 +19,8 @@ use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::data::batch::KeyRange;
 use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
-use crate::table::block::{Extent, Layout, Trailer};
+use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
 use crate::table::cache::{BlockCache, TableCache};
-use crate::table::codec::Codec;
 use crate::table::filter;
 use crate::table::format::{Access, Footer, Source, Stored};
 use crate::table::index::{Index, Sealed};
@@ -233,18 +232,6 @@ impl Table {
         Ok(found.map(|row| (index.blocks_of(at).start + row, page.place(row))))
     }
 
-    /// As [`Table::get`], in block `number` at `place`, which is compressed or not mapped.
-    #[cold]
-    pub(super) fn get_in_own(
-        self: &Arc<Self>,
-        number: usize,
-        place: &Range<u64>,
-        wanted: Wanted<'_>,
-    ) -> Result<Option<Found>> {
-        let body = self.own_body(number, place, Keep::Cached, Access::Random)?;
-        self.get_in(number, &body, 0..body.len(), wanted)
-    }
-
     /// Like [`Table::get`], in the body of block `number`, which is the `range` of `source`.
     #[inline(always)]
     pub(super) fn get_in(
@@ -257,22 +244,26 @@ impl Table {
         let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
         let layout = Layout::of(body).map_err(fault)?;
         let block = layout.block(body);
-        let Some((at, entry)) = block.find(hash, key, max).map_err(fault)? else {
-            return Ok(None);
+        // Without `map_err`: it would move what was found.
+        let (at, entry) = match block.find(hash, key, max) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
+            Err(bad) => return Err(fault(bad)),
+        };
+        let value = match entry.value() {
+            Some(value) => {
+                let start = range.start;
+                FoundValue::Here(source.slice(start + value.start..start + value.end))
+            }
+            None => FoundValue::Large(Box::new(LargeValue {
+                table: self.clone(),
+                extent: block.extent(at).map_err(fault)?,
+                len: entry.value_len(),
+            })),
         };
         Ok(Some(Found {
             header: entry.header,
-            value_len: entry.value_len(),
-            value: match entry.value() {
-                Some(value) => {
-                    let start = range.start;
-                    FoundValue::Here(source.slice(start + value.start..start + value.end))
-                }
-                None => {
-                    let extent = block.extent(at).map_err(fault)?;
-                    FoundValue::Large(self.clone(), extent)
-                }
-            },
+            value,
         }))
     }
 
@@ -424,10 +415,13 @@ impl Table {
         if !self.is_checked(number as u64) {
             self.checked_block(number, place, access)?;
         }
-        touch_end(&map[start..place.end as usize]);
-        let trailer = self.trailer(place, &map[start..place.end as usize])?;
-        let body = (map, start..start + trailer.body_len);
-        Ok((trailer.codec == Codec::Raw).then_some(body))
+        let block = &map[start..place.end as usize];
+        touch_end(block);
+        // A trailer that was checked fits its block.
+        Ok(match Trailer::is_raw(block) {
+            true => Some((map, start..start + block.len() - TRAILER_LEN)),
+            false => None,
+        })
     }
 
     #[inline]
@@ -560,38 +554,44 @@ impl Table {
 /// in case it is not in memory any more: that is cheap compared with reading it.
 const READ_AT_ONCE: usize = 64 << 10;
 
-/// Prefetches the end of a block, all lines at once: it says where to read next.
+/// Loads the end of a block, all lines at once: it says where to read next.
 #[inline]
 fn touch_end(block: &[u8]) {
-    for back in [64, 128, 192, 256] {
-        std::hint::black_box(block.len().checked_sub(back).map(|at| block[at]));
+    if let Some(end) = block.last_chunk::<256>() {
+        std::hint::black_box((end[0], end[64], end[128], end[192]));
     }
 }
 
 /// What a get looks for: the key's hash, the key, and the highest sequence number that it may see.
 pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
 
-/// A record that a get found. Its value is read only on request.
+/// A record that a get found. Its value is read only on request. Small, because a get moves it some times.
 pub struct Found {
     /// Kind, sequence number, time, ttl.
     pub header: Header,
-    /// Bytes of the value.
-    pub value_len: usize,
     pub(super) value: FoundValue,
 }
 
 /// Where its value is.
 pub(super) enum FoundValue {
     Here(Bytes),
-    Large(Arc<Table>, Extent),
+    Large(Box<LargeValue>),
+}
+
+/// A value that is outside its block.
+pub(super) struct LargeValue {
+    pub(super) table: Arc<Table>,
+    pub(super) extent: Extent,
+    pub(super) len: usize,
 }
 
 impl Found {
     /// The value, which keeps its source alive: the file's bytes, or a decompressed block.
+    #[inline]
     pub fn value(self) -> Result<Bytes> {
         match self.value {
             FoundValue::Here(bytes) => Ok(bytes),
-            FoundValue::Large(table, extent) => table.large_value(&extent, self.value_len),
+            FoundValue::Large(large) => large.table.large_value(&large.extent, large.len),
         }
     }
 }

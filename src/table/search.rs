@@ -102,11 +102,14 @@ impl<'a> Block<'a> {
         let Some((index, parts)) = self.newest(hash, key)? else {
             return Ok(None);
         };
-        let entry = self.entry_of(parts)?;
-        match entry.header.seq <= max {
-            true => Ok(Some((index, entry))),
-            false => self.find_older(index + 1, key, max),
+        let mut found = (index, self.entry_of(parts)?);
+        if found.1.header.seq > max {
+            match self.find_older(index + 1, key, max)? {
+                Some(older) => found = older,
+                None => return Ok(None),
+            }
         }
+        Ok(Some(found))
     }
 
     /// Asks for the entry at which [`Block::find`] looks first.
