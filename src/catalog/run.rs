@@ -130,7 +130,7 @@ impl Run {
     }
 
     /// The only table that can hold the key. The filter of a single table says sooner than its key range that it is absent.
-    #[inline]
+    #[inline(always)]
     pub fn table_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
         match &self.shared[..] {
             [table] => Some(table),

@@ -71,6 +71,7 @@ impl Hit<'_> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn value(self) -> Result<Bytes> {
         match self {
             Hit::Memory(entry) => entry.value_bytes(),
@@ -86,17 +87,14 @@ pub(super) fn newest<'a>(
     max: Seq,
 ) -> Result<Option<Hit<'a>>> {
     let hash = hash_key(key);
-    // Without combinators: each of them would move the hit, which is large.
     let hit = match in_memory(read_state, hash, key, max) {
-        Some(hit) => hit,
-        None => match on_disk(read_state, max, |run| run.get(hash, key, max))? {
-            Some(hit) => hit,
-            None => return Ok(None),
-        },
+        Some(hit) => Ok(Some(hit)),
+        None => on_disk(read_state, max, |run| run.get(hash, key, max)),
     };
-    match read_state.covers(key, hit.header().seq, max) {
-        true => Ok(None),
-        false => Ok(Some(hit)),
+    // Returned as it is: to take it apart would move the hit, which is large.
+    match &hit {
+        Ok(Some(found)) if read_state.covers(key, found.header().seq, max) => Ok(None),
+        _ => hit,
     }
 }
 
@@ -127,26 +125,42 @@ pub(super) fn on_disk<'a, E>(
     max: Seq,
     get: impl Fn(&Run) -> std::result::Result<Option<table::Found>, E>,
 ) -> std::result::Result<Option<Hit<'a>>, E> {
-    let mut best: Option<table::Found> = None;
-    for run in &read_state.version.runs {
-        if best
-            .as_ref()
-            .is_some_and(|found| found.header.seq > run.census.seq_max)
+    let runs = &read_state.version.runs;
+    for (at, run) in runs.iter().enumerate() {
+        if run.census.seq_min <= max
+            && let Some(found) = get(run)?
         {
-            break;
-        }
-        if run.census.seq_min > max {
-            continue;
-        }
-        if let Some(found) = get(run)?
-            && best
-                .as_ref()
-                .is_none_or(|best| found.header.seq > best.header.seq)
-        {
-            best = Some(found);
+            return match runs.get(at + 1) {
+                Some(next) if found.header.seq <= next.census.seq_max => {
+                    newest_among(found, &runs[at + 1..], max, get)
+                }
+                _ => Ok(Some(Hit::Disk(found))),
+            };
         }
     }
-    Ok(best.map(Hit::Disk))
+    Ok(None)
+}
+
+/// The newest of `best` and what these runs have, which may be newer. Apart, because most keys are in one run.
+#[inline(never)]
+fn newest_among<'a, E>(
+    mut best: table::Found,
+    runs: &[Arc<Run>],
+    max: Seq,
+    get: impl Fn(&Run) -> std::result::Result<Option<table::Found>, E>,
+) -> std::result::Result<Option<Hit<'a>>, E> {
+    for run in runs {
+        if best.header.seq > run.census.seq_max {
+            break;
+        }
+        if run.census.seq_min <= max
+            && let Some(found) = get(run)?
+            && found.header.seq > best.header.seq
+        {
+            best = found;
+        }
+    }
+    Ok(Some(Hit::Disk(best)))
 }
 
 impl Engine {
