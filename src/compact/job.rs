@@ -222,11 +222,13 @@ impl<'a> Guards<'a> {
     }
 
     /// Whether a key is the first one at or behind a guard. Keys ascend.
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, key: &[u8]) -> bool {
-        if key_prefix(key) < self.prefix {
-            return false;
-        }
+        key_prefix(key) >= self.prefix && self.pass_some(key)
+    }
+
+    #[cold]
+    fn pass_some(&mut self, key: &[u8]) -> bool {
         let passed = self.ahead.partition_point(|guard| **guard <= *key);
         *self = Guards::new(&self.ahead[passed..]);
         passed > 0
