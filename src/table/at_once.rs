@@ -65,7 +65,7 @@ impl Table {
         if !self.is_checked(number as u64) || !is_resident(block) {
             return Err(NotNow::Waits);
         }
-        let trailer = self.trailer(place, block)?;
+        let trailer = self.stored.trailer(place, block)?;
         match trailer.codec {
             Codec::Raw => Ok(start..start + trailer.body_len),
             _ => Err(NotNow::Waits),

@@ -29,6 +29,7 @@ use crate::table::cache::CachedRecord;
 use crate::table::filter;
 use crate::table::format::Access;
 use crate::table::reader::{Found, FoundValue, Keep, Table, Wanted};
+use crate::table::search::Share;
 
 /// A get of a key that passed the table's filter.
 pub struct Lookup<'a> {
@@ -87,7 +88,9 @@ impl<'a> Lookup<'a> {
         let place = match cached {
             Some(record) => Place::Cached(record),
             None => match table.find_block(key)? {
-                Some(found) => Place::Block(Block::prefetch(table, found, is_short)),
+                Some((number, place, _)) => {
+                    Place::Block(Block::prefetch(table, (number, place), is_short))
+                }
                 None => return Ok(None),
             },
         };
@@ -158,9 +161,7 @@ impl<'a> Block<'a> {
         is_short: bool,
     ) -> Block<'a> {
         let mut is_read = false;
-        if let Some(map) = table.stored.map(Access::Random)
-            && let Some(block) = map.get(place.start as usize..place.end as usize)
-        {
+        if let Some(block) = table.mapped(&place) {
             if is_short {
                 is_read = !is_resident(block);
                 will_need(block);
@@ -177,7 +178,32 @@ impl<'a> Block<'a> {
     }
 }
 
+/// Bytes of a block that a single get prefetches about the likely place of the entry: more are no better
+/// (docs/decisions/index.md).
+const LIKELY_BYTES: usize = 8 * LINE;
+const LINE: usize = 64;
+
 impl Table {
+    /// The block at `place`, if it is mapped.
+    #[inline(always)]
+    pub(super) fn mapped(&self, place: &Range<u64>) -> Option<&[u8]> {
+        let map = self.stored.map(Access::Random)?;
+        map.get(place.start as usize..place.end as usize)
+    }
+
+    /// Prefetches what is about the entry whose key has this share of the block at `place`, if that is mapped: so the
+    /// entry is often there when the end of the block, which is read first, says where it is.
+    #[inline(always)]
+    pub(super) fn prefetch_likely(&self, place: &Range<u64>, share: Share) {
+        if let Some(block) = self.mapped(place) {
+            // Some 1/32 of a block is behind its entries.
+            let entries_len = block.len() - block.len() / 32;
+            let likely = (entries_len * usize::from(share.0)) >> 16;
+            let (lines, _) = block[likely.saturating_sub(LIKELY_BYTES / 2)..].as_chunks::<LINE>();
+            lines.iter().take(LIKELY_BYTES / LINE).for_each(prefetch);
+        }
+    }
+
     /// [`Table::get`] past the filter where memory is short.
     #[cold]
     pub(super) fn get_in_short_memory(

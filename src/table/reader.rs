@@ -17,6 +17,7 @@ use crate::base::prefetch;
 use crate::base::record::Header;
 use crate::base::{ContainerId, Error, Result, Seq, TableId};
 use crate::data::batch::KeyRange;
+use crate::data::cursor::Seek;
 use crate::env::{memory_is_short, will_need};
 use crate::expiry::{Census, ExpiryHistogram, Settings};
 use crate::table::block::{Extent, Layout, TRAILER_LEN, Trailer};
@@ -26,6 +27,7 @@ use crate::table::format::{Access, Footer, Source, Stored};
 use crate::table::index::{Index, Sealed};
 use crate::table::page::Page;
 use crate::table::read_ahead::ReadAhead;
+use crate::table::search::Share;
 use crate::table::statistics::{Sample, Statistics};
 use crate::table::stored::{Expected, open_stored, read_statistics};
 
@@ -196,40 +198,48 @@ impl Table {
         if !self.may_contain(hash)? {
             return Ok(None);
         }
-        self.past_filter((hash, key, max))
+        self.past_filter(hash, key, max)
     }
 
     /// Apart, because most tables that are asked end at their filter.
     #[inline(never)]
-    fn past_filter(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
+    fn past_filter(self: &Arc<Self>, hash: u64, key: &[u8], max: Seq) -> Result<Option<Found>> {
         if memory_is_short() {
-            return self.get_in_short_memory(wanted);
+            return self.get_in_short_memory((hash, key, max));
         }
-        self.get_in_memory(wanted)
+        self.get_in_memory((hash, key, max))
     }
 
     /// The same past the filter, where blocks are taken to be in memory.
     #[inline(always)]
     pub(super) fn get_in_memory(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
-        let Some((number, place)) = self.find_block(wanted.1)? else {
+        let Some((number, place, share)) = self.find_block(wanted.1)? else {
             return Ok(None);
         };
+        self.prefetch_likely(&place, share);
         match self.raw_body(number, &place, Access::Random)? {
             Some((map, range)) => self.get_in(number, map, range, wanted),
             None => self.get_in_own(number, &place, wanted),
         }
     }
 
-    /// The only block that can hold `key`: its number, and its range in the file.
+    /// The only block that can hold `key`: its number, its range in the file, and where in it the key is likely.
     #[inline(always)]
-    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, Range<u64>)>> {
+    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, Range<u64>, Share)>> {
         let index = self.index()?;
         let Some(at) = index.top().find(key) else {
             return Ok(None);
         };
         let page = self.page(index, at)?;
-        let found = page.find(key);
-        Ok(found.map(|row| (index.blocks_of(at).start + row, page.place(row))))
+        let Some(row) = page.find(key) else {
+            return Ok(None);
+        };
+        let share = page.share(row, Seek::AtOrAfter(key));
+        Ok(Some((
+            index.blocks_of(at).start + row,
+            page.place(row),
+            share,
+        )))
     }
 
     /// Like [`Table::get`], in the body of block `number`, which is the `range` of `source`.
@@ -242,9 +252,11 @@ impl Table {
         (hash, key, max): Wanted<'_>,
     ) -> Result<Option<Found>> {
         let (body, fault) = (&source[range.clone()], |bad| self.block_fault(number, bad));
-        let layout = Layout::of(body).map_err(fault)?;
-        let block = layout.block(body);
         // Without `map_err`: it would move what was found.
+        let block = match Layout::of(body) {
+            Ok(layout) => layout.block(body),
+            Err(bad) => return Err(fault(bad)),
+        };
         let (at, entry) = match block.find(hash, key, max) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
@@ -341,8 +353,12 @@ impl Table {
         keep: Keep,
         access: Access,
     ) -> Result<Bytes> {
-        if access == Access::Random && memory_is_short() {
-            self.request(place);
+        if access == Access::Random
+            && memory_is_short()
+            && let Some(block) = self.mapped(place)
+        {
+            // Read at once, not page by page as it is touched.
+            will_need(block);
         }
         match self.raw_body(number, place, access)? {
             Some((map, range)) => Ok(map.slice(range)),
@@ -390,15 +406,6 @@ impl Table {
         }
     }
 
-    /// Requests a block that is mapped: it is read at once, not page by page as it is touched.
-    fn request(&self, place: &Range<u64>) {
-        if let Some(map) = self.stored.map(Access::Random)
-            && let Some(block) = map.get(place.start as usize..place.end as usize)
-        {
-            will_need(block);
-        }
-    }
-
     /// The map, and the range of the body of block `number` in it, checked; `None` if it is compressed, or nothing is
     /// mapped.
     #[inline(always)]
@@ -424,11 +431,6 @@ impl Table {
         })
     }
 
-    #[inline]
-    pub(super) fn trailer(&self, place: &Range<u64>, block: &[u8]) -> Result<Trailer> {
-        self.stored.trailer(place, block)
-    }
-
     /// The body of block `number`, if it is in the cache.
     pub(super) fn cached_body(&self, number: usize) -> Option<Bytes> {
         self.cache.as_ref()?.get(number as u64)
@@ -448,7 +450,7 @@ impl Table {
         let body = match self.stored.map(access) {
             Some(_) if self.is_checked(number as u64) => {
                 let block = self.stored.view(place, access)?;
-                self.unpacked(place, &block, &self.trailer(place, &block)?)?
+                self.unpacked(place, &block, &self.stored.trailer(place, &block)?)?
             }
             _ => {
                 let (block, trailer) = self.checked_block(number, place, access)?;
@@ -514,14 +516,10 @@ impl Table {
             will_need(&stored);
         }
         if !is_checked {
-            self.check_value(extent, &stored)?;
+            self.stored.check_value(extent, &stored)?;
             self.set_checked(bit);
         }
         Ok(stored)
-    }
-
-    pub(super) fn check_value(&self, extent: &Extent, stored: &[u8]) -> Result<()> {
-        self.stored.check_value(extent, stored)
     }
 
     /// A large value of `len` bytes.

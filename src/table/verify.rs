@@ -204,7 +204,7 @@ impl Walk<'_> {
             .table
             .stored
             .view(&(extent.offset..end), Access::Sequential)?;
-        self.table.check_value(extent, &stored)?;
+        self.table.stored.check_value(extent, &stored)?;
         let unpacked = extent.codec.unpack(stored, len)?;
         unpacked.map_err(|what| self.fault(extent.offset, what))?;
         self.collector.add_large_value();
