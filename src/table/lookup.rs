@@ -88,8 +88,8 @@ impl<'a> Lookup<'a> {
         let place = match cached {
             Some(record) => Place::Cached(record),
             None => match table.find_block(key)? {
-                Some((number, place, _)) => {
-                    Place::Block(Block::prefetch(table, (number, place), is_short))
+                Some((number, page, row)) => {
+                    Place::Block(Block::prefetch(table, (number, page.place(row)), is_short))
                 }
                 None => return Ok(None),
             },

@@ -319,16 +319,23 @@ impl Page {
             .then_some(census.seq_max)
     }
 
+    /// What is behind the bytes that all keys share, if `key` begins with them.
+    #[inline]
+    fn behind_shared<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        match self.shared_len {
+            0 => Some(key),
+            len => key.strip_prefix(&self.lowest[..len]),
+        }
+    }
+
     /// The last row that starts at or below `key`: the only one that can hold it.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
-        let rest = match self.shared_len {
-            0 => key,
-            len => match key.strip_prefix(&self.lowest[..len]) {
-                Some(rest) => rest,
-                None if key < &self.lowest[..len] => return None,
-                None => return Some(self.len() - 1),
-            },
+        let Some(rest) = self.behind_shared(key) else {
+            return match key < &self.lowest[..self.shared_len] {
+                true => None,
+                false => Some(self.len() - 1),
+            };
         };
         let wanted = key_prefix(rest);
         if let Some(span) = &self.span {
@@ -395,7 +402,7 @@ impl Page {
         else {
             return Share::HALF;
         };
-        match key.strip_prefix(&self.lowest[..self.shared_len]) {
+        match self.behind_shared(key) {
             Some(rest) if number + 1 < self.len() => {
                 let (first, next) = (self.prefix(number), self.prefix(number + 1));
                 Share::of(key_prefix(rest), first, next)

@@ -27,7 +27,6 @@ use crate::table::format::{Access, Footer, Source, Stored};
 use crate::table::index::{Index, Sealed};
 use crate::table::page::Page;
 use crate::table::read_ahead::ReadAhead;
-use crate::table::search::Share;
 use crate::table::statistics::{Sample, Statistics};
 use crate::table::stored::{Expected, open_stored, read_statistics};
 
@@ -213,33 +212,27 @@ impl Table {
     /// The same past the filter, where blocks are taken to be in memory.
     #[inline(always)]
     pub(super) fn get_in_memory(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Option<Found>> {
-        let Some((number, place, share)) = self.find_block(wanted.1)? else {
+        let Some((number, page, row)) = self.find_block(wanted.1)? else {
             return Ok(None);
         };
-        self.prefetch_likely(&place, share);
+        let place = page.place(row);
+        self.prefetch_likely(&place, page.share(row, Seek::AtOrAfter(wanted.1)));
         match self.raw_body(number, &place, Access::Random)? {
             Some((map, range)) => self.get_in(number, map, range, wanted),
             None => self.get_in_own(number, &place, wanted),
         }
     }
 
-    /// The only block that can hold `key`: its number, its range in the file, and where in it the key is likely.
+    /// The only block that can hold `key`: its number, and its row in a page of the index.
     #[inline(always)]
-    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, Range<u64>, Share)>> {
+    pub(super) fn find_block(&self, key: &[u8]) -> Result<Option<(usize, &Page, usize)>> {
         let index = self.index()?;
         let Some(at) = index.top().find(key) else {
             return Ok(None);
         };
         let page = self.page(index, at)?;
-        let Some(row) = page.find(key) else {
-            return Ok(None);
-        };
-        let share = page.share(row, Seek::AtOrAfter(key));
-        Ok(Some((
-            index.blocks_of(at).start + row,
-            page.place(row),
-            share,
-        )))
+        let found = page.find(key);
+        Ok(found.map(|row| (index.blocks_of(at).start + row, page, row)))
     }
 
     /// Like [`Table::get`], in the body of block `number`, which is the `range` of `source`.
