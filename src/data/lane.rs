@@ -111,9 +111,9 @@ impl LaneShape {
     /// Where record `at` begins in this body; for the number of records, where the last one ends.
     #[inline(always)]
     pub fn offset_in(&self, body: &[u8], at: usize) -> usize {
-        let stored = body.get(self.offsets_at + 2 * at..);
-        match stored.and_then(|stored| stored.first_chunk()) {
-            Some(bytes) if at < self.count => usize::from(u16::from_le_bytes(*bytes)),
+        let stored = self.offsets_at + 2 * at;
+        match body.get(stored..stored + 2) {
+            Some(&[low, high]) if at < self.count => usize::from(u16::from_le_bytes([low, high])),
             _ => self.offsets_at,
         }
     }

@@ -9,22 +9,25 @@
 //! 2         e f (and no more)       f           e f
 //! ```
 //!
-//! The lane with the least head leads, as long as its head is below the second least. Heads are compared by the first
-//! eight bytes of their keys. Only where these are equal whole keys are, and where these are equal sequence numbers: of
-//! both `d` the newer one comes first, and is lent. The merge ends before the bound, when no more is to be lent, and on
-//! the last record of a lane, because what is behind it is not known: here on `f`, which would be lent before `k`. All
-//! that was passed over is decided about. Then the cursor of that lane goes on; if it is in a certain lane again, the merge
-//! has that one instead and goes on too, with all others as they stand (merge.rs).
+//! The lane whose record has the least key comes first. After each item its new head is sorted in among those of the other
+//! lanes and the bound: a head is the first 59 bits of the key, behind what all keys of all lanes share where that is
+//! something, and the number of the lane. Only where the bits of the first two heads are equal whole keys are compared, and
+//! where these are equal sequence numbers: of both `d` the newer one comes first, and is lent. The merge ends before the
+//! bound, when no more is to be lent, and on the last record of a lane, because what is behind it is not known: here on
+//! `f`, which would be lent before `k`. All that was passed over is decided about. Then the cursor of that lane goes on; if
+//! it is in a certain lane again, the merge has that one instead and goes on too, with all others as they stand (merge.rs).
 //!
 //! A lane that lends alone mostly lends all its records in one stretch, by their offsets and hash bytes. Where two of
 //! these that follow each other are equal, or the bound is near, it looks at each record.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
+use std::ops::Range;
 
-use crate::base::record::key_prefix;
+use crate::base::record::{key_prefix, shared_len};
 use crate::base::{Seq, prefetch};
 use crate::data::lane::{Lane, LaneShape};
-use crate::data::lent::{Ask, Held, Lent, Place, Stand};
+use crate::data::lent::{Ask, Held, Lent, Place, Places, Stand};
 
 /// The most lanes that are merged.
 pub const MOST_LANES: usize = 16;
@@ -177,10 +180,10 @@ impl Runner {
         held.bytes(self.owner)
     }
 
-    /// Goes to the next record in its body, if there is one that adds up; returns the prefix of its key. Prefetches the
-    /// one after that.
+    /// Goes to the next record in its body, if there is one that adds up; returns the prefix of its key behind the first
+    /// `shared` bytes. Prefetches the one after that.
     #[inline(always)]
-    fn step(&mut self, body: &[u8]) -> Option<u64> {
+    fn step(&mut self, body: &[u8], shared: usize) -> Option<u64> {
         let (next, start) = (self.at + 1, self.end);
         let end = self.shape.offset_in(body, next + 1);
         if next >= self.shape.count || !self.shape.adds_up(start, end) {
@@ -192,7 +195,25 @@ impl Runner {
             prefetch(&ahead[64]);
         }
         (self.at, self.start, self.end) = (next, start, end);
-        Some(self.shape.prefix_in(body, start))
+        Some(self.prefix(body, shared))
+    }
+
+    /// The prefix of its key behind the first `shared` bytes.
+    #[inline(always)]
+    fn prefix(&self, body: &[u8], shared: usize) -> u64 {
+        let behind = body.get(self.start + self.shape.header_len + shared..);
+        match behind.and_then(|behind| behind.first_chunk::<{ size_of::<u64>() }>()) {
+            Some(bytes) if self.shape.key_len >= shared + bytes.len() => key_prefix(bytes),
+            _ => key_prefix_behind(self.shape.key_in(body, self.start), shared),
+        }
+    }
+
+    /// How many bytes this one and the last key of its lane have in common with a key, and so all keys between them.
+    fn shared_with(&self, key: &[u8], held: Held<'_>) -> usize {
+        let (body, last) = (self.body(held), self.shape.count - 1);
+        let start = self.shape.offset_in(body, last);
+        let last = self.shape.key_in(body, start);
+        shared_len(self.key(held), key).min(shared_len(last, key))
     }
 
     fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
@@ -206,23 +227,68 @@ impl Runner {
     }
 }
 
-/// A lane's place in the order of a merge.
-#[derive(Clone, Copy)]
-struct Head {
-    /// The prefix of its key: mostly enough to compare.
-    prefix: u64,
-    /// Index into the runners; one more than these have for the bound.
-    runner: usize,
+/// The prefix of a key behind its first `shared` bytes.
+fn key_prefix_behind(key: &[u8], shared: usize) -> u64 {
+    key_prefix(key.get(shared..).unwrap_or_default())
 }
 
+/// The bits of a [`Head`] that say whose it is.
+const RUNNER_BITS: u64 = 31;
+
+/// The number of the bound in the order of a merge: more than all runners have.
+const BOUND: usize = MOST_LANES;
+const _: () = assert!(BOUND < RUNNER_BITS as usize);
+
+/// A lane's place in the order of a merge, or that of the bound: the first bits of its key, and behind them its number. As
+/// one number it is compared and moved without a branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head(u64);
+
+impl Head {
+    /// Behind all others.
+    const NONE: Head = Head(u64::MAX);
+
+    #[inline(always)]
+    fn new(prefix: u64, runner: usize) -> Head {
+        Head((prefix & !RUNNER_BITS) | runner as u64)
+    }
+
+    /// Index into the runners, or [`BOUND`].
+    #[inline(always)]
+    fn runner(self) -> usize {
+        (self.0 & RUNNER_BITS) as usize
+    }
+
+    /// Whether their bits of keys are equal, so that only whole keys say which one comes first.
+    #[inline(always)]
+    fn is_close_to(self, other: Head) -> bool {
+        self.0 ^ other.0 <= RUNNER_BITS
+    }
+}
+
+/// With so many lanes, the last heads of the order are not looked at.
+const FEW: usize = 8;
+
 /// Lanes in a merge; see the file's head.
-#[derive(Default)]
 pub struct LaneMerge {
     runners: Vec<Runner>,
-    /// All lanes and the bound, in order.
-    order: Vec<Head>,
-    /// The last record that was decided about, if its cursor has gone on to another lane since.
-    passed: Option<Runner>,
+    /// All lanes and the bound, in order as far as heads tell; behind them [`Head::NONE`].
+    order: [Head; MOST_LANES + 1],
+    /// All keys of all lanes have so many bytes in common. Heads leave these out.
+    shared: usize,
+    /// The number of items that were lent when it began.
+    from: usize,
+}
+
+impl Default for LaneMerge {
+    fn default() -> LaneMerge {
+        LaneMerge {
+            runners: vec![],
+            order: [Head::NONE; MOST_LANES + 1],
+            shared: 0,
+            from: 0,
+        }
+    }
 }
 
 /// Where a merge has left the lane of a cursor.
@@ -240,54 +306,80 @@ impl LaneMerge {
     /// Makes room for so many lanes.
     pub fn reserve(&mut self, lanes: usize) {
         self.runners.reserve(lanes);
-        self.order.reserve(lanes + 1);
     }
 
     /// Lets go of all lanes.
     pub fn clear(&mut self) {
         self.runners.clear();
-        self.order.clear();
-        self.passed = None;
+        self.order.fill(Head::NONE);
+        self.shared = 0;
     }
 
     /// Adds the lane of a cursor, whose bytes are held, from record `at` on, which adds up, and comes after those of the
     /// lanes before.
     pub fn push(&mut self, cursor: usize, lane: &Lane<'_>, at: usize) {
         let runner = Runner::new(cursor, lane, at);
-        self.order.push(Head {
-            prefix: lane.prefix_at(runner.start),
-            runner: self.runners.len(),
-        });
+        let number = self.runners.len();
+        self.order[number] = Head::new(lane.prefix_at(runner.start), number);
         self.runners.push(runner);
     }
 
-    /// Called when all lanes are added: the merge ends before this key.
-    pub fn begin(&mut self, bound: Option<&[u8]>, held: Held<'_>) {
-        let prefix = bound.map_or(u64::MAX, key_prefix);
-        let is_within = |head: &&Head| {
-            let is_smaller = |bound| self.runners[head.runner].key(held) < bound;
-            head.prefix < prefix || (head.prefix == prefix && bound.is_none_or(is_smaller))
-        };
-        let within = self.order.iter().take_while(is_within).count();
-        let runner = self.runners.len();
-        self.order.insert(within, Head { prefix, runner });
+    /// Called when all lanes are added: the merge ends before this key. So many items are lent already.
+    pub fn begin(&mut self, bound: Option<&[u8]>, held: Held<'_>, items: usize) {
+        self.from = items;
+        if self.order[0].is_close_to(self.order[self.runners.len() - 1]) {
+            let key = self.runners[0].key(held);
+            let shared = self.runners.iter().map(|lane| lane.shared_with(key, held));
+            self.shared = shared.min().unwrap_or_default();
+            self.set_heads(bound, held);
+            return;
+        }
+        let bound = Head::new(bound.map_or(u64::MAX, key_prefix), BOUND);
+        let within = self.order.partition_point(|head| *head < bound);
+        self.order[within..].rotate_right(1);
+        self.order[within] = bound;
     }
 
-    /// Where the first lane stands.
-    pub fn first(&self) -> Left {
-        let [first, ..] = self.order[..] else {
-            unreachable!("a merge has lanes");
+    /// Sorts all lanes and the bound by their heads behind what they share.
+    #[cold]
+    fn set_heads(&mut self, bound: Option<&[u8]>, held: Held<'_>) {
+        let (shared, key) = (self.shared, self.runners[0].key(held));
+        let bound_prefix = match bound {
+            Some(bound) if bound.starts_with(&key[..shared]) => key_prefix_behind(bound, shared),
+            // Before or behind all of them: where prefixes are equal, whole keys say so.
+            Some(bound) if bound < key => 0,
+            _ => u64::MAX,
         };
-        self.left_by(first).expect("a lane is before the bound")
+        self.order.fill(Head::NONE);
+        for (number, runner) in self.runners.iter().enumerate() {
+            let prefix = runner.prefix(runner.body(held), shared);
+            self.order[number] = Head::new(prefix, number);
+        }
+        self.order[self.runners.len()] = Head::new(bound_prefix, BOUND);
+        self.order.sort_unstable();
     }
 
-    /// After [`Stand::OnLast`] the cursor of the first lane has gone on to this one.
-    pub fn go_on(&mut self, lane: &Lane<'_>, at: usize) {
-        let Head { runner, .. } = self.order[0];
-        let first = &mut self.runners[runner];
+    /// The lane that comes first.
+    pub fn first(&self, held: Held<'_>) -> Left {
+        let first = self.left_by(self.order[0], held);
+        first.expect("a lane is before the bound")
+    }
+
+    /// After [`Stand::OnLast`] the cursor of the first lane has gone on to this one, whose bytes are held.
+    pub fn go_on(&mut self, lane: &Lane<'_>, at: usize, bound: Option<&[u8]>, held: Held<'_>) {
+        let (number, shared) = (self.order[0].runner(), self.shared);
+        let first = &mut self.runners[number];
         let next = Runner::new(first.cursor, lane, at);
-        self.order[0].prefix = lane.prefix_at(next.start);
-        self.passed = Some(std::mem::replace(first, next));
+        let prefix = next.prefix(next.body(held), shared);
+        let is_alike = shared == 0 || next.shared_with(first.key(held), held) >= shared;
+        *first = next;
+        match is_alike {
+            true => self.sort_in(Head::new(prefix, number)),
+            false => {
+                self.shared = 0;
+                self.set_heads(bound, held);
+            }
+        }
     }
 
     /// Lends the records of all lanes in order, of each key the newest, as long as `ask` and `lent` admit; its bound is
@@ -300,121 +392,114 @@ impl LaneMerge {
         seq: impl Fn(usize, usize) -> Seq,
     ) -> Stand {
         let (mut places, held) = lent.places();
-        // The lane of the last record that was decided about, and where that begins.
-        let mut before = None;
-        let mut before_prefix = key_prefix(ask.decided);
-        if let Some(passed) = &self.passed {
-            before_prefix = key_prefix(passed.key(held));
-            // The cursor has gone on, and others may come before it now.
-            self.sort_in(self.order[0].prefix, (ask.bound, held), &seq);
-        }
+        let decided = self.decided(&places, ask, held);
+        let shared = self.shared;
+        let mut before = Head::new(key_prefix_behind(decided, shared), BOUND);
+        let mut has_moved = false;
         loop {
-            let Head { mut prefix, runner } = self.order[0];
-            if runner == self.runners.len() {
-                return Stand::behind(before.is_some());
+            if self.order[0].is_close_to(self.order[1]) {
+                self.lead((ask.bound, held), &seq);
             }
-            let limit = self.order[1].prefix;
-            loop {
-                if places.are_full() {
-                    self.order[0].prefix = prefix;
-                    return Stand::behind(before.is_some());
-                }
-                let is_again =
-                    prefix == before_prefix && self.is_again(runner, before, (ask, held));
-                let first = &mut self.runners[runner];
-                if !is_again {
-                    places.push(first.place());
-                }
-                (before, before_prefix) = (Some((runner, first.start)), prefix);
-                let Some(next) = first.step(first.body(held)) else {
-                    self.order[0].prefix = prefix;
-                    return Stand::OnLast;
-                };
-                prefix = next;
-                if prefix >= limit {
-                    break;
-                }
+            let head = self.order[0];
+            let runner = head.runner();
+            if runner == BOUND || places.are_full() {
+                return Stand::behind(has_moved);
             }
-            self.sort_in(prefix, (ask.bound, held), &seq);
+            let is_again = head.is_close_to(before)
+                && self.runners[runner].key(held) == self.decided(&places, ask, held);
+            let first = &mut self.runners[runner];
+            if !is_again {
+                places.push(first.place());
+            }
+            (has_moved, before) = (true, head);
+            let Some(prefix) = first.step(first.body(held), shared) else {
+                return Stand::OnLast;
+            };
+            self.sort_in(Head::new(prefix, runner));
         }
     }
 
-    /// Whether a runner is on an older version of the key that was decided about last: `before`, by its lane and where
-    /// it begins, or the one that was passed, or that of `ask`.
+    /// The last key that was decided about.
     #[cold]
-    fn is_again(
-        &self,
-        runner: usize,
-        before: Option<(usize, usize)>,
-        (ask, held): (&Ask<'_>, Held<'_>),
-    ) -> bool {
-        let before = match (before, &self.passed) {
-            (Some((runner, start)), _) => {
-                let runner = &self.runners[runner];
-                runner.shape.key_in(runner.body(held), start)
-            }
-            (None, Some(passed)) => passed.key(held),
-            (None, None) => ask.decided,
-        };
-        self.runners[runner].key(held) == before
+    fn decided<'a>(&self, places: &Places<'_>, ask: &Ask<'a>, held: Held<'a>) -> &'a [u8] {
+        match places.last() {
+            Some(last) if places.items() > self.from => last.key(held),
+            _ => ask.decided,
+        }
     }
 
-    /// Sorts in the first lane, which has moved to a key with this prefix.
+    /// Sorts in the first lane, which has moved to this head. All heads are compared: a way out would be mispredicted at
+    /// most items.
     #[inline(always)]
-    fn sort_in(
-        &mut self,
-        prefix: u64,
-        bound: (Option<&[u8]>, Held<'_>),
-        seq: &impl Fn(usize, usize) -> Seq,
-    ) {
-        let LaneMerge { runners, order, .. } = self;
-        let [hole, behind @ ..] = &mut order[..] else {
-            return;
-        };
-        let (runner, mut hole) = (hole.runner, hole);
-        for next in behind {
-            let is_before = next.prefix < prefix
-                || (next.prefix == prefix && is_before(runners, (next.runner, runner), bound, seq));
-            if !is_before {
-                break;
-            }
-            *hole = *next;
-            hole = next;
+    fn sort_in(&mut self, head: Head) {
+        let rest = sort_in_some(&mut self.order, 0..FEW, head);
+        if self.runners.len() > FEW {
+            sort_in_some(&mut self.order, FEW..MOST_LANES, rest);
         }
-        *hole = Head { prefix, runner };
+    }
+
+    /// Makes the lane first that comes first of those that are close to the first one by their heads.
+    #[cold]
+    fn lead(&mut self, bound: (Option<&[u8]>, Held<'_>), seq: &impl Fn(usize, usize) -> Seq) {
+        let (runners, first) = (&self.runners, self.order[0]);
+        let close = self.order.iter().take_while(|head| head.is_close_to(first));
+        let count = close.filter(|head| **head != Head::NONE).count();
+        let leads = (1..count).fold(0, |leads, at| {
+            let (one, other) = (self.order[at].runner(), self.order[leads].runner());
+            match is_before(runners, (one, other), bound, seq) {
+                true => at,
+                false => leads,
+            }
+        });
+        self.order[..=leads].rotate_right(1);
     }
 
     /// Where each lane stands, nearly in order.
-    pub fn left(&self) -> impl DoubleEndedIterator<Item = Left> {
-        self.order.iter().filter_map(|head| self.left_by(*head))
+    pub fn left(&self, held: Held<'_>) -> impl DoubleEndedIterator<Item = Left> {
+        let left_by = move |head: &Head| self.left_by(*head, held);
+        self.order.iter().filter_map(left_by)
     }
 
     /// None by the bound.
-    fn left_by(&self, head: Head) -> Option<Left> {
-        let runner = self.runners.get(head.runner)?;
+    fn left_by(&self, head: Head, held: Held<'_>) -> Option<Left> {
+        let runner = self.runners.get(head.runner())?;
         Some(Left {
             cursor: runner.cursor,
             at: runner.at,
-            prefix: head.prefix,
+            prefix: runner.shape.prefix_in(runner.body(held), runner.start),
         })
     }
 }
 
-/// Whether one runner, or the bound, comes before another runner.
-#[cold]
+/// Sorts a head in at these places, of which the first one is free; returns the one at the place behind them.
+#[inline(always)]
+fn sort_in_some(order: &mut [Head; MOST_LANES + 1], places: Range<usize>, mut head: Head) -> Head {
+    let end = places.end;
+    for at in places {
+        let next = order[at + 1];
+        let is_before = next < head;
+        order[at] = select_unpredictable(is_before, next, head);
+        head = select_unpredictable(is_before, head, next);
+    }
+    order[end] = head;
+    head
+}
+
+/// Whether one runner comes before another; either may be the bound.
 fn is_before(
     runners: &[Runner],
     (one, other): (usize, usize),
     (bound, held): (Option<&[u8]>, Held<'_>),
     seq: &impl Fn(usize, usize) -> Seq,
 ) -> bool {
-    let other = &runners[other];
-    let Some(one) = runners.get(one) else {
-        return bound.is_some_and(|bound| bound <= other.key(held));
-    };
-    match one.key(held).cmp(other.key(held)) {
-        Ordering::Equal => seq(one.cursor, one.at) > seq(other.cursor, other.at),
-        keys => keys.is_lt(),
+    let is_behind_bound = |runner: &Runner| bound.is_some_and(|bound| bound <= runner.key(held));
+    match (runners.get(one), runners.get(other)) {
+        (Some(one), Some(other)) => match one.key(held).cmp(other.key(held)) {
+            Ordering::Equal => seq(one.cursor, one.at) > seq(other.cursor, other.at),
+            keys => keys.is_lt(),
+        },
+        (Some(one), None) => !is_behind_bound(one),
+        (None, other) => other.is_some_and(is_behind_bound),
     }
 }
 

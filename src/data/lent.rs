@@ -112,6 +112,11 @@ impl Place {
     fn bytes(&self) -> usize {
         (self.end - self.key_at) as usize
     }
+
+    /// The key, in what is held.
+    pub fn key<'a>(&self, held: Held<'a>) -> &'a [u8] {
+        &held.bytes(self.owner)[self.key_at as usize..self.value_at as usize]
+    }
 }
 
 const APART: u32 = u32::MAX;
@@ -345,7 +350,9 @@ impl Lent {
             });
             places.reserve(room.enough.saturating_sub(room.items));
         }
-        (Places { places, room }, Held(owners))
+        let left = *room;
+        let places = Places { places, room, left };
+        (places, Held(owners))
     }
 
     /// Takes back all items but so many, none of them of a lane.
@@ -393,9 +400,9 @@ impl Lent {
             value_at: self.copied.len() as u32,
             end: APART,
         };
-        let Places { places, room } = self.places().0;
-        places.push(place);
-        room.take(bytes);
+        let mut places = self.places().0;
+        places.places.push(place);
+        places.left.take(bytes);
     }
 }
 
@@ -415,19 +422,38 @@ impl<'a> Held<'a> {
 pub struct Places<'a> {
     places: &'a mut Vec<Place>,
     room: &'a mut Room,
+    /// The room as it is now: here it may stay in registers.
+    left: Room,
+}
+
+impl Drop for Places<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.room = self.left;
+    }
 }
 
 impl Places<'_> {
     /// Whether nothing more is to be added.
     #[inline(always)]
     pub fn are_full(&self) -> bool {
-        self.room.is_none()
+        self.left.is_none()
+    }
+
+    /// The number of items.
+    pub fn items(&self) -> usize {
+        self.left.items
+    }
+
+    /// The place that was added last.
+    pub fn last(&self) -> Option<&Place> {
+        self.places.last()
     }
 
     /// Adds an item.
     #[inline(always)]
     pub fn push(&mut self, place: Place) {
         self.places.push(place);
-        self.room.take(place.bytes());
+        self.left.take(place.bytes());
     }
 }

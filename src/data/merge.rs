@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
-use crate::data::lend::{LaneMerge, MOST_LANES};
+use crate::data::lend::{LaneMerge, Left, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
 use crate::data::range_tombstones::RangeTombstones;
 use crate::data::stretch::Stretch;
@@ -266,7 +266,7 @@ impl<C: Cursor> Merge<C> {
             let (lane, at) = self.cursors[entry.at].lane().expect(HOLDS_A_LANE);
             merge.push(entry.at, &lane, at);
         }
-        merge.begin(self.bound_at(lanes, ask), lent.held());
+        merge.begin(self.bound_at(lanes, ask), lent.held(), lent.len());
         let (mut has_moved, mut went_on) = (false, Ok(true));
         let stand = loop {
             let bound = self.bound_at(lanes, ask);
@@ -276,13 +276,14 @@ impl<C: Cursor> Merge<C> {
             if stand != Stand::OnLast || lent.is_full() {
                 break stand;
             }
-            went_on = self.go_on(&mut merge, ask, lent, view);
+            went_on = self.go_on(&mut merge, lanes, ask, lent, view);
             if !matches!(went_on, Ok(true)) {
                 break Stand::Behind;
             }
         };
         if has_moved {
-            self.leave_lanes(lanes, &merge, matches!(went_on, Ok(true)));
+            let left = merge.left(lent.held());
+            self.leave_lanes(lanes, left, matches!(went_on, Ok(true)));
         }
         merge.clear();
         self.lanes = Some(merge);
@@ -305,26 +306,32 @@ impl<C: Cursor> Merge<C> {
     fn go_on(
         &mut self,
         merge: &mut LaneMerge,
+        lanes: usize,
         ask: &Ask<'_>,
         lent: &mut Lent,
         view: &ExpiryView,
     ) -> Result<bool> {
-        let ended = merge.first();
+        let ended = merge.first(lent.held());
         let cursor = &mut self.cursors[ended.cursor];
         cursor.stand_in_lane(ended.at);
         cursor.advance(Some(view))?;
         let holds = cursor.hold_lane(ask, lent);
         if holds {
-            let (lane, at) = cursor.lane().expect(HOLDS_A_LANE);
-            merge.go_on(&lane, at);
+            let (lane, at) = self.cursors[ended.cursor].lane().expect(HOLDS_A_LANE);
+            merge.go_on(&lane, at, self.bound_at(lanes, ask), lent.held());
         }
         Ok(holds)
     }
 
     /// Sorts in the cursors of so many lanes, where the merge has left them; the first one only if it is in its lane.
-    fn leave_lanes(&mut self, lanes: usize, merge: &LaneMerge, with_first: bool) {
+    fn leave_lanes(
+        &mut self,
+        lanes: usize,
+        left: impl DoubleEndedIterator<Item = Left>,
+        with_first: bool,
+    ) {
         // From the last one on, so that what is behind a place is in order.
-        for (place, left) in (0..lanes).rev().zip(merge.left().rev()) {
+        for (place, left) in (0..lanes).rev().zip(left.rev()) {
             let (prefix, at) = (left.prefix, left.cursor);
             let entry = MergeEntry { prefix, at };
             if place == 0 && !with_first {

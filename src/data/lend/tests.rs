@@ -233,25 +233,25 @@ impl Case {
                 let (lane, first) = hold(number, lent);
                 merge.push(number, &lane, first);
             }
-            merge.begin(ask.bound, lent.held());
+            merge.begin(ask.bound, lent.held(), lent.len());
             let mut has_moved = false;
             let stand = loop {
                 let stand = merge.lend(ask, lent, seq);
                 has_moved |= stand != Stand::Same;
-                let first = merge.order[0].runner;
+                let first = merge.order[0].runner();
                 if stand != Stand::OnLast || currents[first].get() + 1 == sources[first].len() {
                     break stand;
                 }
-                assert_eq!(merge.first().cursor, first);
+                assert_eq!(merge.first(lent.held()).cursor, first);
                 currents[first].set(currents[first].get() + 1);
                 let (lane, at) = hold(first, lent);
-                merge.go_on(&lane, at);
+                merge.go_on(&lane, at, ask.bound, lent.held());
             };
             let stand = match stand {
                 Stand::Same => Stand::behind(has_moved),
                 other => other,
             };
-            let left = merge.left().map(|left| Left {
+            let left = merge.left(lent.held()).map(|left| Left {
                 at: part(left.cursor).0 + left.at,
                 ..left
             });
