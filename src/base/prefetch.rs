@@ -16,3 +16,13 @@ pub fn prefetch<T>(at: &T) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
 }
+
+/// Prefetches the two cache lines that begin at this place in the bytes, if they have both.
+#[inline(always)]
+pub fn prefetch_lines(bytes: &[u8], at: usize) {
+    let behind = bytes.get(at..);
+    if let Some(lines) = behind.and_then(|behind| behind.first_chunk::<65>()) {
+        prefetch(&lines[0]);
+        prefetch(&lines[64]);
+    }
+}

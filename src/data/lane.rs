@@ -14,7 +14,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::base::prefetch;
+use crate::base::prefetch_lines;
 use crate::base::record::{Header, Kind, key_prefix};
 use crate::base::{ItemTtl, Seq, Timestamp};
 
@@ -290,11 +290,7 @@ impl<'a> Lane<'a> {
         let mut start = self.offset(records.start);
         for at in records {
             let end = self.offset(at + 1);
-            let ahead = self.body.get(end + FETCHED_AHEAD..);
-            if let Some(ahead) = ahead.and_then(|ahead| ahead.first_chunk::<65>()) {
-                prefetch(&ahead[0]);
-                prefetch(&ahead[64]);
-            }
+            prefetch_lines(self.body, end + FETCHED_AHEAD);
             let piece = self.body.get(start + header_len..end);
             if let Some((key, value)) = piece.and_then(|piece| piece.split_at_checked(key_len)) {
                 visit(key, value)?;

@@ -25,7 +25,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::base::record::{key_prefix, shared_len};
-use crate::base::{Seq, prefetch};
+use crate::base::{Seq, prefetch_lines};
 use crate::data::lane::{Lane, LaneShape};
 use crate::data::lent::{Ask, Held, Lent, Place, Places, Stand};
 
@@ -189,11 +189,7 @@ impl Runner {
         if next >= self.shape.count || !self.shape.adds_up(start, end) {
             return None;
         }
-        let ahead = body.get(end..);
-        if let Some(ahead) = ahead.and_then(|ahead| ahead.first_chunk::<65>()) {
-            prefetch(&ahead[0]);
-            prefetch(&ahead[64]);
-        }
+        prefetch_lines(body, end);
         (self.at, self.start, self.end) = (next, start, end);
         Some(self.prefix(body, shared))
     }
