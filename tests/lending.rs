@@ -240,8 +240,28 @@ fn chunks(mut next: impl FnMut() -> ebbtide::Result<Option<Pairs>>) -> Pairs {
     all
 }
 
+/// The items of a chunk, which are the same however they are taken.
 fn of_chunk(chunk: Chunk<'_>) -> Pairs {
-    chunk.iter().map(|(key, value)| owned(key, value)).collect()
+    let mut all = Pairs::new();
+    for (key, value) in chunk {
+        all.push(owned(key, value));
+    }
+    let mut whole = Pairs::new();
+    chunk
+        .iter()
+        .for_each(|(key, value)| whole.push(owned(key, value)));
+    assert!(whole == all, "all at once");
+    let ends = chunk.len() / 3;
+    let (mut items, mut front, mut back) = (chunk.iter(), Pairs::new(), Pairs::new());
+    for _ in 0..ends {
+        front.extend(items.next().map(|(key, value)| owned(key, value)));
+        back.extend(items.next_back().map(|(key, value)| owned(key, value)));
+    }
+    assert_eq!(items.len(), chunk.len() - 2 * ends);
+    items.for_each(|(key, value)| front.push(owned(key, value)));
+    front.extend(back.into_iter().rev());
+    assert!(front == all, "from both ends");
+    all
 }
 
 /// What is lent of a range is what an iterator shows, also up to any item; returns how many items that were.

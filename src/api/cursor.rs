@@ -15,7 +15,6 @@
 //! 3. Items are taken from the scan in the call that returns them, and so judged in it; none is kept for the next call.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 #[cfg(feature = "tokio")]
@@ -24,7 +23,7 @@ use crate::base::Result;
 use crate::data::batch::KeyRange;
 #[cfg(feature = "tokio")]
 use crate::data::item::Item;
-use crate::data::lent::Lent;
+use crate::data::lent::{Lent, LentIter};
 use crate::engine::{ContainerState, Engine, Handle, Reader, Scan, SnapshotPin};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -272,8 +271,7 @@ impl<'a> Chunk<'a> {
     /// Keys and values, in the order of the cursor's direction.
     pub fn iter(&self) -> ChunkIter<'a> {
         ChunkIter {
-            lent: self.lent,
-            left: 0..self.lent.len(),
+            items: self.lent.iter(),
         }
     }
 }
@@ -291,14 +289,13 @@ impl<'a> IntoIterator for Chunk<'a> {
 #[derive(Clone)]
 #[must_use = "an iterator does nothing by itself"]
 pub struct ChunkIter<'a> {
-    lent: &'a Lent,
-    left: Range<usize>,
+    items: LentIter<'a>,
 }
 
 impl fmt::Debug for ChunkIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChunkIter")
-            .field("left", &self.left)
+            .field("left", &self.items.len())
             .finish_non_exhaustive()
     }
 }
@@ -308,17 +305,23 @@ impl<'a> Iterator for ChunkIter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.lent.get(self.left.next()?)
+        self.items.next()
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.left.size_hint()
+        self.items.size_hint()
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, f: F) -> B {
+        self.items.fold(init, f)
     }
 }
 
 impl DoubleEndedIterator for ChunkIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.lent.get(self.left.next_back()?)
+        self.items.next_back()
     }
 }
 

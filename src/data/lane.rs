@@ -12,17 +12,16 @@
 //!
 //! [`Cursor::hold_lane`]: crate::data::cursor::Cursor::hold_lane
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
-use crate::base::prefetch_lines;
 use crate::base::record::{Header, Kind, key_prefix};
-use crate::base::{ItemTtl, Seq, Timestamp};
+use crate::base::{ItemTtl, Seq, Timestamp, prefetch_lines};
 
 /// Of what is handed out, the two cache lines that begin so many bytes behind a record are prefetched.
 const FETCHED_AHEAD: usize = 256;
 
 /// See the file's head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Lane<'a> {
     /// Its place in the body.
     pub shape: LaneShape,
@@ -33,7 +32,7 @@ pub struct Lane<'a> {
 }
 
 /// The shape of a lane in the body of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneShape {
     /// The records lie before the offsets.
     pub offsets_at: usize,
@@ -275,29 +274,14 @@ impl<'a> Lane<'a> {
         piece.split_at_checked(self.shape.key_len)
     }
 
-    /// Calls `visit` with key and value of each of these records, which add up, until it breaks.
+    /// Key and value of each of these records, which add up.
     #[inline(always)]
-    pub fn each<B>(
-        &self,
-        records: Range<usize>,
-        visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> ControlFlow<B> {
-        let LaneShape {
-            header_len,
-            key_len,
-            ..
-        } = self.shape;
-        let mut start = self.offset(records.start);
-        for at in records {
-            let end = self.offset(at + 1);
-            prefetch_lines(self.body, end + FETCHED_AHEAD);
-            let piece = self.body.get(start + header_len..end);
-            if let Some((key, value)) = piece.and_then(|piece| piece.split_at_checked(key_len)) {
-                visit(key, value)?;
-            }
-            start = end;
+    pub fn records(&self, records: Range<usize>) -> Records<'a> {
+        Records {
+            start: self.offset(records.start),
+            lane: *self,
+            left: records,
         }
-        ControlFlow::Continue(())
     }
 
     /// Record `at`, if that adds up.
@@ -312,5 +296,40 @@ impl<'a> Lane<'a> {
     #[inline]
     pub fn key(&self, at: usize) -> Option<&'a [u8]> {
         Some(self.record(at)?.0)
+    }
+}
+
+/// Records of a lane that add up, one after the other.
+#[derive(Clone, Default)]
+pub struct Records<'a> {
+    lane: Lane<'a>,
+    left: Range<usize>,
+    /// Where the next one begins.
+    start: usize,
+}
+
+impl Records<'_> {
+    /// How many are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Leaves out what is behind so many.
+    pub fn truncate(&mut self, records: usize) {
+        self.left.end = self.left.end.min(self.left.start + records);
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.left.next()?;
+        let (start, end) = (self.start, self.lane.offset(at + 1));
+        self.start = end;
+        prefetch_lines(self.lane.body, end + FETCHED_AHEAD);
+        self.lane.record_in(start, end)
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::base::Seq;
 use crate::base::record::MAX_VALUE_LEN;
 use crate::data::item::Pair;
-use crate::data::lane::{Lane, LaneShape};
+use crate::data::lane::{Lane, LaneShape, Records};
 use crate::expiry::ExpiryView;
 
 /// Longer keys and values of memtables are held, not copied.
@@ -261,23 +261,43 @@ impl Lent {
     /// Calls `visit` with key and value of each item, until it breaks.
     #[inline]
     pub fn each<B>(&self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>) -> ControlFlow<B> {
-        for (number, part) in self.parts.iter().enumerate() {
-            let next = self.parts.get(number + 1);
-            let count = next.map_or(self.len(), |next| next.first) - part.first;
-            match part.of {
-                Stretch::Places(from) => {
-                    let items = self.places[from..from + count].iter();
-                    for (key, value) in items.filter_map(|place| self.at(place)) {
-                        visit(key, value)?;
-                    }
-                }
-                Stretch::Lane(owner, shape, from) => {
-                    self.lane(owner, shape)
-                        .each(from..from + count, &mut visit)?;
-                }
+        for number in 0..self.parts.len() {
+            let PartItems { records, places } = self.part(number);
+            for (key, value) in records {
+                visit(key, value)?;
+            }
+            for (key, value) in places.filter_map(|place| self.at(place)) {
+                visit(key, value)?;
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// All items, in order.
+    #[inline]
+    pub fn iter(&self) -> LentIter<'_> {
+        LentIter {
+            lent: self,
+            here: PartItems::default(),
+            behind: self.len(),
+            next_part: 0,
+            end: self.len(),
+        }
+    }
+
+    /// The items of a part.
+    #[inline]
+    fn part(&self, number: usize) -> PartItems<'_> {
+        let (part, next) = (&self.parts[number], self.parts.get(number + 1));
+        let count = next.map_or(self.len(), |next| next.first) - part.first;
+        let mut items = PartItems::default();
+        match part.of {
+            Stretch::Places(from) => items.places = self.places[from..from + count].iter(),
+            Stretch::Lane(owner, shape, from) => {
+                items.records = self.lane(owner, shape).records(from..from + count);
+            }
+        }
+        items
     }
 
     fn lane(&self, owner: u32, shape: LaneShape) -> Lane<'_> {
@@ -405,6 +425,113 @@ impl Lent {
         places.left.take(bytes);
     }
 }
+
+/// The items of a part that are left: one of the two is empty.
+#[derive(Clone, Default)]
+struct PartItems<'a> {
+    records: Records<'a>,
+    places: std::slice::Iter<'a, Place>,
+}
+
+impl PartItems<'_> {
+    fn len(&self) -> usize {
+        self.records.len() + self.places.len()
+    }
+
+    /// Leaves out what is behind so many.
+    fn truncate(&mut self, items: usize) {
+        self.records.truncate(items);
+        let places = self.places.as_slice();
+        self.places = places[..items.min(places.len())].iter();
+    }
+}
+
+/// The items of a call. From the front it goes through the parts; from the back it looks each item up.
+#[derive(Clone)]
+pub struct LentIter<'a> {
+    lent: &'a Lent,
+    /// What is left of the part that the front is in ...
+    here: PartItems<'a>,
+    /// ... how many items are behind that, and the part with the first of them.
+    behind: usize,
+    next_part: usize,
+    /// The index behind the last item that is left.
+    end: usize,
+}
+
+impl<'a> LentIter<'a> {
+    /// Goes on to the next part; false: nothing is left.
+    fn enter(&mut self) -> bool {
+        let is_more = self.behind > 0;
+        if is_more {
+            self.here = self.lent.part(self.next_part);
+            self.here.truncate(self.behind);
+            self.behind -= self.here.len();
+            self.next_part += 1;
+        }
+        is_more
+    }
+
+    // Not inlined, so that what takes records out of a lane is.
+    #[inline(never)]
+    fn next_elsewhere(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+        loop {
+            if let Some(place) = self.here.places.next() {
+                return self.lent.at(place);
+            }
+            if !self.enter() {
+                return None;
+            }
+            if let Some(item) = self.here.records.next() {
+                return Some(item);
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for LentIter<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.here.records.next() {
+            Some(item) => Some(item),
+            None => self.next_elsewhere(),
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.here.len() + self.behind;
+        (left, Some(left))
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut folded = init;
+        loop {
+            let PartItems { records, places } = std::mem::take(&mut self.here);
+            folded = records.fold(folded, &mut f);
+            let places = places.filter_map(|place| self.lent.at(place));
+            folded = places.fold(folded, &mut f);
+            if !self.enter() {
+                return folded;
+            }
+        }
+    }
+}
+
+impl DoubleEndedIterator for LentIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let left = self.len().checked_sub(1)?;
+        self.behind = self.behind.saturating_sub(1);
+        self.here.truncate(left);
+        self.end -= 1;
+        self.lent.get(self.end)
+    }
+}
+
+impl ExactSizeIterator for LentIter<'_> {}
 
 /// The bytes that are held for what is lent.
 #[derive(Clone, Copy)]
