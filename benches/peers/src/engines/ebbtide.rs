@@ -75,6 +75,21 @@ impl Engine for Ebbtide {
         Ok(())
     }
 
+    fn lend_chunks(&self, from: &[u8], most: u64, _now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        let (mut cursor, mut left) = (self.items.cursor(from..), most);
+        while left > 0
+            && let Some(chunk) = cursor.next_chunk()?
+        {
+            let (items, count) = (chunk.iter(), chunk.len() as u64);
+            match count <= left {
+                true => items.for_each(|(key, value)| see(key, value)),
+                false => (items.take(left as usize)).for_each(|(key, value)| see(key, value)),
+            }
+            left -= count.min(left);
+        }
+        Ok(())
+    }
+
     fn get_many(&self, keys: &[&[u8]], _now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
         let values = self.items.get_many(keys)?;
         for (n, value) in values.iter().enumerate() {

@@ -100,6 +100,10 @@ pub trait Engine: Send + Sync {
     fn lend(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
         self.scan(from, most, now_ms, see)
     }
+    /// The same by chunks, where the engine lends so.
+    fn lend_chunks(&self, from: &[u8], most: u64, now_ms: u64, see: &mut See<'_>) -> Result<()> {
+        self.lend(from, most, now_ms, see)
+    }
     /// Gets several items by one call, where the engine has one, and shows for each key its place and its value, unless
     /// there is none or it has expired.
     fn get_many(&self, keys: &[&[u8]], now_ms: u64, see: &mut SeeMany<'_>) -> Result<()> {
@@ -356,6 +360,10 @@ mod tests {
         let mut found = Vec::new();
         let see: &mut See<'_> = &mut |key, value| found.push((key.to_vec(), value.to_vec()));
         engine.lend(from, most, wall_ms(), see).unwrap();
+        let mut chunks = Vec::new();
+        let see: &mut See<'_> = &mut |key, value| chunks.push((key.to_vec(), value.to_vec()));
+        engine.lend_chunks(from, most, wall_ms(), see).unwrap();
+        assert_eq!(chunks, found);
         found
     }
 

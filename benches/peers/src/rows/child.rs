@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::items::{Draws, KEY_BYTES, Key, LEFT, Values, belongs, key};
-use super::{Operation, Order, Outcome, Row};
+use super::{Operation, Order, Outcome, Row, Way};
 use crate::Result;
 use crate::book::wall_ms;
 use crate::engines::{Config, Engine, Life, See, SeeMany, Transfer};
@@ -387,9 +387,10 @@ impl<'a> Worker<'a> {
                 _ => wrong += 1,
             }
         };
-        match self.order.row.is_lent() {
-            true => self.engine.lend(from, most, self.now_ms(), see)?,
-            false => self.engine.scan(from, most, self.now_ms(), see)?,
+        match self.order.row.way() {
+            Way::Given => self.engine.scan(from, most, self.now_ms(), see)?,
+            Way::Lent => self.engine.lend(from, most, self.now_ms(), see)?,
+            Way::Chunks => self.engine.lend_chunks(from, most, self.now_ms(), see)?,
         }
         answers.wrong += wrong;
         answers.right += seen - wrong;

@@ -54,6 +54,10 @@ pub enum Row {
     ScanAll,
     /// The same, lent to a callback
     LentAll,
+    /// Scans of 100 items that are lent by chunks, after the compaction
+    Chunks,
+    /// Scans of everything, lent by chunks, counted in items
+    ChunksAll,
     /// Scans of 100 items over 8 runs that overlap, where an engine has runs
     ScanRuns,
     /// The same, lent to a callback
@@ -109,6 +113,17 @@ pub enum Operation {
     ScanAll,
 }
 
+/// How a scan shows its items, where an engine has several ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By an iterator that gives them.
+    Given,
+    /// By a callback that they are lent to.
+    Lent,
+    /// By chunks that are lent.
+    Chunks,
+}
+
 /// Which items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
@@ -138,6 +153,8 @@ impl Row {
             Row::Lent => "scan of 100, settled, lent",
             Row::ScanAll => "full scan, items",
             Row::LentAll => "full scan, lent, items",
+            Row::Chunks => "scan of 100, settled, lent by chunks",
+            Row::ChunksAll => "full scan, lent by chunks, items",
             Row::ScanRuns => "scan of 100, 8 runs",
             Row::LentRuns => "scan of 100, 8 runs, lent",
             Row::LentAllRuns => "full scan, 8 runs, lent, items",
@@ -167,8 +184,9 @@ impl Row {
 
     /// Whether other numbers of threads can be asked for.
     pub fn takes_threads(self) -> bool {
-        use Row::{Compact, Fill, LentAll, Reopen, ScanAll, Synced};
-        !self.keeps_runs() && !matches!(self, Fill | Compact | ScanAll | LentAll | Synced | Reopen)
+        let scans_all = self.operation(0) == Operation::ScanAll;
+        let is_other = matches!(self, Row::Fill | Row::Compact | Row::Synced | Row::Reopen);
+        !self.keeps_runs() && !scans_all && !is_other
     }
 
     /// Whether it is about 8 runs, which no compaction touches.
@@ -176,10 +194,13 @@ impl Row {
         matches!(self, Row::ScanRuns | Row::LentRuns | Row::LentAllRuns)
     }
 
-    /// Whether items are lent to a callback, where an engine does that.
-    pub fn is_lent(self) -> bool {
-        use Row::{Lent, LentAll, LentAllRuns, LentRuns};
-        matches!(self, Lent | LentAll | LentRuns | LentAllRuns)
+    /// How its scans show items.
+    pub fn way(self) -> Way {
+        match self {
+            Row::Lent | Row::LentAll | Row::LentRuns | Row::LentAllRuns => Way::Lent,
+            Row::Chunks | Row::ChunksAll => Way::Chunks,
+            _ => Way::Given,
+        }
     }
 
     /// Whether its figure is the time that it takes.
@@ -202,8 +223,8 @@ impl Row {
             Row::YcsbD | Row::YcsbE if percent < 5 => Operation::Insert,
             Row::YcsbE => Operation::ScanSome,
             Row::YcsbF if percent < 50 => Operation::Modify,
-            Row::Scan | Row::ScanRuns | Row::Lent | Row::LentRuns => Operation::Scan,
-            Row::ScanAll | Row::LentAll | Row::LentAllRuns => Operation::ScanAll,
+            Row::Scan | Row::ScanRuns | Row::Lent | Row::LentRuns | Row::Chunks => Operation::Scan,
+            Row::ScanAll | Row::LentAll | Row::LentAllRuns | Row::ChunksAll => Operation::ScanAll,
             Row::GetMany | Row::GetManyAbsent => Operation::GetMany,
             Row::Transact => Operation::Transact,
             _ => Operation::Get,
