@@ -15,10 +15,14 @@
 use std::ops::Range;
 
 use crate::base::record::{Header, Kind, key_prefix};
-use crate::base::{ItemTtl, Seq, Timestamp, prefetch_lines};
+use crate::base::{ItemTtl, Seq, Timestamp, prefetch, prefetch_lines};
 
-/// Of what is handed out, the two cache lines that begin so many bytes behind a record are prefetched.
-const FETCHED_AHEAD: usize = 256;
+/// Of what is handed out, the two cache lines that begin so many bytes behind a record are prefetched; before the first
+/// one, all up to there. With 256, and nothing before the first, a full scan of values of 100 bytes takes 15.5 instead of
+/// 15.0 ns an item; with 1024 no less than with 512 (2026-11-25).
+pub const FETCHED_AHEAD: usize = 512;
+
+const CACHE_LINE: usize = 64;
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -277,8 +281,11 @@ impl<'a> Lane<'a> {
     /// Key and value of each of these records, which add up.
     #[inline(always)]
     pub fn records(&self, records: Range<usize>) -> Records<'a> {
+        let start = self.offset(records.start);
+        let ahead = (start..start + FETCHED_AHEAD).step_by(CACHE_LINE);
+        ahead.filter_map(|at| self.body.get(at)).for_each(prefetch);
         Records {
-            start: self.offset(records.start),
+            start,
             lane: *self,
             left: records,
         }

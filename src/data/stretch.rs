@@ -18,9 +18,9 @@
 
 use bytes::Bytes;
 
-use crate::base::Timestamp;
+use crate::base::{Timestamp, prefetch_lines};
 use crate::data::item::{Item, Pair};
-use crate::data::lane::{LaneHeaders, LaneShape};
+use crate::data::lane::{FETCHED_AHEAD, LaneHeaders, LaneShape};
 use crate::data::lent::Ask;
 use crate::expiry::Settings;
 
@@ -84,6 +84,7 @@ impl Stretch {
         let lane = self.shape.lane(&self.body, 0);
         let (start, end) = (self.start, lane.offset(self.next + 1));
         (self.start, self.next) = (end, self.next + 1);
+        prefetch_lines(&self.body, end + FETCHED_AHEAD);
         let header = lane.header_at(start, &self.headers);
         let piece = self.body.slice(start + self.shape.header_len..end);
         let pair = Pair::of_piece(piece, self.shape.key_len);
