@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::listener::EventListener;
 use crate::base::{Compression, DefaultTtl, Error, Quota, Reads, Result, WhenFull, millis_up};
-use crate::env::{Clock, ClockBehind, Disk, Fs, SystemClock};
+use crate::env::{Clock, ClockBehind, DatabaseClock, Disk, Fs};
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Options {
     pub(crate) on_stall: Stall,
     pub(crate) max_live_bytes: Option<u64>,
     pub(crate) when_full: WhenFull,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: DatabaseClock,
     pub(crate) read_only: bool,
     pub(crate) reads: Reads,
     pub(crate) catch_up_interval: Duration,
@@ -146,7 +146,7 @@ impl Options {
             on_stall: Stall::Wait,
             max_live_bytes: None,
             when_full: WhenFull::Refuse,
-            clock: Arc::new(SystemClock),
+            clock: DatabaseClock::System,
             read_only: false,
             reads: Reads::Map,
             catch_up_interval: Duration::from_millis(100),
@@ -295,7 +295,7 @@ impl Options {
 
     /// The source of time. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = DatabaseClock::Given(Arc::new(clock));
         self
     }
 

@@ -9,169 +9,15 @@
 //! Invariants: settled time never decreases; outside an unsettled lead, now == settled time. `now` goes back only where
 //! a lead ends or shrinks, and [`SettledClock::leads`] changes before any caller gets the earlier time.
 
-use std::sync::Arc;
+mod sources;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use self::sources::SourceWatch;
+pub use self::sources::{Clock, DatabaseClock, ManualClock, SystemClock, monotonic};
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result, Timestamp};
-
-/// The source of time. The engine reads it during operations, so it must not call the database that uses it.
-///
-/// ```
-/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-/// use ebbtide::{Clock, Options};
-///
-/// /// Counts its questions: each is a millisecond later.
-/// struct Counting(AtomicU64);
-///
-/// impl Clock for Counting {
-///     fn wall(&self) -> u64 {
-///         1_800_000_000_000 + self.0.fetch_add(1, Relaxed)
-///     }
-///
-///     fn uptime(&self) -> u64 {
-///         self.0.load(Relaxed)
-///     }
-/// }
-///
-/// let folder = tempfile::tempdir()?;
-/// let db = Options::new().clock(Counting(AtomicU64::new(0))).open(folder.path())?;
-/// let first = db.now();
-/// assert!(first < db.now());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait Clock: Send + Sync {
-    /// Milliseconds since the Unix epoch; may be set forwards and backwards.
-    fn wall(&self) -> u64;
-    /// Milliseconds since some moment in the past; never runs backwards, and counts the time a machine is suspended.
-    fn uptime(&self) -> u64;
-    /// The result of [`Clock::wall`] now, or one that is later by some seconds, never earlier; for clocks for which
-    /// this is cheaper. An item that lives longer than that is read without reading the exact time.
-    fn wall_at_most(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// The system's clock: the default.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods)]
-    fn wall(&self) -> u64 {
-        match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(since) => since.as_millis() as u64,
-            Err(_) => 0,
-        }
-    }
-
-    fn uptime(&self) -> u64 {
-        monotonic().as_millis() as u64
-    }
-
-    #[cfg(target_os = "linux")]
-    fn wall_at_most(&self) -> Option<u64> {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        let millis = time.tv_sec.max(0) as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000;
-        Some(millis + COARSE_LAG)
-    }
-}
-
-/// The coarse clock costs a fifth of the exact one. It is as of the last tick, which is milliseconds ago, unless the
-/// processor that counts ticks is delayed, say by the host of a virtual machine. After a longer pause of that machine
-/// it is too early until the next tick.
-#[cfg(target_os = "linux")]
-const COARSE_LAG: u64 = 10_000;
-
-/// Monotonic time, including suspend where the system can: for measuring waits, never for expiry. In a model no time
-/// passes.
-pub fn monotonic() -> Duration {
-    if cfg!(loom) {
-        return Duration::ZERO;
-    }
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    {
-        use std::sync::OnceLock;
-        use std::time::Instant;
-        static START: OnceLock<Instant> = OnceLock::new();
-        #[allow(clippy::disallowed_methods)]
-        START.get_or_init(Instant::now).elapsed()
-    }
-}
-
-/// A clock that moves only when told to: for tests and simulations. Clones share one time.
-///
-/// ```
-/// use std::time::Duration;
-/// use ebbtide::{ManualClock, Options};
-///
-/// let folder = tempfile::tempdir()?;
-/// let clock = ManualClock::new(1_800_000_000_000);
-/// let c = Options::new().clock(clock.clone()).open(folder.path())?.container("c")?;
-/// c.put_with_ttl("k", "thirty days", Duration::from_secs(30 * 86_400))?;
-/// clock.advance(Duration::from_secs(30 * 86_400)); // in no time
-/// assert!(c.is_empty()?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct ManualClock {
-    time: Arc<ManualTime>,
-}
-
-#[derive(Debug)]
-struct ManualTime {
-    wall: AtomicU64,
-    uptime: AtomicU64,
-}
-
-impl ManualClock {
-    /// A clock whose wall reads `millis` since the Unix epoch and whose uptime reads 0.
-    #[must_use]
-    pub fn new(millis: u64) -> Self {
-        ManualClock {
-            time: Arc::new(ManualTime {
-                wall: AtomicU64::new(millis),
-                uptime: AtomicU64::new(0),
-            }),
-        }
-    }
-
-    /// Moves the wall to `millis`, and uptime by the same amount if that is forwards. Backwards, only the wall moves.
-    pub fn set(&self, millis: u64) {
-        let before = self.time.wall.swap(millis, Ordering::SeqCst);
-        self.time
-            .uptime
-            .fetch_add(millis.saturating_sub(before), Ordering::SeqCst);
-    }
-
-    /// Lets time pass: moves both readings, by whole milliseconds.
-    pub fn advance(&self, by: Duration) {
-        let millis = by.as_millis() as u64;
-        self.time.uptime.fetch_add(millis, Ordering::SeqCst);
-        self.time.wall.fetch_add(millis, Ordering::SeqCst);
-    }
-
-    /// Sets the wall to `millis`, forwards or backwards, while no time passes.
-    pub fn jump(&self, millis: u64) {
-        self.time.wall.store(millis, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn wall(&self) -> u64 {
-        self.time.wall.load(Ordering::SeqCst)
-    }
-
-    fn uptime(&self) -> u64 {
-        self.time.uptime.load(Ordering::SeqCst)
-    }
-}
 
 /// What to do on open when the wall clock is behind the last recorded time by more than the allowed skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,7 +77,7 @@ fn check_behind(
 
 /// Settled time over a [`Clock`].
 pub struct SettledClock {
-    clock: Arc<dyn Clock>,
+    clock: DatabaseClock,
     max_skew: u64,
     /// A copy of `state.settled` for the fast path: within one millisecond nothing is decided twice.
     settled: AtomicU64,
@@ -243,7 +89,7 @@ pub struct SettledClock {
 impl SettledClock {
     /// Starts no lower than `time_high_water`, the highest time on which the database relied; 0 for a new database.
     pub fn start(
-        clock: Arc<dyn Clock>,
+        clock: DatabaseClock,
         max_skew: Duration,
         time_high_water: Timestamp,
         behind: ClockBehind,
@@ -298,11 +144,12 @@ impl SettledClock {
         }
     }
 
-    /// To ask often whether a moment has come.
-    pub fn watch(&self) -> ClockWatch<'_> {
+    /// To ask often whether this moment has come.
+    pub fn watch(&self, moment: Timestamp) -> ClockWatch<'_> {
         ClockWatch {
-            clock: &*self.clock,
+            source: self.clock.watch(moment),
             settled: &self.settled,
+            moment,
         }
     }
 
@@ -408,24 +255,23 @@ impl SettledClock {
 /// A clock that is asked often whether a moment has come.
 #[derive(Clone, Copy)]
 pub struct ClockWatch<'a> {
-    clock: &'a dyn Clock,
+    source: SourceWatch<'a>,
     settled: &'a AtomicU64,
+    moment: Timestamp,
 }
 
 impl ClockWatch<'_> {
-    /// Whether [`SettledClock::now`] is no later than this moment: true is certain. Cheaper.
+    /// Whether [`SettledClock::now`] is no later than the moment: true is certain. Cheaper.
     #[inline(always)]
-    pub fn is_up_to(&self, moment: Timestamp) -> bool {
-        let wall = match self.clock.wall_at_most() {
-            Some(wall) => wall,
-            None => self.clock.wall(),
-        };
-        wall <= moment.0 && self.settled.load(Ordering::Acquire) <= moment.0
+    pub fn is_up_to(&self) -> bool {
+        self.source.is_up_to() && self.settled.load(Ordering::Acquire) <= self.moment.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     const HOUR: u64 = 3_600_000;
@@ -437,7 +283,7 @@ mod tests {
     ) -> Result<(ManualClock, SettledClock)> {
         let manual = ManualClock::new(wall);
         let clock = SettledClock::start(
-            Arc::new(manual.clone()),
+            DatabaseClock::Given(Arc::new(manual.clone())),
             Duration::from_millis(HOUR),
             Timestamp(time_high_water),
             behind,

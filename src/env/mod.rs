@@ -12,7 +12,8 @@ mod process;
 mod sim;
 
 pub use clock::{
-    Clock, ClockBehind, ClockWatch, ManualClock, Reading, SettledClock, SystemClock, monotonic,
+    Clock, ClockBehind, ClockWatch, DatabaseClock, ManualClock, Reading, SettledClock, SystemClock,
+    monotonic,
 };
 pub use disk::Disk;
 pub use fs::{

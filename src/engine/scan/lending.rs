@@ -158,9 +158,9 @@ impl Scan {
     fn watch(&self, holds: Holds) -> Watch<'_> {
         Watch {
             engine: &self.engine,
-            clock: self.engine.clock.watch(),
+            clock: self.engine.clock.watch(holds.until),
             state: &self.state,
-            holds,
+            settings: holds.settings,
         }
     }
 
@@ -180,7 +180,8 @@ struct Watch<'a> {
     engine: &'a Engine,
     clock: ClockWatch<'a>,
     state: &'a ContainerState,
-    holds: Holds,
+    /// The version of the settings by which it decided.
+    settings: u64,
 }
 
 impl Watch<'_> {
@@ -189,7 +190,7 @@ impl Watch<'_> {
     fn is_still(&self) -> bool {
         // In this order: the settings are those in force at the reading of the clock or later.
         !self.engine.scheduler.is_closing()
-            && self.clock.is_up_to(self.holds.until)
-            && self.state.settings_version() == self.holds.settings
+            && self.clock.is_up_to()
+            && self.state.settings_version() == self.settings
     }
 }
