@@ -361,7 +361,9 @@ pub(super) fn bring_in(
     let states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
     let mut last_seq = highest_seq(&catalogue, &states);
     let wal_dir = path.join(file_name::WAL_DIR);
-    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states)?;
+    let has_threads = !options.read_only && options.background == Background::Threads;
+    let ahead = has_threads.then_some(&**pool);
+    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states, ahead)?;
     let (replayed, damage) = (from_log.replayed, from_log.damage);
     for logged in &from_log.settings {
         if let Some(record) = catalogue.containers.get_mut(&logged.container) {

@@ -18,6 +18,7 @@ use crate::engine::catalog::LoggedSettings;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::env::Fs;
 use crate::expiry::SettingsChange;
+use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, Replayed, salvage};
 
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
@@ -37,27 +38,35 @@ pub(super) struct FromLog {
     pub left_out: bool,
 }
 
-/// Replays the log, up to its damage if there is any.
+/// Replays the log, up to its damage if there is any. Of an open that writes and has threads, they work `ahead` of it: they
+/// populate chunks of this pool.
 pub(super) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
     catalogue: &Catalogue,
     states: &States,
+    ahead: Option<&Pool>,
 ) -> Result<FromLog> {
-    let (log, synced) = (catalogue.log, catalogue.log_synced);
-    let mut gathered = Gathered::new(catalogue, states);
-    let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
-        gathered.take_frame(frame)
-    })?;
-    let left_out = gathered.left_out;
-    let settings = gathered.finish()?;
-    set_logged(states, &settings);
-    Ok(FromLog {
-        replayed,
-        damage,
-        settings,
-        left_out,
-    })
+    let replay = || {
+        let (log, synced) = (catalogue.log, catalogue.log_synced);
+        let mut gathered = Gathered::new(catalogue, states);
+        let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
+            gathered.take_frame(frame)
+        })?;
+        let left_out = gathered.left_out;
+        let settings = gathered.finish()?;
+        set_logged(states, &settings);
+        Ok(FromLog {
+            replayed,
+            damage,
+            settings,
+            left_out,
+        })
+    };
+    match ahead {
+        Some(pool) => pool.while_populated(replay),
+        None => replay(),
+    }
 }
 
 /// Sets what the log has changed of settings.

@@ -85,6 +85,20 @@ impl Chunk {
     pub fn len(&self) -> usize {
         self.layout.size()
     }
+
+    /// Whether the system has provided the first pages of a mapped chunk.
+    #[cfg(test)]
+    pub fn is_populated(&self) -> bool {
+        let pages = self.pages.as_ref();
+        pages.is_some_and(|pages| is_resident(&pages[..64 * 4_096]))
+    }
+
+    /// Has the system provide all pages of a mapped chunk, so that no access waits for one. Where it cannot, the first
+    /// access to a page still does.
+    pub fn populate(&self) {
+        #[cfg(target_os = "linux")]
+        let _ = (self.pages.as_ref()).map(|pages| pages.advise(memmap2::Advice::PopulateWrite));
+    }
 }
 
 impl Drop for Chunk {

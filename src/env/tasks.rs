@@ -23,6 +23,32 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
         .map_err(|error| Error::io("start thread", name, error))
 }
 
+/// Does `work` in the calling thread and `aside` in a thread of its own. That thread has to return soon after `end`, which is
+/// called when `work` has returned or panicked; nothing of it is left after this call. If the system refuses a thread,
+/// `aside` is not done.
+pub fn beside<T>(
+    name: &str,
+    aside: impl FnOnce() + Send,
+    end: impl Fn(),
+    work: impl FnOnce() -> T,
+) -> T {
+    struct AtEnd<F: Fn()>(F);
+    impl<F: Fn()> Drop for AtEnd<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    std::thread::scope(|scope| {
+        let _end = AtEnd(end);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let _ = thread.spawn_scoped(scope, || {
+            OWN.set(true);
+            aside();
+        });
+        work()
+    })
+}
+
 /// Whether it is not the calling thread.
 pub fn is_another(thread: &JoinHandle<()>) -> bool {
     thread.thread().id() != std::thread::current().id()
@@ -77,6 +103,36 @@ impl Signal {
         }
         // Not a plain store: a notifier that found a pending notification relies on this to publish what it did before.
         self.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Goal: what is done aside ends with the work, also with a panic. Method: it waits for the end, and says when it
+    /// returns.
+    #[test]
+    fn what_is_done_aside_ends_with_the_work() {
+        for panics in [false, true] {
+            let (end, has_ended) = (Signal::default(), AtomicBool::new(false));
+            let aside = || {
+                assert!(is_own_thread());
+                end.wait(Duration::MAX);
+                has_ended.store(true, Ordering::Relaxed);
+            };
+            let work = || {
+                assert!(!panics, "planned");
+                7
+            };
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                beside("aside", aside, || end.notify(), work)
+            }));
+            assert_eq!(done.ok(), (!panics).then_some(7));
+            assert!(has_ended.load(Ordering::Relaxed));
+        }
     }
 }
 
