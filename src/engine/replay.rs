@@ -19,7 +19,7 @@ use crate::engine::state::{ContainerState, Flushable};
 use crate::env::Fs;
 use crate::expiry::SettingsChange;
 use crate::mem::Pool;
-use crate::wal::{Frame, FrameKind, Replayed, salvage};
+use crate::wal::{Frame, FrameKind, Replayed, salvage, salvage_ahead};
 
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
 pub(super) const MADE_UP: &str = "no database counts that many writes";
@@ -38,8 +38,8 @@ pub(super) struct FromLog {
     pub left_out: bool,
 }
 
-/// Replays the log, up to its damage if there is any. Of an open that writes and has threads, they work `ahead` of it: they
-/// populate chunks of this pool.
+/// Replays the log, up to its damage if there is any. With `ahead`, the memtables' pool, two other threads read the log and
+/// populate chunks before the replay needs them.
 pub(super) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
@@ -50,9 +50,11 @@ pub(super) fn replay_into(
     let replay = || {
         let (log, synced) = (catalogue.log, catalogue.log_synced);
         let mut gathered = Gathered::new(catalogue, states);
-        let (replayed, damage) = salvage(fs, wal_dir, log, synced, &mut |frame| {
-            gathered.take_frame(frame)
-        })?;
+        let take = &mut |frame: &Frame<'_>| gathered.take_frame(frame);
+        let (replayed, damage) = match ahead {
+            Some(_) => salvage_ahead(fs, wal_dir, log, synced, take)?,
+            None => salvage(fs, wal_dir, log, synced, take)?,
+        };
         let left_out = gathered.left_out;
         let settings = gathered.finish()?;
         set_logged(states, &settings);

@@ -15,77 +15,23 @@
 //! Frames behind headers that are both damaged are found too, if the segment starts at the end of the one before it. But the
 //! base of their numbers is unknown: they are evidence, and their numbers are ignored.
 
+mod ahead;
+mod found;
 mod prefix;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::base::coding::Malformed;
-use crate::base::{Error, Result, Seq, Timestamp, file_name};
-use crate::env::Fs;
+use crate::base::{Error, Result, Seq, file_name};
+use crate::env::{Fs, beside};
 use crate::wal::chain::{LogStart, parse_ring};
 use crate::wal::folder::{Folder, Loaded, Ring};
 use crate::wal::frame::{
     Decoded, Decoder, FRAME_LEN_MIN, FrameHeader, FrameKind, HEADER_LEN, NoFrame, Position,
     SegmentHeader,
 };
-
-/// A frame passed to the caller.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// The frame without its payload.
-    pub header: FrameHeader,
-    /// The payload.
-    pub payload: &'a [u8],
-    /// The file of its segment.
-    pub path: &'a Path,
-    /// Its offset in that file.
-    pub offset: u64,
-}
-
-impl Frame<'_> {
-    /// The error for a payload whose checksum is right and whose contents are invalid.
-    pub fn corruption(&self, malformed: &Malformed) -> Error {
-        let what = format!("in the log frame that starts here, {malformed}");
-        Error::corruption(self.path, self.offset, what)
-    }
-}
-
-/// Summary of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentSummary {
-    /// The number in the file's name.
-    pub number: u64,
-    /// The highest sequence number in it; 0 when it has no frame.
-    pub last_seq: Seq,
-    /// Bytes of its frames.
-    pub bytes: u64,
-}
-
-/// The result of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// The highest sequence number; 0 when there was no frame.
-    pub last_seq: Seq,
-    /// The highest settled time.
-    pub time_high_water: Timestamp,
-    /// The highest number of an edit in a frame: a manifest that ends before it is damaged.
-    pub edit: u64,
-    /// Whether the log was closed and is complete.
-    pub clean: bool,
-    /// Where a frame was begun but not completed: the torn tail of a power cut.
-    pub torn: Option<(PathBuf, u64)>,
-    /// A number above every file in the folder, and above the first segment's: the next chain may start with it.
-    pub next_segment: u64,
-    /// The end of its frames.
-    pub end: Position,
-    /// The segments of the chain up to its end.
-    pub segments: Vec<SegmentSummary>,
-    /// The positions of the frames that only the ring has.
-    pub in_ring: Vec<Range<u64>>,
-    /// Whether nothing follows the end in its segment.
-    pub ends_in_zeros: bool,
-}
+use ahead::Ahead;
+pub use found::{Frame, Replayed, SegmentSummary};
 
 /// Replays a chain that no manifest describes, from segment `first_segment` to the chain's end, in order. After an
 /// error, frames already shown do not count.
@@ -120,6 +66,32 @@ pub fn salvage(
     synced: Position,
     visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
 ) -> Result<(Replayed, Option<Error>)> {
+    walk(fs, dir, log, synced, None, visit)
+}
+
+/// [`salvage`] for an open that will sync the log: another thread reads ahead and starts writeback (replay/ahead.rs).
+pub fn salvage_ahead(
+    fs: &dyn Fs,
+    dir: &Path,
+    log: Option<LogStart>,
+    synced: Position,
+    visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+) -> Result<(Replayed, Option<Error>)> {
+    let ahead = Ahead::default();
+    let work = || walk(fs, dir, log, synced, Some(&ahead), visit);
+    let may_keep = log.is_some_and(|log| log.prefix.is_none());
+    let (aside, end) = (|| ahead.serve(fs, dir, may_keep), || ahead.end());
+    beside("ebbtide-replay", aside, end, work)
+}
+
+fn walk(
+    fs: &dyn Fs,
+    dir: &Path,
+    log: Option<LogStart>,
+    synced: Position,
+    ahead: Option<&Ahead>,
+    visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
+) -> Result<(Replayed, Option<Error>)> {
     // Without the folder, the first segment counts as missing.
     let names = match fs.is_dir(dir) {
         true => fs.list(dir)?,
@@ -140,8 +112,12 @@ pub fn salvage(
     let Some(log) = log else {
         return Ok((out, None));
     };
+    if let Some(ahead) = ahead {
+        ahead.ask(log.chain, log.first, vec![]);
+    }
     let mut walk = Walk {
         folder: Folder::new(fs, dir),
+        ahead,
         ring: Ring::of_chain(fs, dir, &log)?,
         synced,
         out,
@@ -159,6 +135,7 @@ const LAPS_MAX: usize = 5;
 
 struct Walk<'a> {
     folder: Folder<'a>,
+    ahead: Option<&'a Ahead>,
     ring: Ring,
     synced: Position,
     out: Replayed,
@@ -188,7 +165,8 @@ impl Walk<'_> {
         numbers: &[u64],
         visit: &mut dyn FnMut(&Frame<'_>) -> Result<()>,
     ) -> Result<Option<Error>> {
-        let mut segment = match self.folder.first(log) {
+        let first = self.ahead.and_then(Ahead::take);
+        let mut segment = match first.map_or_else(|| self.folder.first(log), Ok) {
             Ok(segment) => segment,
             Err(Error::Corruption { path, offset, what }) => {
                 let behind = self.look_behind(log.chain, numbers)?;
@@ -201,17 +179,24 @@ impl Walk<'_> {
         }
         self.note_damage(&segment);
         loop {
+            let (identity, number) = (segment.header().identity, segment.header().number + 1);
+            if let Some(ahead) = self.ahead {
+                ahead.ask(identity, number, self.folder.spare.take());
+            }
             let end = self.segment(&segment, u64::MAX, visit)?;
             if self.out.clean {
                 return Ok(self.harmless.take());
             }
-            let (identity, number) = (segment.header().identity, segment.header().number + 1);
-            let ahead = self.folder.peek(identity, number)?;
+            let peeked = self.folder.peek(identity, number)?;
             let is_next = |next: &Loaded| next.damage.is_none() && next.header().start == end;
-            if ahead.as_ref().is_some_and(is_next) {
-                // It certainly goes on there: so the segments are read into one and the same memory.
+            if peeked.as_ref().is_some_and(is_next) {
+                // It certainly goes on there: so the memory of this segment is read into again.
                 self.folder.spare.set(std::mem::take(&mut segment.bytes));
-                if let Some(next) = self.folder.next(segment.header())? {
+                let next = match self.ahead.and_then(Ahead::take) {
+                    None => self.folder.next(segment.header())?,
+                    next => next,
+                };
+                if let Some(next) = next {
                     segment = next;
                     continue;
                 }

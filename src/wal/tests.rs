@@ -2,6 +2,7 @@
 //! Method: small segments and rings in the simulated file system, and both stores. Damage and crashes have files of
 //! their own.
 
+mod ahead;
 mod crash;
 mod damage;
 mod files;
