@@ -23,11 +23,15 @@ fn options(sim: &Sim) -> Options {
 }
 
 fn at(sim: &Sim, clock: &ManualClock) -> Options {
+    with_threads(sim, clock).stepped()
+}
+
+/// An open then has others that read ahead of it, and build memtables while it keeps the log.
+fn with_threads(sim: &Sim, clock: &ManualClock) -> Options {
     Options::new()
         .memtable_bytes(64 << 10)
         .clock(clock.clone())
         .fs(Arc::new(sim.clone()))
-        .stepped()
         .reclaim_within(WITHIN)
         .sizes(256, 16 << 10, 8 << 10)
 }
@@ -285,24 +289,41 @@ fn lives_end_by_kills_and_power_cuts_and_nothing_is_lost() {
         let mut sim = Sim::new(seed);
         let mut model: BTreeMap<(String, String), usize> = BTreeMap::new();
         for life in 0..8usize {
+            let image = sim.kill();
+            let beside = with_threads(&image, &ManualClock::new(START));
+            let beside = beside.open(PATH).unwrap();
+            let again = options(&image.kill()).open(PATH).unwrap();
             let db = options(&sim).open(PATH).unwrap();
             kept += u32::from(has_prefix(&db));
             for name in ["a", "b"] {
-                let found = contents(&db, name);
                 let of_model = model.range((name.into(), String::new())..);
                 let of_model = of_model.take_while(|((container, _), _)| container == name);
-                let of_model = of_model
-                    .map(|((_, key), value)| summary(key, format!("{value:0300}").as_bytes()));
-                assert_eq!(found, of_model.collect::<Vec<_>>(), "{seed} {life}");
+                let of_model: Vec<_> = of_model
+                    .map(|((_, key), value)| summary(key, format!("{value:0300}").as_bytes()))
+                    .collect();
+                assert_eq!(contents(&db, name), of_model, "{seed} {life}");
+                assert_eq!(contents(&beside, name), of_model, "{seed} {life}, threads");
+                assert_eq!(contents(&again, name), of_model, "{seed} {life}, again");
             }
+            drop((beside, again));
             for step in 0..random.below(150) {
                 let name = if random.below(4) == 0 { "a" } else { "b" };
                 let container = db.container(name).unwrap();
                 let key = format!("k{:03}", random.below(200));
-                match random.below(40) {
-                    0 => db.flush().unwrap(),
-                    1..4 => drop(db.step().unwrap()),
-                    4..8 => {
+                match random.below(80) {
+                    0 => {
+                        container.expire_all().unwrap();
+                        model.retain(|(of, _), _| of != name);
+                    }
+                    1 => {
+                        let to = format!("k1{:02}", random.below(100));
+                        container.delete_range("k100"..&*to).unwrap();
+                        let covered = |of: &str| of >= "k100" && of < &*to;
+                        model.retain(|(at, of), _| at != name || !covered(of));
+                    }
+                    2 => db.flush().unwrap(),
+                    3..8 => drop(db.step().unwrap()),
+                    8..16 => {
                         container.delete(&key).unwrap();
                         model.remove(&(name.into(), key));
                     }
@@ -325,6 +346,29 @@ fn lives_end_by_kills_and_power_cuts_and_nothing_is_lost() {
         }
     }
     assert!(kept > 20, "a log was kept {kept} times");
+}
+
+// Which commands an open forgets depends on what it has in memory.
+#[test]
+fn what_was_expired_before_two_kills_stays_gone() {
+    let sim = killed(60);
+    let db = options(&sim).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    c.expire_all().unwrap();
+    put(&c, 60..70);
+    let mut sim = sim.kill();
+    drop((c, db));
+    for life in 0..3 {
+        let db = match life {
+            1 => with_threads(&sim, &ManualClock::new(START)).open(PATH),
+            _ => options(&sim).open(PATH),
+        };
+        let db = db.unwrap();
+        assert_eq!(contents(&db, "c").len(), 10, "life {life}");
+        let next = sim.kill();
+        drop(db);
+        sim = next;
+    }
 }
 
 // Nobody knows when they end, so they would not leave in time.

@@ -3,6 +3,13 @@
 //! names it -> removal of files that nothing names. Recovery takes effect with that manifest; before it, nothing on
 //! disk has changed that an earlier state relies on. A read-only open stops after the clock.
 //!
+//! ```text
+//! the open    read and check the log, store its records | keep it, begin the new chain | name it
+//! a thread    read the log ahead                        | put the records in order     |
+//! ```
+//!
+//! All records are in order and shown before the manifest has its name. Whoever asks a memtable earlier finishes it first.
+//!
 //! A folder that never was a database first gets a manifest that names nothing, and is then opened like any other. So a
 //! folder that holds any other file of a database has had a manifest: without one it is damaged, and nothing in it is
 //! touched.
@@ -13,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
@@ -37,12 +44,12 @@ use crate::engine::obsolete::ObsoleteTables;
 use crate::engine::options::{Background, Options};
 #[cfg(feature = "metrics")]
 use crate::engine::publisher::Publisher;
-use crate::engine::replay::{MADE_UP, States, replay_into};
+use crate::engine::replay::{MADE_UP, States, finish_loads, replay_into};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::ContainerState;
 use crate::engine::sync_waiters::SyncWaiters;
 use crate::engine::throttle::Throttle;
-use crate::env::{Fs, Lock, LockKind, SettledClock, create_folder};
+use crate::env::{Fs, Lock, LockKind, SettledClock, beside, create_folder};
 use crate::mem::{Pool, RangeDeletes};
 use crate::table::BlockCache;
 use crate::wal::{Kept, Replayed, SyncedNote, keep};
@@ -129,10 +136,28 @@ impl Recovered {
         self.last_seq = Seq((self.last_seq.0 + count).min(HIGHEST_NUMBER));
     }
 
+    /// Does `work` while another thread finishes what was loaded from the log.
+    fn while_finishing<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let mut memtables = self.states.values().map(|state| state.read_state());
+        if !memtables.any(|read| read.active.memtable.is_loaded()) {
+            return Ok(work());
+        }
+        let finished = OnceLock::new();
+        let finish = || drop(finished.set(finish_loads(&self.states)));
+        let done = beside("ebbtide-loads", finish, || (), work);
+        let no_thread = || finish_loads(&self.states);
+        finished.into_inner().unwrap_or_else(no_thread)?;
+        Ok(done)
+    }
+
     /// Leaves out the commands that are not needed any more.
-    fn forget_commands(&mut self) {
+    fn forget_commands(&mut self) -> Result<()> {
         for (id, state) in &self.states {
             let settings = state.whole_settings();
+            if !settings.commands.is_empty() {
+                // They are needed if older records are in memory.
+                state.read_state().active.memtable.finish_load()?;
+            }
             let stands = state.as_needed((*settings).clone(), Seq::MAX);
             let record = self.catalogue.containers.get_mut(id);
             if let Some(record) = record.filter(|_| stands != *settings) {
@@ -141,6 +166,7 @@ impl Recovered {
                 state.begin_change().change_to(stands, record.settings_seq);
             }
         }
+        Ok(())
     }
 }
 
@@ -151,19 +177,30 @@ impl Engine {
         let lock = lock(path, options)?;
         let shared = Shared::new(options);
         let loaded = find(path, options)?;
-        let mut found = recover(path, options, &loaded, &shared)?;
-        let begun = Begun::anew(path, options, &mut found)?;
+        let recover_and_begin = || {
+            let mut found = recover(path, options, &loaded, &shared)?;
+            let begun = Begun::anew(path, options, &mut found)?;
+            Ok((found, begun))
+        };
+        let (found, begun) = match may_start_threads(options) {
+            true => shared.pool.while_populated(recover_and_begin),
+            false => recover_and_begin(),
+        }?;
         let engine = Arc::new(assemble(path, options, lock, shared, found, begun));
         if !options.read_only {
             // Recovery may bring more into memory than writers are allowed, and only writers seal. The flush thread begins
             // with a round.
             let _ = engine.seal_when_full(&mut engine.commit_log.lock());
         }
-        if !options.read_only && options.background == Background::Threads {
+        if may_start_threads(options) {
             Engine::start_threads(&engine)?;
         }
         Ok(engine)
     }
+}
+
+fn may_start_threads(options: &Options) -> bool {
+    !options.read_only && options.background == Background::Threads
 }
 
 /// Locks the folder, after creating it unless the open is read-only. None: a read-only open found no lock file, so no
@@ -230,7 +267,7 @@ impl Begun {
         if options.read_only {
             return Ok(Begun::default());
         }
-        found.forget_commands();
+        found.forget_commands()?;
         let (log, manifest) = write_anew(path, options, found, FullDisk::WillDo)?;
         let (log, old_log) = match log {
             Ok(log) => (Some(log), None),
@@ -361,9 +398,8 @@ pub(super) fn bring_in(
     let states = open_containers(space, &catalogue, pool, &BTreeMap::new())?;
     let mut last_seq = highest_seq(&catalogue, &states);
     let wal_dir = path.join(file_name::WAL_DIR);
-    let has_threads = !options.read_only && options.background == Background::Threads;
-    let ahead = has_threads.then_some(&**pool);
-    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states, ahead)?;
+    let threads = may_start_threads(options);
+    let from_log = replay_into(space.fs, &wal_dir, &catalogue, &states, threads)?;
     let (replayed, damage) = (from_log.replayed, from_log.damage);
     for logged in &from_log.settings {
         if let Some(record) = catalogue.containers.get_mut(&logged.container) {

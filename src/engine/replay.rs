@@ -18,7 +18,6 @@ use crate::engine::catalog::LoggedSettings;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::env::Fs;
 use crate::expiry::SettingsChange;
-use crate::mem::Pool;
 use crate::wal::{Frame, FrameKind, Replayed, salvage, salvage_ahead};
 
 /// The message for a sequence number above [`HIGHEST_NUMBER`].
@@ -38,37 +37,40 @@ pub(super) struct FromLog {
     pub left_out: bool,
 }
 
-/// Replays the log, up to its damage if there is any. With `ahead`, the memtables' pool, two other threads read the log and
-/// populate chunks before the replay needs them.
+/// Replays the log, up to its damage if there is any. With `threads`, another one reads the log ahead of it, and records that
+/// were loaded are left to [`finish_loads`].
 pub(super) fn replay_into(
     fs: &dyn Fs,
     wal_dir: &Path,
     catalogue: &Catalogue,
     states: &States,
-    ahead: Option<&Pool>,
+    threads: bool,
 ) -> Result<FromLog> {
-    let replay = || {
-        let (log, synced) = (catalogue.log, catalogue.log_synced);
-        let mut gathered = Gathered::new(catalogue, states);
-        let take = &mut |frame: &Frame<'_>| gathered.take_frame(frame);
-        let (replayed, damage) = match ahead {
-            Some(_) => salvage_ahead(fs, wal_dir, log, synced, take)?,
-            None => salvage(fs, wal_dir, log, synced, take)?,
-        };
-        let left_out = gathered.left_out;
-        let settings = gathered.finish()?;
-        set_logged(states, &settings);
-        Ok(FromLog {
-            replayed,
-            damage,
-            settings,
-            left_out,
-        })
+    let (log, synced) = (catalogue.log, catalogue.log_synced);
+    let mut gathered = Gathered::new(catalogue, states);
+    let take = &mut |frame: &Frame<'_>| gathered.take_frame(frame);
+    let (replayed, damage) = match threads {
+        true => salvage_ahead(fs, wal_dir, log, synced, take)?,
+        false => salvage(fs, wal_dir, log, synced, take)?,
     };
-    match ahead {
-        Some(pool) => pool.while_populated(replay),
-        None => replay(),
-    }
+    let left_out = gathered.left_out;
+    let settings = match threads {
+        true => gathered.finish_but_loads()?,
+        false => gathered.finish()?,
+    };
+    set_logged(states, &settings);
+    Ok(FromLog {
+        replayed,
+        damage,
+        settings,
+        left_out,
+    })
+}
+
+/// Shows the records that were loaded into memtables. Nothing else is written to these before it.
+pub(super) fn finish_loads(states: &States) -> Result<()> {
+    let mut all = states.values();
+    all.try_for_each(|state| state.read_state().active.memtable.finish_load())
 }
 
 /// Sets what the log has changed of settings.
@@ -139,11 +141,14 @@ impl<'a> Gathered<'a> {
     }
 
     /// Brings in the rest; answers what was changed of settings, which nobody judges by yet.
-    pub fn finish(mut self) -> Result<Vec<LoggedSettings>> {
-        for state in self.states.values() {
-            state.read_state().active.memtable.finish_load()?;
-        }
-        self.insert_ranges();
+    pub fn finish(self) -> Result<Vec<LoggedSettings>> {
+        finish_loads(self.states)?;
+        self.finish_but_loads()
+    }
+
+    /// The same, but records that were loaded are left to [`finish_loads`].
+    fn finish_but_loads(mut self) -> Result<Vec<LoggedSettings>> {
+        self.insert_ranges()?;
         Ok(self.settings.into_values().collect())
     }
 }
@@ -281,13 +286,15 @@ impl Gathered<'_> {
     }
 
     /// Inserts the range deletes that the memtable does not have.
-    fn insert_ranges(&mut self) {
+    fn insert_ranges(&mut self) -> Result<()> {
         for (container, mut ranges) in std::mem::take(&mut self.ranges) {
             let read_state = self.states[&container].read_state();
+            read_state.active.memtable.finish_load()?;
             let there = read_state.active.memtable.range_deletes().seq_max();
             for (seq, range) in ranges.by_number.split_off(&there.next()) {
                 read_state.active.memtable.delete_range(range, seq);
             }
         }
+        Ok(())
     }
 }

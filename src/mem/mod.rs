@@ -174,6 +174,11 @@ impl Memtable {
         self.insert(header, key, value)
     }
 
+    /// Whether records were loaded that are not shown yet.
+    pub fn is_loaded(&self) -> bool {
+        self.changing.writing.lock().tree.loaded() > 0
+    }
+
     /// Shows the records that were loaded. After an error it may have some of them.
     pub fn finish_load(&self) -> Result<()> {
         let Writing { tree, summary } = &mut *self.changing.writing.lock();

@@ -1,5 +1,6 @@
 //! The writing half of an open: what was recovered takes effect by a new manifest.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use crate::catalog::{Manifest, unnamed_tables};
 use crate::engine::begin::{Chain, log_options, start_chain};
 use crate::engine::options::Options;
 use crate::engine::relog::relog;
+use crate::engine::replay::finish_loads;
 use crate::env::{Fs, make_dir};
 use crate::wal::{FrameHeader, FrameKind, Kept, Log, doubt_syncs, remove_chain, sync_chain};
 
@@ -42,19 +44,19 @@ pub fn write_anew(
     found.catalogue.next_table = found.catalogue.next_table.max(free_table);
     let before = found.catalogue.clone();
     let (first, number) = (found.log.next_segment, found.manifest_number + 1);
-    let kept = found.keep_log(path, options, full_disk);
-    let segments = kept.as_ref().map(Kept::numbers);
-    let begun = begin_chain(options, &wal_dir, found, kept).and_then(|(log, appender)| {
+    let begun = found.while_finishing(|| begin_chain(path, options, found, full_disk));
+    // All is in memory before the manifest says that the open has taken effect.
+    let begun = begun.flatten().and_then(|((log, appender), segments)| {
         let catalogue = &mut found.catalogue;
         catalogue.log = Some(log.start(0));
         catalogue.log_synced = log.synced();
         catalogue.used = catalogue.used.max(found.last_seq);
         catalogue.edit += 1;
         let manifest = Manifest::start(fs.clone(), path, number, catalogue.clone())?;
-        Ok((log, appender, manifest))
+        Ok((log, appender, segments, manifest))
     });
     match begun {
-        Ok((log, appender, manifest)) => {
+        Ok((log, appender, segments, manifest)) => {
             if let Some(segments) = segments {
                 found.need(&segments);
             }
@@ -105,13 +107,15 @@ fn go_on_as_before(
     Manifest::resume(fs.clone(), path, found.manifest_number)
 }
 
-/// A new chain of log segments with what the memtables hold, durable, or behind the log that holds it.
+/// A new chain of log segments with what the memtables hold, durable, or behind the log that holds it, of which it answers the
+/// segments.
 fn begin_chain(
+    path: &Path,
     options: &Options,
-    wal_dir: &Path,
     found: &Recovered,
-    kept: Option<Kept>,
-) -> Result<Chain> {
+    full_disk: FullDisk,
+) -> Result<(Chain, Option<RangeInclusive<u64>>)> {
+    let kept = found.keep_log(path, options, full_disk);
     let header = FrameHeader {
         kind: FrameKind::Relog,
         first_seq: found.last_seq,
@@ -120,22 +124,20 @@ fn begin_chain(
         settled: found.catalogue.time_high_water,
         edit: found.catalogue.edit,
     };
-    let log_options = log_options(options, wal_dir);
-    if kept.is_some() {
+    let log_options = log_options(options, &path.join(file_name::WAL_DIR));
+    let segments = kept.as_ref().map(Kept::numbers);
+    let (fs, first) = (&options.fs, found.log.next_segment);
+    let chain = if kept.is_some() {
         let base = (header.last_seq.next(), header.written_at);
-        let (fs, first) = (options.fs.clone(), found.log.next_segment);
-        return Log::create_behind(kept, fs, &log_options, first, base, header.edit);
-    }
-    start_chain(
-        &options.fs,
-        &log_options,
-        found.log.next_segment,
-        &header,
-        |appender| {
+        Log::create_behind(kept, fs.clone(), &log_options, first, base, header.edit)?
+    } else {
+        finish_loads(&found.states)?;
+        start_chain(fs, &log_options, first, &header, |appender| {
             let mut states = found.states.values();
             states.try_for_each(|state| relog(state, &header, appender))
-        },
-    )
+        })?
+    };
+    Ok((chain, segments))
 }
 
 /// Removes the files that this manifest does not name; those it cannot remove go with the next open. After a manifest
