@@ -1,6 +1,7 @@
 //! Threads and waiting.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,20 +33,18 @@ pub fn beside<T>(
     end: impl Fn(),
     work: impl FnOnce() -> T,
 ) -> T {
-    struct AtEnd<F: Fn()>(F);
-    impl<F: Fn()> Drop for AtEnd<F> {
-        fn drop(&mut self) {
-            (self.0)();
-        }
-    }
     std::thread::scope(|scope| {
-        let _end = AtEnd(end);
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let _ = thread.spawn_scoped(scope, || {
+        let thread = thread.spawn_scoped(scope, || {
             OWN.set(true);
             aside();
         });
-        work()
+        let done = catch_unwind(AssertUnwindSafe(work));
+        end();
+        // The scope would wait until the thread has returned, not until it is gone.
+        let is_gone = thread.map_or(Ok(()), |thread| thread.join());
+        let done = done.and_then(|done| is_gone.map(|()| done));
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
@@ -108,20 +107,37 @@ impl Signal {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::cell::RefCell;
+    use std::sync::Arc;
 
     use super::*;
 
-    /// Goal: what is done aside ends with the work, also with a panic. Method: it waits for the end, and says when it
-    /// returns.
+    /// Says when its thread is gone, some time after that has returned.
+    #[derive(Default)]
+    struct LastOfThread(Option<Arc<AtomicBool>>);
+
+    impl Drop for LastOfThread {
+        fn drop(&mut self) {
+            sleep(Duration::from_millis(20));
+            if let Some(is_gone) = &self.0 {
+                is_gone.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Goal: what is done aside ends with the work, also with a panic, and its thread is gone then. Method: it waits for
+    /// the end, and a value of its thread's own says when that is dropped.
     #[test]
     fn what_is_done_aside_ends_with_the_work() {
+        thread_local! {
+            static LAST: RefCell<LastOfThread> = RefCell::default();
+        }
         for panics in [false, true] {
-            let (end, has_ended) = (Signal::default(), AtomicBool::new(false));
+            let (end, is_gone) = (Signal::default(), Arc::new(AtomicBool::new(false)));
             let aside = || {
                 assert!(is_own_thread());
                 end.wait(Duration::MAX);
-                has_ended.store(true, Ordering::Relaxed);
+                LAST.with_borrow_mut(|last| last.0 = Some(is_gone.clone()));
             };
             let work = || {
                 assert!(!panics, "planned");
@@ -131,8 +147,16 @@ mod tests {
                 beside("aside", aside, || end.notify(), work)
             }));
             assert_eq!(done.ok(), (!panics).then_some(7));
-            assert!(has_ended.load(Ordering::Relaxed));
+            assert!(is_gone.load(Ordering::Relaxed));
         }
+    }
+
+    /// A panic aside is the caller's too.
+    #[test]
+    fn a_panic_aside_is_seen() {
+        let aside = || panic!("planned");
+        let done = catch_unwind(|| beside("aside", aside, || {}, || 7));
+        assert!(done.is_err());
     }
 }
 
