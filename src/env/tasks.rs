@@ -105,7 +105,8 @@ impl Signal {
     }
 }
 
-#[cfg(test)]
+// Not where models are checked: there, atomics and locks are those of the model.
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::cell::RefCell;
     use std::sync::Arc;
