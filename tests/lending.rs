@@ -44,10 +44,14 @@ impl Dice {
 enum Keys {
     Numbers,
     LongHeads,
+    /// Sixteen at a time are alike in more than a head holds.
+    Clumps,
     Mixed,
 }
 
 impl Keys {
+    const ALL: [Keys; 4] = [Keys::Numbers, Keys::LongHeads, Keys::Clumps, Keys::Mixed];
+
     fn key(self, dice: &mut Dice, space: u64) -> Vec<u8> {
         self.nth(dice.below(space))
     }
@@ -56,6 +60,7 @@ impl Keys {
         match self {
             Keys::Numbers => n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec(),
             Keys::LongHeads => format!("all-alike-{n:07}").into_bytes(),
+            Keys::Clumps => format!("k{:04}-all-alike-{:02}", n / 16, n % 16).into_bytes(),
             Keys::Mixed => {
                 let text = format!("{n:06}");
                 text.as_bytes()[..1 + n as usize % 6].to_vec()
@@ -131,7 +136,7 @@ impl World {
         let options = ContainerOptions::new().compression(packed[dice.below(3) as usize]);
         World {
             c: db.container_with("c", options).unwrap(),
-            keys: [Keys::Numbers, Keys::LongHeads, Keys::Mixed][dice.below(3) as usize],
+            keys: Keys::ALL[dice.below(4) as usize],
             space: 100 << dice.below(6),
             dice,
             clock,

@@ -198,7 +198,7 @@ impl Table {
         if let Some(block) = self.mapped(place) {
             // Some 1/32 of a block is behind its entries.
             let entries_len = block.len() - block.len() / 32;
-            let likely = (entries_len * usize::from(share.0)) >> 16;
+            let likely = ((entries_len as u64 * u64::from(share.0)) >> 16) as usize;
             let (lines, _) = block[likely.saturating_sub(LIKELY_BYTES / 2)..].as_chunks::<LINE>();
             lines.iter().take(LIKELY_BYTES / LINE).for_each(prefetch);
         }
