@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim};
 use ebbtide::{
-    Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Item,
+    Chunk, Clock, Compression, Container, ContainerOptions, Database, DefaultTtl, Error, Item,
     ManualClock, Options, Reads, Snapshot, Ttl,
 };
 
@@ -576,6 +576,25 @@ fn a_changed_default_counts_for_the_next_item_of_an_iterator() {
     let minute = DefaultTtl::After(Duration::from_secs(60));
     c.set_default_ttl(minute).unwrap();
     assert!(items.next().is_none());
+}
+
+// It asks before each item, though it knows that many follow which are live.
+#[test]
+fn an_iterator_says_what_was_closed_or_dropped_since_the_item_before() {
+    for closes in [false, true] {
+        let (clock, sim) = (ManualClock::new(START), Sim::new(1));
+        let (db, c) = a_thousand(&clock, &sim, Ttl::Inherit);
+        let mut items = c.iter();
+        assert_eq!(items.by_ref().take(20).map(key_of).count(), 20);
+        match closes {
+            true => db.close().unwrap(),
+            false => assert!(db.drop_container("c").unwrap()),
+        }
+        let error = items.next().unwrap().unwrap_err();
+        assert!(error.is_closed(), "{error}");
+        assert_eq!(matches!(error, Error::Closed), closes, "{error}");
+        assert!(items.next().is_none());
+    }
 }
 
 // Expired records that nobody reads still hide the older versions of their keys, wherever they begin.

@@ -407,7 +407,13 @@ impl Iterator for Iter {
     type Item = Result<Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(Scan::next)
+        // Apart from the step, whose item is moved once more.
+        if let Some(Ok(scan)) = &mut self.scan
+            && let Some(item) = scan.take()
+        {
+            return Some(Ok(item));
+        }
+        self.step(|scan| scan.step(true))
     }
 }
 

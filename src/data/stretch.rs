@@ -16,7 +16,7 @@
 //! 2. So it holds as long as no source moves, the range has the same end, and the view holds under which its lane is
 //!    certain. Whoever changes one of these ends the stretch first.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::base::{Timestamp, prefetch_lines};
 use crate::data::item::{Item, Pair};
@@ -86,7 +86,9 @@ impl Stretch {
         (self.start, self.next) = (end, self.next + 1);
         prefetch_lines(&self.body, end + FETCHED_AHEAD);
         let header = lane.header_at(start, &self.headers);
-        let piece = self.body.slice(start + self.shape.header_len..end);
+        let mut piece = self.body.clone();
+        piece.truncate(end);
+        piece.advance(start + self.shape.header_len);
         let pair = Pair::of_piece(piece, self.shape.key_len);
         Some(Item::new(pair, &header, settings.life(&header), moment))
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::base::record::{Header, key_prefix};
-use crate::base::{Result, Seq, Timestamp};
+use crate::base::{Result, Seq};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
 use crate::data::lent::{Ask, CertainView, Lent, Stand};
@@ -91,27 +91,28 @@ impl<C: Cursor> Walk<C> {
         if !self.forward {
             return self.backwards(check, decided, admits);
         }
-        let moment = check.moment;
-        if let Some(item) = self.take(certain.0, moment) {
+        let (settings, moment) = (&certain.0.later.settings, check.moment);
+        let take = |stretch: &mut Stretch| stretch.take(settings, moment);
+        if let Some(item) = self.stretch(certain.0).and_then(take) {
             return Some(Ok(item));
         }
         self.end_stretch(decided);
-        if self.begin_stretch(decided, certain)
-            && let Some(item) = self.take(certain.0, moment)
-        {
+        if let Some(item) = self.begin_stretch(decided, certain).and_then(take) {
             return Some(Ok(item));
         }
         self.forwards(check, decided, admits)
     }
 
-    /// Takes the next item of the stretch, if there is one and the view is its.
+    /// The stretch, if there is one and the view is its.
     #[inline(always)]
-    pub fn take(&mut self, view: &CertainView, moment: Timestamp) -> Option<Item> {
-        let stretch = self.stretch.as_mut()?;
-        if !stretch.is_of(view.number) {
-            return None;
-        }
-        stretch.take(&view.later.settings, moment)
+    pub fn stretch(&mut self, view: &CertainView) -> Option<&mut Stretch> {
+        let stretch = self.stretch.as_mut();
+        stretch.filter(|stretch| stretch.is_of(view.number))
+    }
+
+    /// Whether there is a stretch.
+    pub fn has_stretch(&self) -> bool {
+        self.stretch.is_some()
     }
 
     /// Begins a stretch, if one source has been first for some time and has one.
@@ -119,9 +120,9 @@ impl<C: Cursor> Walk<C> {
         &mut self,
         decided: &[u8],
         (view, bound): (&CertainView, Option<&[u8]>),
-    ) -> bool {
+    ) -> Option<&mut Stretch> {
         if !self.given || self.leader.1 < LEAD_LEAST {
-            return false;
+            return None;
         }
         let ask = Ask {
             view,
@@ -134,7 +135,7 @@ impl<C: Cursor> Walk<C> {
         if self.stretch.is_none() {
             self.leader.1 = 0;
         }
-        self.stretch.is_some()
+        self.stretch.as_mut()
     }
 
     /// Ends the stretch: what it knew is in `decided` then. Called before anything else moves, and when the range does.
@@ -387,7 +388,7 @@ mod tests {
 
     use super::*;
     use crate::base::record::{Kind, RecordRef};
-    use crate::base::{Error, ItemTtl};
+    use crate::base::{Error, ItemTtl, Timestamp};
     use crate::data::cursor::Position;
     use crate::data::item::Pair;
     use crate::expiry::Settings;

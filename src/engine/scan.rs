@@ -165,6 +165,8 @@ pub struct Scan {
     items: u64,
     /// How many calls have lent.
     calls: u64,
+    /// Whether the front was in a stretch after the last step.
+    in_stretch: bool,
     /// What is known to be shown, as long as it holds.
     view: CertainView,
     /// The version of the settings in that view; [`NO_VERSION`] at first.
@@ -221,6 +223,7 @@ impl Scan {
             lead,
             items: 0,
             calls: 0,
+            in_stretch: false,
             engine: engine.clone(),
         }
     }
@@ -232,13 +235,18 @@ impl Scan {
             return self.view.later.now;
         }
         let now = self.engine.clock.at_most();
-        // In this order: the settings are those in force at the reading of the clock or later.
-        let holds = self.view.later.now.0.wrapping_sub(now.0) <= HOLDS_MILLIS
-            && self.settings == self.state.settings_version();
-        if !holds {
+        if !self.view_holds(now) {
             self.renew_view();
         }
         now
+    }
+
+    /// Whether the view holds at this moment, at which the clock was read just now.
+    #[inline(always)]
+    fn view_holds(&self, now: Timestamp) -> bool {
+        // Read behind the clock: the settings are those in force at its reading or later.
+        self.view.later.now.0.wrapping_sub(now.0) <= HOLDS_MILLIS
+            && self.settings == self.state.settings_version()
     }
 
     #[inline(never)]
@@ -248,36 +256,53 @@ impl Scan {
         self.view.number += 1;
     }
 
+    /// The moment of a step, if reads are allowed and the view still holds.
+    #[inline(always)]
+    fn moment_of_the_view(&self) -> Option<Timestamp> {
+        self.engine.check_open(&self.state).ok()?;
+        if self.is_fixed {
+            return Some(self.view.later.now);
+        }
+        let now = self.engine.clock.at_most();
+        self.view_holds(now).then_some(now)
+    }
+
+    /// The next item from the front, if it is in a stretch that holds: cheaper than [`Scan::next`]. `None` is no answer.
+    /// Inlined, so that the item is constructed where the caller wants it.
+    #[inline(always)]
+    pub fn take(&mut self) -> Option<Item> {
+        if !self.in_stretch {
+            return None;
+        }
+        let moment = self.moment_of_the_view()?.before(self.lead);
+        let Progress { walks, .. } = &mut *self.progress.lock();
+        let stretch = walks.as_mut()?.front.as_mut()?.stretch(&self.view)?;
+        let item = stretch.take(&self.view.later.settings, moment)?;
+        self.items += 1;
+        Some(item)
+    }
+
     /// The next item from the front.
     #[allow(clippy::should_implement_trait)]
-    #[inline(never)]
     pub fn next(&mut self) -> Option<Result<Item>> {
-        if let Err(error) = self.engine.check_open(&self.state) {
-            return Some(Err(error));
+        match self.take() {
+            Some(item) => Some(Ok(item)),
+            None => self.step(true),
         }
-        let moment = self.look_at_the_clock().before(self.lead);
-        if let Some(walks) = &mut self.progress.lock().walks
-            && let Some(walk) = &mut walks.front
-            && let Some(item) = walk.take(&self.view, moment)
-        {
-            self.items += 1;
-            return Some(Ok(item));
-        }
-        self.step(true, moment)
     }
 
     /// The next item from the back.
     pub fn next_back(&mut self) -> Option<Result<Item>> {
+        self.step(false)
+    }
+
+    /// The next item at one end, as of now: from the front, when [`Scan::take`] has none.
+    #[inline(never)]
+    pub fn step(&mut self, forward: bool) -> Option<Result<Item>> {
         if let Err(error) = self.engine.check_open(&self.state) {
             return Some(Err(error));
         }
         let moment = self.look_at_the_clock().before(self.lead);
-        self.step(false, moment)
-    }
-
-    /// The next item at one end, as of now, which items report as this moment.
-    #[inline(never)]
-    fn step(&mut self, forward: bool, moment: Timestamp) -> Option<Result<Item>> {
         let Scan {
             engine,
             state,
@@ -295,7 +320,9 @@ impl Scan {
         };
         let mut check = ExpiryCheck::new(&view.later, &mut self.settled, moment, read);
         self.items += 1;
-        walks.next(left, forward, &mut check, view)
+        let item = walks.next(left, forward, &mut check, view);
+        self.in_stretch = walks.front.as_ref().is_some_and(Walk::has_stretch);
+        item
     }
 }
 

@@ -159,6 +159,7 @@ impl SettledClock {
     }
 
     /// Both times, from one reading.
+    #[inline]
     pub fn read(&self) -> Reading {
         let wall = self.clock.wall();
         let settled = self.settled.load(Ordering::Acquire);
@@ -171,6 +172,12 @@ impl SettledClock {
                 unsettled: false,
             };
         }
+        self.read_again()
+    }
+
+    /// Reads it anew, and decides.
+    #[inline(never)]
+    fn read_again(&self) -> Reading {
         self.read_locked(&mut self.state.lock())
     }
 

@@ -210,6 +210,7 @@ pub enum DatabaseClock {
 }
 
 impl Clock for DatabaseClock {
+    #[inline]
     fn wall(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.wall(),
