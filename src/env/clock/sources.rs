@@ -209,32 +209,34 @@ pub enum DatabaseClock {
     Given(Arc<dyn Clock>),
 }
 
-impl Clock for DatabaseClock {
+// Not as a `Clock`: that is a public trait, and this type is not.
+impl DatabaseClock {
+    /// [`Clock::wall`].
     #[inline]
-    fn wall(&self) -> u64 {
+    pub fn wall(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.wall(),
             DatabaseClock::Given(clock) => clock.wall(),
         }
     }
 
-    fn uptime(&self) -> u64 {
+    /// [`Clock::uptime`].
+    pub fn uptime(&self) -> u64 {
         match self {
             DatabaseClock::System => SystemClock.uptime(),
             DatabaseClock::Given(clock) => clock.uptime(),
         }
     }
 
+    /// [`Clock::wall_at_most`].
     #[inline]
-    fn wall_at_most(&self) -> Option<u64> {
+    pub fn wall_at_most(&self) -> Option<u64> {
         match self {
             DatabaseClock::System => SystemClock.wall_at_most(),
             DatabaseClock::Given(clock) => clock.wall_at_most(),
         }
     }
-}
 
-impl DatabaseClock {
     /// To ask often whether its wall has come to this moment.
     pub fn watch(&self, moment: Timestamp) -> SourceWatch<'_> {
         match self {
