@@ -371,6 +371,52 @@ fn what_was_expired_before_two_kills_stays_gone() {
     }
 }
 
+// Other threads are at work while a call fails, or in the moment of the cut.
+#[test]
+fn an_open_with_threads_survives_failing_calls_and_power_cuts() {
+    let clock = ManualClock::new(START);
+    let sim = killed(60);
+    let db = options(&sim).open(PATH).unwrap();
+    let c = db.container("c").unwrap();
+    c.delete_range("k00010".."k00020").unwrap();
+    put(&c, 60..90);
+    let expected = contents(&db, "c");
+    let image = sim.kill();
+    drop((c, db));
+    let plans = (0..120).flat_map(|call| {
+        let kinds = [
+            (Fault::Full, false),
+            (Fault::Full, true),
+            (Fault::Io, false),
+        ];
+        kinds.map(|(kind, lasting)| (call, kind, lasting))
+    });
+    for (call, kind, lasting) in plans {
+        let sim = image.kill();
+        let at = sim.operations() + call;
+        sim.fail(FaultPlan { at, kind, lasting });
+        let first = with_threads(&sim, &clock).open(PATH);
+        if let Ok(db) = &first {
+            assert_eq!(contents(db, "c"), expected, "{call} {kind:?}");
+        }
+        drop(first);
+        sim.heal();
+        let again = with_threads(&sim.kill(), &clock).open(PATH).unwrap();
+        assert_eq!(contents(&again, "c"), expected, "{call} {kind:?}, again");
+    }
+    for seed in 0..40 {
+        let sim = image.kill();
+        let db = with_threads(&sim, &clock).open(PATH).unwrap();
+        put(&db.container("c").unwrap(), 90..95);
+        db.sync().unwrap();
+        let all = contents(&db, "c");
+        let cut = sim.power_cut(seed);
+        drop(db);
+        let again = with_threads(&cut, &clock).open(PATH).unwrap();
+        assert_eq!(contents(&again, "c"), all, "cut {seed}");
+    }
+}
+
 // Nobody knows when they end, so they would not leave in time.
 #[test]
 fn a_log_with_records_that_are_not_needed_is_logged_anew() {

@@ -67,7 +67,7 @@ pub(super) fn replay_into(
     })
 }
 
-/// Shows the records that were loaded into memtables. Nothing else is written to these before it.
+/// Puts loaded records in order and shows them. Until then nothing else is written to these memtables.
 pub(super) fn finish_loads(states: &States) -> Result<()> {
     let mut all = states.values();
     all.try_for_each(|state| state.read_state().active.memtable.finish_load())

@@ -267,7 +267,7 @@ impl Scan {
         self.view_holds(now).then_some(now)
     }
 
-    /// The next item from the front, if it is in a stretch that holds: cheaper than [`Scan::next`]. `None` is no answer.
+    /// The next item from the front, if it is in a stretch that holds. On `None` the caller takes a [`Scan::step`].
     /// Inlined, so that the item is constructed where the caller wants it.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Item> {

@@ -107,8 +107,8 @@ fn go_on_as_before(
     Manifest::resume(fs.clone(), path, found.manifest_number)
 }
 
-/// A new chain of log segments with what the memtables hold, durable, or behind the log that holds it, of which it answers the
-/// segments.
+/// Begins a new chain of log segments: behind the log that was found, if that can be kept, or else with what the memtables
+/// hold, durable. Returns the segments of a log that is kept, too.
 fn begin_chain(
     path: &Path,
     options: &Options,
