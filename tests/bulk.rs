@@ -772,3 +772,70 @@ fn large_values_and_many_tables_are_loaded() {
     check(&reopened(&sim.kill(), &clock).1);
     assert!(db.verify().unwrap().faults.is_empty());
 }
+
+/// What is loaded began before the floor of a default that was lifted meanwhile, and took effect after it: no later change of
+/// the default and no command has that floor reach it, here, in a copy, behind a follower or after a kill.
+#[test]
+fn a_floor_never_comes_to_cover_a_load_that_is_newer() {
+    type Later = fn(&Container, SystemTime) -> Result<()>;
+    let later: [Later; 5] = [
+        |c, _| c.set_default_ttl(DefaultTtl::NoDefault),
+        |c, _| c.set_default_ttl(DefaultTtl::Off),
+        |c, _| c.set_default_ttl(DefaultTtl::After(60 * MINUTE)),
+        |c, began| c.expire_before(began + MINUTE / 12),
+        |c, began| c.expire_written_before(began),
+    ];
+    for (at, later) in later.into_iter().enumerate() {
+        for ttl in [Ttl::Inherit, Ttl::After(60 * MINUTE)] {
+            let (sim, clock, db, c) = world();
+            let began = db.now();
+            c.put("old", "ended by the default that was lifted")
+                .unwrap();
+            let loaded = items(0..100, "v").map(|(key, value)| {
+                if key == "k0050" {
+                    c.set_default_ttl(DefaultTtl::After(MINUTE / 6)).unwrap();
+                    clock.advance(MINUTE / 3);
+                    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+                }
+                Ok((key, value, ttl))
+            });
+            c.bulk_load_with_ttl(loaded).unwrap();
+            clock.advance(MINUTE / 60);
+            let all = values_of(items(0..100, "v"));
+            let transaction = db.begin();
+            assert!(transaction.get(&c, "k0007").unwrap().is_some());
+            transaction.put(&c, "k0007", "v").unwrap();
+            transaction.commit().unwrap();
+            // What keeps the lifetime of a loaded item is newer than the floor, too.
+            c.put_with_ttl("k0003", "v", Ttl::Keep).unwrap();
+            later(&c, began).unwrap();
+            assert_eq!(values(&c), all, "{at} {ttl:?}");
+            let follower = options(&sim, &clock).follow("/db").unwrap();
+            assert_eq!(values(&follower.container("c").unwrap()), all);
+            let told = db.changes(ebbtide::Version::start()).map(Result::unwrap);
+            let told: Vec<Change> = told.collect();
+            let rule = told.iter().find_map(|change| match change {
+                Change::Expiry { rule, .. } => Some(rule.clone()),
+                _ => None,
+            });
+            let lives = |change: &&Change| match change {
+                Change::Put { item, .. } => !rule.as_ref().unwrap().is_gone(
+                    item.version(),
+                    item.written_at(),
+                    item.ttl(),
+                    db.now(),
+                ),
+                _ => false,
+            };
+            assert_eq!(told.iter().filter(lives).count(), all.len());
+            db.compact().unwrap();
+            c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+            assert_eq!(values(&c), all);
+            let (again, of_again) = reopened(&sim.kill(), &clock);
+            assert_eq!(values(&of_again), all);
+            of_again.set_default_ttl(DefaultTtl::Off).unwrap();
+            again.compact().unwrap();
+            assert_eq!(values(&of_again), all);
+        }
+    }
+}

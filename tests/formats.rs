@@ -1,6 +1,6 @@
 //! Goal: databases that older builds have written are read whole, and continued in the format of this build.
 //!
-//! Method: tests/golden/format-N.txt has a database each of manifest and log format 6 and 7, written by builds of these
+//! Method: tests/golden/format-N.txt has a database each of format 6, 7 and 8 of the manifest (of 6, 7 and 7 of the log), written by builds of these
 //! formats and then killed, so that part of it is in the log alone. As both were filled by one program, what is in them is
 //! computed here. Each file of a folder is a line `file LENGTH NAME`, and the rows of 48 bytes in it that are not all zero:
 //! offset and bytes, hexadecimal.
@@ -18,9 +18,10 @@ use ebbtide::{Container, Database, DefaultTtl, Error, ManualClock, Options};
 const BEGUN: u64 = 1_767_225_600_000;
 const LASTED: u64 = 1_060_000;
 
-const GOLDEN: [(u32, &str); 2] = [
+const GOLDEN: [(u32, &str); 3] = [
     (6, include_str!("golden/format-6.txt")),
     (7, include_str!("golden/format-7.txt")),
+    (8, include_str!("golden/format-8.txt")),
 ];
 
 fn unpack(golden: &str, dir: &Path) {
@@ -80,9 +81,9 @@ fn expected(format: u32, prefix: &str) -> Items {
             0 | 1 => None,
             _ => Some(written + n * 100),
         };
-        // Format 7 has a command to expire what ends before 2 000 s.
+        // From format 7 on there is a command to expire what ends before 2 000 s.
         let bound = match (format, prefix) {
-            (7, "p") => 2_000,
+            (7.., "p") => 2_000,
             _ => LASTED / 1_000 + 1,
         };
         let is_deleted = prefix == "p" && matches!(n, 0 | 10..13 | 31..33);
@@ -112,7 +113,10 @@ fn check(db: &Database, format: u32) {
     assert_eq!(plain.default_ttl(), DefaultTtl::NoDefault);
     let two_hours = Duration::from_secs(7_200);
     assert_eq!(lz4.default_ttl(), DefaultTtl::After(two_hours));
-    assert_eq!((plain.quota(), lz4.quota()), (None, None));
+    // From format 8 on there are limits.
+    let limit = (format >= 8).then_some(1 << 20);
+    let quotas = [plain.quota(), lz4.quota()].map(|quota| quota.map(|quota| quota.max_live_bytes));
+    assert_eq!(quotas, [limit, None]);
 }
 
 /// The versions in the headers of manifest and log.
@@ -159,7 +163,7 @@ fn older_formats_are_read_without_a_change() {
     for (format, golden) in GOLDEN {
         let folder = tempfile::tempdir().unwrap();
         unpack(golden, folder.path());
-        assert_eq!(versions(folder.path()), (format, vec![format]));
+        assert_eq!(versions(folder.path()), (format, vec![format.min(7)]));
         let before = contents(folder.path());
         check(
             &options().read_only(true).open(folder.path()).unwrap(),
@@ -198,13 +202,13 @@ fn upgrading_leaves_the_version_of_this_build() {
         let refused = options().read_only(true).upgrade(folder.path());
         assert!(matches!(refused, Err(Error::ReadOnly)));
         let done = options().upgrade(folder.path()).unwrap();
-        assert_eq!((done.from, done.to), (format, 8));
+        assert_eq!((done.from, done.to), (format, 9));
         let (manifest, log) = versions(folder.path());
-        assert_eq!(manifest, 8);
+        assert_eq!(manifest, 9);
         assert!(log.iter().all(|version| *version == 7), "{log:?}");
         check(&options().open(folder.path()).unwrap(), format);
         let again = options().upgrade(folder.path()).unwrap();
-        assert_eq!((again.from, again.to), (8, 8));
+        assert_eq!((again.from, again.to), (9, 9));
     }
 }
 
@@ -212,7 +216,7 @@ fn upgrading_leaves_the_version_of_this_build() {
 fn a_version_that_does_not_fit_is_named_and_nothing_is_made_over_it() {
     for (version, advice) in [
         (5u8, "`ebbtide upgrade` of a build in between"),
-        (9, "use a newer build"),
+        (10, "use a newer build"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         unpack(GOLDEN[1].1, folder.path());
@@ -233,7 +237,7 @@ fn a_version_that_does_not_fit_is_named_and_nothing_is_made_over_it() {
                 told.contains(&format!("has format version {version}")),
                 "{told}"
             );
-            assert!(told.contains('8') && told.contains(advice), "{told}");
+            assert!(told.contains('9') && told.contains(advice), "{told}");
         }
         assert!(contents(folder.path()) == before, "nothing was written");
     }

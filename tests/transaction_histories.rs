@@ -3,7 +3,7 @@
 //!
 //! Method: random histories of several transactions at once, on one thread, by a clock that the test moves and with
 //! memtables of some writes. Each transaction's calls and answers are kept; when it commits, they are played on a serial
-//! model at that moment, and each answer has to be the same. A conflict has to have a reason: something that was read was
+//! model at that moment, and each answer has to be the same. Bulk loads come in between, and take some time. A conflict has to have a reason: something that was read was
 //! written, time has passed, or a default was changed. Then a bank, whose transfers run on threads while copies of its disk
 //! are opened, as a kill or a power cut leaves it.
 //!
@@ -470,8 +470,48 @@ impl World {
         self.open.iter_mut().for_each(|open| open.defaults = true);
     }
 
+    /// A bulk load, in which time may pass, and the default change, between its stamp and its end.
+    fn load(&mut self, random: &mut Random, number: usize) {
+        let (at, stamp) = (random.below(2), self.now());
+        let ttl = random.pick(&[Ttl::Inherit, Ttl::Inherit, Ttl::Never, after(200)]);
+        let first = random.below(KEYS);
+        let keys = (first..KEYS).take(1 + random.below(3));
+        let items: Vec<_> = keys
+            .map(|key| (format!("k{key}"), format!("l{number}")))
+            .collect();
+        let (c, mut is_first, is_long) = (self.containers[at].clone(), true, random.one_in(2));
+        let given = items.iter().map(|(key, value)| {
+            if std::mem::take(&mut is_first) && is_long {
+                for default in [
+                    DefaultTtl::After(Duration::from_millis(60)),
+                    DefaultTtl::NoDefault,
+                ] {
+                    c.set_default_ttl(default).unwrap();
+                    self.model[at].set_default(default, self.now());
+                    self.clock.advance(Duration::from_millis(100));
+                }
+            }
+            Ok((key, value, ttl))
+        });
+        c.bulk_load_with_ttl(given).unwrap();
+        self.open
+            .iter_mut()
+            .for_each(|open| open.defaults |= is_long);
+        let now = self.now();
+        for (key, value) in items {
+            let call = Call::Put(key.clone(), value.clone(), ttl);
+            let shelf = &mut self.model[at];
+            shelf.put(&key, &value, ttl, stamp);
+            if shelf.get(&key, now).is_none() {
+                // It had ended before it was there, and hides what was.
+                shelf.items.remove(&key);
+            }
+            self.note(at, &call);
+        }
+    }
+
     fn step(&mut self, random: &mut Random, number: usize) {
-        match random.below(40) {
+        match random.below(41) {
             0..=3 if self.open.len() < 4 => self.begin(),
             0..=23 if !self.open.is_empty() => self.call(random, number),
             24..=28 if !self.open.is_empty() => self.commit(random),
@@ -483,6 +523,7 @@ impl World {
             35 | 36 => self.db.flush().unwrap(),
             37 => drop(self.db.step().unwrap()),
             38 if random.one_in(4) => self.db.compact().unwrap(),
+            40 if random.one_in(3) => self.load(random, number),
             39 if random.one_in(3) => match random.one_in(2) {
                 true => self.expire(random),
                 false => self.set_default(random),

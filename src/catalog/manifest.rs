@@ -40,9 +40,9 @@ use crate::catalog::edit::{Catalogue, Change, Edit, Step};
 use crate::env::{File, Fs, make_dir, sync_name};
 
 const MAGIC: &[u8; 8] = b"EBBTIDEM";
-const FORMAT_VERSION: u32 = 8;
+const FORMAT_VERSION: u32 = 9;
 /// The oldest version that this build reads: 7 has commands that expire items, 8 has limits of containers and how far
-/// removing has come, which older builds would leave out.
+/// removing has come, which older builds would leave out; 9 has floors that a bulk load set apart, and which load did.
 const OLDEST_VERSION: u32 = 6;
 const CRC_AT: usize = 12;
 const HEADER_LEN: usize = 16;

@@ -29,6 +29,9 @@
 //!    its end is the latest of its own and of all runs that overlap it, found under the settings of edit 2. Until then
 //!    a table of it is dropped only where nothing older is alive beside it (compact/verdict.rs, (t) 2).
 //!
+//! 6. *No floor comes to cover a load that is newer.* Where the default was changed while the load went on, edit 2 sets
+//!    the floor apart (expiry/rule.rs). To every reader the settings are what they were before.
+//!
 //! `written_at` is the moment at which the load began: it is in the tables, too. An item whose end comes before edit 2
 //! was never there, and a reader of expirations may not be told of its end.
 
@@ -49,12 +52,12 @@ use crate::data::write::Written;
 use crate::engine::Engine;
 use crate::engine::allowance::Charge;
 use crate::engine::commit::{Basis, CommitState};
-use crate::engine::jobs::install::{Flushed, Installation};
+use crate::engine::jobs::install::{Flushed, Installation, Loaded};
 use crate::engine::jobs::job::{JobSpec, Purpose};
 use crate::engine::quota::weight_of;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::ContainerState;
-use crate::expiry::ExpiryView;
+use crate::expiry::{ExpiryView, Settings, SettingsChange};
 use crate::table::RunReader;
 
 /// More writes than most loads last, and a 2^28th of all numbers there are.
@@ -180,6 +183,8 @@ struct Built<'a> {
     job: Job,
     outputs: Vec<Output>,
     seq: Seq,
+    /// The `written_at` of all items.
+    stamp: Timestamp,
 }
 
 impl Built<'_> {
@@ -269,6 +274,7 @@ impl Engine {
             job,
             outputs,
             seq,
+            stamp,
         })
     }
 
@@ -327,6 +333,7 @@ impl Engine {
         built: &Built<'_>,
     ) -> Result<()> {
         let basis = self.commit_log.all_before(commit)?;
+        let settings = self.settings_with_load(state, built)?;
         let rest = state.read_state().sealed.last().cloned();
         let rest = rest.map(|rest| self.write_flush(state, rest)).transpose()?;
         let rest = rest.map(|(flushed, _)| flushed);
@@ -334,7 +341,7 @@ impl Engine {
         let is_reserved = reserved.is_ok();
         let done = reserved
             .and_then(|()| self.give_names(built))
-            .and_then(|()| self.name_load(state, built, rest.as_ref(), basis));
+            .and_then(|()| self.name_load(state, built, (rest.as_ref(), settings), basis));
         if let Some(rest) = &rest {
             self.clear_away(done.is_ok(), &rest.outputs);
         }
@@ -343,6 +350,23 @@ impl Engine {
             self.commit_log.note_unlogged(commit, built.seq);
         }
         done
+    }
+
+    /// The settings that the load leaves behind, if it changes them.
+    fn settings_with_load(
+        &self,
+        state: &ContainerState,
+        built: &Built<'_>,
+    ) -> Result<Option<Settings>> {
+        let settings = state.whole_settings();
+        if !settings.must_be_apart_from(built.stamp) {
+            return Ok(None);
+        }
+        let loaded = SettingsChange::Loaded(built.stamp);
+        let settings = settings.after(loaded, self.clock.read().settled, built.seq);
+        let settings = state.as_needed(settings, self.snapshots.oldest());
+        state.check_standing(&loaded, &settings)?;
+        Ok(Some(settings))
     }
 
     fn reserve(&self, seq: Seq, basis: Basis<'_>) -> Result<()> {
@@ -359,12 +383,12 @@ impl Engine {
         self.fs.sync_dir(&self.tables_dir())
     }
 
-    /// The edit that names the tables of a load, and those of the rest of the memory.
+    /// The edit that names the tables of a load, and those of the rest of the memory, and the settings that it changes.
     fn name_load(
         &self,
         state: &Arc<ContainerState>,
         built: &Built<'_>,
-        rest: Option<&Flushed<'_>>,
+        (rest, changed): (Option<&Flushed<'_>>, Option<Settings>),
         basis: Basis<'_>,
     ) -> Result<()> {
         let settings = state.settings();
@@ -391,10 +415,16 @@ impl Engine {
             added,
             flushed: rest,
             forgotten: rest.map_or(Seq(0), |rest| rest.forgotten),
-            loaded: Some(built.seq),
+            loaded: Some(Loaded {
+                seq: built.seq,
+                settings: changed.clone(),
+            }),
         };
         let installed = self.install_now(vec![installation], basis)?;
         assert!(!installed.is_empty(), "no container is dropped meanwhile");
+        if let Some(settings) = changed {
+            state.begin_change().change_to(settings, built.seq);
+        }
         Ok(())
     }
 }

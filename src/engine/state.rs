@@ -411,8 +411,11 @@ impl ContainerState {
 
     /// Fails if too many commands would stand after this change.
     pub(super) fn check_standing(&self, change: &SettingsChange, after: &Settings) -> Result<()> {
-        let is_command = matches!(change, SettingsChange::Expire(_));
-        match is_command && after.commands.iter().len() > Commands::MOST {
+        let adds_one = matches!(
+            change,
+            SettingsChange::Expire(_) | SettingsChange::Loaded(_)
+        );
+        match adds_one && after.commands.iter().len() > Commands::MOST {
             true => Err(Error::TooManyCommands {
                 container: self.name.clone(),
             }),

@@ -148,7 +148,7 @@ fn fate(read_state: &ReadState, key: &[u8], header: &Header, view: &ExpiryView) 
                 _ => Fate::ExpiredByTtl { at },
             }
         }
-        Some(Reason::Floor(seq)) => Fate::ExpiredBeforeChange {
+        Some(Reason::Floor(seq, _)) => Fate::ExpiredBeforeChange {
             change: Version::of(seq),
         },
         Some(Reason::Command(command)) => Fate::ExpiredByCommand {
@@ -165,7 +165,7 @@ fn expiry(header: &Header, view: &ExpiryView) -> Timestamp {
     }
     match view.settings.reason(header, view.now) {
         None | Some(Reason::Clock(_)) => view.settings.expires_at(header),
-        Some(Reason::Floor(_)) => view.settings.override_floor.before(1),
+        Some(Reason::Floor(_, at)) => at,
         Some(Reason::Command(command)) => command.at,
     }
 }

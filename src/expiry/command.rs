@@ -7,6 +7,9 @@
 //! expire_all()                     everything
 //! ```
 //!
+//! A bulk load may leave one more kind behind: the floor of inheriting items, of an earlier change of the default, which later
+//! changes must not have reach what was loaded (rule.rs).
+//!
 //! A command is a sequence number and three bounds ([`Reach`]). It cannot share the floors' sequence number: a bound may lie
 //! beyond the moment of the command, and the next change of the default, which moves that number, would have the bound
 //! reach what was written in between.
@@ -61,6 +64,12 @@ impl Reach {
             own: moment,
             written: moment,
         }
+    }
+
+    /// Whether it is a floor that was set apart: a command that ends inheriting items ends those with a ttl of their own,
+    /// too.
+    pub fn is_floor(&self) -> bool {
+        self.own < self.inherit
     }
 
     /// Whether it reaches everything, whatever its times.
@@ -182,11 +191,17 @@ impl Commands {
         }
     }
 
-    /// These and the others.
-    pub fn and(&self, others: &Commands) -> Commands {
-        let mut all: Vec<Command> = self.iter().chain(others.iter()).copied().collect();
+    /// These and others. Those of one sequence number are one command, which reaches what each of them does.
+    pub fn and(&self, others: impl Iterator<Item = Command>) -> Commands {
+        let mut all: Vec<Command> = self.iter().copied().chain(others).collect();
         all.sort_by_key(|command| command.seq);
-        all.dedup_by_key(|command| command.seq);
+        all.dedup_by(|next, before| {
+            let is_same = next.seq == before.seq;
+            if is_same {
+                before.reach = before.reach.max(next.reach);
+            }
+            is_same
+        });
         all.into_iter().collect()
     }
 }

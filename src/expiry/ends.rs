@@ -49,8 +49,8 @@ pub struct Ending {
 pub enum Reason {
     /// The clock, under the default of now: by its own ttl or by the default.
     Clock(Ending),
-    /// A default that was in force before the change of this sequence number.
-    Floor(Seq),
+    /// A default that was in force before the change of this sequence number, made at this moment or before.
+    Floor(Seq, Timestamp),
     /// A command.
     Command(Command),
 }
@@ -63,11 +63,14 @@ impl Settings {
             return Some(Reason::Clock(by_clock));
         }
         if header.seq < self.floor_seq && self.floors().holds(header) {
-            return Some(Reason::Floor(self.floor_seq));
+            return Some(Reason::Floor(self.floor_seq, self.override_floor.before(1)));
         }
         let mut commands = self.commands.iter().copied();
         let command = commands.find(|command| command.holds(header));
-        command.map(Reason::Command)
+        command.map(|command| match command.reach.is_floor() {
+            true => Reason::Floor(command.seq, command.at),
+            false => Reason::Command(command),
+        })
     }
 
     /// The end of a put. None: it ended before [`Settings::known_from`].

@@ -29,6 +29,13 @@
 //! floors. The floors do not apply to it, and need not: the replaced item was not gone. So `written_at` need not ascend
 //! with the sequence number.
 //!
+//! A floor never comes to cover a write that was made after it. A change moves `floor_seq` over all that was written since
+//! the last change, and keeps the higher `inherit_floor`. That is sound where nothing in between was written before the
+//! floor. A bulk load is the one write that may be: its `written_at` is the moment at which it began, and its sequence
+//! number that of its end. So a load that began before `inherit_floor` sets it apart, as a command of the number that it
+//! has ([`Settings::loaded`]). `override_floor` needs none of that: whatever ended before it has ended by the clock, too,
+//! when `floor_seq` moves, for the ttl was on until then.
+//!
 //! Invariant: for a fixed item, once `gone` has returned true for (settings, now), it returns true for every later
 //! `now' >= now` and all settings reached by changes at moments `T >= now`. Tests compare it with the definition, by
 //! brute force over random histories.
@@ -194,6 +201,8 @@ pub enum SettingsChange {
     Default(DefaultMillis),
     /// A command.
     Expire(Expire),
+    /// The end of a bulk load that began at this moment. It changes what later changes do, and ends nothing.
+    Loaded(Timestamp),
 }
 
 /// A container's settings, floors and commands: always read as one value.
@@ -318,7 +327,39 @@ impl Settings {
         match change {
             SettingsChange::Default(to) => before.change(to, at, seq),
             SettingsChange::Expire(what) => before.expire(what, at, seq),
+            SettingsChange::Loaded(began) => before.loaded(began),
         }
+    }
+
+    /// Whether `inherit_floor` must not come to cover a load that began at this moment.
+    pub fn must_be_apart_from(&self, began: Timestamp) -> bool {
+        began < self.inherit_floor
+    }
+
+    /// The settings after a bulk load that began at this moment: they say the same of every record, and no later change
+    /// has `inherit_floor` reach what was loaded.
+    pub fn loaded(&self, began: Timestamp) -> Settings {
+        match self.must_be_apart_from(began) {
+            true => Settings {
+                inherit_floor: Timestamp(0),
+                command_seq: self.command_seq.max(self.floor_seq),
+                ..self.with_commands(self.inherit_floor_alone().into_iter())
+            },
+            false => self.clone(),
+        }
+    }
+
+    /// `inherit_floor` as a command.
+    fn inherit_floor_alone(&self) -> Option<Command> {
+        let is_one = self.inherit_floor > Timestamp(0);
+        is_one.then(|| Command {
+            seq: self.floor_seq,
+            at: self.override_floor.before(1),
+            reach: Reach {
+                inherit: self.inherit_floor,
+                ..Reach::default()
+            },
+        })
     }
 
     /// The settings after the write `seq` changed the default to `to` at the moment `at`. What was gone at `at` under
@@ -355,13 +396,20 @@ impl Settings {
         }
     }
 
-    /// The settings with the commands of earlier ones, but for those that are covered.
+    /// The settings with the commands of earlier ones, but for those that are covered. An `inherit_floor` that the earlier
+    /// ones have is one of them: it may have been set apart since, and no longer stand.
     pub fn with_commands_of(&self, earlier: &Settings) -> Settings {
-        let all = self.commands.and(&earlier.commands);
-        let latest = all.clone();
+        let floor = earlier.inherit_floor_alone();
+        let all = self.with_commands(earlier.commands.iter().copied().chain(floor));
+        all.without_commands(|command| self.cover(command))
+    }
+
+    /// The settings with more commands, of any sequence numbers, but for those that a later one covers.
+    fn with_commands(&self, more: impl Iterator<Item = Command>) -> Settings {
+        let all = self.commands.and(more);
         let is_covered = |command: &Command| {
-            let mut later = latest.iter().filter(|later| later.seq > command.seq);
-            self.cover(command) || later.any(|later| later.reach.covers(&command.reach))
+            let mut later = all.iter().filter(|later| later.seq > command.seq);
+            later.any(|later| later.reach.covers(&command.reach))
         };
         Settings {
             commands: all.without_those(is_covered),

@@ -252,6 +252,12 @@ pub enum Given {
 }
 
 impl Given {
+    /// The same lifetime from an earlier moment on.
+    pub fn written_at(self, stamp: u64) -> Given {
+        let (written_at, life) = self.at(stamp);
+        Given::Kept(written_at, life)
+    }
+
     fn at(self, stamp: u64) -> (u64, Life) {
         let life = match self {
             Given::Life(life) => life,

@@ -330,11 +330,12 @@ pub fn with_loads(random: &mut Random, mut ops: Vec<Op>) -> Vec<Op> {
     ops
 }
 
-/// Time stands still in a load, for the model; and the load's container stays.
+/// The load's container stays, and the clock does not jump.
 fn goes_with_a_load(op: &Op) -> bool {
     matches!(
         op,
-        Op::Put(..)
+        Op::Advance(_)
+            | Op::Put(..)
             | Op::Create(..)
             | Op::Touch(..)
             | Op::Update(..)
@@ -380,6 +381,20 @@ fn load(random: &mut Random, at: usize, puts: &[Op], meanwhile: &[Op]) -> Op {
             let step = LoadPart::Meanwhile(random.pick(meanwhile));
             parts.insert(random.below(parts.len() + 1), step);
         }
+    }
+    if random.one_in(3) {
+        // A default is tried and lifted: the load began before the floor that this leaves.
+        let (short, lifted) = (
+            Standard::After(1_000),
+            random.pick(&[Standard::NoDefault, Standard::After(crate::model::MAX_TTL)]),
+        );
+        let tried = [
+            Op::SetTtl(container.clone(), short),
+            Op::Advance(2_000),
+            Op::SetTtl(container.clone(), lifted),
+        ];
+        let at = random.below(parts.len() + 1);
+        parts.splice(at..at, tried.map(LoadPart::Meanwhile));
     }
     Op::Load(container, parts)
 }

@@ -727,15 +727,27 @@ impl World {
         }
     }
 
-    /// A load is durable, and so is all before it. It is the newest write, also of those that come while it goes on.
+    /// A load is durable, and so is all before it. It is the newest write, also of those that come while it goes on, and was
+    /// written when it began.
     fn load(&mut self, db: &Database, c: &str, parts: &[LoadPart]) -> Outcome {
         let container = self.container(c)?;
+        let stamp = self.model.time.now();
+        let ttls: Vec<_> = parts
+            .iter()
+            .map(|part| match part {
+                LoadPart::Item(.., ttl) => Some(self.given(*ttl)),
+                LoadPart::Meanwhile(_) => None,
+            })
+            .collect();
         let mut difference = None;
-        let given = parts.iter().filter_map(|part| match part {
-            LoadPart::Item(k, v, ttl) => Some(Ok((k, v, self.given(*ttl).0))),
-            LoadPart::Meanwhile(op) => {
-                let found = self.act(db, op).err()?;
-                difference = Some(format!("{op}: {found}"));
+        let given = parts.iter().zip(&ttls).filter_map(|part| match part {
+            (LoadPart::Item(k, v, _), ttl) => Some(Ok((k, v, ttl.as_ref()?.0))),
+            (LoadPart::Meanwhile(op), _) => {
+                let found = match op {
+                    Op::Advance(_) => self.turn_clock(op),
+                    op => self.act(db, op),
+                };
+                difference = Some(format!("{op}: {}", found.err()?));
                 Some(Err(Error::Stalled))
             }
         });
@@ -744,23 +756,23 @@ impl World {
             return Err(difference);
         }
         let items = || {
-            parts.iter().filter_map(|part| match part {
-                LoadPart::Item(k, v, ttl) => Some((k, v, *ttl)),
-                LoadPart::Meanwhile(_) => None,
+            parts.iter().zip(&ttls).filter_map(|part| match part {
+                (LoadPart::Item(k, v, ttl), given) => Some((k, v, *ttl, given.as_ref()?.1)),
+                (LoadPart::Meanwhile(_), _) => None,
             })
         };
         let ascends = items().is_sorted_by(|(one, ..), (next, ..)| one < next);
         let refuses = |ttl: StepTtl| ttl == StepTtl::Keep || out_of_range(ttl);
-        if !ascends || items().any(|(.., ttl)| refuses(ttl)) {
+        if !ascends || items().any(|(_, _, ttl, _)| refuses(ttl)) {
             return refused(done.err());
         }
         done.map_err(failed)?;
         let first = self.model.order + 1;
-        let writes = items().map(|(k, v, ttl)| Write::Put {
+        let writes = items().map(|(k, v, _, given)| Write::Put {
             container: c.to_owned(),
             key: k.clone(),
             value: v.clone(),
-            ttl: self.given(ttl).1,
+            ttl: given.written_at(stamp),
         });
         let writes: Vec<Write> = writes.collect();
         self.commit(&writes)?;

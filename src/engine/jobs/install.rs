@@ -16,7 +16,7 @@ use crate::engine::commit::Basis;
 use crate::engine::events::Event;
 use crate::engine::jobs::left_out::{forgotten_ranges, forgotten_tables, last_end};
 use crate::engine::state::{ContainerState, Flushable, ReadState};
-use crate::expiry::ExpiryView;
+use crate::expiry::{ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -262,7 +262,11 @@ impl Engine {
                 );
                 changes.push(Change::Flushed(id, flush.up_to));
             }
-            changes.extend(one.loaded.map(|seq| Change::Flushed(id, seq)));
+            if let Some(loaded) = &one.loaded {
+                changes.push(Change::Flushed(id, loaded.seq));
+                let settings = loaded.settings.clone();
+                changes.extend(settings.map(|to| Change::Settings(id, to, loaded.seq)));
+            }
             // In memory that may be ahead: a command can leave out another, and no edit has to say so.
             let forgotten = one.forgotten_with(&next).max(one.state.changes_from());
             if forgotten > records[&id].changes_from {
@@ -298,9 +302,9 @@ impl Engine {
             // flushed.
             one.state.set_flushed(flush.up_to);
         }
-        if let Some(seq) = one.loaded {
+        if let Some(loaded) = &one.loaded {
             // For the same reason: who has read anything of the container looks again in its runs.
-            one.state.set_flushed(seq);
+            one.state.set_flushed(loaded.seq);
         }
         if one.may_purge() {
             // Before the read state, too: a reader that misses a record must see that it may have been dropped.
@@ -507,8 +511,16 @@ pub(in crate::engine) struct Installation<'a> {
     pub flushed: Option<&'a Flushed<'a>>,
     /// The highest sequence number of a delete or an end that is left out.
     pub forgotten: Seq,
-    /// The sequence number of a bulk load; every earlier record of the container is in runs then.
-    pub loaded: Option<Seq>,
+    /// A bulk load; every earlier record of the container is in runs then.
+    pub loaded: Option<Loaded>,
+}
+
+/// A bulk load that takes effect.
+pub(in crate::engine) struct Loaded {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// The container's settings, where it changes them.
+    pub settings: Option<Settings>,
 }
 
 impl Installation<'_> {

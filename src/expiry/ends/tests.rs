@@ -62,20 +62,29 @@ proptest! {
     #[test]
     fn the_end_is_when_the_rule_began_to_say_so(
         first in default_ttl(),
-        steps in prop::collection::vec((0..20u64, change(), ttl()), 1..12),
+        steps in prop::collection::vec((0..20u64, change(), ttl(), 0..40u64, ttl()), 1..12),
     ) {
         let (mut settings, mut now, mut seq) = (Settings::new(first), 1, 1);
         let mut history = vec![(Timestamp(0), settings.clone())];
         let mut items = vec![];
-        for (wait, change, ttl) in steps {
-            seq += 2;
+        for (wait, change, ttl, ago, of_load) in steps {
+            seq += 3;
             items.push((now, put(seq, now, ttl)));
+            let load = put(seq + 1, now.saturating_sub(ago), of_load);
+            if settings.must_be_apart_from(load.written_at) {
+                let loaded = SettingsChange::Loaded(load.written_at);
+                settings = settings.after(loaded, Timestamp(now), load.seq);
+                history.push((Timestamp(now), settings.clone()));
+            }
+            if settings.expires_at(&load) > Timestamp(now) {
+                items.push((now, load));
+            }
             now += wait;
-            settings = settings.after(change, Timestamp(now), Seq(seq + 1));
+            settings = settings.after(change, Timestamp(now), Seq(seq + 2));
             history.push((Timestamp(now), settings.clone()));
         }
         for (born, header) in &items {
-            let born_in = history.iter().filter(|(_, s)| s.last_change_seq() < header.seq).count();
+            let born_in = history.iter().filter(|(_, s)| s.last_change_seq() <= header.seq).count();
             let lived: Vec<_> = history[born_in.saturating_sub(1)..].to_vec();
             let ending = settings.ending(header).unwrap();
             let at = (ending.at < Timestamp(400)).then_some(ending.at.0);
@@ -133,6 +142,26 @@ fn what_is_too_long_ago_has_no_end() {
     assert_eq!(settings.ending(&lives).unwrap().at, Timestamp(1_000));
     let json = serde_json::to_string(&settings).unwrap();
     assert_eq!(serde_json::from_str::<Settings>(&json).unwrap(), settings);
+}
+
+// A load that was apart from a floor stays so when the changes around it are kept one by one no longer.
+#[test]
+fn a_load_stays_apart_in_what_is_too_long_ago() {
+    let to = |default| SettingsChange::Default(default);
+    let settings = Settings::new(DefaultMillis::Millis(5));
+    let settings = settings.after(to(DefaultMillis::NoDefault), Timestamp(50), Seq(2));
+    let loaded = put(3, 10, ItemTtl::Absent);
+    assert!(settings.must_be_apart_from(loaded.written_at));
+    let began = SettingsChange::Loaded(loaded.written_at);
+    let mut settings = settings.after(began, Timestamp(51), loaded.seq);
+    for n in 4..=MOST as u64 + 8 {
+        settings = settings.after(to(DefaultMillis::NoDefault), Timestamp(50 + n), Seq(n));
+        assert!(!settings.gone(&loaded, Timestamp(1_000)), "{settings:?}");
+        let end = settings.ending(&loaded).map(|ending| ending.at);
+        assert_eq!(end, Some(Timestamp::MAX), "{settings:?}");
+    }
+    assert!(settings.gone(&put(1, 10, ItemTtl::Absent), Timestamp(1_000)));
+    assert!(settings.known_from() > Timestamp(51));
 }
 
 // Settings that a build before this one stored do not tell how they came about.

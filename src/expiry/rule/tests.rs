@@ -218,6 +218,53 @@ fn a_command_ends_what_was_written_before_it() {
     assert!(later.gone(&put(1, 19_999, ItemTtl::Absent), second(52)));
 }
 
+/// The load has a sequence number above the change that lifted the default, and began before the floor of that change.
+#[test]
+fn a_floor_does_not_come_to_cover_a_later_load() {
+    let lifted = before_the_load();
+    let (old, loaded) = (put(5, 100, ItemTtl::Absent), put(9, 100, ItemTtl::Absent));
+    let settings = lifted.loaded(loaded.written_at);
+    assert_eq!(
+        settings,
+        settings.loaded(loaded.written_at),
+        "nothing is left to set apart"
+    );
+    assert_eq!(
+        lifted,
+        lifted.loaded(Timestamp(111)),
+        "the load began after the floor"
+    );
+    let again = settings.change(DefaultMillis::NoDefault, Timestamp(121), Seq(11));
+    let told = again.expire(Expire::Before(Timestamp(5)), Timestamp(122), Seq(12));
+    let off = told.change(DefaultMillis::Off, Timestamp(123), Seq(13));
+    for settings in [&settings, &again, &told, &off] {
+        let gone = [old, loaded].map(|item| settings.gone(&item, Timestamp(200)));
+        assert_eq!(gone, [true, false], "{settings:?}");
+        assert_eq!(settings.commands.iter().len(), 1);
+    }
+    // A floor that reaches as far takes its place.
+    let shorter = again.change(DefaultMillis::Millis(10), Timestamp(130), Seq(14));
+    let lifted = shorter.change(DefaultMillis::NoDefault, Timestamp(131), Seq(15));
+    assert!(lifted.commands.is_empty(), "{lifted:?}");
+    // An older copy has seen the floor, which no longer stands where nothing below it is stored.
+    let pruned = settings.without_commands(|_| true);
+    assert!(
+        pruned
+            .with_commands_of(&settings)
+            .gone(&old, Timestamp(200))
+    );
+    assert!(
+        pruned
+            .with_commands_of(&before_the_load())
+            .gone(&old, Timestamp(200))
+    );
+}
+
+fn before_the_load() -> Settings {
+    let before = Settings::new(DefaultMillis::Millis(10));
+    before.change(DefaultMillis::NoDefault, Timestamp(120), Seq(7))
+}
+
 /// Whatever is covered is dropped, and what is not stays.
 #[test]
 fn few_commands_stand() {
@@ -310,8 +357,8 @@ fn commands_read_back() {
     );
 }
 
-/// Every step of a history: time passes, the default changes, items are expired by a command, an item is written, or a
-/// live item is replaced by one that keeps its lifetime.
+/// Every step of a history: time passes, the default changes, items are expired by a command, an item is written, a live
+/// item is replaced by one that keeps its lifetime, or a load ends that began so many milliseconds ago.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
@@ -319,6 +366,15 @@ enum Step {
     Expire(Expire),
     Write(ItemTtl),
     Keep(usize),
+    Load(u64, ItemTtl),
+}
+
+fn any_ttl() -> impl Strategy<Value = ItemTtl> {
+    prop_oneof![
+        Just(ItemTtl::Absent),
+        Just(ItemTtl::Never),
+        (0u64..12).prop_map(ItemTtl::Millis)
+    ]
 }
 
 fn any_default() -> impl Strategy<Value = DefaultMillis> {
@@ -353,13 +409,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         (0u64..6).prop_map(Step::Pass),
         any_default().prop_map(Step::Change),
         any_command().prop_map(Step::Expire),
-        prop_oneof![
-            Just(ItemTtl::Absent),
-            Just(ItemTtl::Never),
-            (0u64..12).prop_map(ItemTtl::Millis)
-        ]
-        .prop_map(Step::Write),
+        any_ttl().prop_map(Step::Write),
         (0usize..8).prop_map(Step::Keep),
+        (0u64..20, any_ttl()).prop_map(|(ago, ttl)| Step::Load(ago, ttl)),
     ]
 }
 
@@ -399,6 +451,12 @@ proptest! {
                         items.push((Header { seq: Seq(seq), ..*item }, false));
                     }
                 }
+                Step::Load(ago, ttl) => {
+                    let item = put(seq, now - ago, ttl);
+                    let gone = plain(default, &item, now);
+                    settings = settings.loaded(item.written_at);
+                    items.push((item, gone));
+                }
             }
             for (item, gone) in &items {
                 prop_assert_eq!(settings.gone(item, Timestamp(now)), *gone, "{:?} under {:?} at {}", item, settings, now);
@@ -436,6 +494,11 @@ proptest! {
                     if let Some(item) = live.nth(nth) {
                         items.push(Header { seq: Seq(seq + 1), ..*item });
                     }
+                }
+                Step::Load(ago, ttl) => {
+                    let item = put(seq + 1, now - ago, ttl);
+                    settings = settings.map(|old| old.loaded(item.written_at));
+                    items.push(item);
                 }
             }
             for item in &items {
