@@ -3,8 +3,8 @@
 //!
 //! Method: random histories on a simulated disk with a manual clock: writes of all kinds, batches, changes of settings,
 //! commands, containers made and dropped, flushes, jobs, reopens and kills. Three copies are kept: one by an object that
-//! stays open, one by a version from time to time, one by a version seldom. After a pass each is compared with the database,
-//! item by item. Apart from that, single histories.
+//! stays open, one by a version from time to time, one by a version seldom. Other steps are taken while a pass goes on.
+//! After it each is compared, item by item, with the database as it was when the pass began. Apart from that, single histories.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -93,6 +93,24 @@ impl Copy {
         Ok(told)
     }
 
+    /// The same, while other steps are taken.
+    fn pass_beside(
+        &mut self,
+        changes: &mut Changes,
+        world: &mut World,
+        random: &mut Random,
+    ) -> Result<()> {
+        let odds = random.pick(&[3, 20, 1_000]);
+        while let Some(change) = changes.next() {
+            self.apply(change?, world.db.now());
+            if random.one_in(odds) {
+                step(world, random, WHILE_TIME_STANDS);
+            }
+        }
+        self.version = Some(changes.version());
+        Ok(())
+    }
+
     /// Takes in the changes since its version; begins anew if it has to, and tells whether it had.
     fn catch_up(&mut self, db: &Database) -> bool {
         let since = self.version.unwrap_or(Version::start());
@@ -109,25 +127,45 @@ impl Copy {
     }
 
     fn compare(&self, db: &Database, who: &str) {
+        self.compare_with(&contents(db), db.now(), who);
+    }
+
+    fn compare_with(&self, contents: &Contents, now: SystemTime, who: &str) {
         let names: Vec<&String> = self.parts.keys().collect();
-        assert_eq!(names, db.containers().iter().collect::<Vec<_>>(), "{who}");
+        assert_eq!(names, contents.keys().collect::<Vec<_>>(), "{who}");
         for (name, part) in &self.parts {
-            let (c, rule) = (db.container(name).unwrap(), part.rule.as_ref().unwrap());
-            assert_eq!(rule.default_ttl(), c.default_ttl(), "{who}");
-            let now = db.now();
-            let stored = |item: &Item| (item.version(), item.written_at(), item.ttl());
+            let rule = part.rule.as_ref().unwrap();
+            let (default, there) = &contents[name];
+            assert_eq!(rule.default_ttl(), *default, "{who}");
             let own = part.items.values().filter(|item| is_live(item, rule, now));
-            let own: Vec<_> = own
-                .map(|item| (item.key().to_vec(), item.value().to_vec(), stored(item)))
-                .collect();
-            let there: Vec<_> = c
-                .iter()
-                .map(|item| item.unwrap())
-                .map(|item| (item.key().to_vec(), item.value().to_vec(), stored(&item)))
-                .collect();
-            assert_eq!(own, there, "{who} in {name}");
+            assert_eq!(
+                own.map(shown).collect::<Vec<_>>(),
+                *there,
+                "{who} in {name}"
+            );
         }
     }
+}
+
+type Shown = (Vec<u8>, Vec<u8>, Version, SystemTime, Ttl);
+/// Of each container the default and the live items.
+type Contents = BTreeMap<String, (DefaultTtl, Vec<Shown>)>;
+
+fn shown(item: &Item) -> Shown {
+    let (key, value) = (item.key().to_vec(), item.value().to_vec());
+    (key, value, item.version(), item.written_at(), item.ttl())
+}
+
+fn contents(db: &Database) -> Contents {
+    let of = |name: &String| {
+        let c = db.container(name).unwrap();
+        let items = c.iter().map(|item| shown(&item.unwrap()));
+        (c.default_ttl(), items.collect())
+    };
+    db.containers()
+        .into_iter()
+        .map(|name| (name.clone(), of(&name)))
+        .collect()
 }
 
 struct World {
@@ -190,11 +228,38 @@ fn value(random: &mut Random) -> String {
     "v".repeat(random.below(200))
 }
 
-/// One random step; whether it opened the database again.
-fn step(world: &mut World, random: &mut Random) -> bool {
+/// What steps there are, but for those at the end: time passes, or the database is opened again.
+const WHILE_TIME_STANDS: usize = 92;
+const ALL: usize = 100;
+
+/// A bulk load, in which the default may change and time may pass.
+fn load(world: &World, random: &mut Random, advances: bool) {
+    let (c, ttl) = (world.c(random.pick(&NAMES)), ttl(random));
+    let changes = advances && random.one_in(2);
+    let value = value(random);
+    let keys = (0..40).step_by(1 + random.below(9));
+    let items = keys.map(|at| {
+        if at == 0 && changes {
+            for default in [
+                DefaultTtl::After(Duration::from_secs(1)),
+                DefaultTtl::NoDefault,
+            ] {
+                c.set_default_ttl(default).unwrap();
+                world.clock.advance(Duration::from_millis(1_500));
+            }
+        }
+        let ttl = if ttl == Ttl::Keep { Ttl::Inherit } else { ttl };
+        Ok((format!("k{at:02}"), value.as_str(), ttl))
+    });
+    c.bulk_load_with_ttl(items).unwrap();
+}
+
+/// One random step of the first so many; whether it opened the database again.
+fn step(world: &mut World, random: &mut Random, of: usize) -> bool {
     let name = random.pick(&NAMES);
     let (db, c) = (&world.db, world.c(name));
-    match random.below(100) {
+    match random.below(of) {
+        0 => load(world, random, of == ALL),
         0..45 => c
             .put_with_ttl(key(random), value(random), ttl(random))
             .unwrap(),
@@ -232,7 +297,7 @@ fn step(world: &mut World, random: &mut Random) -> bool {
         78..82 => db.flush().unwrap(),
         82..84 => db.compact().unwrap(),
         84..92 => world.steps(),
-        92..98 => world
+        WHILE_TIME_STANDS..98 => world
             .clock
             .advance(Duration::from_millis(100 << random.below(6))),
         _ => {
@@ -250,7 +315,7 @@ fn play(seed: u64, steps: usize) -> (usize, usize) {
     let mut changes: Option<Changes> = None;
     let (mut anew, mut on) = (0, 0);
     for at in 0..steps {
-        if step(&mut world, &mut random) {
+        if step(&mut world, &mut random, ALL) {
             changes = None;
         }
         let (db, who) = (world.db.clone(), format!("seed {seed}, step {at}"));
@@ -262,16 +327,31 @@ fn play(seed: u64, steps: usize) -> (usize, usize) {
                 assert_eq!(open.pass(&mut held, db.now()).unwrap(), 0);
                 held
             });
-            open.pass(changes, db.now()).unwrap();
-            open.compare(&db, &format!("{who}, open"));
+            let expected = contents(&db);
+            open.pass_beside(changes, &mut world, &mut random).unwrap();
+            open.compare_with(&expected, db.now(), &format!("{who}, open"));
+            if random.one_in(2) {
+                open.pass(changes, db.now()).unwrap();
+                open.compare(&db, &format!("{who}, open, what came beside"));
+            }
         }
         for (copy, odds) in [(&mut often, 5), (&mut seldom, 40)] {
             if random.one_in(odds) {
-                match copy.catch_up(&db) {
-                    true => anew += 1,
-                    false => on += 1,
+                let (expected, since) = (contents(&db), copy.version.unwrap_or(Version::start()));
+                let mut since = db.changes(since);
+                match copy.pass_beside(&mut since, &mut world, &mut random) {
+                    Ok(()) => {
+                        copy.compare_with(&expected, db.now(), &format!("{who}, one in {odds}"));
+                        on += 1;
+                    }
+                    Err(error) => {
+                        assert!(error.is_changes_gone(), "{error}");
+                        *copy = Copy::default();
+                        copy.catch_up(&db);
+                        copy.compare(&db, &format!("{who}, one in {odds}, anew"));
+                        anew += 1;
+                    }
                 }
-                copy.compare(&db, &format!("{who}, one in {odds}"));
             }
         }
     }
@@ -290,6 +370,39 @@ fn copies_are_the_database() {
     let sum = |of: fn(&(usize, usize)) -> usize| played.iter().map(of).sum::<usize>();
     let (anew, on) = (sum(|played| played.0), sum(|played| played.1));
     assert!(anew > 0 && on > anew / 4, "{anew} began anew, {on} went on");
+}
+
+/// The default is lifted before the rule of its container is told: the rule tells when it ended, and what lived on is not
+/// removed by it.
+#[test]
+fn a_rule_that_was_lifted_before_it_was_told_ends_nothing_since() {
+    let world = World::new(1);
+    let (a, b) = (world.c("a"), world.c("b"));
+    a.put("x", "1").unwrap();
+    b.set_default_ttl(DefaultTtl::After(Duration::from_secs(1)))
+        .unwrap();
+    b.put("k", "lives on").unwrap();
+    world.clock.advance(Duration::from_millis(500));
+    b.put_with_ttl("l", "ends", Duration::from_millis(100))
+        .unwrap();
+    let mut copy = Copy::default();
+    let mut changes = world.db.changes(Version::start());
+    copy.apply(changes.next().unwrap().unwrap(), world.db.now());
+    b.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    world.clock.advance(Duration::from_secs(9));
+    world.db.compact().unwrap();
+    copy.pass(&mut changes, world.db.now()).unwrap();
+    let part = copy.part("b");
+    let rule = part.rule.clone().unwrap();
+    assert_eq!(
+        rule.default_ttl(),
+        DefaultTtl::After(Duration::from_secs(1))
+    );
+    let lives = |key: &str| is_live(&part.items[key.as_bytes()], &rule, world.db.now());
+    assert!(lives("k"));
+    copy.pass(&mut changes, world.db.now()).unwrap();
+    copy.compare(&world.db, "told what came meanwhile");
+    assert!(copy.part("b").items.contains_key(&b"k"[..]));
 }
 
 /// A copy that is stored keeps the rule with it.
@@ -311,6 +424,9 @@ fn a_rule_is_plain_data() {
     let rule = rule.unwrap();
     let stored = serde_json::to_string(&rule).unwrap();
     assert_eq!(serde_json::from_str::<ExpiryRule>(&stored).unwrap(), rule);
+    // A format that names no fields keeps it, too.
+    let bytes = postcard::to_stdvec(&rule).unwrap();
+    assert_eq!(postcard::from_bytes::<ExpiryRule>(&bytes).unwrap(), rule);
     assert!(
         stored.contains("commands") && !stored.contains("past"),
         "{stored}"

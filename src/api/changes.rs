@@ -52,7 +52,8 @@ impl Database {
     ///
     /// [`Changes`] is an iterator over one pass. It ends when all up to the moment at which the pass began was told; after
     /// that, the next call begins the next pass. Apply a pass as a whole, in its order: then the copy is the database as it
-    /// was at [`Changes::version`], between two writes, each batch whole. In a pass come, if they changed: which containers
+    /// was at [`Changes::version`], between two writes, each batch whole, also where defaults are changed, items expired on
+    /// command and containers dropped while the pass goes on. In a pass come, if they changed: which containers
     /// there are ([`Change::Containers`]); then of one container after the other its making, its rule of expiry, deleted
     /// ranges, and its keys in their order.
     ///

@@ -67,19 +67,57 @@ pub enum Change {
 
 /// What is gone in a container when: its default ttl, and what earlier defaults and commands have ended. It is plain data, to
 /// be stored with a copy by any format of serde: a copy that goes on from its version is told the rule only when it changes.
+///
+/// A rule that was changed before it was told holds until that change, and judges later moments by it; the next pass tells the
+/// one that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiryRule(Told);
+
+/// The fields, as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct ExpiryRule(Settings);
+struct Told {
+    #[serde(flatten)]
+    settings: Settings,
+    /// The last moment at which these were the settings; none: they are still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<Timestamp>,
+}
+
+impl serde::Serialize for ExpiryRule {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return self.0.serialize(serializer);
+        }
+        // A format without names could not leave fields out.
+        let text = serde_json::to_string(&self.0).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(&text)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ExpiryRule {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return Told::deserialize(deserializer).map(ExpiryRule);
+        }
+        let text = String::deserialize(deserializer)?;
+        let told = serde_json::from_str(&text).map_err(serde::de::Error::custom)?;
+        Ok(ExpiryRule(told))
+    }
+}
 
 impl ExpiryRule {
-    pub(crate) fn new(settings: &Settings) -> ExpiryRule {
-        ExpiryRule(settings.without_past())
+    /// `until`: when they changed, if they have.
+    pub(crate) fn new(settings: &Settings, until: Option<Timestamp>) -> ExpiryRule {
+        ExpiryRule(Told {
+            settings: settings.without_past(),
+            until,
+        })
     }
 
     /// The default ttl.
     #[must_use]
     pub fn default_ttl(&self) -> DefaultTtl {
-        self.0.default.to_public()
+        self.0.settings.default.to_public()
     }
 
     /// Whether an item is gone at a moment, rounded up to 1 ms: it has expired, or had before this rule came. `ttl` is what
@@ -107,6 +145,8 @@ impl ExpiryRule {
                 }
             },
         };
-        self.0.gone(&header, Timestamp::from_system_time_up(at))
+        let at = Timestamp::from_system_time_up(at);
+        let at = self.0.until.map_or(at, |until| at.min(until));
+        self.0.settings.gone(&header, at)
     }
 }

@@ -11,6 +11,10 @@
 //! tables whose highest sequence number is above `since` are read. When the pass is over, `since` becomes S. So a pass that
 //! ends early is told again, and no batch is ever told in part.
 //!
+//! The settings of all containers are those of S, too: they are read when the pass begins, and it begins anew where they have
+//! changed since S. By them and by the moment of the beginning, at which they were in force, records are judged. What a
+//! later change or command ends, or a drop, is told by the next pass; until then passes.rs keeps it.
+//!
 //! **What a copy at `since` must be told** of a key is its newest version up to S, if that is above `since`. A live one is
 //! in every read state, for S sees it. A dead one may have been dropped by a job. It matters only to a copy that has an
 //! older version of the key which is live: any other is gone by the rule that the copy judges by.
@@ -31,7 +35,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{Error, Result, Seq};
+use crate::base::{Error, Result, Seq, Timestamp};
 use crate::data::change::{Change, ExpiryRule};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
@@ -41,10 +45,11 @@ use crate::data::range_tombstones::RangeTombstones;
 use crate::data::version::Version;
 use crate::engine::Engine;
 use crate::engine::handle::Handle;
+use crate::engine::passes::PassReads;
 use crate::engine::read::Source;
 use crate::engine::snapshots::SnapshotPin;
 use crate::engine::state::{ContainerState, ReadState};
-use crate::expiry::Settings;
+use crate::expiry::ExpiryView;
 use crate::table::RunCursor;
 
 /// A step ends with so many changes of keys ...
@@ -77,8 +82,9 @@ struct Part {
     name: Arc<str>,
     /// 0 if the copy has nothing of it.
     since: Seq,
-    /// The read state and the settings that tell all; none: each does.
-    pinned: Option<(Arc<ReadState>, Settings)>,
+    reads: Arc<PassReads<ReadState>>,
+    /// The settings of the pass's snapshot, at a moment at which they were in force.
+    view: ExpiryView,
     is_begun: bool,
     /// The last key that was decided about; empty before the first.
     last: Vec<u8>,
@@ -136,41 +142,72 @@ impl ChangeReader {
 
 /// Begins a pass; none if nothing was written since, and that is held already.
 fn begin(engine: &Engine, since: Seq, is_held: bool, only: Option<&str>) -> Result<Option<Pass>> {
-    let pin = Arc::new(engine.snapshot());
-    let last = pin.seq();
-    let gone = |from: Seq| Error::ChangesGone {
+    loop {
+        let last = engine.snapshot().seq();
+        if since > last {
+            return Err(gone(since, last));
+        }
+        if since == last && is_held {
+            return Ok(None);
+        }
+        // In this order: the passes are open, then comes the snapshot, then the clock, then the settings.
+        let opened = |state: Arc<ContainerState>| (state.passes().open(), state);
+        let states: Vec<_> = engine.all_containers().into_iter().map(opened).collect();
+        let pin = Arc::new(engine.snapshot());
+        if let Some(pass) = begin_at(engine, (since, is_held), only, pin, states)? {
+            return Ok(Some(pass));
+        }
+    }
+}
+
+fn gone(since: Seq, from: Seq) -> Error {
+    Error::ChangesGone {
         since: since.0,
         from: from.0,
-    };
-    if since > last {
-        return Err(gone(last));
     }
-    if since == last && is_held {
-        return Ok(None);
-    }
+}
+
+/// Begins a pass at a snapshot; none: settings have changed since.
+fn begin_at(
+    engine: &Engine,
+    (since, is_held): (Seq, bool),
+    only: Option<&str>,
+    pin: Arc<SnapshotPin>,
+    states: Vec<(Arc<PassReads<ReadState>>, Arc<ContainerState>)>,
+) -> Result<Option<Pass>> {
+    let last = pin.seq();
     let (mut ahead, mut names) = (VecDeque::new(), vec![]);
+    let moment = engine.expiry_moment();
     // Where nothing was written since there is nothing to tell, and from now on it is held.
-    let states = match since == last {
-        true => vec![],
-        false => engine.all_containers(),
-    };
-    for state in states {
+    let states = if since == last { vec![] } else { states };
+    for (reads, state) in states {
         let name: Arc<str> = state.name().into();
         names.push(name.clone());
         let is_asked_for = only.is_none_or(|only| *only == *name);
         if state.created() > last || !is_asked_for {
             continue;
         }
+        reads.begin(None);
         // In this order: what these lack was noted before.
-        let (read_state, settings) = (pin.read_state(&state), state.settings());
+        let read_state = reads.next(|| pin.read_state(&state));
+        let view = ExpiryView::at(moment, || state.settings());
+        if state.may_be_newer_than(last) || state.check().is_err() {
+            return Ok(None);
+        }
         let is_new = state.created() > since;
         if !is_held && !is_new && state.changes_from() > since {
-            return Err(gone(state.changes_from().min(last)));
+            return Err(gone(since, state.changes_from().min(last)));
         }
         if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {
+            // Who comes back is sure only of this one, and a follower reads where its snapshot does.
+            let is_pinned = !is_held && !is_new || engine.is_following();
+            if is_pinned {
+                reads.begin(Some(read_state));
+            }
             ahead.push_back(Part {
                 since: if is_new { Seq(0) } else { since },
-                pinned: (!is_held && !is_new).then_some((read_state, settings)),
+                reads,
+                view,
                 is_begun: false,
                 last: vec![],
                 state,
@@ -205,19 +242,12 @@ impl Part {
         pin: &SnapshotPin,
         ready: &mut VecDeque<Change>,
     ) -> Result<bool> {
-        // The next pass tells that it was dropped.
-        if self.state.check().is_err() {
-            return Ok(true);
-        }
-        let read_state = match &self.pinned {
-            Some((read_state, _)) => read_state.clone(),
-            None => pin.read_state(&self.state),
-        };
+        let read_state = self.reads.next(|| pin.read_state(&self.state));
         if !self.is_begun {
             self.begin(&read_state, pin.seq(), ready);
             self.is_begun = true;
         }
-        self.walk(engine, &read_state, pin.seq(), ready)
+        self.walk(engine.expiry_moment(), &read_state, pin.seq(), ready)
     }
 
     /// Tells what comes before the keys.
@@ -228,12 +258,11 @@ impl Part {
                 version: Version::of(self.state.created()),
             });
         }
-        let pinned = self.pinned.as_ref().map(|(_, settings)| settings.clone());
-        let settings = pinned.unwrap_or_else(|| self.state.settings());
         if self.since == Seq(0) || self.state.may_be_newer_than(self.since) {
+            let until = self.state.whole_settings().changed_above(max);
             ready.push_back(Change::Expiry {
                 container: self.name.clone(),
-                rule: ExpiryRule::new(&settings),
+                rule: ExpiryRule::new(&self.view.settings, until),
             });
         }
         let ranges = read_state.range_deletes().flat_map(|ranges| ranges.iter());
@@ -255,13 +284,12 @@ impl Part {
     /// Tells of the next keys; true when there are no more.
     fn walk(
         &mut self,
-        engine: &Engine,
+        now: Timestamp,
         read_state: &ReadState,
         max: Seq,
         ready: &mut VecDeque<Change>,
     ) -> Result<bool> {
-        // What is dead only by a clock that leads may live again, and is not told a second time.
-        let view = engine.expiry_views(&self.state).settled;
+        let view = &self.view;
         let ranges = read_state.range_deletes();
         let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
         let last = std::mem::take(&mut self.last);
@@ -299,7 +327,7 @@ impl Part {
                     false => {
                         let pair = merge.front().expect("a record has a cursor").pair()?;
                         let life = view.settings.life(&header);
-                        let item = Item::new(pair, &header, life, view.now);
+                        let item = Item::new(pair, &header, life, now);
                         Change::Put { container, item }
                     }
                 });
@@ -336,6 +364,11 @@ impl Engine {
     /// Fails once the database is closed.
     fn check_running(&self) -> Result<()> {
         self.scheduler.check_open()
+    }
+
+    /// Settled time: what is dead only by a clock that leads may live again, and is not told a second time.
+    fn expiry_moment(&self) -> Timestamp {
+        self.clock.read().settled
     }
 
     fn all_containers(&self) -> Vec<Arc<ContainerState>> {

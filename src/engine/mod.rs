@@ -8,6 +8,7 @@
 //! Snapshots     open snapshots, and what jobs keep for them                  snapshots.rs
 //! SettingsCell  a container's settings, as one value                         settings_cell.rs
 //! Feeds         readers of a container's expirations, and what is held       feeds.rs
+//! Passes        where passes of `changes` read, once settings change         passes.rs
 //! Allowance     what a quota lets be written before live bytes are estimated anew   allowance.rs
 //! Scheduler     threads, who may work now, what failed                       scheduler.rs
 //! Throttle      what slows writers and background work                       throttle.rs
@@ -40,6 +41,7 @@
 //! | 6 | `moving` | a memtable's `Flushable` | some instructions, and so all below |
 //! | 6 | `held` | `ContainerState` | to take read states from scans that rest; tries each scan's own lock |
 //! | 6 | `rest` | `ContainerState` | |
+//! | 5 | the list of passes; a pass's own, taken inside | `Passes` | to load a read state |
 //! | 6 | `readers` | `Feeds` | |
 //! | 6 | `open` | `Snapshots` | the published sequence number is read in it |
 //! | 6 | `budget` | `Throttle` | |
@@ -66,6 +68,7 @@ pub mod options;
 mod settings_cell;
 mod feeds;
 mod allowance;
+mod passes;
 mod state;
 mod snapshots;
 mod containers;

@@ -12,6 +12,7 @@ use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
 use crate::engine::allowance::Allowance;
 use crate::engine::feeds::Feeds;
+use crate::engine::passes::Passes;
 use crate::engine::settings_cell::{Changing, SettingsCell};
 use crate::expiry::{Command, Commands, Settings, SettingsChange};
 use crate::mem::{Memtable, Pool, RangeDeletes};
@@ -193,6 +194,8 @@ pub struct ContainerState {
     rest: Mutex<Option<Rest>>,
     /// Readers of its expirations.
     feeds: Arc<Feeds>,
+    /// Readers of its changes.
+    passes: Passes<ReadState>,
 }
 
 /// A state in which the container had nothing to merge or reclaim.
@@ -258,6 +261,7 @@ impl ContainerState {
             paid_by_scans: AtomicU64::new(0),
             rest: Mutex::new(None),
             feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
+            passes: Passes::default(),
         }
     }
 
@@ -273,6 +277,11 @@ impl ContainerState {
     #[inline]
     pub(super) fn feeds(&self) -> &Arc<Feeds> {
         &self.feeds
+    }
+
+    /// Readers of its changes.
+    pub(super) fn passes(&self) -> &Passes<ReadState> {
+        &self.passes
     }
 
     /// How long what has ended is kept, in milliseconds.
@@ -312,6 +321,7 @@ impl ContainerState {
     /// Marks it as dropped: its handles can no longer read or write.
     pub(super) fn mark_dropped(&self) {
         self.dropped.store(true, Ordering::Release);
+        self.passes.keep(|| self.pin());
         self.settings.change_version();
     }
 
@@ -363,6 +373,7 @@ impl ContainerState {
     /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at a
     /// moment after the change. After an error or a panic the old settings stay.
     pub(super) fn begin_change(&self) -> Changing<'_> {
+        self.passes.keep(|| self.pin());
         self.settings.begin((*self.whole_settings()).clone())
     }
 

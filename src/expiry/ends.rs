@@ -159,6 +159,12 @@ impl Settings {
         changes.map(|made| made.at)
     }
 
+    /// When the first of the changes above this sequence number was made that are known one by one.
+    pub fn changed_above(&self, seq: Seq) -> Option<Timestamp> {
+        let mut changes = self.past.iter().flat_map(|past| &past.changes);
+        changes.find(|made| made.seq > seq).map(|made| made.at)
+    }
+
     /// The first change after a moment.
     pub fn next_change(&self, moment: Timestamp) -> Option<Timestamp> {
         self.changed_at().find(|at| *at > moment)
