@@ -101,13 +101,15 @@ impl ExpiryCursor {
         ExpiryCursor(Place::Start)
     }
 
-    /// The time at which the reader is opened: what expires from then on.
+    /// The time at which the reader is opened: what expires from then on. What had expired by then is left out, also in
+    /// the same millisecond.
     #[must_use]
     pub fn now() -> ExpiryCursor {
         ExpiryCursor(Place::Now)
     }
 
-    /// What expires from a moment on, rounded up to a millisecond.
+    /// What expires from a moment on, rounded up to a millisecond; where it is that of the opening, as
+    /// [`ExpiryCursor::now`].
     #[must_use]
     pub fn at(moment: SystemTime) -> ExpiryCursor {
         ExpiryCursor(Place::From(Timestamp::from_system_time_up(moment)))

@@ -20,7 +20,11 @@
 //! 2. Each is asked again when it is given: is the newest visible version of the key one with this end? If not, it was
 //!    replaced or deleted before, or is written anew. A version that is looked for and not there may have been dropped by a
 //!    job; then `dropped`, which is read after, is not before that end, and the pull fails.
-//! 3. A cursor that was given is proof that time was there. Where it is opened again and the clock is behind it, settled time
+//!    The records that it had hidden may be there still. They had ended, too, when it was left out; `dropped` is not before
+//!    their ends either (feeds.rs), and who reads from there on is told that something is missing.
+//! 3. A job may have judged at the very moment at which a reader begins. Of the ends at that moment the reader is given those
+//!    that a write above its first sequence number has brought about: no job that judged before knew of these.
+//! 4. A cursor that was given is proof that time was there. Where it is opened again and the clock is behind it, settled time
 //!    starts at the cursor, as it does at the mark. An end that is given raises the mark, which lasts as the next write does,
 //!    or the close.
 
@@ -28,7 +32,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::base::record::Header;
-use crate::base::{Error, Result, Timestamp};
+use crate::base::{Error, Result, Seq, Timestamp};
 use crate::data::item::Value;
 use crate::engine::Engine;
 use crate::engine::due::each;
@@ -36,7 +40,7 @@ use crate::engine::feeds::{Reading, Wants};
 use crate::engine::read::{Reader, newest};
 use crate::engine::state::ContainerState;
 use crate::env::ClockBehind;
-use crate::expiry::{Cause, Census, Settings};
+use crate::expiry::{Cause, Census, Ending, Settings};
 
 /// So many ends are gathered at a time.
 const GATHERED: usize = 1 << 18;
@@ -51,6 +55,9 @@ pub struct Given {
     /// The last key at that moment, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Vec<u8>>,
+    /// At that moment, what ended by writes up to this sequence number had ended before the reader began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<Seq>,
 }
 
 impl Given {
@@ -59,12 +66,14 @@ impl Given {
         Given {
             before: moment,
             key: None,
+            above: None,
         }
     }
 
-    fn has(&self, end: Timestamp, key: &[u8]) -> bool {
-        end < self.before
-            || end == self.before && self.key.as_deref().is_some_and(|last| key <= last)
+    fn has(&self, ending: &Ending, key: &[u8]) -> bool {
+        let is_given = || self.key.as_deref().is_some_and(|last| key <= last);
+        let is_older = || self.above.is_some_and(|above| ending.by <= above);
+        ending.at < self.before || ending.at == self.before && (is_given() || is_older())
     }
 }
 
@@ -119,7 +128,7 @@ pub struct Feed {
 impl Feed {
     /// Where it is.
     pub fn place(&self) -> Place {
-        match self.is_proof {
+        match self.is_proof || self.given.above.is_some() {
             true => Place::After(self.given.clone()),
             false => Place::From(self.given.before),
         }
@@ -127,12 +136,13 @@ impl Feed {
 
     /// Takes an end into what is ahead, if it belongs there.
     fn take_in(&mut self, header: &Header, key: &[u8]) {
-        let end = match self.settings.ending(header) {
-            Some(ending) if ending.at < Timestamp::MAX => ending.at,
+        let ending = match self.settings.ending(header) {
+            Some(ending) if ending.at < Timestamp::MAX => ending,
             _ => return,
         };
+        let end = ending.at;
         let is_beyond = |(at, first): &(Timestamp, Box<[u8]>)| (end, key) >= (*at, first);
-        if self.given.has(end, key) || self.beyond.as_ref().is_some_and(is_beyond) {
+        if self.given.has(&ending, key) || self.beyond.as_ref().is_some_and(is_beyond) {
             return;
         }
         if self.ahead.insert((end, key.into())) {
@@ -165,8 +175,9 @@ impl Feed {
         self.given = match next > end {
             true => Given::before(next),
             false => Given {
-                before: end,
                 key: Some(key.to_vec()),
+                above: self.given.above.filter(|_| self.given.before == end),
+                before: end,
             },
         };
         self.is_proof = true;
@@ -184,20 +195,27 @@ impl Engine {
         if let Place::After(given) = &from {
             self.clock.advance_to(given.before, ClockBehind::Refuse)?;
         }
-        // Who begins at what there is does not ask for what was dropped before; but what ends later in this millisecond,
-        // at which a job may have judged, is given.
+        // Who begins at what there is does not ask for what was dropped before. A job may have judged at the moment of the
+        // beginning; so of what ends at it, only what is ended by a later write is given.
         let asks = matches!(from, Place::From(_) | Place::After(_));
         let known_from = state.whole_settings().known_from();
         let feeds = state.feeds();
-        let (reading, before) = feeds.open(asks, || match &from {
-            Place::Start => known_from.max(feeds.dropped().unwrap_or_default()),
-            Place::Now => self.clock.read().settled,
-            Place::From(moment) => *moment,
-            Place::After(given) => given.before,
+        let (reading, before, above) = feeds.open(asks, || {
+            let from_now = |moment| (moment, Some(self.commit_log.published()));
+            match &from {
+                Place::Start => from_now(known_from.max(feeds.dropped().unwrap_or_default())),
+                Place::Now => from_now(self.clock.read().settled),
+                Place::From(moment) if *moment == self.clock.read().settled => from_now(*moment),
+                Place::From(moment) => (*moment, None),
+                Place::After(given) => (given.before, given.above),
+            }
         });
         let given = match from {
             Place::After(given) => given,
-            _ => Given::before(before),
+            _ => Given {
+                above,
+                ..Given::before(before)
+            },
         };
         let feed = Feed {
             reading,

@@ -13,19 +13,19 @@
 //!
 //! Invariants:
 //!
-//! 1. `dropped` is no earlier than the end of any item whose newest record a job has left out. It is noted before the read
-//!    state without the record is installed, and is durable by the same edit.
+//! 1. `dropped` is no earlier than the end of any item whose newest record a job has left out, nor than that of an older
+//!    record of the key that is stored still: nothing tells any more that it was replaced or deleted. It is noted before the
+//!    read state without the record is installed, and is durable by the same edit.
 //! 2. While a reader is open, each write that may end before the last end that it has gathered is noted for it, before the
 //!    write is visible.
 
 use std::mem::take;
 use std::sync::Arc;
 
-use crate::base::ItemTtl;
-use crate::base::Timestamp;
 use crate::base::record::Header;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::{ItemTtl, Seq, Timestamp};
 use crate::expiry::{DefaultMillis, Settings};
 
 /// What ended less than this ago is kept for a reader that is open and has not come so far, in milliseconds.
@@ -42,6 +42,8 @@ pub struct Feeds {
     keep: AtomicU64,
     /// See invariant 1; 0: nothing was dropped.
     dropped: AtomicU64,
+    /// Up to which sequence number the changes go that may have ended what was dropped last. Stored under the readers' lock.
+    dropped_by: AtomicU64,
     /// Whether a reader is open: each write asks.
     is_read: AtomicBool,
     readers: Mutex<Vec<Reader>>,
@@ -52,6 +54,8 @@ struct Reader {
     id: u64,
     /// It needs what ended from here on.
     position: Timestamp,
+    /// At the position itself only what ended by a write above this sequence number, if there is one.
+    above: Option<Seq>,
     /// A job has left out something that ended there or later.
     has_missed: bool,
     wants: Wants,
@@ -64,6 +68,12 @@ struct Reader {
 }
 
 impl Reader {
+    /// Whether it needs what ended at this moment by writes up to this sequence number.
+    fn needs(&self, end: Timestamp, by: Seq) -> bool {
+        let is_new = || self.above.is_none_or(|above| by > above);
+        self.position < end || self.position == end && is_new()
+    }
+
     fn note(&mut self, header: &Header, key: &[u8]) {
         if self.is_full {
             return;
@@ -135,6 +145,7 @@ impl Feeds {
         Feeds {
             keep: AtomicU64::new(keep),
             dropped: AtomicU64::new(dropped.0),
+            dropped_by: AtomicU64::new(u64::MAX),
             ..Feeds::default()
         }
     }
@@ -173,11 +184,17 @@ impl Feeds {
         self.dropped.fetch_min(moment.0, Ordering::AcqRel);
     }
 
-    /// What ended up to this moment may be missing in the read state that is installed next.
-    pub fn note_dropped(&self, end: Timestamp) {
+    /// What ended up to this moment, by changes up to this sequence number, may be missing in the read state that is installed
+    /// next.
+    pub fn note_dropped(&self, end: Timestamp, by: Seq) {
         let mut readers = self.readers.lock();
-        self.dropped.fetch_max(end.0, Ordering::AcqRel);
-        let missing = readers.iter_mut().filter(|one| one.position <= end);
+        let last = self.dropped.fetch_max(end.0, Ordering::AcqRel);
+        match end.0.cmp(&last) {
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => drop(self.dropped_by.fetch_max(by.0, Ordering::Relaxed)),
+            std::cmp::Ordering::Greater => self.dropped_by.store(by.0, Ordering::Relaxed),
+        }
+        let missing = readers.iter_mut().filter(|one| one.needs(end, by));
         missing.for_each(|one| one.has_missed = true);
     }
 
@@ -207,28 +224,34 @@ impl Feeds {
     }
 
     /// A new reader who wants all, and its position, from which on what ended is held. The position is asked for when every
-    /// job that begins later holds it. Where the reader `asks` for all from there on, what was left out before counts, too.
+    /// job that begins later holds it; at the position itself the reader needs what ended by a write above a sequence number,
+    /// if there is one. Where it `asks` for all from there on, what was left out before counts, too.
     pub fn open(
         self: &Arc<Self>,
         asks: bool,
-        position: impl FnOnce() -> Timestamp,
-    ) -> (Reading, Timestamp) {
+        position: impl FnOnce() -> (Timestamp, Option<Seq>),
+    ) -> (Reading, Timestamp, Option<Seq>) {
         let mut readers = self.readers.lock();
         self.is_read.store(true, Ordering::Release);
-        let position = position();
+        let (position, above) = position();
         let last = readers.iter().map(|reader| reader.id).max();
         let id = last.map_or(0, |last| last + 1);
-        readers.push(Reader {
+        let mut reader = Reader {
             id,
             position,
-            has_missed: asks && self.dropped().is_some_and(|end| position <= end),
+            above,
+            has_missed: false,
             wants: Wants::ALL,
             noted: vec![],
             noted_bytes: 0,
             is_full: false,
-        });
+        };
+        let by = Seq(self.dropped_by.load(Ordering::Relaxed));
+        let has_missed = |end: Timestamp| reader.needs(end, by);
+        reader.has_missed = asks && self.dropped().is_some_and(has_missed);
+        readers.push(reader);
         let feeds = self.clone();
-        (Reading { id, feeds }, position)
+        (Reading { id, feeds }, position, above)
     }
 }
 
@@ -251,7 +274,11 @@ impl Reading {
 
     /// It needs what ended from here on.
     pub fn advance_to(&self, position: Timestamp) {
-        self.with(|reader| reader.position = position);
+        self.with(|reader| {
+            if reader.position != position {
+                (reader.position, reader.above) = (position, None);
+            }
+        });
     }
 
     /// Whether a job has left out something that ended at its position or later.

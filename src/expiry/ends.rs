@@ -42,6 +42,9 @@ pub struct Ending {
     pub at: Timestamp,
     /// By what.
     pub cause: Cause,
+    /// The sequence number of the write without which it would not have come at that moment: the change, the command, or the
+    /// item's own.
+    pub by: Seq,
 }
 
 /// The first of these by which the rule holds an item to be gone.
@@ -58,7 +61,7 @@ pub enum Reason {
 impl Settings {
     /// Why an item is gone; none: it is not. `header` is that of a put.
     pub fn reason(&self, header: &Header, now: Timestamp) -> Option<Reason> {
-        let by_clock = natural(header, self.default, Timestamp(0));
+        let by_clock = natural(header, self.default, Since::default());
         if by_clock.at <= now {
             return Some(Reason::Clock(by_clock));
         }
@@ -82,7 +85,7 @@ impl Settings {
         if base.holds_past(header) {
             return None;
         }
-        let (mut default, mut since) = (base.default, Timestamp(0));
+        let (mut default, mut since) = (base.default, Since::default());
         for made in changes {
             if header.seq < made.seq {
                 let ending = natural(header, default, since);
@@ -95,13 +98,14 @@ impl Settings {
                     return Some(Ending {
                         at: made.at,
                         cause: Cause::Command,
+                        by: made.seq,
                     });
                 }
             }
             if let SettingsChange::Default(to) = made.what {
                 default = to;
                 if header.seq < made.seq {
-                    since = made.at;
+                    (since.at, since.by) = (made.at, made.seq);
                 }
             }
         }
@@ -171,18 +175,26 @@ impl Settings {
     }
 }
 
+/// Since when a default counts, and the change that made it.
+#[derive(Clone, Copy, Default)]
+struct Since {
+    at: Timestamp,
+    by: Seq,
+}
+
 /// The end by the clock under a default that counts since a moment.
-fn natural(header: &Header, default: DefaultMillis, since: Timestamp) -> Ending {
+fn natural(header: &Header, default: DefaultMillis, since: Since) -> Ending {
     let life = default.life(header.ttl);
     let end = life.end(header.written_at);
-    let cause = match life {
-        _ if end < since => Cause::Change,
-        Life::Inherited(_) => Cause::Default,
-        _ => Cause::Own,
+    let (cause, by) = match life {
+        _ if end < since.at => (Cause::Change, since.by),
+        Life::Inherited(_) => (Cause::Default, header.seq),
+        _ => (Cause::Own, header.seq),
     };
     Ending {
-        at: end.max(since),
+        at: end.max(since.at),
         cause,
+        by,
     }
 }
 

@@ -12,7 +12,7 @@ mod lanes;
 
 pub use census::{Census, OVERSIZED_LEAST, Tally, is_oversized};
 pub use command::{Command, Commands, Expire};
-pub use ends::{Cause, Reason};
+pub use ends::{Cause, Ending, Reason};
 pub use histogram::{ExpiryHistogram, ExpiryHistograms};
 pub use life::Life;
 pub use rule::{

@@ -14,9 +14,9 @@ use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::events::Event;
-use crate::engine::jobs::left_out::{forgotten_ranges, forgotten_tables, last_end};
+use crate::engine::jobs::left_out::{ends_dropped, forgotten_ranges, forgotten_tables};
 use crate::engine::state::{ContainerState, Flushable, ReadState};
-use crate::expiry::{ExpiryView, Settings};
+use crate::expiry::{Census, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
 
@@ -311,7 +311,9 @@ impl Engine {
             one.state.note_purge(one.view.now);
         }
         if let Some(end) = one.ends_dropped() {
-            one.state.feeds().note_dropped(end);
+            one.state
+                .feeds()
+                .note_dropped(end, one.view.settings.last_change_seq());
         }
         one.state.install(|read_state| {
             let mut sealed = read_state.sealed.clone();
@@ -547,14 +549,16 @@ impl Installation<'_> {
         let stay = self.added.iter().flat_map(|run| run.table_ids());
         let stay: HashSet<TableId> = stay.collect();
         let removed = self.removed.iter().flat_map(|run| &run.tables);
-        let gone = removed.filter(|table| !stay.contains(&table.id));
-        let tables = gone.map(|table| table.statistics.census);
+        let gone: BTreeMap<TableId, Census> = removed
+            .filter(|table| !stay.contains(&table.id))
+            .map(|table| (table.id, table.statistics.census))
+            .collect();
         let memtable = self.flushed.map(|flush| flush.leaves.memtable.census());
-        let ends = tables.chain(memtable);
-        let ends = ends.filter_map(|census| last_end(&census, &self.view));
-        // What a floor or a command has ended is dropped at moment 0, too.
-        let judged = self.view.now.max(self.view.settings.last_change());
-        ends.max().map(|end| end.min(judged))
+        let version = self.state.pin().version.clone();
+        let tables = version.runs.iter().flat_map(|run| &run.tables);
+        let others = tables.filter(|table| !gone.contains_key(&table.id));
+        let others = others.map(|table| table.statistics.census);
+        ends_dropped(gone.values().copied().chain(memtable), others, &self.view)
     }
 }
 

@@ -51,15 +51,38 @@ impl Engine {
         flushable: &Flushable,
         view: &ExpiryView,
     ) -> Option<Change> {
-        let end = last_end(&flushable.memtable.census(), view)?;
-        let end = end.min(view.now.max(view.settings.last_change()));
-        state.feeds().note_dropped(end);
+        let version = state.pin().version.clone();
+        let stays = version.runs.iter().map(|run| run.census);
+        let end = ends_dropped([flushable.memtable.census()].into_iter(), stays, view)?;
+        state
+            .feeds()
+            .note_dropped(end, view.settings.last_change_seq());
         Some(Change::EndsDropped(state.id(), end))
     }
 }
 
+/// Up to which moment ends may be known no more when dead records of the `inputs` are left out: their own, and those of the
+/// older records of their keys that stay; none: no record is left out, as far as the census tells.
+pub(super) fn ends_dropped(
+    inputs: impl Iterator<Item = Census>,
+    stays: impl Iterator<Item = Census>,
+    view: &ExpiryView,
+) -> Option<Timestamp> {
+    let (mut ends, mut may_uncover) = (None, false);
+    for census in inputs {
+        ends = ends.max(last_end(&census, view));
+        may_uncover |= census.any_dead(view);
+    }
+    if may_uncover {
+        ends = ends.max(stays.filter_map(|census| last_end(&census, view)).max());
+    }
+    // What a floor or a command has ended is dropped at moment 0, too.
+    let judged = view.now.max(view.settings.last_change());
+    ends.map(|end| end.min(judged))
+}
+
 /// The latest end of those of some records that are gone; none if none is.
-pub(super) fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
+fn last_end(census: &Census, view: &ExpiryView) -> Option<Timestamp> {
     census.oldest_dead(Seq(0), view)?;
     let by_clock = census.last_expiry(&view.settings);
     Some(by_clock.max(view.settings.last_change()))
