@@ -4,6 +4,7 @@ mod command;
 mod life;
 mod past;
 mod rule;
+mod standing;
 mod ends;
 mod older_copy;
 mod census;

@@ -264,8 +264,7 @@ impl Engine {
             }
             if let Some(loaded) = &one.loaded {
                 changes.push(Change::Flushed(id, loaded.seq));
-                let settings = loaded.settings.clone();
-                changes.extend(settings.map(|to| Change::Settings(id, to, loaded.seq)));
+                changes.extend(loaded.change_of(id));
             }
             // In memory that may be ahead: a command can leave out another, and no edit has to say so.
             let forgotten = one.forgotten_with(&next).max(one.state.changes_from());
@@ -523,6 +522,13 @@ pub(in crate::engine) struct Loaded {
     pub seq: Seq,
     /// The container's settings, where it changes them.
     pub settings: Option<Settings>,
+}
+
+impl Loaded {
+    fn change_of(&self, id: ContainerId) -> Option<Change> {
+        let settings = self.settings.clone();
+        settings.map(|settings| Change::Settings(id, settings, self.seq))
+    }
 }
 
 impl Installation<'_> {
