@@ -131,6 +131,8 @@ mod typed;
 pub mod tokio;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+#[doc(hidden)]
+pub mod shared;
 #[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub mod internals;

@@ -75,6 +75,11 @@ pub fn is_manifest(name: &str) -> bool {
     parse_manifest(name.strip_suffix(TEMPORARY).unwrap_or(name)).is_some()
 }
 
+/// Whether a database gives this name to something in its folder.
+pub fn is_own(name: &str) -> bool {
+    [LOCK, WAL_DIR, TABLES_DIR, COPY_DIR, LOST_DIR].contains(&name) || is_manifest(name)
+}
+
 /// Whether it is a numbered file, as all in the folders above are, complete or not.
 pub fn is_numbered(name: &str) -> bool {
     let digits = name.split_once('.').map_or("", |(digits, _)| digits);

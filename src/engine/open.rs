@@ -355,6 +355,9 @@ pub(super) fn assemble(
 pub(super) fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     let fs = options.fs.as_ref();
     expect_own(fs, path)?;
+    if !options.read_only {
+        fs.withdraw_rights(path, &file_name::is_own)?;
+    }
     match find_current(fs, path)? {
         Some(CurrentManifest {
             damage: Some(damage),

@@ -1,19 +1,20 @@
 //! The operating system's file system.
 //!
-//! Folders are created with mode 0700 and files with 0600. A symbolic link in place of a file is refused, so that a
-//! database touches nothing outside its folder. Every call that a signal interrupts is repeated.
+//! Files and folders are made, and files opened, by [`files`](super::files): for their owner alone, and through no link.
+//! Every call that a signal interrupts is repeated.
 
 #![allow(clippy::disallowed_methods)]
 
-use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, FileType, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use memmap2::Advice;
 use rustix::fs::OFlags;
 
+use super::files::{self, expect, regular};
 use super::fs::{Dir, File, Fs, Lock, LockKind, ReadAt, Ring, Room};
 use super::system::{self, MappedRing, start_writing, zeros};
 use crate::base::{Error, Result};
@@ -21,53 +22,6 @@ use crate::base::{Error, Result};
 /// The operating system's file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
-
-/// Opens a file, never through a symbolic link, and only a regular one. It never blocks: opening a pipe succeeds or
-/// fails at once.
-fn open_file(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = options
-        .mode(0o600)
-        .custom_flags(flags.bits() as i32)
-        .open(path);
-    match opened {
-        Ok(file) => {
-            regular(&file.metadata()?)?;
-            Ok(file)
-        }
-        // The type of what is there says more than "too many levels of symbolic links".
-        Err(error) => {
-            if let Ok(metadata) = fs::symlink_metadata(path) {
-                regular(&metadata)?;
-            }
-            Err(error)
-        }
-    }
-}
-
-fn regular(metadata: &Metadata) -> io::Result<()> {
-    expect(metadata.is_file(), metadata.file_type(), "a regular file")
-}
-
-/// The error if something else is in the place of `wanted`.
-fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
-    if is_it {
-        return Ok(());
-    }
-    let found = if found.is_symlink() {
-        "a symbolic link"
-    } else if found.is_dir() {
-        "a folder"
-    } else if found.is_file() {
-        "a file"
-    } else {
-        "a pipe, socket or device"
-    };
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        format!("{found} stands where {wanted} should be; move it away"),
-    ))
-}
 
 /// Reserves blocks up to `len`, and makes the file at least that long.
 fn allocate(file: &fs::File, len: u64) -> io::Result<()> {
@@ -205,7 +159,7 @@ impl Lock for DiskLock {}
 
 fn map_file(path: &Path, advice: Advice) -> Result<Bytes> {
     let map = || -> io::Result<Bytes> {
-        let file = open_file(OpenOptions::new().read(true), path)?;
+        let file = files::open(OpenOptions::new().read(true), path)?;
         if file.metadata()?.len() == 0 {
             return Ok(Bytes::new());
         }
@@ -234,18 +188,11 @@ const PIECE: usize = 64 << 10;
 
 impl Fs for Disk {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| Error::io("create", path, error))
+        files::create_dir_all(path).map_err(|error| Error::io("create", path, error))
     }
 
     fn create_dir(&self, path: &Path) -> Result<()> {
-        DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| Error::io("create", path, error))
+        files::create_dir(path).map_err(|error| Error::io("create", path, error))
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
@@ -291,8 +238,13 @@ impl Fs for Disk {
         checked.map_err(|error| Error::io("open", path, error))
     }
 
+    fn withdraw_rights(&self, dir: &Path, own: &dyn Fn(&str) -> bool) -> Result<()> {
+        files::withdraw_rights(dir, own)
+            .map_err(|error| Error::io("change the rights of", dir, error))
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {
-        let file = open_file(OpenOptions::new().write(true).create_new(true), path)
+        let file = files::create(path)
             .map_err(|error| Error::io("create", path, error))?;
         Ok(Box::new(DiskFile {
             file,
@@ -301,7 +253,7 @@ impl Fs for Disk {
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn File>> {
-        let file = open_file(OpenOptions::new().write(true), path)
+        let file = files::open(OpenOptions::new().write(true), path)
             .map_err(|error| Error::io("open", path, error))?;
         Ok(Box::new(DiskFile {
             file,
@@ -320,7 +272,7 @@ impl Fs for Disk {
     }
 
     fn reader(&self, path: &Path) -> Result<Box<dyn ReadAt>> {
-        let file = open_file(OpenOptions::new().read(true), path)
+        let file = files::open(OpenOptions::new().read(true), path)
             .map_err(|error| Error::io("open", path, error))?;
         Ok(Box::new(DiskFile {
             file,
@@ -335,7 +287,7 @@ impl Fs for Disk {
     fn read_into(&self, path: &Path, mut spare: Vec<u8>) -> Result<Vec<u8>> {
         spare.clear();
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut file = files::open(OpenOptions::new().read(true), path)?;
             reserve_memory(&mut spare, file.metadata()?.len())?;
             io::Read::read_to_end(&mut file, &mut spare)?;
             Ok(spare)
@@ -345,7 +297,7 @@ impl Fs for Disk {
 
     fn read_ends(&self, path: &Path, each: usize) -> Result<Vec<u8>> {
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut file = files::open(OpenOptions::new().read(true), path)?;
             let mut ends = vec![];
             io::Read::read_to_end(&mut io::Read::take(&mut file, each as u64), &mut ends)?;
             let back = file.metadata()?.len().saturating_sub(each as u64);
@@ -358,7 +310,7 @@ impl Fs for Disk {
 
     fn is_zero(&self, path: &Path) -> Result<bool> {
         let read = || -> io::Result<bool> {
-            let mut file = open_file(OpenOptions::new().read(true), path)?;
+            let mut file = files::open(OpenOptions::new().read(true), path)?;
             let mut piece = vec![0; PIECE];
             loop {
                 let len = io::Read::read(&mut file, &mut piece)?;
@@ -376,7 +328,7 @@ impl Fs for Disk {
     fn ring(&self, path: &Path, len: usize) -> Result<Box<dyn Ring>> {
         let ring = || -> io::Result<MappedRing> {
             let mut options = OpenOptions::new();
-            let file = open_file(
+            let file = files::open(
                 options.read(true).write(true).create(true).truncate(false),
                 path,
             )?;
@@ -420,7 +372,7 @@ impl Fs for Disk {
         let exclusive = kind == LockKind::Exclusive;
         let mut options = OpenOptions::new();
         options.read(true).write(exclusive).create(exclusive);
-        let file = match open_file(&mut options, path) {
+        let file = match files::open(&mut options, path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !exclusive => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),

@@ -111,6 +111,11 @@ pub trait Fs: Send + Sync {
         let _ = path;
         Ok(())
     }
+    /// Takes from others all rights to what a folder holds under names that are `own`, and that to write in it.
+    fn withdraw_rights(&self, dir: &Path, own: &dyn Fn(&str) -> bool) -> Result<()> {
+        let _ = (dir, own);
+        Ok(())
+    }
     /// Creates a file, mode 0600; fails if one of this name exists.
     fn create(&self, path: &Path) -> Result<Box<dyn File>>;
     /// Opens an existing file for writing in place.

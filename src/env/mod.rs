@@ -6,6 +6,7 @@ mod fs;
 pub mod words;
 mod system;
 mod clock;
+pub mod files;
 mod disk;
 mod process;
 #[cfg(any(test, feature = "unstable-internals"))]

@@ -1,0 +1,193 @@
+//! The one place that makes files and folders: the engine's disk, backups and the command all come here, and clippy.toml
+//! keeps them from making any elsewhere.
+//!
+//! What is made can be reached by its owner alone, modes 0600 and 0700, however lax the umask is. Nothing is opened through a symbolic
+//! link, and only regular files are: opening a pipe succeeds or fails at once, and is an error then. The exception is
+//! [`replace`]: a file that a user names for a result has the rights that his umask gives.
+
+#![allow(clippy::disallowed_methods)]
+
+use std::fs::{self, DirBuilder, File, FileType, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// The rights of a file.
+const FILE: u32 = 0o600;
+/// The rights of a folder.
+const FOLDER: u32 = 0o700;
+/// All rights of the group and of others.
+const OTHERS: u32 = 0o077;
+/// Their rights to write.
+const WRITE: u32 = 0o022;
+
+/// Opens a regular file as the options say; see the file's head.
+pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = options
+        .mode(FILE)
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    match opened {
+        Ok(file) => {
+            regular(&file.metadata()?)?;
+            Ok(file)
+        }
+        // The type of what is there says more than "too many levels of symbolic links".
+        Err(error) => {
+            if let Ok(metadata) = fs::symlink_metadata(path) {
+                regular(&metadata)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Creates a file, for writing; fails if anything of this name exists.
+pub fn create(path: &Path) -> io::Result<File> {
+    open(OpenOptions::new().write(true).create_new(true), path)
+}
+
+/// Opens a file to lock it, and creates it if it is missing. What is in it stays.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    open(options.append(true).create(true), path)
+}
+
+/// Creates a folder; fails if anything of this name exists.
+pub fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(FOLDER).create(path)
+}
+
+/// Creates a folder and those above it; does nothing if it exists.
+pub fn create_dir_all(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
+}
+
+/// A new file beside the one that a user has named, to be renamed to that; and its path. It has the rights of the
+/// one that it replaces, otherwise those of the umask.
+pub fn replace(path: &Path) -> io::Result<(File, PathBuf)> {
+    let there = fs::symlink_metadata(path).ok();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    options.mode(if there.is_some() { FILE } else { 0o666 });
+    for number in 0u32.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.{number}.tmp", std::process::id()));
+        let name = PathBuf::from(name);
+        let file = match options.open(&name) {
+            // Of a process that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            opened => opened?,
+        };
+        if let Some(there) = there {
+            file.set_permissions(there.permissions())?;
+        }
+        return Ok((file, name));
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Whether a path still names an open file.
+pub fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes from others all rights to what a folder holds under names that are `own`, and the right to write in the folder
+/// itself, which may have been made by its user with rights that he chose. What belongs to another user stays.
+pub fn withdraw_rights(folder: &Path, own: &dyn Fn(&str) -> bool) -> io::Result<()> {
+    if rights(&fs::metadata(folder)?) & OTHERS == 0 {
+        return Ok(());
+    }
+    let folder = fs::canonicalize(folder)?;
+    withdraw(&folder, WRITE)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(own) {
+            withdraw_below(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for something in the folder, and all below it. Nobody else reaches what is in a folder without rights for others.
+fn withdraw_below(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let is_open = rights(&found) & OTHERS != 0 && (found.is_file() || found.is_dir());
+    if is_open {
+        withdraw(path, OTHERS)?;
+    }
+    if is_open && found.is_dir() {
+        for entry in fs::read_dir(path)? {
+            withdraw_below(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Through a handle, so that what another puts there meanwhile keeps its rights.
+fn withdraw(path: &Path, taken: u32) -> io::Result<()> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    let changed = options
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+        .and_then(|opened| {
+            let has = rights(&opened.metadata()?);
+            match has & taken {
+                0 => Ok(()),
+                _ => opened.set_permissions(Permissions::from_mode(has & !taken)),
+            }
+        });
+    match changed {
+        Err(error) if is_of_another(&error) => Ok(()),
+        done => done,
+    }
+}
+
+/// It belongs to another user, or is gone, or a link was put in its place.
+fn is_of_another(error: &io::Error) -> bool {
+    let known = [Errno::ACCESS, Errno::PERM, Errno::NOENT, Errno::LOOP];
+    Errno::from_io_error(error).is_some_and(|errno| known.contains(&errno))
+}
+
+fn rights(metadata: &Metadata) -> u32 {
+    metadata.permissions().mode() & 0o7777
+}
+
+/// Fails if it is no regular file.
+pub fn regular(metadata: &Metadata) -> io::Result<()> {
+    expect(metadata.is_file(), metadata.file_type(), "a regular file")
+}
+
+/// The error if something else is in the place of `wanted`.
+pub fn expect(is_it: bool, found: FileType, wanted: &str) -> io::Result<()> {
+    if is_it {
+        return Ok(());
+    }
+    let found = if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a folder"
+    } else if found.is_file() {
+        "a file"
+    } else {
+        "a pipe, socket or device"
+    };
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{found} stands where {wanted} should be; move it away"),
+    ))
+}
