@@ -330,7 +330,8 @@ impl Database {
 
     /// Makes a consistent, durable copy of the state at one moment of this call, which can be opened as a database;
     /// with hard links if the file system has them. Other operations go on meanwhile; files that the copy needs are
-    /// kept until it is done.
+    /// kept until it is done. Of a database that is open [to be read](crate::Options::read_only), too, in whose folder
+    /// nothing is written then: of a snapshot of a volume, say.
     ///
     /// ```
     /// use ebbtide::Database;

@@ -134,7 +134,7 @@ impl Stand {
 
     /// All that is there, in containers that nobody reads yet. Of the stand before it what goes on is taken over:
     /// memory, too, if that `may_share`.
-    fn find(
+    pub(super) fn find(
         path: &Path,
         options: &Options,
         shared: &Shared,

@@ -9,7 +9,7 @@
 //! the copy recovers exactly what was acknowledged by then. Pinned files keep their names whatever is installed
 //! meanwhile; obsolete ones are removed after the copy. So copying blocks nobody, however long it takes.
 //!
-//! A follower pins nothing, and has no log. It links what its catalogue names, begins a log in the other folder and
+//! A follower pins nothing, and has no log, nor has a database that is open to be read. It links what its catalogue names, begins a log in the other folder and
 //! puts what its memtables hold into that. If the writer removes a table meanwhile, it catches up and begins anew.
 //!
 //! The target is a folder that does not exist or is empty. Each folder and file in it is created new, never
@@ -24,6 +24,7 @@ use crate::engine::Engine;
 use crate::engine::begin::{log_options, start_chain};
 use crate::engine::catch_up::settle;
 use crate::engine::follower::{Follower, Stand};
+use crate::engine::open::Shared;
 use crate::engine::options::Background;
 use crate::engine::relog::relog;
 use crate::engine::scheduler::Thread;
@@ -61,6 +62,9 @@ impl Engine {
         if let Some(follower) = &self.follower {
             return self.checkpoint_followed(follower, &to);
         }
+        if self.options.read_only {
+            return self.checkpoint_read(&to);
+        }
         self.check_writable()?;
         self.refuse_target(&to)?;
         self.flush()?;
@@ -94,25 +98,40 @@ impl Engine {
         let mut stand = follower.stand();
         settle(|| {
             self.catch_up_from(follower, &mut stand)?;
-            let mut made = Made {
-                fs: self.fs.as_ref(),
-                paths: vec![],
-            };
-            let copied = made
-                .folder_and_above(to)
-                .and_then(|()| self.copy_stand(to, &stand, &mut made));
-            if copied.is_err() {
-                let wal = to.join(file_name::WAL_DIR);
-                if made.paths.iter().any(|(path, _)| *path == wal) {
-                    remove_chain(self.fs.as_ref(), &wal, FIRST_SEGMENT);
-                }
-                made.remove();
-            }
-            copied
+            self.copy_stand(to, &stand)
         })
     }
 
-    fn copy_stand(&self, to: &Path, stand: &Stand, made: &mut Made<'_>) -> Result<()> {
+    /// The same of a database that is open to be read, whose folder may be one that nobody can write to.
+    fn checkpoint_read(&self, to: &Path) -> Result<()> {
+        self.scheduler.check_open()?;
+        self.refuse_target(to)?;
+        let shared = Shared::new(&self.options);
+        settle(|| {
+            let stand = Stand::find(&self.path, &self.options, &shared, None, false)?;
+            self.copy_stand(to, &stand)
+        })
+    }
+
+    fn copy_stand(&self, to: &Path, stand: &Stand) -> Result<()> {
+        let mut made = Made {
+            fs: self.fs.as_ref(),
+            paths: vec![],
+        };
+        let copied = made
+            .folder_and_above(to)
+            .and_then(|()| self.copy_stand_into(to, stand, &mut made));
+        if copied.is_err() {
+            let wal = to.join(file_name::WAL_DIR);
+            if made.paths.iter().any(|(path, _)| *path == wal) {
+                remove_chain(self.fs.as_ref(), &wal, FIRST_SEGMENT);
+            }
+            made.remove();
+        }
+        copied
+    }
+
+    fn copy_stand_into(&self, to: &Path, stand: &Stand, made: &mut Made<'_>) -> Result<()> {
         let mut catalogue = stand.catalogue.clone();
         self.copy_tables(to, &catalogue, made)?;
         let wal = to.join(file_name::WAL_DIR);

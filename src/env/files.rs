@@ -1,16 +1,16 @@
 //! The one place that makes files and folders: the engine's disk, backups and the command all come here, and clippy.toml
 //! keeps them from making any elsewhere.
 //!
-//! What is made can be reached by its owner alone, modes 0600 and 0700, however lax the umask is. Nothing is opened through a symbolic
-//! link, and only regular files are: opening a pipe succeeds or fails at once, and is an error then. The exception is
-//! [`replace`]: a file that a user names for a result has the rights that his umask gives.
+//! What is made can be reached by its owner alone, modes 0600 and 0700, however lax the umask is. Nothing is opened
+//! through a symbolic link, and only regular files are: opening a pipe succeeds or fails at once, and is an error then.
+//! The exceptions are files that a user names for a result: they have the rights that his umask gives.
 
 #![allow(clippy::disallowed_methods)]
 
 use std::fs::{self, DirBuilder, File, FileType, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -67,28 +67,30 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// A new file beside the one that a user has named, to be renamed to that; and its path. It has the rights of the
-/// one that it replaces, otherwise those of the umask.
-pub fn replace(path: &Path) -> io::Result<(File, PathBuf)> {
-    let there = fs::symlink_metadata(path).ok();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    options.mode(if there.is_some() { FILE } else { 0o666 });
-    for number in 0u32.. {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}.{number}.tmp", std::process::id()));
-        let name = PathBuf::from(name);
-        let file = match options.open(&name) {
-            // Of a process that was killed.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            opened => opened?,
-        };
-        if let Some(there) = there {
-            file.set_permissions(there.permissions())?;
-        }
-        return Ok((file, name));
+/// Creates a file that is to replace another, with the rights of that; without one, those of the umask: for a result that
+/// a user has named. One of this name that a killed process left goes.
+pub fn create_in_place_of(there: Option<&Metadata>, path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
-    Err(io::ErrorKind::AlreadyExists.into())
+    let mut options = OpenOptions::new();
+    // Nobody reads what nobody else may read before it has its rights.
+    let rights = if there.is_some() { FILE } else { 0o666 };
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(rights)
+        .open(path)?;
+    if let Some(there) = there {
+        file.set_permissions(there.permissions())?;
+    }
+    Ok(file)
+}
+
+/// Opens what a user has named for a result and is no regular file: a pipe, a device.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(path)
 }
 
 /// Whether a path still names an open file.

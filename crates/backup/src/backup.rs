@@ -41,7 +41,7 @@ impl Backups {
     /// has backups of another database; what the database and the store answer. Earlier backups stay as they are.
     pub fn backup(&self, db: &Database, dir: &Path) -> Result<Report> {
         let store = self.store.as_ref();
-        let lease = Lease::take(store, Purpose::Use)?;
+        let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
         let (scratch, ledger) = self.cut(db, dir)?;
         let mut known: HashSet<String> = store
             .list(OBJECTS)
@@ -65,9 +65,10 @@ impl Backups {
             report.bytes += file.len;
             manifest.files.push(file);
         }
-        lease.renew()?;
         manifest.taken_at = now();
-        report.number = format::put_numbered(store, BACKUPS, self.next_number()?, &manifest)?;
+        let number = self.next_number()?;
+        let _held = lease.hold()?;
+        report.number = format::put_numbered(store, BACKUPS, number, &manifest)?;
         Ok(report)
     }
 
@@ -81,18 +82,19 @@ impl Backups {
     /// As [`Backups::backup`].
     pub fn ledger(&self, db: &Database, dir: &Path) -> Result<u64> {
         let store = self.store.as_ref();
-        let lease = Lease::take(store, Purpose::Use)?;
+        let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
         let (_scratch, ledger) = self.cut(db, dir)?;
-        lease.renew()?;
         let manifest = Manifest::new(now(), vec![], ledger.without_tables());
-        format::put_numbered(store, LEDGERS, self.next_number()?, &manifest)
+        let number = self.next_number()?;
+        let _held = lease.hold()?;
+        format::put_numbered(store, LEDGERS, number, &manifest)
     }
 
     /// A copy of the database at one moment, with nothing in its log, and its ledger.
-    fn cut(&self, db: &Database, dir: &Path) -> Result<(Scratch, Ledger)> {
-        let scratch = Scratch::beside(dir)?;
-        db.checkpoint(&scratch.path)?;
-        let ledger = self.private_options().ledger(&scratch.path)?;
+    fn cut(&self, db: &Database, dir: &Path) -> Result<(Scratch<'_>, Ledger)> {
+        let scratch = Scratch::near(dir, &self.at_work)?;
+        scratch.of(db.checkpoint(&scratch.path))?;
+        let ledger = scratch.of(self.private_options().ledger(&scratch.path))?;
         self.expect_of_same_database(&ledger)?;
         Ok((scratch, ledger))
     }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use ebbtide::shared::utc;
 
 /// The result of every call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -35,8 +39,23 @@ pub enum Error {
     },
     /// Something else is at work in the store, or was when its process was killed: try again later.
     Busy {
-        /// The lease that is in the way, and for how many seconds it holds.
+        /// The lease that is in the way.
         lease: String,
+        /// Until when it holds at most.
+        until: SystemTime,
+    },
+    /// Another call copies from or to the same folder: try again when that is done.
+    InUse {
+        /// What it has locked.
+        lock: PathBuf,
+    },
+    /// The copy beside a folder that a call works on could not be made or read. If the database is damaged,
+    /// [`ebbtide::verify`] tells; a damaged object of the store is [`Error::Damaged`].
+    Scratch {
+        /// The copy.
+        path: PathBuf,
+        /// What failed.
+        source: ebbtide::Error,
     },
     /// The call was wrong, and why.
     Refused(String),
@@ -76,12 +95,36 @@ impl fmt::Display for Error {
                 "there is no backup {number}; `ebbtide backups` lists them"
             ),
             Error::NotFound { number: None } => f.write_str("there is no backup"),
-            Error::Busy { lease } => write!(
+            Error::Busy { lease, until } => write!(
                 f,
-                "the backups are in use ({lease}): try again when that is done; of a killed process a lease ends by itself"
+                "the backups are in use ({lease}): try again when that is done; if it was killed, that holds until {} at the \
+                 latest, or until `ebbtide backup prune --break-lease` by someone who knows that nobody is at work",
+                utc(*until)
+            ),
+            Error::InUse { lock } => write!(
+                f,
+                "{} is locked, for another backup, restore or proof copies there: try again when that is done",
+                lock.display()
+            ),
+            Error::Scratch { path, source } => write!(
+                f,
+                "the copy in {}, with which this works, cannot be used: {}; try again, and if it stays so, check the \
+                 database with `ebbtide verify`, and the backups with `ebbtide backup prove`",
+                path.display(),
+                reason(source)
             ),
             Error::Refused(why) => f.write_str(why),
         }
+    }
+}
+
+/// Without what to do about a database, which a copy is not.
+fn reason(error: &ebbtide::Error) -> String {
+    match error {
+        ebbtide::Error::Corruption { path, offset, what } => {
+            format!("{} is wrong at byte {offset}: {what}", path.display())
+        }
+        error => error.to_string(),
     }
 }
 
@@ -89,7 +132,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io { source, .. } => Some(source),
-            Error::Database(error) => Some(error),
+            Error::Database(error) | Error::Scratch { source: error, .. } => Some(error),
             _ => None,
         }
     }

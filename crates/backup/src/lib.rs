@@ -30,14 +30,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod error;
 mod store;
 mod format;
 #[cfg(feature = "cloud")]
 mod cloud;
+mod scratch;
+mod at_work;
 mod lease;
 mod pace;
-mod scratch;
 mod later;
 
 mod backup;
@@ -53,9 +56,12 @@ pub use cloud::Cloud;
 pub use error::{Error, Result};
 pub use store::{Folder, Store};
 
+use at_work::AtWork;
+
 /// The backups of one database in a store. Give each database a store of its own.
 pub struct Backups {
     store: Box<dyn Store>,
+    at_work: AtWork,
     options: Options,
     rate: Option<u64>,
     skip_ending_within: Option<Duration>,
@@ -162,6 +168,7 @@ impl Backups {
     pub fn open(store: impl Store + 'static) -> Backups {
         Backups {
             store: Box::new(store),
+            at_work: AtWork::default(),
             options: Options::new(),
             rate: None,
             skip_ending_within: None,
@@ -211,6 +218,37 @@ impl Backups {
             })
         };
         numbers.into_iter().map(backup).collect()
+    }
+
+    /// Gives back what calls under way have for their time alone: leases in the store, which would keep a prune away for 65
+    /// minutes, scratch folders, unfinished objects. Those calls never return: it is for a program that ends at
+    /// once, because of a signal for instance, and is called by another thread than they. What they have done is as after a kill.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use ebbtide_backup::{Backups, Folder};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let backups = Arc::new(Backups::open(Folder::new(folder.path().join("backups"))));
+    /// let at_work = Arc::clone(&backups);
+    /// let on_signal = move || {
+    ///     at_work.give_up();
+    ///     std::process::exit(130);
+    /// };
+    /// # drop(on_signal);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn give_up(&self) {
+        self.at_work.give_up(self.store.as_ref());
+    }
+
+    /// Removes the leases of all others from the store, and says how many: for someone who knows that nobody is at work in
+    /// it, after a kill for instance. A backup, a restore or a prune that was at work all the same fails at its next object.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn break_leases(&self) -> Result<u64> {
+        lease::remove_all(self.store.as_ref())
     }
 
     /// To open a copy that nobody uses: nothing is merged in it, so that its tables stay those of the database.

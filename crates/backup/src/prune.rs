@@ -31,7 +31,7 @@ impl Backups {
     /// than 65 minutes ago; [`Error::Damaged`] if a backup that stays cannot be read, and then nothing is removed.
     pub fn prune(&self, keep: Keep) -> Result<Pruned> {
         let store = self.store.as_ref();
-        let lease = Lease::take(store, Purpose::Prune)?;
+        let lease = Lease::take(store, &self.at_work, Purpose::Prune)?;
         let mut numbers = format::numbers(store, BACKUPS)?;
         let stay = numbers.split_off(self.number_that_go(&numbers, keep)?);
         let manifests = stay
@@ -109,7 +109,7 @@ impl Backups {
     }
 
     fn remove(&self, name: &str, lease: &Lease<'_>) -> Result<()> {
-        lease.renew()?;
+        let _held = lease.hold()?;
         self.store.delete(name).map_err(Error::io("remove", name))
     }
 }

@@ -8,10 +8,12 @@
 //! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Component, Path};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ebbtide::shared::files;
 
 use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, Manifest, OBJECTS, StoredFile};
@@ -47,23 +49,25 @@ impl Backups {
                 "{shown} is not empty: a backup is restored into a folder that is missing or empty"
             )));
         }
-        let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
+        let lease = Lease::take(self.store.as_ref(), &self.at_work, Purpose::Read)?;
         let (number, manifest) = self.find(at)?;
         let above = dir.parent().unwrap_or(Path::new(""));
         if !above.as_os_str().is_empty() {
-            fs::create_dir_all(above).map_err(Error::io("create", above.display().to_string()))?;
+            files::create_dir_all(above).map_err(Error::io("create", above.display().to_string()))?;
         }
         let ledgers = Ledgers::read(self.store.as_ref())?;
-        let scratch = Scratch::beside(dir)?;
+        let scratch = Scratch::beside(dir, &self.at_work)?;
         let mut restored = self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
         restored.number = number;
-        self.leave_out_ended(&manifest, &ledgers, &scratch.path)?;
+        self.leave_out_ended(&manifest, &ledgers, &scratch)?;
         if later == Later::Tell {
-            restored.ledgers = self.tell(&manifest, &ledgers, &scratch.path)?;
+            restored.ledgers = self.tell(&manifest, &ledgers, &scratch)?;
         }
-        self.leave_out_ending(&manifest, &scratch.path)?;
-        // Replaces an empty folder.
+        self.leave_out_ending(&manifest, &scratch)?;
+        // Replaces an empty folder, and never with a copy that is being given up.
+        let held = self.at_work.hold();
         fs::rename(&scratch.path, dir).map_err(Error::io("create", &*shown))?;
+        drop(held);
         sync_dir(above).map_err(Error::io("sync", shown))?;
         Ok(restored)
     }
@@ -74,23 +78,23 @@ impl Backups {
     /// # Errors
     /// The first fault, as [`Backups::restore`] has them.
     pub fn prove(&self, beside: &Path) -> Result<Proof> {
-        let lease = Lease::take(self.store.as_ref(), Purpose::Use)?;
+        let lease = Lease::take(self.store.as_ref(), &self.at_work, Purpose::Read)?;
         let mut proof = Proof::default();
         // The lengths of objects: those that a backup needs, and those of tables in which nothing is left.
         let (mut needed, mut left) = (HashMap::new(), HashMap::new());
         let ledgers = Ledgers::read(self.store.as_ref())?;
         for number in format::numbers(self.store.as_ref(), BACKUPS)? {
             let (_, manifest) = self.find(Some(number))?;
-            let scratch = Scratch::beside(beside)?;
+            let scratch = Scratch::near(beside, &self.at_work)?;
             self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
-            self.leave_out_ended(&manifest, &ledgers, &scratch.path)?;
-            self.tell(&manifest, &ledgers, &scratch.path)?;
-            self.leave_out_ending(&manifest, &scratch.path)?;
-            let checked = ebbtide::verify(&scratch.path, &mut |_, _| {})?;
+            self.leave_out_ended(&manifest, &ledgers, &scratch)?;
+            self.tell(&manifest, &ledgers, &scratch)?;
+            self.leave_out_ending(&manifest, &scratch)?;
+            let checked = scratch.of(ebbtide::verify(&scratch.path, &mut |_, _| {}))?;
             if let Some(fault) = checked.faults.into_iter().next() {
-                return Err(fault.into());
+                return scratch.of(Err(fault));
             }
-            let oldest = self.oldest_expired(&scratch.path)?;
+            let oldest = scratch.of(self.oldest_expired(&scratch.path))?;
             proof.oldest_expired = match (proof.oldest_expired, oldest) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
@@ -115,7 +119,7 @@ impl Backups {
         Ok(proof)
     }
 
-    fn oldest_expired(&self, path: &Path) -> Result<Option<SystemTime>> {
+    fn oldest_expired(&self, path: &Path) -> ebbtide::Result<Option<SystemTime>> {
         let db = self.options.clone().read_only(true).open(path)?;
         let oldest = db.stats().oldest_unreclaimed;
         db.close()?;
@@ -134,30 +138,30 @@ impl Backups {
     }
 
     /// Takes the tables out of the catalogue of a copy that [`Backups::fetch`] did not fetch.
-    fn leave_out_ended(&self, manifest: &Manifest, ledgers: &Ledgers, path: &Path) -> Result<()> {
+    fn leave_out_ended(&self, manifest: &Manifest, ledgers: &Ledgers, to: &Scratch<'_>) -> Result<()> {
         for later in ledgers.since(manifest) {
-            self.private_options().drop_ended(path, later)?;
+            to.of(self.private_options().drop_ended(&to.path, later))?;
         }
         Ok(())
     }
 
-    fn tell(&self, manifest: &Manifest, ledgers: &Ledgers, path: &Path) -> Result<u64> {
+    fn tell(&self, manifest: &Manifest, ledgers: &Ledgers, to: &Scratch<'_>) -> Result<u64> {
         let mut told = 0;
         for later in ledgers.after(manifest) {
-            self.private_options().apply_ledger(path, later)?;
+            to.of(self.private_options().apply_ledger(&to.path, later))?;
             told += 1;
         }
         Ok(told)
     }
 
     /// Takes the tables out of the catalogue of a copy that its backup left out because they ended soon.
-    fn leave_out_ending(&self, manifest: &Manifest, path: &Path) -> Result<()> {
+    fn leave_out_ending(&self, manifest: &Manifest, to: &Scratch<'_>) -> Result<()> {
         let Some(before) = manifest.left_out_before else {
             return Ok(());
         };
         let (options, before) = (self.private_options(), Duration::from_millis(before));
-        options.drop_ending_before(path, &manifest.ledger, UNIX_EPOCH + before)?;
-        Ok(())
+        let (ledger, before) = (&manifest.ledger, UNIX_EPOCH + before);
+        to.of(options.drop_ending_before(&to.path, ledger, before))
     }
 
     /// Fetches the files of a backup, but for the tables in which nothing is left.
@@ -174,7 +178,7 @@ impl Backups {
         for file in &manifest.files {
             let path = to.join(inside(&file.path)?);
             let folder = path.parent().unwrap_or(to).to_owned();
-            fs::create_dir_all(&folder)
+            files::create_dir_all(&folder)
                 .map_err(Error::io("create", folder.display().to_string()))?;
             folders.insert(folder);
             if ended.contains(&file.path) {
@@ -182,7 +186,8 @@ impl Backups {
                 continue;
             }
             lease.renew()?;
-            self.fetch_file(file, &path, &mut pace)?;
+            self.fetch_file(file, &path, &mut pace)
+                .map_err(|error| lease.explain(error))?;
             restored.files += 1;
             restored.bytes += file.len;
         }
@@ -203,7 +208,7 @@ impl Backups {
             _ => Error::io("read", &*name)(error),
         })?;
         let mut from = Hashed::new(from, pace);
-        let written = File::create_new(path).and_then(|mut to| {
+        let written = files::create(path).and_then(|mut to| {
             io::copy(&mut from, &mut to)?;
             to.sync_all()
         });

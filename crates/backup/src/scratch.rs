@@ -1,26 +1,42 @@
-//! A folder beside another one, for the time of a call: `DIR.ebbtide-scratch`.
+//! A folder for the time of a call, beside another one: `DIR.ebbtide-scratch`. Beside the database the copy of a backup is
+//! made of hard links.
 //!
-//! Beside the database the copy of a backup is made of hard links. A lock on `DIR.ebbtide-scratch.lock` says that it
-//! is in use; what a killed process left in it is removed by the next call, and so are the links that keep room on
-//! disk.
+//! ```text
+//! open DIR.ebbtide-scratch.lock, not through a link -> lock it -> is it still what has this name? -> at work
+//! -> remove the folder -> remove the lock's name -> unlock
+//! ```
+//!
+//! Invariant: whoever is at work holds the lock of the file that has the name, and nobody else removes that. So whoever
+//! got the lock of a file whose name had been removed, for he had opened it before, begins anew. What a killed process
+//! left in the folder is removed by the next call, and so are the links that keep room on disk.
+//!
+//! Where nothing can be written beside the folder, the scratch is a new folder among those for temporary files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ebbtide::shared::files;
+
+use crate::at_work::AtWork;
 use crate::error::{Error, Result};
+use crate::store::is_read_only;
 
 /// Removed on drop, and its lock with it.
-pub struct Scratch {
-    /// The folder, which does not exist yet.
+pub struct Scratch<'a> {
+    /// The folder, which does not exist yet, or is empty.
     pub path: PathBuf,
-    lock: PathBuf,
-    _locked: File,
+    at_work: &'a AtWork,
+    lock: Option<PathBuf>,
+    _locked: Option<File>,
 }
 
-impl Scratch {
-    pub fn beside(dir: &Path) -> Result<Scratch> {
+impl<'a> Scratch<'a> {
+    /// Beside a folder.
+    pub fn beside(dir: &Path, at_work: &'a AtWork) -> Result<Scratch<'a>> {
         let dir: PathBuf = dir.components().collect();
         let named = |end: &str| {
             let mut name: OsString = dir.clone().into_os_string();
@@ -28,27 +44,95 @@ impl Scratch {
             PathBuf::from(name)
         };
         let (path, lock) = (named(".ebbtide-scratch"), named(".ebbtide-scratch.lock"));
-        let shown = lock.display().to_string();
-        let file = File::create(&lock).map_err(Error::io("create", &*shown))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Busy { lease: shown }),
-            Err(TryLockError::Error(error)) => return Err(Error::io("lock", shown)(error)),
-        }
-        remove(&path).map_err(Error::io("remove", path.display().to_string()))?;
-        Ok(Scratch {
+        let mut made = at_work.hold();
+        let locked = locked(&lock)?;
+        made.note_scratch(&path, Some(&lock));
+        drop(made);
+        let scratch = Scratch {
             path,
-            lock,
-            _locked: file,
+            at_work,
+            lock: Some(lock),
+            _locked: Some(locked),
+        };
+        remove(&scratch.path)
+            .map_err(Error::io("remove", scratch.path.display().to_string()))?;
+        Ok(scratch)
+    }
+
+    /// The same, or among temporary files if nothing can be written there.
+    pub fn near(dir: &Path, at_work: &'a AtWork) -> Result<Scratch<'a>> {
+        match Scratch::beside(dir, at_work) {
+            Err(Error::Io { source, .. }) if is_read_only(&source) => Scratch::temporary(at_work),
+            scratch => scratch,
+        }
+    }
+
+    /// Its name is its own, so it needs no lock.
+    fn temporary(at_work: &'a AtWork) -> Result<Scratch<'a>> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = since.unwrap_or_default().as_nanos();
+        let name = format!("ebbtide-scratch-{}-{nanos}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        at_work.hold().note_scratch(&root, None);
+        let made = files::create_dir(&root);
+        let scratch = Scratch {
+            path: root,
+            at_work,
+            lock: None,
+            _locked: None,
+        };
+        made.map_err(Error::io("create", scratch.path.display().to_string()))?;
+        Ok(scratch)
+    }
+
+    /// What the engine answers about the copy in this folder is not said of a database.
+    pub fn of<T>(&self, answer: ebbtide::Result<T>) -> Result<T> {
+        answer.map_err(|source| Error::Scratch {
+            path: self.path.clone(),
+            source,
         })
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // The next call removes what stays.
-        let _ = remove(&self.path);
-        let _ = fs::remove_file(&self.lock);
+        let mut made = self.at_work.hold();
+        clear(&self.path, self.lock.as_deref());
+        made.forget_scratch(&self.path);
+    }
+}
+
+/// The lock, held, of the file that has this name.
+fn locked(lock: &Path) -> Result<File> {
+    let failed = |doing| Error::io(doing, lock.display().to_string());
+    loop {
+        let file = files::open_lock(lock).map_err(failed("open"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::InUse {
+                    lock: lock.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+        }
+        if files::is_named(&file, lock).map_err(failed("read"))? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes a folder, and the lock beside it, which is held. The next call removes what stays.
+pub fn clear(path: &Path, lock: Option<&Path>) {
+    // Whoever is at work in it may make or remove a file meanwhile; once the folder is gone, nobody can.
+    for _ in 0..100 {
+        if remove(path).is_ok() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    if let Some(lock) = lock {
+        let _ = fs::remove_file(lock);
     }
 }
 

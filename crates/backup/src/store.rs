@@ -1,10 +1,14 @@
 //! Where backups are kept: objects that are written once under a name, and never changed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use ebbtide::shared::files;
 
 /// A place for objects. A name is a folder, `/`, and letters, digits, `-` and `.`.
 pub trait Store: Send + Sync {
@@ -20,15 +24,21 @@ pub trait Store: Send + Sync {
 
     /// Removes an object; that there is none is no error.
     fn delete(&self, name: &str) -> io::Result<()>;
+
+    /// Removes what calls of `put` that are under way have written of objects that have no name yet: the program is about
+    /// to end, see [`Backups::give_up`](crate::Backups::give_up). A store that needs nothing of the kind does nothing.
+    fn abandon(&self) {}
 }
 
-/// A store in a folder of a file system that has hard links.
+/// A store in a folder of a file system that has hard links. Its files and folders can be reached by their owner alone.
 ///
 /// An object is written to `tmp/MILLISECONDS-PROCESS-NUMBER`, synced, then linked to its name. What a killed process
 /// leaves in `tmp` is removed by [`Backups::prune`](crate::Backups::prune), a day later.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// Of all clones.
+    unfinished: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 /// The folder of unfinished objects.
@@ -43,19 +53,38 @@ pub(crate) fn now() -> u64 {
 impl Folder {
     /// The store in this folder, which is made when the first object is stored.
     pub fn new(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into() }
+        Folder {
+            path: path.into(),
+            unfinished: Arc::default(),
+        }
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        let unfinished = self.unfinished.lock();
+        unfinished.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
-            return Ok(());
+            // A store that an earlier version made is readable by others.
+            let own = ["objects", "backups", "ledgers", "leases", TEMPORARY];
+            return files::withdraw_rights(&self.path, &|name| own.contains(&name));
         }
-        fs::create_dir_all(path)?;
+        files::create_dir_all(path)?;
         path.ancestors()
             .take_while(|above| above.starts_with(&self.path))
             .filter_map(Path::parent)
             .try_for_each(sync_dir)
     }
+}
+
+/// Whether a write failed because nothing can be written there at all, or not by this user.
+pub(crate) fn is_read_only(error: &io::Error) -> bool {
+    let kinds = [
+        io::ErrorKind::ReadOnlyFilesystem,
+        io::ErrorKind::PermissionDenied,
+    ];
+    kinds.contains(&error.kind())
 }
 
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
@@ -79,7 +108,8 @@ impl Store for Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{}-{number}", now(), std::process::id());
         let temporary = temporary_dir.join(name);
-        let written = File::create(&temporary).and_then(|mut file| {
+        self.unfinished().insert(temporary.clone());
+        let written = files::create(&temporary).and_then(|mut file| {
             io::copy(from, &mut file)?;
             file.sync_all()
         });
@@ -89,6 +119,7 @@ impl Store for Folder {
             Err(error) => Err(error),
         });
         let removed = fs::remove_file(&temporary);
+        self.unfinished().remove(&temporary);
         let stored = linked?;
         removed?;
         sync_dir(&folder)?;
@@ -116,6 +147,12 @@ impl Store for Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
             Ok(()) => sync_dir(path.parent().unwrap_or(&self.path)),
+        }
+    }
+
+    fn abandon(&self) {
+        for path in self.unfinished().iter() {
+            let _ = fs::remove_file(path);
         }
     }
 }
