@@ -7,6 +7,7 @@ use crate::base::Timestamp;
 pub use crate::env::files;
 
 /// A moment in UTC, as RFC 3339.
+#[must_use]
 pub fn utc(moment: SystemTime) -> impl fmt::Display {
     Timestamp::from_system_time_up(moment)
 }

@@ -244,8 +244,7 @@ impl Fs for Disk {
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn File>> {
-        let file = files::create(path)
-            .map_err(|error| Error::io("create", path, error))?;
+        let file = files::create(path).map_err(|error| Error::io("create", path, error))?;
         Ok(Box::new(DiskFile {
             file,
             path: path.to_owned(),

@@ -74,12 +74,13 @@ impl<'a> Lease<'a> {
             held: RefCell::new(None),
         };
         if purpose == Purpose::Prune {
-            lease.excluding()?.map_or(Ok(()), |other| Err(busy(other)))?;
+            lease
+                .excluding()?
+                .map_or(Ok(()), |other| Err(busy(other)))?;
         }
         match lease.write() {
             Ok(held) => *lease.held.borrow_mut() = Some(held),
-            Err(Error::Io { source, .. })
-                if purpose == Purpose::Read && is_read_only(&source) => {}
+            Err(Error::Io { source, .. }) if purpose == Purpose::Read && is_read_only(&source) => {}
             Err(error) => return Err(error),
         }
         for look in 0.. {

@@ -53,7 +53,8 @@ impl Backups {
         let (number, manifest) = self.find(at)?;
         let above = dir.parent().unwrap_or(Path::new(""));
         if !above.as_os_str().is_empty() {
-            files::create_dir_all(above).map_err(Error::io("create", above.display().to_string()))?;
+            files::create_dir_all(above)
+                .map_err(Error::io("create", above.display().to_string()))?;
         }
         let ledgers = Ledgers::read(self.store.as_ref())?;
         let scratch = Scratch::beside(dir, &self.at_work)?;
@@ -138,7 +139,12 @@ impl Backups {
     }
 
     /// Takes the tables out of the catalogue of a copy that [`Backups::fetch`] did not fetch.
-    fn leave_out_ended(&self, manifest: &Manifest, ledgers: &Ledgers, to: &Scratch<'_>) -> Result<()> {
+    fn leave_out_ended(
+        &self,
+        manifest: &Manifest,
+        ledgers: &Ledgers,
+        to: &Scratch<'_>,
+    ) -> Result<()> {
         for later in ledgers.since(manifest) {
             to.of(self.private_options().drop_ended(&to.path, later))?;
         }

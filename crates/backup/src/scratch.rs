@@ -54,8 +54,7 @@ impl<'a> Scratch<'a> {
             lock: Some(lock),
             _locked: Some(locked),
         };
-        remove(&scratch.path)
-            .map_err(Error::io("remove", scratch.path.display().to_string()))?;
+        remove(&scratch.path).map_err(Error::io("remove", scratch.path.display().to_string()))?;
         Ok(scratch)
     }
 
@@ -85,11 +84,24 @@ impl<'a> Scratch<'a> {
         Ok(scratch)
     }
 
-    /// What the engine answers about the copy in this folder is not said of a database.
+    /// What the engine answers about a file of the copy in this folder is not said of a database.
     pub fn of<T>(&self, answer: ebbtide::Result<T>) -> Result<T> {
-        answer.map_err(|source| Error::Scratch {
-            path: self.path.clone(),
-            source,
+        answer.map_err(|error| {
+            let is_here = match &error {
+                ebbtide::Error::Io { path, .. }
+                | ebbtide::Error::Corruption { path, .. }
+                | ebbtide::Error::UnsupportedFormat { path, .. }
+                | ebbtide::Error::Locked { path }
+                | ebbtide::Error::NotFound { path } => path.starts_with(&self.path),
+                _ => false,
+            };
+            match is_here {
+                true => Error::Scratch {
+                    path: self.path.clone(),
+                    source: error,
+                },
+                false => error.into(),
+            }
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ebbtide_backup::{Backups, Folder, Keep, Later};
@@ -9,6 +10,7 @@ use serde_json::json;
 
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
+use crate::interrupt::Undo;
 use crate::{moment, show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
@@ -30,6 +32,22 @@ fn backups(to: &str, rate: Option<u64>) -> Outcome<Backups> {
         Some(rate) => backups.rate(rate),
         None => backups,
     })
+}
+
+/// Works with backups; a signal that ends the process gives back what that holds in the store and beside folders.
+fn at_work<T>(
+    backups: Backups,
+    work: impl FnOnce(&Backups) -> ebbtide_backup::Result<T>,
+) -> Outcome<T> {
+    let backups = Arc::new(backups);
+    let given_up = Arc::clone(&backups);
+    let undo = Undo::by(move || given_up.give_up());
+    let undo =
+        undo.map_err(|error| Failure::Refused(format!("cannot wait for signals: {error}")))?;
+    let done = work(&backups);
+    // All is given back, or as whole as it can be.
+    undo.keep();
+    Ok(done?)
 }
 
 #[cfg(feature = "cloud")]
@@ -80,7 +98,7 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
             if let Some(text) = &backup.skip_ending_within {
                 backups = backups.skip_ending_within(span(text)?);
             }
-            make(&backups, &home, to, json)
+            make(backups, &home, to, json)
         }
         _ => unreachable!("both are required without a command"),
     }
@@ -92,10 +110,10 @@ fn span(text: &str) -> Outcome<Duration> {
     moment::span(text).ok_or_else(|| Failure::Refused(refused()))
 }
 
-fn make(backups: &Backups, home: &Home, to: &str, json: bool) -> Outcome {
+fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
     expect_outside(Path::new(to), &home.dir)?;
     let db = store::copy(home)?;
-    let report = backups.backup(&db, &home.dir)?;
+    let report = at_work(backups, |backups| backups.backup(&db, &home.dir))?;
     db.close()?;
     let line = json!({
         "backup": report.number,
@@ -129,19 +147,28 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
             expect_outside(Path::new(to), &home.dir)?;
             let backups = backups(to, None)?;
             let db = store::copy(home)?;
-            let number = backups.ledger(&db, &home.dir)?;
+            let number = at_work(backups, |backups| backups.ledger(&db, &home.dir))?;
             db.close()?;
             say(json, json!({ "ledger": number }), || {
                 format!("ledger {number} of {} in {to}", home.dir.display())
             })
         }
         BackupAction::Prove { to } => prove(to, json),
-        BackupAction::Prune { to, keep } => {
+        BackupAction::Prune {
+            to,
+            keep,
+            break_lease,
+        } => {
             let keep = Keep {
                 count: Some(*keep),
                 ..Keep::default()
             };
-            let pruned = some_backups(to, None)?.prune(keep)?;
+            let backups = some_backups(to, None)?;
+            if *break_lease {
+                let broken = backups.break_leases()?;
+                failure::note(&format_args!("removed {}", show::counted(broken, "lease")));
+            }
+            let pruned = at_work(backups, |backups| backups.prune(keep))?;
             let line = json!({
                 "backups": pruned.backups,
                 "ledgers": pruned.ledgers,
@@ -169,7 +196,7 @@ fn prove(to: &str, json: bool) -> Outcome {
         true => std::env::temp_dir().join(format!("ebbtide-prove-{}", std::process::id())),
         false => PathBuf::from(to),
     };
-    let proof = some_backups(to, None)?.prove(&beside)?;
+    let proof = at_work(some_backups(to, None)?, |backups| backups.prove(&beside))?;
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
@@ -247,7 +274,9 @@ pub fn restore(restore: &Restore, json: bool) -> Outcome {
     };
     expect_outside(&restore.dir, Path::new(&restore.from))?;
     let backups = some_backups(&restore.from, restore.rate)?;
-    let restored = backups.restore(restore.at, &restore.dir, later)?;
+    let restored = at_work(backups, |backups| {
+        backups.restore(restore.at, &restore.dir, later)
+    })?;
     let line = json!({
         "backup": restored.number,
         "files": restored.files,

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ebbtide::shared::files;
+
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Undo;
 
@@ -26,7 +28,7 @@ impl Folder {
             let path = std::env::temp_dir().join(name);
             let removed = path.clone();
             let temporary = Undo::by(move || remove(&removed));
-            let made = temporary.and_then(|undo| fs::create_dir(&path).map(|()| undo));
+            let made = temporary.and_then(|undo| files::create_dir(&path).map(|()| undo));
             let temporary = made.map_err(|error| Failure::file("create", &path, &error))?;
             return Ok(Folder {
                 path,

@@ -1,6 +1,7 @@
 //! Opening: commands that only read open read-only, or follow the process that has the database open; only `put`,
 //! `import` and `ttl` may create a database.
 
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +20,24 @@ pub fn read(home: &Home) -> Outcome<Database> {
     or_follow(home, while_locked(home, open))
 }
 
-/// To copy it as a whole.
+/// To copy it as a whole. An open for writing makes sure first that no power cut takes back what is copied; where nothing
+/// can be written, in a snapshot of a volume for instance, nothing is.
 pub fn copy(home: &Home) -> Outcome<Database> {
     if !holds_manifest(&home.dir) {
         read(home)?;
     }
-    or_follow(home, while_locked(home, || Options::new().open(&home.dir)))
+    match while_locked(home, || Options::new().open(&home.dir)) {
+        Err(Error::Io { source, .. }) if is_read_only(&source) => read(home),
+        opened => or_follow(home, opened),
+    }
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    let kinds = [
+        io::ErrorKind::ReadOnlyFilesystem,
+        io::ErrorKind::PermissionDenied,
+    ];
+    kinds.contains(&error.kind())
 }
 
 fn or_follow(home: &Home, opened: ebbtide::Result<Database>) -> Outcome<Database> {

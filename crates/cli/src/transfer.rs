@@ -18,6 +18,7 @@ use crate::input::{Lines, style};
 use crate::interrupt::Undo;
 use crate::items::warn_off;
 use crate::{show, store};
+use ebbtide::shared::files;
 
 /// A batch is written when it has this many items or bytes: enough to share the cost of a commit, few enough to be in
 /// memory twice.
@@ -263,7 +264,8 @@ pub fn named(file: &Option<PathBuf>) -> Option<&PathBuf> {
 }
 
 /// Where an export goes: a file appears under its name when it is whole, and replaces the one that was there; a failed
-/// export leaves that as it was. A pipe or a device is written to as it is.
+/// export leaves that as it was. It has the rights of the one that was there, or those of the umask. A pipe or a device
+/// is written to as it is.
 pub struct Target {
     pub file: File,
     /// The file that is written, and its name when it is finished.
@@ -282,7 +284,7 @@ impl Target {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let there = fs::metadata(&path).ok();
         if there.as_ref().is_some_and(|of| !of.is_file()) {
-            let file = File::options().write(true).open(&path)?;
+            let file = files::open_named(&path)?;
             let renamed = None;
             return Ok(Target { file, renamed });
         }
@@ -291,18 +293,15 @@ impl Target {
         let written = PathBuf::from(written);
         let removed = written.clone();
         let undo = Undo::by(move || drop(fs::remove_file(removed)))?;
-        let target = Target {
-            file: File::create(&written)?,
+        let file = files::create_in_place_of(there.as_ref(), &written)?;
+        Ok(Target {
+            file,
             renamed: Some(Renamed {
                 written,
                 path,
                 undo,
             }),
-        };
-        if let Some(there) = there {
-            target.file.set_permissions(there.permissions())?;
-        }
-        Ok(target)
+        })
     }
 
     /// All is written: durable, it gets its name.

@@ -67,6 +67,9 @@ pub enum BackupAction {
         /// So many stay, at least 1
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         keep: u64,
+        /// Remove the leases of killed processes first; only if you know that nobody is at work in the backups
+        #[arg(long)]
+        break_lease: bool,
     },
 }
 

@@ -11,6 +11,8 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ebbtide::shared::files;
+
 use super::state::State;
 use super::{Error, Result};
 
@@ -30,7 +32,7 @@ impl<'g> Folder<'g> {
     /// Makes it where it is missing, and locks it.
     pub fn lock(root: &Path, gate: &'g dyn Fn() -> io::Result<()>) -> Result<Folder<'g>> {
         let failed = |error| Error::of("open", root, error);
-        fs::create_dir_all(root).map_err(failed)?;
+        files::create_dir_all(root).map_err(failed)?;
         let lock_path = root.join(LOCK);
         let is_empty = fs::read_dir(root).map_err(failed)?.next().is_none();
         if !is_empty && !lock_path.exists() {
@@ -39,7 +41,7 @@ impl<'g> Folder<'g> {
                 root.display()
             )));
         }
-        let lock = File::options().create(true).append(true).open(&lock_path);
+        let lock = files::open_lock(&lock_path);
         let lock = lock.map_err(|error| Error::of("open", &lock_path, error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
@@ -89,8 +91,8 @@ impl<'g> Folder<'g> {
     pub fn create(&self, name: &str) -> Result<File> {
         let path = unnamed(&self.path(name));
         let folder = path.parent().expect("it lies in one");
-        self.change("create", folder, || fs::create_dir_all(folder))?;
-        self.change("create", &path, || File::create(&path))
+        self.change("create", folder, || files::create_dir_all(folder))?;
+        self.change("create", &path, || create(&path))
     }
 
     /// The new file survives a power cut; its length.
@@ -116,7 +118,7 @@ impl<'g> Folder<'g> {
         let unnamed = unnamed(&path);
         let text = state.encode();
         self.change("write", &unnamed, || {
-            let mut file = File::create(&unnamed)?;
+            let mut file = create(&unnamed)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()
         })?;
@@ -164,6 +166,14 @@ impl<'g> Folder<'g> {
             self.change("remove", folder, || fs::remove_dir(folder))?;
         }
         Ok(())
+    }
+}
+
+/// In place of what a killed run left.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => files::create(path),
     }
 }
 
