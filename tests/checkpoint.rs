@@ -338,3 +338,41 @@ fn what_others_made_stays_when_it_fails() {
     }
     assert!(failed > 5, "{failed}");
 }
+
+/// Goal: a snapshot of a volume is copied without a write to it. Method: the folder that a killed process left, where every
+/// call that would change something fails; then again with a log that was closed.
+#[test]
+fn a_folder_that_can_only_be_read_is_copied() {
+    let sim = Sim::new(1);
+    let db = options(&sim).stepped().open("/db").unwrap();
+    let two = pair(&db);
+    (0..300).for_each(|n| write(&db, &two, n));
+    db.flush().unwrap();
+    (300..400).for_each(|n| write(&db, &two, n));
+    // Settings that only the log has.
+    let mut batch = Batch::new();
+    batch.set_default_ttl(&two[0], DefaultTtl::Off);
+    db.write(batch).unwrap();
+    write(&db, &two, 400);
+    let killed = sim.kill();
+    drop((two, db));
+    for sim in [killed, sim] {
+        let plan = FaultPlan {
+            at: sim.operations(),
+            kind: Fault::ReadOnly,
+            lasting: true,
+        };
+        sim.fail_where(plan, |call| call.path.starts_with("/db"));
+        let refused = options(&sim).stepped().open("/db");
+        assert!(refused.is_err(), "it can be written");
+        let db = options(&sim).read_only(true).open("/db").unwrap();
+        db.checkpoint("/copy").unwrap();
+        db.checkpoint("/copy").unwrap_err();
+        db.checkpoint("/db/copies").unwrap_err();
+        let opened = opened(&sim.power_cut_with(Survivors::Nothing), "/copy");
+        assert_eq!(opened, (401, DefaultTtl::Off));
+        db.close().unwrap();
+        let closed = db.checkpoint("/late").unwrap_err();
+        assert!(closed.is_closed(), "{closed}");
+    }
+}

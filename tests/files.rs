@@ -128,6 +128,58 @@ fn folders_and_files_are_private_whatever_the_umask() {
     }
 }
 
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// Goal: an open for writing takes from others what they may do with a database, and nothing else from anybody. Method: a
+/// folder that all may write to, with a file and a folder that are not the database's, and a link among its own.
+#[test]
+fn an_open_for_writing_takes_the_rights_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, beside) = (dir.path().join("db"), dir.path().join("beside"));
+    make(&db);
+    fs::create_dir(db.join("lost")).unwrap();
+    fs::create_dir_all(db.join("mine/tables")).unwrap();
+    for name in ["notes", "mine/tables/notes"] {
+        fs::write(db.join(name), "mine").unwrap();
+    }
+    fs::write(&beside, "mine").unwrap();
+    symlink(&beside, db.join("lost/link")).unwrap();
+    let is_own = |path: &Path| {
+        !path.strip_prefix(&db).unwrap().starts_with("mine") && !path.ends_with("notes")
+    };
+    let all: Vec<PathBuf> = below(&db)
+        .into_iter()
+        .filter(|path| !path.ends_with("link"))
+        .collect();
+    for path in all.iter().chain([&db, &beside]) {
+        set_mode(path, if path.is_dir() { 0o777 } else { 0o666 });
+    }
+    open(&db, true).unwrap().close().unwrap();
+    assert!(all.iter().all(|path| mode(path) & 0o077 != 0), "a reader");
+    open(&db, false).unwrap().close().unwrap();
+    // The folder may have been made by its user: names can still be listed.
+    assert_eq!(mode(&db), 0o755);
+    let mut own = 0;
+    for path in below(&db).iter().filter(|path| !path.ends_with("link")) {
+        let wanted = match (is_own(path), path.is_dir()) {
+            (true, true) => 0o700,
+            (true, false) => 0o600,
+            (false, true) => 0o777,
+            (false, false) => 0o666,
+        };
+        assert_eq!(mode(path), wanted, "{}", path.display());
+        own += u32::from(is_own(path));
+    }
+    assert!(own >= 8, "{own}");
+    assert_eq!(mode(&beside), 0o666);
+}
+
 /// What may stand where a file should be, and the words that the error has for it.
 const KINDS: [(&str, &str); 5] = [
     ("link", "symbolic link"),
