@@ -1,4 +1,7 @@
-//! A store that fails, or lets something happen, at its n-th operation.
+//! A store that fails, or lets something happen, at its n-th operation; and one that lets it at each object.
+
+// Each program of tests uses some of it.
+#![allow(dead_code)]
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
@@ -134,5 +137,48 @@ impl Store for Watched {
     fn delete(&self, name: &str) -> io::Result<()> {
         self.step()?;
         self.store.delete(name)
+    }
+
+    fn abandon(&self) {
+        self.store.abandon();
+    }
+}
+
+/// Calls `before` ahead of each read and write of an object, and of each part of one that is written.
+pub struct Hooked<F> {
+    pub store: Folder,
+    pub before: F,
+}
+
+struct HookedRead<'a, F>(&'a mut dyn Read, &'a F, &'a str);
+
+impl<F: Fn(&str)> Read for HookedRead<'_, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.1)(self.2);
+        self.0.read(buffer)
+    }
+}
+
+impl<F: Fn(&str) + Send + Sync> Store for Hooked<F> {
+    fn put(&self, name: &str, from: &mut dyn Read) -> io::Result<bool> {
+        self.store
+            .put(name, &mut HookedRead(from, &self.before, name))
+    }
+
+    fn get(&self, name: &str) -> io::Result<Box<dyn Read>> {
+        (self.before)(name);
+        self.store.get(name)
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.store.list(folder)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.store.delete(name)
+    }
+
+    fn abandon(&self) {
+        self.store.abandon();
     }
 }

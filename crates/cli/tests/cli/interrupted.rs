@@ -62,3 +62,56 @@ fn an_export_that_is_interrupted_leaves_no_file() {
         }
     }
 }
+
+/// Runs a command, interrupts it once `has_begun`, and expects that this ended it.
+fn interrupt_when(world: &World, args: &[&str], signal: Signal, has_begun: impl Fn() -> bool) {
+    let mut command = world.command(args);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    wait_until("it is at work", &has_begun);
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(signal.as_raw()), "{args:?}: {status}");
+}
+
+/// Method: a rate at which the command takes minutes, interrupted when it writes or reads the first large object.
+#[test]
+fn a_backup_or_a_restore_that_is_interrupted_is_in_nobodys_way() {
+    let names = |world: &World, folder: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(world.path(folder)).into_iter().flatten();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let world = World::new();
+    let line = |n| format!("{{\"id\":\"{n:08}\",\"v\":\"{}\"}}\n", "x".repeat(1_000));
+    let lines: String = (0..1_000).map(line).collect();
+    world.write("lines", &lines);
+    world.told(&["import", "db", "c", "lines", "--key", "id", "--sorted"]);
+    let none: [String; 0] = [];
+    for signal in [Signal::INT, Signal::TERM] {
+        let backup = ["backup", "db", "store", "--rate", "5000"];
+        interrupt_when(&world, &backup, signal, || {
+            !names(&world, "store/tmp").is_empty() && !names(&world, "store/objects").is_empty()
+        });
+        for folder in ["store/leases", "store/tmp"] {
+            assert_eq!(names(&world, folder), none, "{folder}");
+        }
+        assert_eq!(names(&world, "."), ["db", "lines", "store"]);
+    }
+    world.told(&["backup", "db", "store"]);
+    for signal in [Signal::INT, Signal::TERM] {
+        let restore = ["restore", "store", "to", "--rate", "5000"];
+        interrupt_when(&world, &restore, signal, || {
+            !names(&world, "to.ebbtide-scratch").is_empty()
+        });
+        assert_eq!(names(&world, "store/leases"), none);
+        assert_eq!(names(&world, "."), ["db", "lines", "store"]);
+    }
+    world.told(&["backup", "prune", "store", "--keep", "1"]);
+    world.told(&["restore", "store", "to"]);
+    assert_eq!(world.ok(&["count", "to", "c"]).trim(), "1000");
+}

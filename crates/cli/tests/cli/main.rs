@@ -31,6 +31,7 @@ mod named;
 mod outside;
 mod replay;
 mod report;
+mod rights;
 mod transfer;
 mod upkeep;
 
