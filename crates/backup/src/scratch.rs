@@ -116,21 +116,23 @@ impl Drop for Scratch<'_> {
 
 /// The lock, held, of the file that has this name.
 fn locked(lock: &Path) -> Result<File> {
-    let failed = |doing| Error::io(doing, lock.display().to_string());
     loop {
-        let file = files::open_lock(lock).map_err(failed("open"))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::InUse {
-                    lock: lock.to_owned(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
-        }
-        if files::is_named(&file, lock).map_err(failed("read"))? {
+        let file = files::open_lock(lock).map_err(Error::io("open", lock.display().to_string()))?;
+        if is_locked(&file, lock)? {
             return Ok(file);
         }
+    }
+}
+
+/// Locks a file that was opened by this name; false: it does not have that any more.
+fn is_locked(file: &File, lock: &Path) -> Result<bool> {
+    let failed = |doing| Error::io(doing, lock.display().to_string());
+    match file.try_lock() {
+        Ok(()) => files::is_named(file, lock).map_err(failed("read")),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse {
+            lock: lock.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(failed("lock")(error)),
     }
 }
 
@@ -174,4 +176,48 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: of those who have opened the lock one after the other, one at a time is at work. Method: one opens it while
+    /// another is at work, and locks it when that is done and a third has come.
+    #[test]
+    fn a_lock_whose_name_is_gone_holds_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, at_work) = (folder.path().join("db"), AtWork::default());
+        let first = Scratch::beside(&dir, &at_work).unwrap();
+        let lock = first.lock.clone().unwrap();
+        let opened = files::open_lock(&lock).unwrap();
+        assert!(matches!(
+            is_locked(&opened, &lock),
+            Err(Error::InUse { .. })
+        ));
+        drop(first);
+        assert!(!is_locked(&opened, &lock).unwrap(), "no file has the name");
+        let third = Scratch::beside(&dir, &at_work).unwrap();
+        assert!(!is_locked(&opened, &lock).unwrap(), "another has it");
+        let again = Scratch::beside(&dir, &at_work).map(|_| ());
+        assert!(matches!(again, Err(Error::InUse { .. })), "{again:?}");
+        drop(third);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, mine) = (folder.path().join("db"), folder.path().join("mine"));
+        std::os::unix::fs::symlink(&mine, folder.path().join("db.ebbtide-scratch.lock")).unwrap();
+        for text in [None, Some("precious")] {
+            if let Some(text) = text {
+                fs::write(&mine, text).unwrap();
+            }
+            let refused = Scratch::beside(&dir, &AtWork::default()).map(|_| ());
+            let said = refused.unwrap_err().to_string();
+            assert!(said.contains("symbolic link"), "{said}");
+            assert_eq!(fs::read_to_string(&mine).ok().as_deref(), text);
+        }
+    }
 }
