@@ -67,8 +67,15 @@ impl Backups {
         }
         manifest.taken_at = now();
         let number = self.next_number()?;
-        let _held = lease.hold()?;
+        let held = lease.hold()?;
         report.number = format::put_numbered(store, BACKUPS, number, &manifest)?;
+        drop(held);
+        // A prune of before it was named has seen nobody at work then.
+        if let Err(broken @ Error::Refused(_)) = lease.expect_unbroken() {
+            let name = format::name(BACKUPS, report.number);
+            store.delete(&name).map_err(Error::io("remove", name))?;
+            return Err(broken);
+        }
         Ok(report)
     }
 

@@ -129,14 +129,7 @@ impl<'a> Lease<'a> {
                 "the lease ran out while one object was stored or read: try again".to_owned(),
             ));
         }
-        match self.store.get(&before) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Refused(
-                    "somebody broke the lease under which this was at work: try again".to_owned(),
-                ));
-            }
-            got => drop(got.map_err(Error::io("read", &*before))?),
-        }
+        self.expect_unbroken()?;
         if now() + TERM / 2 > until {
             let renewed = self.write()?;
             *self.held.borrow_mut() = Some(renewed);
@@ -145,6 +138,20 @@ impl<'a> Lease<'a> {
                 .map_err(Error::io("remove", before))?;
         }
         Ok(())
+    }
+
+    /// Fails if somebody has removed the lease.
+    pub fn expect_unbroken(&self) -> Result<()> {
+        let held = self.held.borrow();
+        let Some((name, _)) = held.as_ref() else {
+            return Ok(());
+        };
+        match self.store.get(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Refused(
+                "somebody broke the lease under which this was at work: try again".to_owned(),
+            )),
+            got => got.map(drop).map_err(Error::io("read", name)),
+        }
     }
 
     /// Makes sure of that, and that nobody gives it back while the guard is held.

@@ -61,7 +61,7 @@ fn sizes_room_and_maps() {
 fn zeros_are_written_where_nothing_can_be_reserved() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("file");
-    let file = open_file(OpenOptions::new().write(true).create_new(true), &name).unwrap();
+    let file = files::create(&name).unwrap();
     file.write_all_at(b"abc", 0).unwrap();
     write_zeros(&file, 3, 40_000).unwrap();
     let bytes = Disk.read(&name).unwrap();
