@@ -414,6 +414,8 @@ fn exports<'a>(lib: &'a Source, all: &'a [Source]) -> Vec<(Option<&'a str>, &'a 
     for item in &lib.items {
         match item {
             Item::Use(line) if is_public(&line.vis) => exports.push((None, line)),
+            // For this project's other crates alone.
+            Item::Mod(module) if marks(&module.attrs).contains("(hidden)") => {}
             Item::Mod(module) if is_public(&module.vis) => {
                 let name = module.ident.to_string();
                 let root = all.iter().find(|source| {

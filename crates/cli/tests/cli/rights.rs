@@ -99,7 +99,7 @@ fn commands(world: &World) -> BTreeSet<String> {
 #[test]
 fn what_commands_leave_is_its_owners() {
     let world = World::new();
-    let line = |n| format!("{{\"id\":\"k{n}\",\"v\":\"{}\"}}\n", "x".repeat(300));
+    let line = |n| format!("{{\"id\":\"k{n:03}\",\"v\":\"{}\"}}\n", "x".repeat(300));
     let lines: String = (0..100).map(line).collect();
     world.write("lines", &lines);
     world.write("trace", "1,k,1,10,1,set,0\n2,k,1,10,1,get,0\n");
