@@ -141,7 +141,7 @@ fn what_commands_leave_is_its_owners() {
     for made in [
         "store/objects",
         "restored/tables",
-        "above/was/wal",
+        "above/was",
         "copy/tables",
         "damaged/lost",
         "demo",
