@@ -376,7 +376,7 @@ impl Options {
         }
     }
 
-    fn lock(&self, path: &Path) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         let path = path.join(file_name::LOCK);
         self.fs.lock(&path, LockKind::Exclusive)
     }

@@ -87,6 +87,12 @@ pub enum Error {
         /// The database folder.
         path: PathBuf,
     },
+    /// The folder holds other things and no database. One is made in a folder that is missing or empty; elsewhere where
+    /// [`Options::among_other_files`](crate::Options::among_other_files) allows it. Nothing was made or changed.
+    ForeignFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The wall clock is further behind the last recorded time than `max_clock_skew` allows.
     ClockBehind {
         /// What the wall clock says.
@@ -372,6 +378,11 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),
+            Error::ForeignFolder { path } => write!(
+                f,
+                "{} holds other things and no database: one is made in a folder that is missing or empty",
+                path.display()
+            ),
             Error::ClockBehind { wall, mark } => write!(
                 f,
                 "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \

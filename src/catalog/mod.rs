@@ -17,7 +17,9 @@ mod version;
 mod manifest;
 mod current;
 
-pub use current::{CurrentManifest, LoadedManifest, find_current, manifest_stamp};
+pub use current::{
+    CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
+};
 pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{
