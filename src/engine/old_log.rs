@@ -34,7 +34,7 @@ use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
-use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::engine::state::{ContainerState, Flushable, Leaves, ReadState};
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
@@ -214,15 +214,17 @@ impl Engine {
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
             cut.state.note_changes_from(cut.before.memtable.seq_max());
-            // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
-            // flushed.
-            cut.state.set_flushed(cut.up_to);
+            let census = cut.before.memtable.census();
+            let leaves = Leaves {
+                flushed: Some(cut.up_to),
+                purged: census.oldest_dead(Seq(0), &cut.view).map(|_| cut.view.now),
+            };
             commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
             commit.add_active(stays);
             self.throttle.add_unflushed(&commit, stays);
-            cut.state.install(|read_state| ReadState {
+            cut.state.install(leaves, |read_state| ReadState {
                 active: cut.rest.clone(),
                 sealed: read_state.sealed.clone(),
                 version,

@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
@@ -284,6 +285,7 @@ impl Begun {
                     next_segment: found.log.next_segment,
                     synced: found.log_end,
                     segments: std::mem::take(&mut found.log.segments),
+                    next_look: AtomicU64::default(),
                 };
                 (None, Some(old))
             }
