@@ -126,7 +126,7 @@ fn prefix(thread: u64, told: &Told, cut: u128, found: &Items) -> Result<u64, Str
     let certain = told.acknowledged.iter().filter(|(_, at)| **at < cut);
     let certain = certain.map(|(n, _)| *n).max().unwrap_or(told.base);
     let begun = told.begun.keys().max().copied().unwrap_or(told.base);
-    let mut items = Items::new();
+    let (mut items, mut differ) = (Items::new(), vec![]);
     for n in 0..=begun {
         if n > 0 {
             for (key, value) in step(thread, n) {
@@ -140,16 +140,15 @@ fn prefix(thread: u64, told: &Told, cut: u128, found: &Items) -> Result<u64, Str
             return Ok(n);
         }
         if n == certain {
+            let keys = items.keys().chain(found.keys());
             let differs = |key: &&Vec<u8>| items.get(*key) != found.get(*key);
-            let keys: Vec<_> = items.keys().chain(found.keys()).filter(differs).collect();
-            for key in keys {
-                let key = String::from_utf8_lossy(key);
-                eprintln!("after write {certain} of thread {thread}: {key} differs");
-            }
+            let named = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
+            differ = keys.filter(differs).map(named).collect();
         }
     }
     Err(format!(
-        "thread {thread}: {certain} writes were acknowledged before the shutdown, {begun} begun, and no such prefix is there"
+        "thread {thread}: {certain} writes were acknowledged before the shutdown, {begun} begun, and no such prefix is \
+         there: after the former differ {differ:?}"
     ))
 }
 
