@@ -49,6 +49,12 @@ fn key(thread: u64, n: u64) -> Vec<u8> {
     format!("{thread}-{n:02}").into_bytes()
 }
 
+/// The key whose value is the number of the thread's last write: so no write leaves all as it was, as the delete of a key
+/// that is not there would.
+fn count(thread: u64) -> Vec<u8> {
+    format!("{thread}-count").into_bytes()
+}
+
 /// What a write leaves of some keys.
 fn step(thread: u64, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut random = Random(thread << 40 | n);
@@ -60,7 +66,10 @@ fn step(thread: u64, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         value.resize(value.len() + random.below(len), b'a' + (n % 26) as u8);
         (key, (!random.one_in(8)).then_some(value))
     };
-    (0..keys).map(|_| one()).collect()
+    let writes = (0..keys).map(|_| one());
+    writes
+        .chain([(count(thread), Some(n.to_string().into_bytes()))])
+        .collect()
 }
 
 /// What was told of one thread.
