@@ -356,6 +356,11 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }
 
+const LOCKED: &str =
+    "is open elsewhere: one process at a time writes a database; close the other one first";
+const FOREIGN: &str =
+    "holds other things and no database: one is made in a folder that is missing or empty";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -372,17 +377,9 @@ impl fmt::Display for Error {
                 "{what} needs the feature `{feature}` of the crate ebbtide, which this program was built without: build it \
                  with that"
             ),
-            Error::Locked { path } => write!(
-                f,
-                "{} is open elsewhere: one process at a time writes a database; close the other one first",
-                path.display()
-            ),
+            Error::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),
-            Error::ForeignFolder { path } => write!(
-                f,
-                "{} holds other things and no database: one is made in a folder that is missing or empty",
-                path.display()
-            ),
+            Error::ForeignFolder { path } => write!(f, "{} {FOREIGN}", path.display()),
             Error::ClockBehind { wall, mark } => write!(
                 f,
                 "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \

@@ -55,6 +55,18 @@ struct Shortened<'a> {
     flushed: Option<Flushed<'a>>,
 }
 
+impl Shortened<'_> {
+    /// What its container's read state lacks without those records.
+    fn leaves(&self) -> Leaves {
+        let census = self.before.memtable.census();
+        let has_dead = census.oldest_dead(Seq(0), &self.view).is_some();
+        Leaves {
+            flushed: Some(self.up_to),
+            purged: has_dead.then_some(self.view.now),
+        }
+    }
+}
+
 /// Callers hold `flushing`, so that nothing changes between a judgement and its edit.
 impl Engine {
     /// Removes, by an edit, the part of the old log that is not needed; false when there is none.
@@ -214,17 +226,12 @@ impl Engine {
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
             cut.state.note_changes_from(cut.before.memtable.seq_max());
-            let census = cut.before.memtable.census();
-            let leaves = Leaves {
-                flushed: Some(cut.up_to),
-                purged: census.oldest_dead(Seq(0), &cut.view).map(|_| cut.view.now),
-            };
             commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
             commit.add_active(stays);
             self.throttle.add_unflushed(&commit, stays);
-            cut.state.install(leaves, |read_state| ReadState {
+            cut.state.install(cut.leaves(), |read_state| ReadState {
                 active: cut.rest.clone(),
                 sealed: read_state.sealed.clone(),
                 version,
