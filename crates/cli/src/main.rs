@@ -10,6 +10,7 @@ mod show;
 mod store;
 mod table;
 mod clock;
+mod interrupt;
 mod folder;
 mod histogram;
 mod input;

@@ -23,6 +23,7 @@ use testkit::patience::wait_until;
 mod backups;
 mod changes;
 mod given;
+mod interrupted;
 mod items;
 mod killed;
 mod many;
