@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
-use ebbtide::{Container, Database, ManualClock, Options};
-use ebbtide_cli::json::{KEY, from_json, from_json_with_time, parse_default_ttl, to_json};
+use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide_cli::given;
+use ebbtide_cli::json::{KEY, from_json, from_json_with_time, to_json};
 
 /// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
 /// and read again.
@@ -13,7 +15,7 @@ pub fn json(data: &[u8]) {
     let split = data.iter().position(|&byte| byte == b'\n');
     let (field, line) = split.map_or((&b"id"[..], data), |at| (&data[..at], &data[at + 1..]));
     let field = String::from_utf8_lossy(field);
-    let _ = parse_default_ttl(&field);
+    typed(&field);
     let timed = from_json_with_time(line, &field);
     let Ok(entry) = from_json(line, &field) else {
         assert!(timed.is_err(), "what asks for more takes no more lines");
@@ -32,6 +34,23 @@ pub fn json(data: &[u8]) {
     assert_eq!(again, entry, "{shown}");
     assert_eq!(at, item.written_at(), "{shown}");
     while db.step().expect("nothing fails here") {}
+}
+
+/// What is typed is read or refused; a lifetime is of whole seconds, and a time from now is that long.
+fn typed(text: &str) {
+    let now = UNIX_EPOCH + Duration::from_secs(1_772_366_400);
+    let (span, moment) = (given::span(text), given::moment(text, now));
+    if let Ok(Ttl::After(time)) = given::ttl(text) {
+        assert_eq!((time.subsec_nanos(), span.as_ref().ok()), (0, Some(&time)));
+        let default = given::default_ttl(text);
+        assert_eq!(default.ok(), Some(DefaultTtl::After(time)));
+    }
+    if let Ok(span) = span {
+        let later = given::moment(&format!("+{text}"), now);
+        assert_eq!(later.ok(), now.checked_add(span));
+    }
+    assert!(moment.is_err() || moment.is_ok_and(|moment| moment >= UNIX_EPOCH));
+    let _ = given::size(text);
 }
 
 /// A database for all inputs: to open one for each would take most of the time.

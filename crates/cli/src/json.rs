@@ -131,11 +131,8 @@ pub fn ttl_since(written_at: SystemTime, now: SystemTime, ttl: Ttl, default: Def
     Ttl::Until(written_at.min(now) + lifetime)
 }
 
-/// An item's ttl as JSON and the command line write it: `-1`, or whole seconds.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else, `null`, `"60"` and `1.5` among it.
-pub fn parse_ttl(text: &str) -> Result<Ttl> {
+/// An item's ttl in a line: `-1`, or whole seconds.
+fn parse_ttl(text: &str) -> Result<Ttl> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(Ttl::Never),
         Ok(seconds @ 1..=MAX_SECONDS) => Ok(Ttl::After(Duration::from_secs(seconds as u64))),
@@ -143,23 +140,6 @@ pub fn parse_ttl(text: &str) -> Result<Ttl> {
             "ttl",
             shortened(text),
             "-1 (never), or whole seconds from 1 to 2147483647",
-        )),
-    }
-}
-
-/// A container's default ttl as the command line writes it: `off`, `-1`, or whole seconds.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else.
-pub fn parse_default_ttl(text: &str) -> Result<DefaultTtl> {
-    match (text, parse_ttl(text)) {
-        ("off", _) => Ok(DefaultTtl::Off),
-        (_, Ok(Ttl::Never)) => Ok(DefaultTtl::NoDefault),
-        (_, Ok(Ttl::After(time))) => Ok(DefaultTtl::After(time)),
-        _ => Err(invalid(
-            "default ttl",
-            shortened(text),
-            "off, -1 (on without default), or whole seconds from 1 to 2147483647",
         )),
     }
 }

@@ -218,18 +218,6 @@ fn a_time_that_is_kept_ends_when_it_would_have() {
 }
 
 #[test]
-fn default_ttls_can_be_off() {
-    assert_eq!(parse_default_ttl("off").unwrap(), DefaultTtl::Off);
-    assert_eq!(parse_default_ttl("-1").unwrap(), DefaultTtl::NoDefault);
-    let minute = DefaultTtl::After(Duration::from_secs(60));
-    assert_eq!(parse_default_ttl("60").unwrap(), minute);
-    for given in ["0", "-2", "2147483648", "on", "", "1.5", "null"] {
-        let error = parse_default_ttl(given).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("default ttl {given} is not allowed: off, -1")));
-    }
-}
-
-#[test]
 fn broken_lines_are_refused() {
     for line in [
         "",
