@@ -135,9 +135,9 @@ pub enum Command {
     },
     /// Store one item for each line of a file, a JSON object
     ///
-    /// The value is the object without the members that belong to the item: "ttl", and those that export adds. A bad
-    /// line is named by its number and ends the import; the lines before it are stored. Creates what is missing, as put
-    /// does.
+    /// The value is the object without its "ttl", which becomes the item's; of a line of an export, without all that export
+    /// adds. A bad line is named by its number and ends the import; the lines before it are stored. Creates what is missing,
+    /// as put does.
     Import(Import),
     /// Print live items as JSON, one object a line, for import
     ///
@@ -436,9 +436,16 @@ pub struct Import {
     /// The file, plain or compressed by gzip; - for standard input
     #[arg(value_name = "FILE.jsonl|-")]
     pub file: PathBuf,
-    /// The member that holds the key, a string or a number; a line without it may have the one that export writes
-    #[arg(long, value_name = "FIELD", default_value = ebbtide_cli::json::KEY)]
-    pub key: String,
+    /// The member that holds the key of objects of your own: a string, a number, or MongoDB's {"$oid": ..}; needed but for
+    /// lines of an export
+    #[arg(long, value_name = "FIELD")]
+    pub key: Option<String>,
+    /// The lines are an export's, also where they do not begin as export writes them
+    ///
+    /// Then `_key`, `_key_base64`, `_ts`, `_ts_ms`, `ttl`, `_ttl_ms`, `_remaining`, `_value` and `_value_base64` belong to the
+    /// item. A line that begins with `_key`, `_ts` and `_ts_ms`, as export writes it, is taken for one without this.
+    #[arg(long)]
+    pub from_export: bool,
     /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
