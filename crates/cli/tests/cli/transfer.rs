@@ -103,6 +103,7 @@ fn members_of_own_objects_stay() {
             "id",
             r#"{"id":"e-1","_ts":"2026-01-01T00:00:00Z","_ts_ms":null}"#,
         ),
+        ("2", "_key", r#"{"_key":"2","_rev":"_Zm","name":"ada"}"#),
         ("t-1", "id", r#"{"id":"t-1","_remaining":30,"_ttl_ms":5}"#),
         (
             "m-1",
