@@ -2,14 +2,14 @@
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf, absolute};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ebbtide_backup::{Backups, Folder, Keep, Later};
 use serde_json::json;
 
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
-use crate::{moment, show, store, table};
+use crate::{show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
     fn from(error: ebbtide_backup::Error) -> Self {
@@ -77,19 +77,13 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
                 wait: backup.wait,
             };
             let mut backups = backups(to, backup.rate)?;
-            if let Some(text) = &backup.skip_ending_within {
-                backups = backups.skip_ending_within(span(text)?);
+            if let Some(time) = backup.skip_ending_within {
+                backups = backups.skip_ending_within(time);
             }
             make(&backups, &home, to, json)
         }
         _ => unreachable!("both are required without a command"),
     }
-}
-
-fn span(text: &str) -> Outcome<Duration> {
-    let refused =
-        || format!("{text:?} is no length of time: 90, 30m, 1h or 2d, in seconds without a unit");
-    moment::span(text).ok_or_else(|| Failure::Refused(refused()))
 }
 
 fn make(backups: &Backups, home: &Home, to: &str, json: bool) -> Outcome {

@@ -1,28 +1,18 @@
 //! The folder of a database that exists only while the command runs.
-//!
-//! A temporary folder is removed at the end, however the command ends: by the destructor or, when a signal ends the
-//! process, by a thread that waits for signals. The remover holds `ENDING`; the thread never releases it, so that the
-//! command, which may fail because its files vanish, prints nothing before the signal has ended it.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
-
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Undo;
 
-static ENDING: Mutex<()> = Mutex::new(());
-
-/// The database's folder; a temporary one is removed on drop.
+/// The database's folder.
 pub struct Folder {
     pub path: PathBuf,
-    temporary: bool,
+    /// A temporary one goes at the end, however the command ends.
+    _temporary: Option<Undo>,
 }
 
 impl Folder {
@@ -34,11 +24,13 @@ impl Folder {
                 .unwrap_or_default();
             let name = format!("ebbtide-{what}-{}-{}", std::process::id(), since.as_nanos());
             let path = std::env::temp_dir().join(name);
-            let made = remove_on_signals(path.clone()).and_then(|()| fs::create_dir(&path));
-            made.map_err(|error| Failure::file("create", &path, &error))?;
+            let removed = path.clone();
+            let temporary = Undo::by(move || remove(&removed));
+            let made = temporary.and_then(|undo| fs::create_dir(&path).map(|()| undo));
+            let temporary = made.map_err(|error| Failure::file("create", &path, &error))?;
             return Ok(Folder {
                 path,
-                temporary: true,
+                _temporary: Some(temporary),
             });
         };
         // Its contents would mix with the measured ones.
@@ -50,34 +42,9 @@ impl Folder {
         }
         Ok(Folder {
             path: dir.to_owned(),
-            temporary: false,
+            _temporary: None,
         })
     }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.temporary {
-            let _ending = ENDING.lock();
-            remove(&self.path);
-        }
-    }
-}
-
-/// From now on a signal that ends the process first removes the folder.
-fn remove_on_signals(path: PathBuf) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let wait = move || {
-        for signal in signals.forever() {
-            let _ending = ENDING.lock();
-            remove(&path);
-            let _ = emulate_default_handler(signal);
-        }
-    };
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(wait)
-        .map(|_| ())
 }
 
 /// What cannot be removed from the temporary folder is left to the system.

@@ -5,11 +5,13 @@
 
 mod arguments;
 mod failure;
+mod ask;
 mod form;
 mod show;
 mod store;
 mod table;
 mod clock;
+mod interrupt;
 mod folder;
 mod histogram;
 mod input;
@@ -82,8 +84,15 @@ fn run(arguments: Arguments) -> Outcome {
             place,
             default: Some(default),
             preview: true,
+            ..
         } => containers::preview(&place, &default, json),
-        Command::Ttl { place, default, .. } => containers::ttl(&place, default.as_deref(), json),
+        Command::Ttl {
+            place,
+            default: Some(default),
+            yes,
+            ..
+        } => containers::set_ttl(&place, &default, yes, json),
+        Command::Ttl { place, .. } => containers::ttl(&place, json),
         Command::Quota {
             place,
             limit,

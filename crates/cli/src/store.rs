@@ -96,7 +96,7 @@ pub fn while_locked<T>(
     mut work: impl FnMut() -> ebbtide::Result<T>,
 ) -> ebbtide::Result<T> {
     let begun = Instant::now();
-    let patience = Duration::from_secs(home.wait.unwrap_or(0).into());
+    let patience = home.wait.unwrap_or_default();
     loop {
         match work() {
             Err(Error::Locked { .. }) if begun.elapsed() < patience => thread::sleep(LOOK),
@@ -109,9 +109,10 @@ pub fn while_locked<T>(
 pub fn patiently<T>(home: &Home, work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
     while_locked(home, work).map_err(|error| match (&error, home.wait) {
         (Error::Locked { .. }, Some(waited)) => {
+            let waited = waited.as_secs_f64();
             Failure::Refused(format!("{error} (waited for {waited} s)"))
         }
-        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait SECONDS")),
+        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait TIME")),
         _ => error.into(),
     })
 }

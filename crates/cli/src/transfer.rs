@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::arguments::{Export, Import};
 use crate::failure::{self, Failure, Outcome};
 use crate::input::{Lines, style};
+use crate::interrupt::Undo;
 use crate::items::warn_off;
 use crate::{show, store};
 
@@ -121,11 +122,15 @@ impl Entries<'_> {
 
 impl Import {
     fn parse(&self, line: &[u8]) -> ebbtide::Result<Written> {
+        let reading = json::Reading {
+            key: self.key.as_deref(),
+            from_export: self.from_export,
+        };
         if self.keep_times {
-            let (entry, written_at) = json::from_json_with_time(line, &self.key)?;
+            let (entry, written_at) = json::from_json_with_time(line, reading)?;
             return Ok((entry, Some(written_at)));
         }
-        Ok((json::from_json(line, &self.key)?, None))
+        Ok((json::from_json(line, reading)?, None))
     }
 }
 
@@ -265,8 +270,14 @@ pub fn named(file: &Option<PathBuf>) -> Option<&PathBuf> {
 /// export leaves that as it was. A pipe or a device is written to as it is.
 pub struct Target {
     pub file: File,
-    /// The file that is written, which goes unless it is finished, and its name then.
-    renamed: Option<(PathBuf, PathBuf)>,
+    /// The file that is written, and its name when it is finished.
+    renamed: Option<Renamed>,
+}
+
+struct Renamed {
+    written: PathBuf,
+    path: PathBuf,
+    undo: Undo,
 }
 
 impl Target {
@@ -282,10 +293,15 @@ impl Target {
         let mut written = path.clone().into_os_string();
         written.push(format!(".{}.tmp", process::id()));
         let written = PathBuf::from(written);
-        let file = File::create(&written)?;
+        let removed = written.clone();
+        let undo = Undo::by(move || drop(fs::remove_file(removed)))?;
         let target = Target {
-            file,
-            renamed: Some((written, path)),
+            file: File::create(&written)?,
+            renamed: Some(Renamed {
+                written,
+                path,
+                undo,
+            }),
         };
         if let Some(there) = there {
             target.file.set_permissions(there.permissions())?;
@@ -294,21 +310,13 @@ impl Target {
     }
 
     /// All is written: durable, it gets its name.
-    pub fn finish(mut self) -> io::Result<()> {
-        if let Some((written, path)) = &self.renamed {
+    pub fn finish(self) -> io::Result<()> {
+        if let Some(renamed) = self.renamed {
             self.file.sync_all()?;
-            fs::rename(written, path)?;
-            self.renamed = None;
+            fs::rename(&renamed.written, &renamed.path)?;
+            renamed.undo.keep();
         }
         Ok(())
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some((written, _)) = &self.renamed {
-            let _ = fs::remove_file(written);
-        }
     }
 }
 
