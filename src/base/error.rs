@@ -77,7 +77,9 @@ pub enum Error {
         /// The allowed range.
         allowed: &'static str,
     },
-    /// Another process (or another handle of this one) has the database open.
+    /// Another process (or another handle of this one) has the database open. It is open until the last clone of the last
+    /// handle is dropped; the last handle for tasks (`AsyncDatabase`) is closed by a thread, some time after it was dropped,
+    /// which `AsyncDatabase::close` awaits. Can be tried again.
     Locked {
         /// The database folder.
         path: PathBuf,
@@ -368,7 +370,8 @@ impl fmt::Display for Error {
             ),
             Error::Locked { path } => write!(
                 f,
-                "{} is open elsewhere: one process at a time writes a database; close the other one first",
+                "{} is open elsewhere: one process at a time writes a database; close the other one first; one \
+                 whose last handle was just dropped may still be closing",
                 path.display()
             ),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),

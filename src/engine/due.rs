@@ -8,8 +8,8 @@
 //! disk        due, and not yet back   |   files that go then, whole or rewritten
 //! ```
 //!
-//! A bucket ends where a bucket of an expiry histogram does, and begins at the next that has something, so a group of ends
-//! between gaps is told as it is; or where settings have changed, or disk space comes back. Between two bounds as many items
+//! A bucket ends where one of an expiry histogram does, so a group of ends between gaps is told as it is; or where settings
+//! have changed, or disk space comes back. Between two bounds as many items
 //! end as the estimate of live items falls by from one to the other, with the settings of now; so what is hidden by newer
 //! versions is not counted, and the sum is right. Of the past each moment is judged by the settings of then; so what a change
 //! or a command has ended is in the bucket of that moment.
@@ -33,7 +33,7 @@ use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::{Census, ExpiryView, Settings, Tally};
 use crate::table::RunCursor;
 
-/// So many buckets on either side of now at most.
+/// So many buckets for what ends on either side of now at most, and half as many for disk space that comes back.
 const MOST: usize = 24;
 
 /// What ends, and what comes back, after the bucket before and up to `until`.
@@ -55,10 +55,12 @@ impl Engine {
         self.each_return(state, &read_state.version, &view, |_, when, bytes| {
             *back.entry(when).or_default() += bytes;
         });
-        let mut moments: Vec<Timestamp> = back.keys().copied().collect();
-        moments.extend(ends(&read_state, &view.settings).iter().map(|(end, _)| end));
-        moments.extend(settings.changed_at());
-        let bounds = bounds(moments, view.now);
+        let ends = ends(&read_state, &view.settings);
+        let ends = ends.into_iter().map(|(end, _)| end);
+        let mut bounds = self::bounds(ends.chain(settings.changed_at()), view.now, MOST);
+        bounds.extend(self::bounds(back.keys().copied(), view.now, MOST / 2));
+        bounds.sort_unstable();
+        bounds.dedup();
         let (past, future) = bounds.split_at(bounds.partition_point(|until| *until < view.now));
         let expired = |until: &Timestamp| {
             let then = ExpiryView::at(*until, || settings.at(*until));
@@ -236,17 +238,22 @@ pub(super) fn ends(read_state: &ReadState, settings: &Settings) -> Vec<(Timestam
     all
 }
 
-/// The ends of the buckets that have all of these moments, each of them the last moment in it; now is one.
-fn bounds(mut moments: Vec<Timestamp>, now: Timestamp) -> Vec<Timestamp> {
-    moments.retain(|moment| *moment < Timestamp::MAX);
-    moments.push(now);
+/// The ends of the buckets that have all of these moments, each of them the last moment in it; now is one. So many on either
+/// side of now at most.
+fn bounds(
+    moments: impl IntoIterator<Item = Timestamp>,
+    now: Timestamp,
+    most: usize,
+) -> Vec<Timestamp> {
+    let moments = moments.into_iter().chain([now]);
+    let mut moments: Vec<_> = moments.filter(|at| *at < Timestamp::MAX).collect();
     moments.sort_unstable();
     moments.dedup();
     let (past, future) = moments.split_at(moments.partition_point(|moment| *moment <= now));
     // Wider buckets where there would be too many.
     let side = |moments: &[Timestamp]| {
         let narrower = [1, 2, 4, 6].map(|eighths| ends_of_buckets(moments, now, eighths));
-        let mut few = narrower.into_iter().filter(|ends| ends.len() <= MOST);
+        let mut few = narrower.into_iter().filter(|ends| ends.len() <= most);
         few.next()
             .unwrap_or_else(|| ends_of_buckets(moments, now, 7))
     };

@@ -410,6 +410,58 @@ mod tests {
         }
     }
 
+    /// Goal: what ends between two groups of ends is none, however the groups grow. Method: items of a few lifetimes, one
+    /// after the other, asked at the end of each group and before the next.
+    #[test]
+    fn wide_gaps_are_kept() {
+        let lives = [5_000, 30_000, 600_000, 7 * 86_400_000];
+        for each_takes in [1, 7] {
+            let written: Vec<u64> = (0..20_000).map(|n| n / 8 * each_takes).collect();
+            let ends = written
+                .iter()
+                .zip(0u64..)
+                .map(|(at, n)| at + lives[mixed(n) as usize % lives.len()]);
+            let records: Vec<(u64, u64)> = ends.map(|end| (end, 100)).collect();
+            let histogram = histogram_of(&records);
+            assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
+            for life in lives {
+                let last = life + written[written.len() - 1];
+                for at in [last, last + 1_000, life - 1] {
+                    let are = records.iter().filter(|record| record.0 <= at).count();
+                    let found = histogram.up_to(Timestamp(at)).count as usize;
+                    let in_a_gap = records.iter().all(|record| record.0.abs_diff(at) > 500);
+                    let off = if in_a_gap { 0 } else { records.len() / 100 };
+                    assert!(found.abs_diff(are) <= off, "{found} of {are} by {at}");
+                }
+            }
+        }
+    }
+
+    /// Goal: a histogram stays small, whatever the gaps. Method: pairs, pairs of pairs and so on, each twice, four times, a
+    /// hundred times as far apart.
+    #[test]
+    fn there_are_never_too_many_gaps() {
+        for wider in [2u64, 5, 100] {
+            let place = |n: u64| {
+                let bits = (0..9).filter(|bit| n >> bit & 1 == 1);
+                bits.map(|bit| wider.pow(bit)).sum::<u64>()
+            };
+            let records: Vec<(u64, u64)> = (0..4_096).map(|n| (place(n % 512), 100)).collect();
+            let histogram = histogram_of(&records);
+            assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
+            let (mut bytes, total) = (
+                vec![],
+                Tally {
+                    count: 4_096,
+                    bytes: 409_600,
+                },
+            );
+            histogram.encode(&mut bytes);
+            assert!(ExpiryHistogram::decode(&mut Reader::new(&bytes)).is_ok());
+            assert_eq!(histogram.up_to(Timestamp::MAX), total);
+        }
+    }
+
     #[test]
     fn few_moments_are_told_exactly_and_read_back() {
         let histogram = histogram_of(&[(100, 7), (300, 1), (200, 2), (100, 1), (u64::MAX, 4)]);
