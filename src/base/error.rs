@@ -370,8 +370,7 @@ impl fmt::Display for Error {
             ),
             Error::Locked { path } => write!(
                 f,
-                "{} is open elsewhere: one process at a time writes a database; close the other one first; one \
-                 whose last handle was just dropped may still be closing",
+                "{} is open elsewhere, or closing yet: one process at a time writes a database; close the other one first",
                 path.display()
             ),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),

@@ -383,10 +383,11 @@ mod tests {
     }
 
     /// Goal: records may come at any time, also where there were none for long. Method: some that end within a minute, while
-    /// time goes on, beside others that end within hours and days.
+    /// time goes on, beside others that end within hours and days; and few that end at any time of a month before many that
+    /// end within one minute of it.
     #[test]
     fn what_comes_into_a_gap_is_told() {
-        let (mut records, mut now) = (vec![], 1_000_000);
+        let (mut moving, mut now) = (vec![], 1_000_000);
         for n in 0..30_000 {
             now += mixed(n) % 40;
             let life = match n % 4 {
@@ -394,8 +395,18 @@ mod tests {
                 1 => 3_600_000 + mixed(n + 1) % 3_600_000,
                 _ => 86_400_000 * (1 + mixed(n + 1) % 30),
             };
-            records.push((now + life, 100 + mixed(n) % 100));
+            moving.push((now + life, 100 + mixed(n) % 100));
         }
+        let month = 30 * 86_400_000;
+        let filled = (0..30_000).map(|n| match n {
+            ..3_000 => (mixed(n) % month, 100),
+            _ => (month / 2 + mixed(n) % 60_000, 100),
+        });
+        told_within_a_thirtieth(moving);
+        told_within_a_thirtieth(filled.collect());
+    }
+
+    fn told_within_a_thirtieth(mut records: Vec<(u64, u64)>) {
         let histogram = histogram_of(&records);
         assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
         records.sort_unstable();
