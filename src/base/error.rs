@@ -77,7 +77,9 @@ pub enum Error {
         /// The allowed range.
         allowed: &'static str,
     },
-    /// Another process (or another handle of this one) has the database open.
+    /// Another process (or another handle of this one) has the database open. It is open until the last clone of the last
+    /// handle is dropped; the last handle for tasks (`AsyncDatabase`) is closed by a thread, some time after it was dropped,
+    /// which `AsyncDatabase::close` awaits. Can be tried again.
     Locked {
         /// The database folder.
         path: PathBuf,
@@ -356,8 +358,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }
 
-const LOCKED: &str =
-    "is open elsewhere: one process at a time writes a database; close the other one first";
+const LOCKED: &str = "is open elsewhere, or closing yet: one process at a time writes a database; close the other one first";
 const FOREIGN: &str =
     "holds other things and no database: one is made in a folder that is missing or empty";
 

@@ -117,7 +117,8 @@ pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     }
     let live = container.stats().live_bytes;
     let Preview { items, bytes, .. } = container.preview_default_ttl(asked);
-    let (items, bytes) = (show::counted(items, "item"), show::bytes(bytes));
+    let items = show::counted(show::about(items), "item");
+    let bytes = show::bytes(bytes);
     writeln!(
         out,
         "would expire about {items}, {bytes} of {}",

@@ -79,7 +79,10 @@ impl Ending {
     }
 
     fn about(&self) -> String {
-        let (items, bytes) = (show::counted(self.items, "item"), show::bytes(self.bytes));
+        let (items, bytes) = (
+            show::counted(show::about(self.items), "item"),
+            show::bytes(self.bytes),
+        );
         format!("about {items}, {bytes}")
     }
 
