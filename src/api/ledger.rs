@@ -523,8 +523,12 @@ impl Options {
         if find_current(self.fs.as_ref(), path)?.is_none() {
             return Err(not_found());
         }
+        // An open that writes may flush before anybody asks.
+        let reading = self.clone().read_only(true).open(path)?;
+        let ranges = reading.engine().range_deletes();
+        reading.close()?;
+        drop(reading);
         let db = self.open(path)?;
-        let ranges = db.engine().range_deletes();
         db.flush()?;
         db.close()?;
         drop(db);

@@ -164,9 +164,6 @@ fn no_number_of_a_manifest_is_trusted() {
                     let _ = fs::remove_dir_all(&to);
                 }
                 let _ = world.backups.list();
-                if name == "used" {
-                    let _ = world.backups.backup(&world.db, &world.path("db"));
-                }
             }
             fs::write(world.stored(folder, number), sound).unwrap();
         }
