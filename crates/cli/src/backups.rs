@@ -170,7 +170,10 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
 fn note_strangers(backups: &Backups) -> Outcome {
     let strangers = backups.strangers()?;
     if !strangers.is_empty() {
-        failure::note(&format!("no backup's, and left alone: {}", strangers.join(", ")));
+        failure::note(&format!(
+            "no backup's, and left alone: {}",
+            strangers.join(", ")
+        ));
     }
     Ok(())
 }
