@@ -33,7 +33,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{
@@ -49,8 +49,7 @@ use crate::wal::remove_chain;
 /// What became of a database's containers up to one moment: their default ttls, floors, expiry commands and range
 /// deletes, and which of them were dropped; and when the tables that it had then end. No items. [`Options::ledger`]
 /// takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that later versions read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Untrusted")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     /// 0: unknown.
     database: u64,
@@ -73,29 +72,34 @@ struct Untrusted {
     containers: Vec<ContainerRecord>,
 }
 
-impl TryFrom<Untrusted> for Ledger {
-    type Error = String;
-
-    fn try_from(read: Untrusted) -> std::result::Result<Ledger, String> {
-        let containers = read.containers.into_iter().map(Change::CreateContainer);
-        let branches = read.branches.iter().copied().map(Change::Branch);
+impl Untrusted {
+    fn checked(self) -> std::result::Result<Ledger, String> {
+        let containers = self.containers.into_iter().map(Change::CreateContainer);
+        let branches = self.branches.iter().copied().map(Change::Branch);
         let mut catalogue = Catalogue::default();
         catalogue.apply(&Edit {
             number: 1,
-            time_high_water: read.mark,
+            time_high_water: self.mark,
             changes: containers.chain(branches).collect(),
         })?;
-        if catalogue.used > read.used || read.used.0 > HIGHEST_NUMBER {
+        if catalogue.used > self.used || self.used.0 > HIGHEST_NUMBER {
             return Err(format!(
                 "its last sequence number is {}, and it has one of {}",
-                read.used.0, catalogue.used.0
+                self.used.0, catalogue.used.0
             ));
         }
         Ok(Ledger {
-            database: read.database,
-            used: read.used,
+            database: self.database,
+            used: self.used,
             ..Ledger::of(catalogue)
         })
+    }
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let read = Untrusted::deserialize(deserializer)?;
+        read.checked().map_err(serde::de::Error::custom)
     }
 }
 

@@ -388,10 +388,7 @@ impl Catalogue {
             }
             Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
             Change::Database(database) => self.database = *database,
-            Change::Branch(branch) => {
-                self.used = self.used.max(branch.from);
-                self.branches.push(*branch);
-            }
+            Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
                 seq,
@@ -406,6 +403,11 @@ impl Catalogue {
             }
         }
         Ok(())
+    }
+
+    fn branch(&mut self, branch: Branch) {
+        self.used = self.used.max(branch.from);
+        self.branches.push(branch);
     }
 
     fn flush(&mut self, id: ContainerId, seq: Seq) -> Result<(), String> {
