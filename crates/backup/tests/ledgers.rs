@@ -45,6 +45,8 @@ type Views = BTreeMap<usize, Vec<Known>>;
 
 struct BackedUp {
     number: u64,
+    /// The last sequence number: of two backups with one on one branch, what came of the first came of the second.
+    used: u64,
     /// The branch on which it was made.
     branch: usize,
     /// What lived when it was made, and the defaults of that moment.
@@ -208,8 +210,10 @@ impl World {
             let left = backup.views.get(&self.branch)?;
             Some((backup.number, left.clone()))
         });
+        let used = self.stored("backups", number)["ledger"]["used"].as_u64();
         let backup = BackedUp {
             number,
+            used: used.unwrap(),
             branch: self.branch,
             views: BTreeMap::from([(self.branch, items.clone())]),
             items,
@@ -245,11 +249,14 @@ impl World {
             Later::Ignore => (restored.items.clone(), restored.defaults.clone()),
         };
         let earlier = restored.earlier.clone();
-        for backup in &mut self.backed_up[..at] {
-            if backup.views.contains_key(&branch) {
+        let used = restored.used;
+        for (place, backup) in self.backed_up.iter_mut().enumerate() {
+            let is_before = place < at || (backup.branch, backup.used) == (branch, used);
+            if is_before && backup.views.contains_key(&branch) {
                 let left = match later {
                     Later::Tell => backup.views[&last].clone(),
-                    Later::Ignore => earlier[&backup.number].clone(),
+                    Later::Ignore if place < at => earlier[&backup.number].clone(),
+                    Later::Ignore => backup.items.clone(),
                 };
                 backup.views.insert(new, left);
             }
