@@ -40,7 +40,6 @@ use crate::catalog::{
     Branch, Catalogue, Change, ContainerRecord, Edit, LoadedManifest, Manifest, Place, RunRecord,
     find_current,
 };
-use crate::data::range_delete::RangeDelete;
 use crate::engine::options::Options;
 use crate::env::{Lock, LockKind};
 use crate::expiry::{DefaultMillis, Settings};
@@ -323,16 +322,7 @@ impl Options {
     /// # Errors
     /// Those of [`Options::open`], of flushing and of closing; [`Error::NotFound`] if the folder holds no database.
     pub fn ledger(&self, path: impl AsRef<Path>) -> Result<Ledger> {
-        let (catalogue, ranges) = self.rested(path.as_ref())?;
-        let mut ledger = Ledger::of(catalogue);
-        for (id, ranges) in ranges {
-            let mut containers = ledger.containers.iter_mut();
-            if let Some(record) = containers.find(|record| record.id == id) {
-                record.range_deletes = ranges;
-                record.range_deletes.sort_by_key(|range| range.seq);
-            }
-        }
-        Ok(ledger)
+        Ok(Ledger::of(self.rested(path.as_ref())?))
     }
 
     /// Tells a copy of a database, which no process has open, what became of the database later. What had expired by
@@ -520,18 +510,12 @@ impl Options {
         self.fs.lock(&path, LockKind::Exclusive)
     }
 
-    /// The catalogue of a folder, after all that its log held went to tables, and the log itself; and the range deletes that
-    /// stood before. What they hid may have been in memory alone, and an older copy may have it in a table.
-    fn rested(&self, path: &Path) -> Result<(Catalogue, Vec<(ContainerId, Vec<RangeDelete>)>)> {
+    /// The catalogue of a folder, after all that its log held went to tables, and the log itself.
+    fn rested(&self, path: &Path) -> Result<Catalogue> {
         let not_found = || Error::NotFound { path: path.into() };
         if find_current(self.fs.as_ref(), path)?.is_none() {
             return Err(not_found());
         }
-        // An open that writes may flush before anybody asks.
-        let reading = self.clone().read_only(true).open(path)?;
-        let ranges = reading.engine().range_deletes();
-        reading.close()?;
-        drop(reading);
         let db = self.open(path)?;
         db.flush()?;
         db.close()?;
@@ -542,6 +526,6 @@ impl Options {
         let mut manifest = Manifest::resume(self.fs.clone(), path, current.loaded.number)?;
         manifest.commit(vec![Change::Log(None)], mark)?;
         remove_chain(self.fs.as_ref(), &path.join(file_name::WAL_DIR), 0);
-        Ok((manifest.catalogue().clone(), ranges))
+        Ok(manifest.catalogue().clone())
     }
 }

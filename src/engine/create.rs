@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp};
 use crate::catalog::{Change, ContainerRecord, Version};
-use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::options::ContainerOptions;
@@ -138,16 +137,6 @@ impl Engine {
     /// The names of all containers.
     pub fn containers(&self) -> Vec<String> {
         self.containers.names()
-    }
-
-    /// The range deletes that stand in each container, in memory and in its version.
-    pub fn range_deletes(&self) -> Vec<(ContainerId, Vec<RangeDelete>)> {
-        let of = |state: Arc<ContainerState>| {
-            let read_state = state.pin();
-            let all = read_state.range_deletes().flat_map(|ranges| ranges.iter());
-            (state.id(), all.cloned().collect())
-        };
-        self.containers.all().into_iter().map(of).collect()
     }
 
     /// Drops a container; false when there is none of this name.

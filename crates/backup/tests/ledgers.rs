@@ -522,22 +522,6 @@ fn a_backup_that_left_something_out_goes_on_and_older_ones_are_restored() {
     }
 }
 
-#[test]
-fn a_range_is_told_also_when_nothing_that_it_hides_is_stored() {
-    let world = World::new(0);
-    let c = world.container("a");
-    c.put("k", "v").unwrap();
-    world.backups.backup(&world.db, &world.path()).unwrap();
-    // What it deletes is in memory alone.
-    c.delete_range("k".."l").unwrap();
-    world.backups.ledger(&world.db, &world.path()).unwrap();
-    let to = world.folder.path().join("restored");
-    world.backups.restore(None, &to, Later::Tell).unwrap();
-    let options = Options::new().clock(world.clock.clone());
-    let db = options.open(&to).unwrap();
-    assert!(db.container("a").unwrap().get("k").unwrap().is_none());
-}
-
 /// What another branch does not know, nobody has dropped.
 #[test]
 fn a_container_that_only_a_newer_backup_has_is_restored_after_an_older_one_went_on() {
