@@ -38,11 +38,15 @@ mod cloud;
 mod lease;
 mod pace;
 mod scratch;
+mod manifests;
 mod later;
 
 mod backup;
 mod prune;
 mod restore;
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub mod internals;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -51,6 +55,7 @@ use ebbtide::Options;
 #[cfg(feature = "cloud")]
 pub use cloud::Cloud;
 pub use error::{Error, Result};
+use manifests::Manifests;
 pub use store::{Folder, Store};
 
 /// The backups of one database in a store. Give each database a store of its own.
@@ -200,17 +205,40 @@ impl Backups {
     /// # Errors
     /// The store's, and [`Error::Damaged`].
     pub fn list(&self) -> Result<Vec<Backup>> {
-        let numbers = format::numbers(self.store.as_ref(), format::BACKUPS)?;
+        let manifests = Manifests::of(self.store.as_ref())?;
+        let numbers = manifests.numbers(format::BACKUPS)?;
         let backup = |number| {
-            let manifest = format::get_numbered(self.store.as_ref(), format::BACKUPS, number)?;
+            let manifest = manifests.get(format::BACKUPS, number)?.manifest;
+            let taken_at = Duration::from_millis(manifest.taken_at);
             Ok(Backup {
                 number,
-                taken_at: UNIX_EPOCH + Duration::from_millis(manifest.taken_at),
+                taken_at: UNIX_EPOCH.checked_add(taken_at).unwrap_or(UNIX_EPOCH),
                 files: manifest.files.len() as u64,
-                bytes: manifest.files.iter().map(|file| file.len).sum(),
+                bytes: manifest.bytes(),
             })
         };
         numbers.into_iter().map(backup).collect()
+    }
+
+    /// What lies among the backups of a store, and has no name that a backup gives. It is left alone.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn strangers(&self) -> Result<Vec<String>> {
+        let is_numbered = |name: &str| format::number_of(name).is_some();
+        let folders: [(&str, fn(&str) -> bool); 3] = [
+            (format::BACKUPS, is_numbered),
+            (format::LEDGERS, is_numbered),
+            (format::OBJECTS, format::is_hash),
+        ];
+        let mut strangers = vec![];
+        for (folder, is_own) in folders {
+            let mut names = self.store.list(folder).map_err(Error::io("list", folder))?;
+            names.retain(|name| !is_own(name));
+            names.sort();
+            strangers.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
+        }
+        Ok(strangers)
     }
 
     /// To open a copy that nobody uses: nothing is merged in it, so that its tables stay those of the database.

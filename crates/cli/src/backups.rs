@@ -135,7 +135,9 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
                 count: Some(*keep),
                 ..Keep::default()
             };
-            let pruned = some_backups(to, None)?.prune(keep)?;
+            let backups = some_backups(to, None)?;
+            note_strangers(&backups)?;
+            let pruned = backups.prune(keep)?;
             let line = json!({
                 "backups": pruned.backups,
                 "ledgers": pruned.ledgers,
@@ -158,12 +160,26 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
     }
 }
 
+/// Names what lies among backups and is none.
+fn note_strangers(backups: &Backups) -> Outcome {
+    let strangers = backups.strangers()?;
+    if !strangers.is_empty() {
+        failure::note(&format!(
+            "no backup's, and left alone: {}",
+            strangers.join(", ")
+        ));
+    }
+    Ok(())
+}
+
 fn prove(to: &str, json: bool) -> Outcome {
     let beside = match to.contains("://") {
         true => std::env::temp_dir().join(format!("ebbtide-prove-{}", std::process::id())),
         false => PathBuf::from(to),
     };
-    let proof = some_backups(to, None)?.prove(&beside)?;
+    let backups = some_backups(to, None)?;
+    note_strangers(&backups)?;
+    let proof = backups.prove(&beside)?;
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
@@ -206,7 +222,9 @@ fn ago(moment: SystemTime) -> String {
 }
 
 pub fn list(to: &str, json: bool) -> Outcome {
-    let list = some_backups(to, None)?.list()?;
+    let backups = some_backups(to, None)?;
+    note_strangers(&backups)?;
+    let list = backups.list()?;
     let mut out = stdout().lock();
     if json {
         for backup in list {
