@@ -68,13 +68,17 @@
     doc = "
 The [guide] has a page on each part:
 
-* [lifetimes](guide::ttl): when an item expires, what restarts its countdown, what a change of the default does;
+* [lifetimes](guide::ttl): when an item expires, what restarts its countdown, what a change of the default does, what has
+  expired;
 * [durability](guide::durability): what survives a killed process, and what a power cut;
-* [batches and conditions](guide::batches): several writes as one, only if nobody has changed what was read;
+* [batches and transactions](guide::batches): several writes as one, only if nobody has changed what was read;
 * [reading](guide::reading): one key, many, a range, a count, a snapshot;
 * [changes](guide::changes): how caches, search indexes and copies keep up;
+* [analytical copies](guide::analytical_copies): how DuckDB or Spark asks about what is stored, or was;
 * [time](guide::time): clocks that are wrong, and tests that do not wait;
 * [reclaiming and pacing](guide::reclaim): when disk space comes back, what that costs, and what to alarm on;
+* [looking inside](guide::looking_inside): what the disk is made of, what ends when, what background work did;
+* [backups](guide::backups): copies elsewhere, and a restore that brings back nothing that has expired;
 * [errors](guide::errors): which may be tried again, and which need a person.
 
 Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](guide::from_redb), [sled](guide::from_sled),
@@ -94,9 +98,13 @@ Coming from [RocksDB](guide::from_rocksdb), [fjall](guide::from_fjall), [redb](g
 //! [outbox]: https://github.com/ebbtide/ebbtide/blob/main/examples/outbox.rs
 //!
 //! # Features
-//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `zstd`:
-//! [`Compression::Zstd`], which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that
-//! name. `tracing`: spans of background work for the crate of that name.
+//! None is on by default. `typed`: `TypedContainer`, for keys and values of the program's own types. `tokio`:
+//! `ebbtide::tokio`, the same operations as futures, which never block a runtime's thread. `zstd`: [`Compression::Zstd`],
+//! which builds the C library. `metrics`: `Database::publish_metrics`, figures for the crate of that name. `tracing`: spans of
+//! background work for the crate of that name.
+//!
+//! Two more crates belong to it: `ebbtide-backup`, incremental backups whose restore brings back nothing that has expired
+//! since, in folders and stores of objects; and `ebbtide-cli`, the command `ebbtide`.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // Lints for every public name; the names in `internals` are exempt.

@@ -135,7 +135,7 @@ impl Fs for Beside {
     fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
         self.writes(path)
     }
-    fn lock(&self, path: &Path, _: LockKind) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path, _: LockKind) -> Result<Box<dyn Lock>> {
         self.writes(path)
     }
     fn allocated(&self, path: &Path) -> Result<u64> {

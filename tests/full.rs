@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::{Fs, Sim, Survivors};
-use ebbtide::{Clock, Container, Database, DefaultTtl, Durability, ManualClock, Options, Ttl};
+use ebbtide::{
+    Batch, Clock, Container, Database, DefaultTtl, Durability, Error, ManualClock, Options, Ttl,
+};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -124,6 +126,65 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
                 assert_eq!(c.iter().count(), 100, "{what}");
             }
         }
+    }
+}
+
+/// Whoever writes first after the end of all does not wait for the background.
+#[test]
+fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
+    let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
+    let first: [(&str, fn(&Database) -> ebbtide::Result<()>); 3] = [
+        ("put", |db| db.container("c")?.put("k", "v")),
+        ("batch", |db| {
+            let mut batch = Batch::new();
+            batch.put(&db.container("c")?, "k", "v");
+            db.write(batch)
+        }),
+        ("sync", |db| db.sync()),
+    ];
+    for how in ENDS {
+        for (call, first) in first {
+            for ended_before in [true, false] {
+                let (sim, clock) = (end(&sim, &clock, how), ManualClock::new(clock_of(&clock)));
+                take_the_rest(&sim);
+                let what = format!("{how}, {call}, ended before the open: {ended_before}");
+                if ended_before {
+                    clock.advance(2 * LIFE);
+                }
+                let db = open(&sim, &clock, MEMTABLE);
+                if !ended_before {
+                    assert!(first(&db).unwrap_err().is_full(), "{what}");
+                    let c = db.container("c").unwrap();
+                    assert_eq!(c.iter().count(), count as usize, "{what}");
+                    clock.advance(2 * LIFE);
+                }
+                first(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
+                takes_writes(&db, &what);
+            }
+        }
+    }
+}
+
+/// What ends under a transaction is a conflict, also where the old log and the memory behind it were given back.
+#[test]
+fn a_transaction_sees_that_what_it_misses_was_given_back() {
+    let (sim, clock, _) = filled(|_| Ttl::After(LIFE));
+    take_the_rest(&sim);
+    for some_live in [false, true] {
+        let (sim, clock) = (sim.kill(), ManualClock::new(clock_of(&clock)));
+        let db = open(&sim, &clock, MEMTABLE);
+        let c = db.container("c").unwrap();
+        let transaction = db.begin();
+        assert!(transaction.get(&c, 0u32.to_be_bytes()).unwrap().is_some());
+        clock.advance(if some_live {
+            LIFE - Duration::from_millis(100)
+        } else {
+            2 * LIFE
+        });
+        run_background(&db);
+        assert_eq!(c.iter().count() > 0, some_live);
+        let missed = transaction.get(&c, 1u32.to_be_bytes());
+        assert!(missed.as_ref().is_err_and(Error::is_conflict), "{missed:?}");
     }
 }
 

@@ -133,4 +133,6 @@ smoke! {
     json 2_000,
     operations 20,
     faults 30,
+    backup 5_000,
+    ledger 100,
 }

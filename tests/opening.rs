@@ -2,9 +2,10 @@
 //! compared before and after.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use ebbtide::internals::{
@@ -12,7 +13,7 @@ use ebbtide::internals::{
     PayloadCrc, Relogged, Seq, Sim, Survivors, Timestamp, WriteTtl, parse_manifest, repair_with,
     verify_in,
 };
-use ebbtide::{ClockBehind, Container, DefaultTtl, Error, ManualClock, Options};
+use ebbtide::{ClockBehind, Container, Database, DefaultTtl, Error, ManualClock, Options};
 
 const START: u64 = 1_800_000_000_000;
 const PATH: &str = "/db";
@@ -429,10 +430,10 @@ fn any_one_file_shows_that_there_was_a_database() {
 #[test]
 fn a_folder_in_which_no_database_ever_was_is_new() {
     let sim = Sim::new(1);
-    for folder in ["tables", "wal", "copy", "lost"] {
+    for folder in ["tables/lost+found", "wal", "copy", "lost", "lost+found"] {
         sim.create_dir_all(&Path::new(PATH).join(folder)).unwrap();
     }
-    for name in ["notes", "wal/notes", "manifest-000000.tmp", "LOCK"] {
+    for name in ["manifest-000000.tmp", "LOCK"] {
         drop(sim.create(&Path::new(PATH).join(name)).unwrap());
     }
     for (who, said) in looks(&sim).into_iter().skip(1) {
@@ -443,7 +444,149 @@ fn a_folder_in_which_no_database_ever_was_is_new() {
     }
     let db = options(&sim).open(PATH).unwrap();
     db.container("c").unwrap().put("k", "v").unwrap();
-    assert!(sim.len(Path::new("/db/wal/notes")).unwrap().is_some());
+}
+
+// Wherever it ends, the next open makes the database, and finds nothing foreign in what is left.
+#[test]
+fn a_first_open_that_is_killed_leaves_no_dead_folder() {
+    let (sim, left) = (Sim::new(1), Arc::new(Mutex::new(vec![])));
+    let keep = left.clone();
+    sim.watch(move |sim, call| {
+        let mut left = keep.lock().unwrap();
+        let seed = left.len() as u64;
+        for after in [
+            sim.kill(),
+            sim.power_cut(seed),
+            sim.power_cut_with(Survivors::Nothing),
+        ] {
+            left.push((format!("{} {}", call.operation, call.path.display()), after));
+        }
+    });
+    options(&sim).open(PATH).unwrap();
+    sim.unwatch();
+    let left = std::mem::take(&mut *left.lock().unwrap());
+    let has = |name: &str| {
+        let path = Path::new(PATH).join(name);
+        left.iter()
+            .any(|(_, sim)| sim.len(&path).is_ok_and(|len| len.is_some()))
+    };
+    assert!(has("LOCK") && has("manifest-000000.tmp") && has("manifest-000001"));
+    for (at, sim) in left {
+        let db = options(&sim).open(PATH);
+        let db = db.unwrap_or_else(|error| panic!("killed at {at}: {error}"));
+        db.container("c").unwrap().put("k", "v").unwrap();
+    }
+}
+
+// What most likely was named by mistake stays as it is, whatever else a killed first open left there.
+#[test]
+fn no_database_is_made_among_other_files_unless_that_is_meant() {
+    let others = [
+        "notes",
+        "wal/notes",
+        "notes.d/",
+        "tables/old/",
+        "manifest-7",
+        "copy/x/",
+    ];
+    for other in others {
+        for with in [&[][..], &["LOCK"], &["LOCK", "manifest-000000.tmp"]] {
+            let sim = Sim::new(1);
+            for name in [other].iter().chain(with) {
+                let path = Path::new(PATH).join(name);
+                sim.create_dir_all(path.parent().unwrap()).unwrap();
+                match name.ends_with('/') {
+                    true => sim.create_dir_all(&path).unwrap(),
+                    false => drop(sim.create(&path).unwrap()),
+                }
+            }
+            let before = sim.tree(Path::new(PATH)).unwrap();
+            let refused = options(&sim).open(PATH).unwrap_err();
+            assert!(
+                matches!(&refused, Error::ForeignFolder { path } if path == Path::new(PATH)),
+                "{other}: {refused}"
+            );
+            assert_eq!(
+                sim.tree(Path::new(PATH)).unwrap(),
+                before,
+                "{other} {with:?}"
+            );
+            let reader = options(&sim).read_only(true).open(PATH).unwrap_err();
+            assert!(matches!(reader, Error::NotFound { .. }), "{reader}");
+            let db = options(&sim).among_other_files(true).open(PATH).unwrap();
+            db.container("c").unwrap().put("k", "v").unwrap();
+            drop(db);
+            // Now it is one, and stays one.
+            let db = options(&sim.kill()).open(PATH).unwrap();
+            assert!(db.container("c").unwrap().contains("k").unwrap());
+        }
+    }
+}
+
+// On a real disk: the lock is of the file's inode, and a name that is no text is another's, too.
+#[test]
+fn a_removed_lock_lets_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let db = Database::open(&path).unwrap();
+    let c = db.container("c").unwrap();
+    c.put("before", "v").unwrap();
+    std::fs::remove_file(path.join("LOCK")).unwrap();
+    for read_only in [false, true] {
+        let second = Options::new().read_only(read_only).open(&path);
+        assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
+    }
+    assert!(!path.join("LOCK").exists(), "what is refused makes nothing");
+    c.put("after", "v").unwrap();
+    drop((c, db));
+    let reader = Options::new().read_only(true).open(&path).unwrap();
+    assert_eq!(reader.container("c").unwrap().iter().count(), 2);
+    // Nor does a reader that finds no file let a writer in, but other readers.
+    let writer = Database::open(&path);
+    assert!(matches!(writer, Err(Error::Locked { .. })), "{writer:?}");
+    Options::new().read_only(true).open(&path).unwrap();
+    drop(reader);
+    Database::open(&path).unwrap().close().unwrap();
+    assert!(path.join("LOCK").exists());
+}
+
+#[test]
+fn a_name_that_is_no_text_is_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"notes \xff");
+    std::fs::write(folder.path().join(name), "").unwrap();
+    let refused = Database::open(folder.path()).unwrap_err();
+    assert!(matches!(refused, Error::ForeignFolder { .. }), "{refused}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+// Each waits for its turn, and finds a database or makes one.
+#[test]
+fn first_opens_at_the_same_time_make_one_database() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = &folder.path().join("a/b");
+        let start = Barrier::new(6);
+        std::thread::scope(|scope| {
+            for n in 0..6 {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    let db = loop {
+                        match Database::open(path) {
+                            Err(Error::Locked { .. }) => std::thread::yield_now(),
+                            done => break done.unwrap(),
+                        }
+                    };
+                    let c = db.container("c").unwrap();
+                    c.put(format!("{n}"), "v").unwrap();
+                    db.close().unwrap();
+                });
+            }
+        });
+        let db = Database::open(path).unwrap();
+        assert_eq!(db.container("c").unwrap().iter().count(), 6);
+    }
 }
 
 // The copy alone may go: the manifest says all.

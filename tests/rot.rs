@@ -6,9 +6,9 @@
 //! each damage a copy is changed: a bit, a length, a sector, a file of the same name. The copy is verified; opened and
 //! read in every way, before and after a compaction; and repaired and read. The right contents are known.
 //!
-//! Default: a slice, the same every time. `EBBTIDE_ROT=n`: n damages of each kind to every file; `EBBTIDE_ROT=all`: every bit,
-//! every length, every pair of sectors near each other. `EBBTIDE_SECONDS=n`: damages at random from `EBBTIDE_SEED` on, for
-//! so long.
+//! Default: a slice, the same every time, and the ends of some files. `EBBTIDE_ROT=n`: n damages of each kind to every
+//! file; `EBBTIDE_ROT=all`: every bit, every length, every pair of sectors near each other. `EBBTIDE_SECONDS=n`: damages at
+//! random from `EBBTIDE_SEED` on, for so long.
 
 // Tests are a world of their own: they touch files, time and threads as they like.
 #![allow(clippy::disallowed_methods)]
@@ -477,6 +477,13 @@ fn slice<T>(all: Vec<T>) -> Vec<T> {
     all.into_iter().skip(first).step_by(step).collect()
 }
 
+/// Places at both ends of a file, where headers and footers lie: of the files of the last two moments, by default.
+fn edges(images: &[Image], at: usize, len: usize) -> impl Iterator<Item = usize> {
+    let is_looked_at = each().is_none() && at + 2 >= images.len();
+    let ends = (at % 8..len.min(24)).chain(len.saturating_sub(32).max(24)..len);
+    ends.step_by(8).filter(move |_| is_looked_at)
+}
+
 /// The files: by default one of each kind at each moment.
 fn targets(images: &[Image]) -> Vec<(usize, PathBuf, usize)> {
     let mut targets = vec![];
@@ -522,7 +529,9 @@ fn flipped_bits() {
     let images = images();
     let damages = targets(&images).into_iter().flat_map(|(at, path, len)| {
         let bits: Vec<usize> = (0..len * 8).collect();
-        let flips = slice(bits).into_iter().map(|bit| Damage::Flip {
+        let at_edges = edges(&images, at, len).map(|byte| byte * 8 + byte % 7);
+        let bits = slice(bits).into_iter().chain(at_edges);
+        let flips = bits.map(|bit| Damage::Flip {
             at: bit / 8,
             mask: 1 << (bit % 8),
         });
@@ -537,9 +546,9 @@ fn flipped_bits() {
 fn cut_files() {
     let images = images();
     let damages = targets(&images).into_iter().flat_map(|(at, path, len)| {
-        let cuts = slice((0..len).collect())
-            .into_iter()
-            .map(|len| Damage::Cut { len });
+        let lengths = slice((0..len).collect()).into_iter();
+        let lengths = lengths.chain(edges(&images, at, len));
+        let cuts = lengths.map(|len| Damage::Cut { len });
         cuts.map(move |cut| (at, path.clone(), cut))
             .collect::<Vec<_>>()
     });

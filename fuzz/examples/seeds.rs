@@ -42,6 +42,9 @@ fn main() -> Result<()> {
     seeds.extend(LINES.map(|line| ("json", line.into())));
     seeds.extend([300, 900, 900, 2_000].map(|len| ("operations", soup(len as u64, len))));
     seeds.extend([400, 900].map(|len| ("faults", soup(len as u64, len))));
+    seeds.extend(LEDGERS.map(|json| ("backup", backup(json).into_bytes())));
+    let moment = [&[3][..], &(NOW + 60_000).to_le_bytes()].concat();
+    seeds.extend(LEDGERS.map(|json| ("ledger", [&moment, json.as_bytes()].concat())));
     for (name, _) in TARGETS {
         let folder = Path::new("seeds").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -212,6 +215,24 @@ const CHANGES: [&str; 5] = [
     r#"{"log_synced":1000000}"#,
 ];
 
+const LEDGERS: [&str; 2] = [
+    concat!(
+        r#"{"mark":1772366400100,"used":60,"containers":[{"id":1,"name":"a","created":1,"compression":"none"#,
+        r#"","settings":{"default":{"millis":5000},"inherit_floor":9,"override_floor":9,"floor_seq":50,"com"#,
+        r#"mand_seq":55,"commands":[{"seq":55,"at":1772366400050,"inherit":0,"override":1772366460000,"writ"#,
+        r#"ten":0}]},"settings_seq":55,"flushed":60,"runs":[{"id":1,"end":1772366460000,"placed":"no_defaul"#,
+        r#"t","applied":0,"tables":[{"id":1,"len":900,"crc":77}]}],"range_deletes":[{"seq":58,"from":"6b657"#,
+        r#"931","to":"6b657932"}]}]}"#,
+    ),
+    concat!(
+        r#"{"branches":[{"id":9,"from":12,"told":3}],"mark":1772366400100,"used":90,"containers":[{"id":1,""#,
+        r#"name":"a","created":1,"compression":"none","settings":{"default":"no_default","inherit_floor":0,"#,
+        r#""override_floor":0,"floor_seq":0,"command_seq":80,"past":{"base":{"default":"no_default","inheri"#,
+        r#"t_floor":0,"override_floor":0,"floor_seq":0},"known_from":0,"changes":[{"what":{"expire":"all"},"#,
+        r#""at":1772366400000,"seq":80}]}},"settings_seq":80,"flushed":90}]}"#,
+    ),
+];
+
 const LINES: [&str; 6] = [
     "id\n{\"id\":\"s-1\",\"user\":\"ada\",\"ttl\":1800}",
     "_key\n{\"_key\":\"s-1\",\"_ts\":1772366400,\"ttl\":-1,\"_value\":\"plain text\"}",
@@ -220,6 +241,15 @@ const LINES: [&str; 6] = [
     "-1\n{\"ttl\":null}",
     "_key\n{\"_key\":\"s\",\"_ts\":1772366400,\"_ts_ms\":1772366400123,\"ttl\":2,\"_ttl_ms\":1001,\"_remaining\":0.7}",
 ];
+
+/// A backup with this ledger, after the choice to put it under a checksum.
+fn backup(ledger: &str) -> String {
+    let sha256 = "0123456789abcdef".repeat(4);
+    format!(
+        r#"{}{{"version":2,"name":"backups/00000000000000000003","store":"0123456789abcdef","after":[{{"name":"{}","sha256":"{sha256}"}}],"taken_at":1772366400000,"files":[{{"path":"tables/000001.table","len":900,"sha256":"{sha256}"}}],"ledger":{ledger},"left_out_before":1772366400900}}"#,
+        '\u{1}', "ledgers/00000000000000000002",
+    )
+}
 
 /// The files of a log: the length of the first segment, and then the next one or the ring.
 fn log(ring_bytes: Option<usize>) -> Result<Vec<u8>> {

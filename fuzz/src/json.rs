@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ebbtide::internals::Sim;
-use ebbtide::{Container, Database, ManualClock, Options};
-use ebbtide_cli::json::{KEY, from_json, from_json_with_time, parse_default_ttl, to_json};
+use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options, Ttl};
+use ebbtide_cli::given;
+use ebbtide_cli::json::{Reading, from_json, from_json_with_time, to_json};
 
 /// A line, behind it the name of its key's field: `name`, line feed, line. A line that can be read is stored, shown,
 /// and read again.
@@ -13,9 +15,16 @@ pub fn json(data: &[u8]) {
     let split = data.iter().position(|&byte| byte == b'\n');
     let (field, line) = split.map_or((&b"id"[..], data), |at| (&data[..at], &data[at + 1..]));
     let field = String::from_utf8_lossy(field);
-    let _ = parse_default_ttl(&field);
-    let timed = from_json_with_time(line, &field);
-    let Ok(entry) = from_json(line, &field) else {
+    typed(&field);
+    for from_export in [false, true] {
+        let key = Some(&*field);
+        read(line, Reading { key, from_export });
+    }
+}
+
+fn read(line: &[u8], reading: Reading<'_>) {
+    let timed = from_json_with_time(line, reading);
+    let Ok(entry) = from_json(line, reading) else {
         assert!(timed.is_err(), "what asks for more takes no more lines");
         return;
     };
@@ -27,11 +36,28 @@ pub fn json(data: &[u8]) {
     let item = item.expect("nothing expires here");
     let shown = to_json(&item);
     assert!(!shown.contains('\n'));
-    let (again, at) =
-        from_json_with_time(shown.as_bytes(), KEY).expect("what is shown can be read");
+    let again = from_json_with_time(shown.as_bytes(), Reading::default());
+    let (again, at) = again.expect("what is shown can be read");
     assert_eq!(again, entry, "{shown}");
     assert_eq!(at, item.written_at(), "{shown}");
     while db.step().expect("nothing fails here") {}
+}
+
+/// What is typed is read or refused; a lifetime is of whole seconds, and a time from now is that long.
+fn typed(text: &str) {
+    let now = UNIX_EPOCH + Duration::from_secs(1_772_366_400);
+    let (span, moment) = (given::span(text), given::moment(text, now));
+    if let Ok(Ttl::After(time)) = given::ttl(text) {
+        assert_eq!((time.subsec_nanos(), span.as_ref().ok()), (0, Some(&time)));
+        let default = given::default_ttl(text);
+        assert_eq!(default.ok(), Some(DefaultTtl::After(time)));
+    }
+    if let Ok(span) = span {
+        let later = given::moment(&format!("+{text}"), now);
+        assert_eq!(later.ok(), now.checked_add(span));
+    }
+    assert!(moment.is_err() || moment.is_ok_and(|moment| moment >= UNIX_EPOCH));
+    let _ = given::size(text);
 }
 
 /// A database for all inputs: to open one for each would take most of the time.

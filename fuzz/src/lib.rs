@@ -7,6 +7,7 @@
 
 mod input;
 
+mod backup;
 mod faults;
 mod items;
 mod json;
@@ -16,6 +17,7 @@ mod operations;
 mod pieces;
 mod table;
 
+pub use backup::{backup, ledger};
 pub use faults::faults;
 pub use items::{batch, census, header, relog};
 pub use json::json;
@@ -29,7 +31,7 @@ pub use table::{table, table_file};
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its folder in seeds/.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("batch", batch),
     ("relog", relog),
     ("header", header),
@@ -47,4 +49,6 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("json", json),
     ("operations", operations),
     ("faults", faults),
+    ("backup", backup),
+    ("ledger", ledger),
 ];

@@ -101,7 +101,7 @@ fn edits(catalogue: &Catalogue, mark: u64, changes: &str) -> String {
 }
 
 /// Reads, writes and compacts, whatever comes of it.
-fn use_all(db: &Database) {
+pub(super) fn use_all(db: &Database) {
     for name in db.containers() {
         let container = db.container(&name).expect("it was listed");
         for _ in container.iter().take_while(Result::is_ok) {}
@@ -140,7 +140,7 @@ fn seal(lines: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn options(sim: &Sim) -> Options {
+pub(super) fn options(sim: &Sim) -> Options {
     Options::new()
         .fs(Arc::new(sim.clone()))
         .clock(ManualClock::new(NOW))
@@ -150,7 +150,7 @@ fn options(sim: &Sim) -> Options {
 }
 
 /// A killed database with two containers, tables, range deletes and a log.
-fn template() -> &'static Sim {
+pub(super) fn template() -> &'static Sim {
     static TEMPLATE: OnceLock<Sim> = OnceLock::new();
     TEMPLATE.get_or_init(|| build_template().expect("nothing fails here"))
 }

@@ -43,7 +43,8 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database in a folder with default settings; creates both if they are missing.
+    /// Opens the database in a folder with default settings; creates both if they are missing. None is created among other
+    /// files: see [`Options::among_other_files`].
     pub fn open(path: impl AsRef<Path>) -> Result<Database> {
         Options::new().open(path)
     }

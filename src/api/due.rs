@@ -27,8 +27,9 @@ pub struct DueBucket {
 
 impl Container {
     /// What ends when, earliest first, and when the disk space comes back: of the past, what is stored yet, and of the future,
-    /// if nobody writes and the default stays. What never ends is in no bucket. At most some 60 buckets, the narrower, the
-    /// nearer to now, which is the end of one. From statistics, within 5 % of what is stored; reads no item.
+    /// if nobody writes and the default stays. What never ends is in no bucket. At most some 70 buckets, the narrower, the
+    /// nearer to now, which is the end of one; each ends with the last of what is in it, and where nothing ends and nothing
+    /// comes back is none. From statistics, within 5 % of what is stored; reads no item.
     ///
     /// ```
     /// use std::time::Duration;

@@ -19,6 +19,8 @@
 //!    did in the database. The catalogue's `used` is raised to the ledger's, so no later write is below it.
 //! 2. Settings only go forward. Commands that stand in the copy or came with an earlier ledger are kept.
 //! 3. It is one edit: all or nothing.
+//! 4. The ledger is of a state that came of the copy's, which the caller knows by [`Ledger::precedes`]: containers and runs of
+//!    another branch may have the same ids.
 //!
 //! A run of a copy *has ended* by a later ledger if its end is not after the ledger's mark, and can be trusted under the
 //! settings of the copy and those of the ledger. By the mark, under the ledger's settings, each of its records was gone,
@@ -27,14 +29,16 @@
 //! the copy need not be told the ledger, if its time starts no earlier than these ends. The mark is the database's, not
 //! a clock's: at the mark the ledger's settings were in force, and a wrong clock of who takes the ledger ends nothing.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::base::{ContainerId, Error, Result, Seq, Timestamp, file_name};
+use crate::base::{ContainerId, Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
 use crate::catalog::{
-    Catalogue, Change, ContainerRecord, LoadedManifest, Manifest, RunRecord, find_current,
+    Branch, Catalogue, Change, ContainerRecord, Edit, LoadedManifest, Manifest, Place, RunRecord,
+    find_current,
 };
 use crate::engine::options::Options;
 use crate::env::{Lock, LockKind};
@@ -44,21 +48,95 @@ use crate::wal::remove_chain;
 /// What became of a database's containers up to one moment: their default ttls, floors, expiry commands and range
 /// deletes, and which of them were dropped; and when the tables that it had then end. No items. [`Options::ledger`]
 /// takes one, [`Options::apply_ledger`] tells it to an older copy. With serde it is an object that later versions read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ledger {
     /// 0: unknown.
-    #[serde(default)]
     database: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    branches: Vec<Branch>,
     mark: Timestamp,
     used: Seq,
     containers: Vec<ContainerRecord>,
 }
 
+/// A ledger as it was read: whatever it says, it is one only if a catalogue could be so.
+#[derive(Deserialize)]
+struct Untrusted {
+    #[serde(default)]
+    database: u64,
+    #[serde(default)]
+    branches: Vec<Branch>,
+    mark: Timestamp,
+    used: Seq,
+    containers: Vec<ContainerRecord>,
+}
+
+impl Untrusted {
+    fn checked(self) -> std::result::Result<Ledger, String> {
+        let containers = self.containers.into_iter().map(Change::CreateContainer);
+        let branches = self.branches.iter().copied().map(Change::Branch);
+        let mut catalogue = Catalogue::default();
+        catalogue.apply(&Edit {
+            number: 1,
+            time_high_water: self.mark,
+            changes: containers.chain(branches).collect(),
+        })?;
+        if catalogue.used > self.used || self.used.0 > HIGHEST_NUMBER {
+            return Err(format!(
+                "its last sequence number is {}, and it has one of {}",
+                self.used.0, catalogue.used.0
+            ));
+        }
+        Ok(Ledger {
+            database: self.database,
+            used: self.used,
+            ..Ledger::of(catalogue)
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let read = Untrusted::deserialize(deserializer)?;
+        read.checked().map_err(serde::de::Error::custom)
+    }
+}
+
 impl Ledger {
-    /// Orders the ledgers of one database: that of a later state is higher, or equal if nothing was written between.
+    fn of(catalogue: Catalogue) -> Ledger {
+        Ledger {
+            database: catalogue.database,
+            branches: catalogue.branches,
+            mark: catalogue.time_high_water,
+            used: catalogue.used,
+            containers: catalogue.containers.into_values().collect(),
+        }
+    }
+
+    /// Orders the ledgers of which each [precedes](Ledger::precedes) the next: that of a later state is higher, or equal if
+    /// nothing was written between.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.used.0
+    }
+
+    /// Whether a later state of the same database came of this one, or is this one. It did not where a copy of an earlier
+    /// state went on ([`Options::branch`]): what became of that one has not happened to what this state holds.
+    #[must_use]
+    pub fn precedes(&self, later: &Ledger) -> bool {
+        self.is_of_same_database(later) && self.place().precedes(&later.place())
+    }
+
+    /// What [`Options::branch`] was given where this state came of a branch, or of a branch of one: earliest first.
+    pub fn told(&self) -> impl Iterator<Item = u64> {
+        self.branches.iter().map(|branch| branch.told)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            branches: &self.branches,
+            used: self.used,
+        }
     }
 
     /// Whether two ledgers are of one database or its copies. Also true where that is not known: of a database that was
@@ -197,7 +275,10 @@ fn tell(
                      items that it ended would come back; take ledgers more often",
                 ));
             }
-            None => later.settings.with_commands_of(&older.settings),
+            None => {
+                let given = later.settings.given();
+                given.with_commands_of(&older.settings)
+            }
         };
         changes.push(Change::Settings(older.id, settings, later.settings_seq));
     }
@@ -241,23 +322,18 @@ impl Options {
     /// # Errors
     /// Those of [`Options::open`], of flushing and of closing; [`Error::NotFound`] if the folder holds no database.
     pub fn ledger(&self, path: impl AsRef<Path>) -> Result<Ledger> {
-        let catalogue = self.rested(path.as_ref())?.catalogue;
-        Ok(Ledger {
-            database: catalogue.database,
-            mark: catalogue.time_high_water,
-            used: catalogue.used,
-            containers: catalogue.containers.into_values().collect(),
-        })
+        Ok(Ledger::of(self.rested(path.as_ref())?))
     }
 
     /// Tells a copy of a database, which no process has open, what became of the database later. What had expired by
     /// the ledger is gone in the copy too: by changed defaults, by commands, or because its container was dropped;
     /// the copy's time starts no earlier than [`Ledger::mark`]. Range deletes that the ledger has apply. Deletes and
     /// overwrites of single items are in no ledger: such items are as the copy has them. A ledger that is older than
-    /// the copy changes nothing. Of several ledgers, apply the older ones first.
+    /// the copy changes nothing. Of several ledgers, apply the older ones first, and only those that the copy's own
+    /// [precedes](Ledger::precedes). What a backup of another copy left out ([`Options::drop_ending_before`]) is not told.
     ///
-    /// The copy must be one of the same database. It must be at rest: [`Options::ledger`] was called on it when it was fresh, and nobody has opened it since. An open before would
-    /// purge what a longer default, which the ledger has, keeps alive.
+    /// The copy must be one of the same database. It must be at rest: [`Options::ledger`] was called on it when it was fresh,
+    /// and nobody has opened it since. An open before would purge what a longer default, which the ledger has, keeps alive.
     ///
     /// # Errors
     /// [`Error::NotFound`], damage, and what writing answers; [`Error::InvalidArgument`] if the copy has a log, or is of
@@ -350,6 +426,51 @@ impl Options {
         })
     }
 
+    /// Notes in a copy at rest that it goes on by itself, beside the database that it was copied from: as a branch. `own` is
+    /// the ledger of the copy as it was, and `told` a number by which the caller finds the last ledger that it was told,
+    /// or 0. Comes last of all.
+    ///
+    /// A branch has other containers than the database, and whatever happens in one does not happen in the other, though
+    /// both count on from the same number. [`Ledger::precedes`] tells them apart.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let [old, new, copy] = ["old", "new", "copy"].map(|name| folder.path().join(name));
+    /// let db = Database::open(folder.path().join("db"))?;
+    /// db.container("a")?;
+    /// db.checkpoint(&old)?;
+    /// db.container("b")?.put("k", "v")?;
+    /// db.checkpoint(&new)?;
+    ///
+    /// let (old_ledger, new_ledger) = (Options::new().ledger(&old)?, Options::new().ledger(&new)?);
+    /// Options::new().branch(&old, &old_ledger, 0)?;
+    /// let restored = Database::open(&old)?;
+    /// restored.container("a")?.put("k", "v")?;
+    /// restored.checkpoint(&copy)?;
+    ///
+    /// let ledger = Options::new().ledger(&copy)?;
+    /// assert!(old_ledger.precedes(&new_ledger) && old_ledger.precedes(&ledger));
+    /// assert!(!new_ledger.precedes(&ledger)); // nobody dropped `b`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`Options::apply_ledger`].
+    pub fn branch(&self, path: impl AsRef<Path>, own: &Ledger, told: u64) -> Result<()> {
+        let path = path.as_ref();
+        self.edit_at_rest(path, |catalogue| {
+            own.expect_of(catalogue)?;
+            let branch = Branch {
+                id: RandomState::new().hash_one(path),
+                from: own.used,
+                told,
+            };
+            Ok((vec![Change::Branch(branch)], catalogue.time_high_water))
+        })
+    }
+
     /// Commits changes of the catalogue of a copy at rest, if there are any, with a mark.
     fn edit_at_rest(
         &self,
@@ -370,19 +491,27 @@ impl Options {
             return Err(Error::invalid("copy to change", given, allowed));
         }
         let (changes, mark) = changes(&catalogue)?;
-        match changes.is_empty() {
-            true => Ok(()),
-            false => Manifest::resume(self.fs.clone(), path, number)?.commit(changes, mark),
+        if changes.is_empty() {
+            return Ok(());
         }
+        let edit = Edit {
+            number: catalogue.edit + 1,
+            time_high_water: mark,
+            changes,
+        };
+        // Ledgers come from elsewhere.
+        let misfit = |what| Error::invalid("ledger", what, "one of the copy's database");
+        catalogue.step(&edit).map_err(misfit)?;
+        Manifest::resume(self.fs.clone(), path, number)?.commit(edit.changes, mark)
     }
 
-    fn lock(&self, path: &Path) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         let path = path.join(file_name::LOCK);
         self.fs.lock(&path, LockKind::Exclusive)
     }
 
-    /// The manifest of a folder, after all that its log held went to tables, and the log itself.
-    fn rested(&self, path: &Path) -> Result<LoadedManifest> {
+    /// The catalogue of a folder, after all that its log held went to tables, and the log itself.
+    fn rested(&self, path: &Path) -> Result<Catalogue> {
         let not_found = || Error::NotFound { path: path.into() };
         if find_current(self.fs.as_ref(), path)?.is_none() {
             return Err(not_found());
@@ -397,9 +526,6 @@ impl Options {
         let mut manifest = Manifest::resume(self.fs.clone(), path, current.loaded.number)?;
         manifest.commit(vec![Change::Log(None)], mark)?;
         remove_chain(self.fs.as_ref(), &path.join(file_name::WAL_DIR), 0);
-        Ok(LoadedManifest {
-            catalogue: manifest.catalogue().clone(),
-            ..current.loaded
-        })
+        Ok(manifest.catalogue().clone())
     }
 }

@@ -77,7 +77,9 @@ pub enum Error {
         /// The allowed range.
         allowed: &'static str,
     },
-    /// Another process (or another handle of this one) has the database open.
+    /// Another process (or another handle of this one) has the database open. It is open until the last clone of the last
+    /// handle is dropped; the last handle for tasks (`AsyncDatabase`) is closed by a thread, some time after it was dropped,
+    /// which `AsyncDatabase::close` awaits. Can be tried again.
     Locked {
         /// The database folder.
         path: PathBuf,
@@ -85,6 +87,12 @@ pub enum Error {
     /// There is no database in the folder, and a read-only open does not create one.
     NotFound {
         /// The database folder.
+        path: PathBuf,
+    },
+    /// The folder holds other things and no database. One is made in a folder that is missing or empty; elsewhere where
+    /// [`Options::among_other_files`](crate::Options::among_other_files) allows it. Nothing was made or changed.
+    ForeignFolder {
+        /// The folder.
         path: PathBuf,
     },
     /// The wall clock is further behind the last recorded time than `max_clock_skew` allows.
@@ -350,6 +358,10 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }
 
+const LOCKED: &str = "is open elsewhere, or closing yet: one process at a time writes a database; close the other one first";
+const FOREIGN: &str =
+    "holds other things and no database: one is made in a folder that is missing or empty";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -366,12 +378,9 @@ impl fmt::Display for Error {
                 "{what} needs the feature `{feature}` of the crate ebbtide, which this program was built without: build it \
                  with that"
             ),
-            Error::Locked { path } => write!(
-                f,
-                "{} is open elsewhere: one process at a time writes a database; close the other one first",
-                path.display()
-            ),
+            Error::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
             Error::NotFound { path } => write!(f, "there is no database in {}", path.display()),
+            Error::ForeignFolder { path } => write!(f, "{} {FOREIGN}", path.display()),
             Error::ClockBehind { wall, mark } => write!(
                 f,
                 "the wall clock says {wall}, but this database has relied on {mark}: correct the clock, or open with \

@@ -12,6 +12,10 @@ pub const TABLES_DIR: &str = "tables";
 pub const COPY_DIR: &str = "copy";
 /// The folder for files that a repair set aside.
 pub const LOST_DIR: &str = "lost";
+/// All folders in that of a database.
+pub const FOLDERS: [&str; 4] = [TABLES_DIR, WAL_DIR, COPY_DIR, LOST_DIR];
+/// The folder that a file system has in its root.
+pub const OF_FILE_SYSTEM: &str = "lost+found";
 /// The suffix of a file that is not complete yet.
 pub const TEMPORARY: &str = ".tmp";
 

@@ -429,12 +429,7 @@ fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
 /// A file that only a database makes, and only once it has a manifest. Empty folders may have been prepared by the
 /// user.
 fn trace(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
-    for name in [
-        file_name::TABLES_DIR,
-        file_name::WAL_DIR,
-        file_name::COPY_DIR,
-        file_name::LOST_DIR,
-    ] {
+    for name in file_name::FOLDERS {
         let names = list(fs, &dir.join(name))?.into_iter();
         let ours = names.filter(|file| name == file_name::LOST_DIR || file_name::is_numbered(file));
         if let Some(first) = ours.min() {
@@ -442,6 +437,26 @@ fn trace(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
         }
     }
     Ok(None)
+}
+
+/// Fails if a folder was never a database and holds anything but what an interrupted first open leaves there.
+pub fn expect_no_others(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    if Folder::find(fs, dir)?.is_some() || trace(fs, dir)?.is_some() {
+        return Ok(());
+    }
+    let is_other = |name: &String| name != file_name::OF_FILE_SYSTEM;
+    let mut names = fs.list_all(dir)?;
+    names.retain(is_other);
+    for name in &names {
+        let is_own = match file_name::FOLDERS.contains(&name.as_str()) {
+            true => !fs.list_all(&dir.join(name))?.iter().any(is_other),
+            false => name == file_name::LOCK || file_name::is_manifest(name),
+        };
+        if !is_own {
+            return Err(Error::ForeignFolder { path: dir.into() });
+        }
+    }
+    Ok(())
 }
 
 /// Adds a sentence to a damage's message.

@@ -13,6 +13,7 @@ use std::mem::take;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Compression, ContainerId, HIGHEST_NUMBER, Quota, Seq, TableId, Timestamp};
+use crate::catalog::branch::{Branch, Place};
 use crate::data::range_delete::RangeDelete;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::wal::{LogStart, Position, SyncedNote};
@@ -71,6 +72,8 @@ pub enum Change {
     LogSynced(Position),
     /// Which database this is: a number that was drawn when it was made. Its copies have the same.
     Database(u64),
+    /// From here on a copy of an earlier state goes on by itself (branch.rs).
+    Branch(Branch),
     /// Tables with sequence numbers up to this one may lie in the folder without being named: a bulk load gives them
     /// their names. No other write ever gets one of these numbers.
     Reserved(Seq),
@@ -117,6 +120,7 @@ impl Change {
             | Change::Log(_)
             | Change::LogSynced(_)
             | Change::Database(_)
+            | Change::Branch(_)
             | Change::Reserved(_)
             | Change::Used { .. } => None,
         }
@@ -209,6 +213,8 @@ pub struct Catalogue {
     pub time_high_water: Timestamp,
     /// The change `database`; 0: it was made by a build that drew no number.
     pub database: u64,
+    /// The branches that led to it, earliest first; most databases have none.
+    pub branches: Vec<Branch>,
     /// The containers by id.
     pub containers: BTreeMap<ContainerId, ContainerRecord>,
     /// The container of each name, so that creating one does not search all.
@@ -257,6 +263,7 @@ impl Catalogue {
         let mut part = Catalogue {
             containers: BTreeMap::new(),
             names: BTreeMap::new(),
+            branches: self.branches.clone(),
             ..*self
         };
         let concerned = edit.changes.iter().flat_map(|change| match change {
@@ -381,6 +388,7 @@ impl Catalogue {
             }
             Change::LogSynced(position) => self.log_synced = self.log_synced.max(*position),
             Change::Database(database) => self.database = *database,
+            Change::Branch(branch) => self.branch(*branch),
             Change::Reserved(seq) => self.reserved = self.reserved.max(*seq),
             Change::Used {
                 seq,
@@ -395,6 +403,11 @@ impl Catalogue {
             }
         }
         Ok(())
+    }
+
+    fn branch(&mut self, branch: Branch) {
+        self.used = self.used.max(branch.from);
+        self.branches.push(branch);
     }
 
     fn flush(&mut self, id: ContainerId, seq: Seq) -> Result<(), String> {
@@ -487,6 +500,7 @@ impl Catalogue {
         if self.database > 0 {
             changes.push(Change::Database(self.database));
         }
+        changes.extend(self.branches.iter().copied().map(Change::Branch));
         if self.reserved > Seq(0) {
             changes.push(Change::Reserved(self.reserved));
         }
@@ -511,6 +525,14 @@ impl Catalogue {
         let position = Position(synced.position);
         let is_news = self.log?.chain == synced.identity && position > self.log_synced;
         is_news.then_some(Change::LogSynced(position))
+    }
+
+    /// Where its state is among those of all copies.
+    pub fn place(&self) -> Place<'_> {
+        Place {
+            branches: &self.branches,
+            used: self.used,
+        }
     }
 
     /// Every table that the catalogue names.

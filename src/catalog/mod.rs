@@ -9,6 +9,7 @@
 //! manifest-000007 = edits in order, and a copy     what a crash leaves, and whether it counts  manifest.rs current.rs
 //! ```
 
+mod branch;
 mod edit;
 mod facts;
 mod table_file;
@@ -17,8 +18,11 @@ mod version;
 mod manifest;
 mod current;
 
-pub use current::{CurrentManifest, LoadedManifest, find_current, manifest_stamp};
-pub use edit::{Catalogue, Change, ContainerRecord, RunId, RunRecord, TableRecord};
+pub use branch::{Branch, Place};
+pub use current::{
+    CurrentManifest, LoadedManifest, expect_no_others, find_current, manifest_stamp,
+};
+pub use edit::{Catalogue, Change, ContainerRecord, Edit, RunId, RunRecord, TableRecord};
 pub use facts::{Facts, RunFacts, TableFacts};
 pub use manifest::{
     Manifest, begin, copy_path, edit_texts, expect_own, is_current, parse, version_of, write_both,

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::base::Seq;
 use crate::base::hash::HashedMap;
+use crate::base::record::Header;
 use crate::catalog::{Facts, RunFacts};
+use crate::compact::answer::Answer;
 use crate::expiry::{Census, ExpiryView, Tally, is_oversized};
 use crate::mem::{Era, Memtable, Newest, RangeDeletes};
 use crate::table::{Sampled, Statistics};
@@ -93,17 +95,22 @@ const SAMPLED_LEAST: u64 = 256;
 /// Stored records and tombstones are counted; the expired ones follow from the times of the puts of each part. So only
 /// one question is left: which of the puts that are not expired are hidden? It is answered one by one for oversized
 /// puts, and by the coordinated sample for the share of the others.
+///
+/// There may be several *views*, of which each has expired all that the one before has, and more. The question is answered
+/// apart for what expires between two views, so that their difference, what ends in a day, is as right as their sum: how
+/// many end is known, and the sample, which may have too many that end in that day, only tells which share of them shows.
 pub struct Estimator<'a> {
-    view: &'a ExpiryView,
+    views: &'a [ExpiryView],
     ranges: &'a [Arc<RangeDeletes>],
     parts: Vec<Part<'a>>,
 }
 
 /// A span of sequence numbers of a memtable, or a run.
 struct Part<'a> {
-    counted: Estimate,
-    /// Puts that are not expired and that the sample represents.
-    asked: Tally,
+    /// In each view.
+    counted: Vec<Estimate>,
+    /// Puts that are not expired in each view and that the sample represents.
+    asked: Vec<Tally>,
     seq_min: Seq,
     seq_max: Seq,
     /// Below this hash the sample is complete.
@@ -124,18 +131,18 @@ struct Observed {
     hash: u64,
     seq: Seq,
     weight: u64,
-    /// Whether it is a put that is not expired.
-    asked: bool,
-    /// Whether it is also not covered by a range delete.
+    /// In so many views it is a put that is not expired.
+    asked: usize,
+    /// Whether it is so in any, and not covered by a range delete.
     shows: bool,
     oversized: bool,
 }
 
 impl<'a> Estimator<'a> {
     /// An empty estimate. `ranges`: all range deletes in force.
-    pub fn new(view: &'a ExpiryView, ranges: &'a [Arc<RangeDeletes>]) -> Self {
+    pub fn new(views: &'a [ExpiryView], ranges: &'a [Arc<RangeDeletes>]) -> Self {
         Estimator {
-            view,
+            views,
             ranges,
             parts: vec![],
         }
@@ -157,23 +164,27 @@ impl<'a> Estimator<'a> {
             .sample()
             .map(|(hash, newest)| self.observe_newest(hash, newest, census))
             .collect();
-        let hidden = era.hidden(self.view);
-        let gone = match era.threshold() {
+        let hidden: Vec<Tally> = self.views.iter().map(|view| era.hidden(view)).collect();
+        let gone = |nth: usize| match era.threshold() {
             // All keys are in the sample. The histograms do not tell on which side of a change of the default a write of
             // the same millisecond is.
             u64::MAX => {
-                let mut kept = hidden;
-                for newest in observed.iter().filter(|newest| newest.asked) {
+                let mut kept = hidden[nth];
+                for newest in observed.iter().filter(|newest| newest.asked > nth) {
                     let (count, bytes) = (1, newest.weight);
                     kept.add(Tally { count, bytes });
                 }
                 census.total().less(census.tombstones).less(kept)
             }
-            _ => era.gone(self.view),
+            _ => era.gone(&self.views[nth]),
         };
-        let counted = Estimate::of(census, gone);
+        let views = 0..self.views.len();
+        let counted: Vec<_> = views.map(|nth| Estimate::of(census, gone(nth))).collect();
+        let asked = counted.iter().zip(&hidden);
         Part {
-            asked: counted.live.less(hidden),
+            asked: asked
+                .map(|(counted, hidden)| counted.live.less(*hidden))
+                .collect(),
             counted,
             seq_min: census.seq_min,
             seq_max: census.seq_max,
@@ -189,13 +200,13 @@ impl<'a> Estimator<'a> {
             let mut ranges = self.ranges.iter();
             ranges.any(|ranges| ranges.covers(newest.key.bytes(), header.seq, Seq::MAX))
         };
-        let asked = !self.view.dead(&header);
+        let asked = asked_in(self.views, &header);
         Observed {
             hash,
             seq: header.seq,
             weight: newest.weight,
             asked,
-            shows: asked && !is_covered(),
+            shows: asked > 0 && !is_covered(),
             oversized: is_oversized(newest.weight, census.total().bytes),
         }
     }
@@ -203,16 +214,18 @@ impl<'a> Estimator<'a> {
     /// Adds a run, to which range deletes up to `applied` have been applied.
     pub fn add_run(&mut self, tables: impl IntoIterator<Item = &'a Statistics>, applied: Seq) {
         let tables: Vec<&Statistics> = tables.into_iter().collect();
-        let (mut census, mut gone) = (Census::default(), Tally::default());
-        for table in &tables {
-            census.merge(&table.census);
-            gone.add(table.gone(self.view));
-        }
-        let counted = Estimate::of(&census, gone);
+        let mut census = Census::default();
+        tables.iter().for_each(|table| census.merge(&table.census));
+        let counted = self.views.iter().map(|view| {
+            let mut gone = Tally::default();
+            tables.iter().for_each(|table| gone.add(table.gone(view)));
+            Estimate::of(&census, gone)
+        });
+        let counted: Vec<Estimate> = counted.collect();
         let thresholds = tables.iter().map(|table| table.sample.threshold);
         let sampled = tables.iter().map(|table| table.sample.records.len() as u64);
         self.parts.push(Part {
-            asked: counted.live,
+            asked: counted.iter().map(|counted| counted.live).collect(),
             counted,
             seq_min: census.seq_min,
             seq_max: census.seq_max,
@@ -222,44 +235,42 @@ impl<'a> Estimator<'a> {
         });
     }
 
-    /// The estimate for the whole container.
-    pub fn finish(self) -> Estimate {
-        let mut sum = Estimate::default();
-        self.parts().iter().for_each(|part| sum.add(part));
-        sum
+    /// The estimate for the whole container, in each view.
+    pub fn finish(self) -> Vec<Estimate> {
+        let mut sums = vec![Estimate::default(); self.views.len()];
+        for part in self.parts() {
+            let views = sums.iter_mut().zip(&part);
+            views.for_each(|(sum, part)| sum.add(part));
+        }
+        sums
     }
 
-    /// The estimate for each run that was added, in the order in which they were.
-    pub fn finish_runs(self) -> Vec<Estimate> {
+    /// The estimate for each run that was added, in the order in which they were, in each view.
+    pub fn finish_runs(self) -> Vec<Vec<Estimate>> {
         let (parts, estimates) = (self.parts.iter(), self.parts());
         let runs = parts.zip(estimates);
         let runs = runs.filter(|(part, _)| matches!(part.source, Source::Run(..)));
         runs.map(|(_, estimate)| estimate).collect()
     }
 
-    fn parts(&self) -> Vec<Estimate> {
+    fn parts(&self) -> Vec<Vec<Estimate>> {
         let below: Vec<u64> = (self.parts.iter())
             .map(|part| self.asked_below(part))
             .collect();
         let newest = self.newest(below.iter().copied().max().unwrap_or_default());
-        let answers: Vec<Answer> = (self.parts.iter().zip(&below))
+        let answers: Vec<Vec<Answer>> = (self.parts.iter().zip(&below))
             .map(|(part, &below)| self.ask(part, below, &newest))
             .collect();
-        let mut all = Answer::default();
-        answers.iter().for_each(|answer| all.add(answer));
-        let parts = self.parts.iter().zip(&answers).map(|(part, answer)| {
-            let rest = part.asked.less(answer.oversized.asked);
-            // A part without sampled records is assumed to be like the others.
-            let mut live = if answer.asked() > 0 { answer } else { &all }.shown_of(rest);
-            live.add(answer.oversized.shown);
-            part.counted.showing(live)
-        });
-        parts.collect()
+        let all = Answer::sum(answers.iter().flatten());
+        let parts = self.parts.iter().zip(&answers);
+        parts
+            .map(|(part, answers)| part.shown(answers, &all))
+            .collect()
     }
 
     /// The hash below which the sample of a part is used: every part with newer records has complete samples there.
     fn asked_below(&self, part: &Part<'_>) -> u64 {
-        let stored = |part: &Part<'_>| part.counted.stored.bytes as f64;
+        let stored = |part: &Part<'_>| part.counted[0].stored.bytes as f64;
         let share = stored(part) / self.parts.iter().map(stored).sum::<f64>().max(1.0);
         let most = (SAMPLED_MOST as f64 * share).max(SAMPLED_LEAST as f64);
         let own = match most / part.sampled as f64 {
@@ -294,25 +305,23 @@ impl<'a> Estimator<'a> {
         newest
     }
 
-    fn ask(&self, part: &Part<'_>, below: u64, newest: &NewestSeqs) -> Answer {
-        let mut answer = Answer {
-            is_complete: below == u64::MAX,
-            ..Answer::default()
-        };
+    /// Answers for what is asked in the first view alone, in the first two alone, and so on.
+    fn ask(&self, part: &Part<'_>, below: u64, newest: &NewestSeqs) -> Vec<Answer> {
+        let none = Answer::none(below == u64::MAX);
+        let mut answers = vec![none; self.views.len()];
         self.each(part, below, |observed| {
-            if !observed.asked {
+            let Some(last) = observed.asked.checked_sub(1) else {
                 return;
-            }
+            };
             let mut shows = observed.shows && newest[&observed.hash] == observed.seq;
             if observed.oversized {
                 shows &= !self.is_in_newer_memtable(&observed, part);
-                answer.oversized.count_put(observed.weight, shows);
+                answers[last].count_oversized(observed.weight, shows);
             } else {
-                let class = observed.weight.max(1).ilog2().min(31);
-                answer.classes[class as usize].count_put(observed.weight, shows);
+                answers[last].count(observed.weight, shows);
             }
         });
-        answer
+        answers
     }
 
     /// Whether a newer memtable has the key: its sample lacks most keys, but its filter knows them.
@@ -348,11 +357,37 @@ impl<'a> Estimator<'a> {
                     let covers = covers(table, self.ranges, *applied);
                     let bytes = table.census.total().bytes;
                     for record in table.sampled(below) {
-                        visit(observe(record, &covers, bytes, self.view));
+                        visit(observe(record, &covers, bytes, self.views));
                     }
                 }
             }
         }
+    }
+}
+
+/// In how many of these views a record is a put that is not expired.
+fn asked_in(views: &[ExpiryView], header: &Header) -> usize {
+    views.partition_point(|view| !view.dead(header))
+}
+
+impl Part<'_> {
+    /// The part in each view: of what ends between two views, the share shows that does in their sample.
+    fn shown(&self, answers: &[Answer], all: &Answer) -> Vec<Estimate> {
+        // A part without sampled records is assumed to be like the others.
+        let own = Answer::sum(answers);
+        let pooled = if own.asked() > 0 { &own } else { all };
+        let (mut live, mut later) = (Tally::default(), Tally::default());
+        let mut views: Vec<Estimate> = (0..answers.len())
+            .rev()
+            .map(|nth| {
+                let (answer, asked) = (&answers[nth], self.asked[nth]);
+                live.add(answer.shown_of(asked.less(later), pooled));
+                later = asked;
+                self.counted[nth].showing(live)
+            })
+            .collect();
+        views.reverse();
+        views
     }
 }
 
@@ -393,7 +428,7 @@ fn covers(table: &Statistics, ranges: &[Arc<RangeDeletes>], applied: Seq) -> Cov
 }
 
 /// Observes a sampled record of a table of this many bytes.
-fn observe(record: &Sampled, covers: &Covers, bytes: u64, view: &ExpiryView) -> Observed {
+fn observe(record: &Sampled, covers: &Covers, bytes: u64, views: &[ExpiryView]) -> Observed {
     let header = record.header;
     let is_covered = || {
         covers.iter().any(|covers| {
@@ -402,13 +437,13 @@ fn observe(record: &Sampled, covers: &Covers, bytes: u64, view: &ExpiryView) -> 
             last.is_some_and(|(ranks, seq)| ranks.contains(&record.rank) && header.seq < *seq)
         })
     };
-    let asked = !view.dead(&header);
+    let asked = asked_in(views, &header);
     Observed {
         hash: record.hash,
         seq: header.seq,
         weight: record.weight,
         asked,
-        shows: asked && !is_covered(),
+        shows: asked > 0 && !is_covered(),
         oversized: is_oversized(record.weight, bytes),
     }
 }
@@ -445,78 +480,6 @@ impl Estimate {
         self.expired.add(part.expired);
         self.superseded.add(part.superseded);
         self.live.add(part.live);
-    }
-}
-
-/// The puts counted, and those of them that are visible.
-#[derive(Clone, Copy, Default)]
-struct SampledPuts {
-    asked: Tally,
-    shown: Tally,
-}
-
-impl SampledPuts {
-    fn count_put(&mut self, weight: u64, shows: bool) {
-        let tally = Tally {
-            count: 1,
-            bytes: weight,
-        };
-        self.asked.add(tally);
-        if shows {
-            self.shown.add(tally);
-        }
-    }
-}
-
-/// What the sample says about a part: which of the puts that are not expired are visible.
-#[derive(Clone, Copy, Default)]
-struct Answer {
-    /// Whether the sample has all records.
-    is_complete: bool,
-    oversized: SampledPuts,
-    /// The others, by the power of two of their weight.
-    classes: [SampledPuts; 32],
-}
-
-impl Answer {
-    fn add(&mut self, other: &Answer) {
-        for (class, other) in self.classes.iter_mut().zip(&other.classes) {
-            class.asked.add(other.asked);
-            class.shown.add(other.shown);
-        }
-    }
-
-    fn asked(&self) -> u64 {
-        self.classes.iter().map(|class| class.asked.count).sum()
-    }
-
-    /// Estimates how much of `asked` is visible. A few larger values may hold most bytes, and then the share of the
-    /// sampled bytes is the share of those few. So a size class uses the share of all records, unless its own share
-    /// differs by more than two standard errors: then size and hiding are correlated.
-    fn shown_of(&self, asked: Tally) -> Tally {
-        let shown: u64 = self.classes.iter().map(|class| class.shown.count).sum();
-        if self.asked() == 0 {
-            return asked;
-        }
-        let share = shown as f64 / self.asked() as f64;
-        let shown_bytes = |class: &SampledPuts| {
-            let (n, bytes) = (class.asked.count as f64, class.asked.bytes as f64);
-            let off = class.shown.count as f64 / n - share;
-            let is_alike = off * off * n <= 4.0 * share * (1.0 - share);
-            if is_alike && !self.is_complete {
-                bytes * share
-            } else {
-                class.shown.bytes as f64
-            }
-        };
-        let heard = self.classes.iter().filter(|class| class.asked.count > 0);
-        let bytes: u64 = heard.clone().map(|class| class.asked.bytes).sum();
-        let by_bytes = heard.map(shown_bytes).sum::<f64>() / bytes as f64;
-        let of = |all: u64, share: f64| ((all as f64 * share).round() as u64).min(all);
-        Tally {
-            count: of(asked.count, share),
-            bytes: of(asked.bytes, by_bytes),
-        }
     }
 }
 

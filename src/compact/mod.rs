@@ -5,6 +5,7 @@
 
 pub mod pace;
 mod slot;
+mod answer;
 mod estimate;
 mod verdict;
 mod choice;

@@ -82,12 +82,26 @@ impl Engine {
     #[inline]
     pub(super) fn begin_log(&self) -> Result<()> {
         match (self.commit_log.begun(), self.commit_log.old_log()) {
-            (None, Some(old)) => self.begin_usual_log(old),
+            (None, Some(old)) => self.begin_log_for_write(old),
             _ => Ok(()),
         }
     }
 
+    /// A write is not refused for room that can be made: what has expired may go before the background comes to it.
     #[cold]
+    fn begin_log_for_write(&self, old: &OldLog) -> Result<()> {
+        match self.begin_usual_log(old) {
+            Err(full) if full.is_full() => {}
+            done => return done,
+        }
+        let _flushing = self.scheduler.lock_flushing();
+        // Who had the lock before may have found room, or none.
+        match old.may_look_for_room(self.clock.read().now) {
+            true => self.make_room_and_begin(old),
+            false => self.begin_usual_log(old),
+        }
+    }
+
     fn begin_usual_log(&self, old: &OldLog) -> Result<()> {
         self.begin_log_with(old, &log_options(&self.options, &self.wal_dir()))
     }
@@ -156,8 +170,14 @@ impl Engine {
             return Ok(());
         };
         let _flushing = self.scheduler.lock_flushing();
-        loop {
-            let full = match self.begin_log() {
+        self.make_room_and_begin(old)
+    }
+
+    /// The same for who holds `flushing`.
+    fn make_room_and_begin(&self, old: &OldLog) -> Result<()> {
+        let began = self.clock.read().now;
+        let done = loop {
+            let full = match self.begin_usual_log(old) {
                 Err(full) if full.is_full() => full,
                 done => return done,
             };
@@ -165,8 +185,10 @@ impl Engine {
                 || self.give_back_ring()?
                 || self.flush_front_of_old_log(old)?;
             if !gives_back {
-                return self.begin_small_log(old, full);
+                break self.begin_small_log(old, full);
             }
-        }
+        };
+        old.looked_for_room(began, self.clock.read().now);
+        done
     }
 }

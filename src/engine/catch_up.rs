@@ -53,7 +53,7 @@ use crate::engine::open::{Begun, Recovered, Shared, assemble, find, highest_seq,
 use crate::engine::options::{Background, Options};
 use crate::engine::replay::{Gathered, MADE_UP, States, set_logged};
 use crate::engine::snapshots::Frozen;
-use crate::engine::state::{ContainerState, ReadState};
+use crate::engine::state::{ContainerState, Leaves, ReadState};
 use crate::env::{Fs, SettledClock, sleep};
 use crate::wal::{Frame, FrameKind, LogStart, Place, Tail, is_at_end, tail};
 
@@ -156,7 +156,7 @@ impl Stand {
         let states = open_containers(&space, &catalogue, &shared.pool, &known)?;
         for (id, state) in &states {
             if let Some(before) = memory.and_then(|memory| memory.states.get(id)) {
-                state.install(|fresh| ReadState {
+                state.install(Leaves::NOTHING, |fresh| ReadState {
                     active: before.read_state().active.clone(),
                     sealed: vec![],
                     version: fresh.version.clone(),
@@ -354,7 +354,11 @@ impl Engine {
             };
             let (old, new) = (state.pin(), fresh.pin());
             state.note_changes_from(fresh.changes_from());
-            state.install(|_| ReadState {
+            let leaves = Leaves {
+                flushed: Some(fresh.flushed()),
+                ..Leaves::NOTHING
+            };
+            state.install(leaves, |_| ReadState {
                 active: new.active.clone(),
                 sealed: vec![],
                 version: new.version.clone(),
@@ -362,7 +366,6 @@ impl Engine {
             if !Arc::ptr_eq(&old.active, &new.active) {
                 old.active.memtable.retire();
             }
-            state.set_flushed(fresh.flushed());
             // Who reads what was there before still needs the commands of before.
             let before = changing.settings();
             let settings = fresh.whole_settings().with_commands_of(&before);

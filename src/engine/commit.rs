@@ -135,9 +135,23 @@ pub struct OldLog {
     pub synced: Option<SyncedNote>,
     /// Its segments, oldest first.
     pub segments: Vec<SegmentSummary>,
+    /// When writers may look for room again, in milliseconds.
+    pub next_look: AtomicU64,
 }
 
 impl OldLog {
+    /// Whether a writer may look for room now.
+    pub fn may_look_for_room(&self, now: Timestamp) -> bool {
+        now.0 >= self.next_look.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there was none. A look goes through all that is in memory: while writers are refused, looks take a tenth
+    /// of the time at most.
+    pub fn looked_for_room(&self, from: Timestamp, to: Timestamp) {
+        let took = to.0.saturating_sub(from.0);
+        self.next_look.store(to.0 + 9 * took, Ordering::Relaxed);
+    }
+
     /// The first segment that may hold a record of this sequence number. Later segments hold only higher sequence
     /// numbers, except in relogged frames, which count as the highest of their moment.
     pub fn holding(&self, seq: Seq) -> Option<u64> {

@@ -9,7 +9,7 @@ use crate::engine::commit::Basis;
 use crate::engine::options::ContainerOptions;
 use crate::engine::scheduler::Thread;
 use crate::engine::snapshots::SnapshotPin;
-use crate::engine::state::{ContainerState, ReadState};
+use crate::engine::state::{ContainerState, Leaves, ReadState};
 use crate::expiry::{DefaultMillis, Settings, SettingsChange};
 
 impl Engine {
@@ -163,7 +163,7 @@ impl Engine {
             .map(|flushable| flushable.counted())
             .sum();
         self.throttle.remove_unflushed(freed);
-        state.install(|_| ReadState {
+        state.install(Leaves::NOTHING, |_| ReadState {
             active: state.new_flushable(),
             sealed: vec![],
             version: Arc::default(),

@@ -8,16 +8,17 @@
 //! disk        due, and not yet back   |   files that go then, whole or rewritten
 //! ```
 //!
-//! The bounds of the buckets are where expiry histograms have something, and where settings have changed. Between two bounds
-//! as many items end as the estimate of live items falls by from one to the other, with the settings of now; so what is
-//! hidden by newer versions is not counted, and the sum is right. Of the past each moment is judged by the settings of then;
-//! so what a change or a command has ended is in the bucket of that moment.
+//! A bucket ends where one of an expiry histogram does, so a group of ends between gaps is told as it is; or where settings
+//! have changed, or disk space comes back. Between two bounds as many items
+//! end as the estimate of live items falls by from one to the other, with the settings of now; so what is hidden by newer
+//! versions is not counted, and the sum is right. Of the past each moment is judged by the settings of then; so what a change
+//! or a command has ended is in the bucket of that moment.
 //!
 //! Disk space of a table comes back when its run ends, if that can be trusted, or else when its items are due, each its
 //! share of the file: as soon as they have ended in a table of which nothing lives, by their deadline in others. All that is
 //! later by what is held for readers of expirations: jobs judge by so much earlier a moment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -27,13 +28,13 @@ use crate::catalog::Version;
 use crate::compact::deadline;
 use crate::data::cursor::{Cursor, Position, Seek};
 use crate::engine::Engine;
-use crate::engine::report::estimate;
+use crate::engine::report::{estimate, estimates};
 use crate::engine::state::{ContainerState, ReadState};
 use crate::expiry::{Census, ExpiryView, Settings, Tally};
 use crate::table::RunCursor;
 
-/// So many buckets on either side of now at most.
-const MOST: usize = 32;
+/// So many buckets for what ends on either side of now at most, and half as many for disk space that comes back.
+const MOST: usize = 24;
 
 /// What ends, and what comes back, after the bucket before and up to `until`.
 pub struct Due {
@@ -54,28 +55,28 @@ impl Engine {
         self.each_return(state, &read_state.version, &view, |_, when, bytes| {
             *back.entry(when).or_default() += bytes;
         });
-        let mut moments: Vec<Timestamp> = back.keys().copied().collect();
-        moments.extend(ends(&read_state, &view.settings).iter().map(|(end, _)| end));
-        moments.extend(settings.changed_at());
-        let is = estimate(&read_state, &view);
-        let ended = |until: Timestamp| {
-            let of_then = || match until < view.now {
-                true => settings.at(until),
-                false => view.settings.clone(),
-            };
-            let then = estimate(&read_state, &ExpiryView::at(until, of_then));
-            match until <= view.now {
-                true => then.expired,
-                false => {
-                    let mut ended = is.expired;
-                    ended.add(is.live.less(then.live));
-                    ended
-                }
-            }
+        let ends = ends(&read_state, &view.settings);
+        let ends = ends.into_iter().map(|(end, _)| end);
+        let mut bounds = self::bounds(ends.chain(settings.changed_at()), view.now, MOST);
+        bounds.extend(self::bounds(back.keys().copied(), view.now, MOST / 2));
+        bounds.sort_unstable();
+        bounds.dedup();
+        let (past, future) = bounds.split_at(bounds.partition_point(|until| *until < view.now));
+        let expired = |until: &Timestamp| {
+            let then = ExpiryView::at(*until, || settings.at(*until));
+            estimate(&read_state, &then).expired
         };
+        let mut so_far: Vec<Tally> = past.iter().map(expired).collect();
+        let view_at = |until: &Timestamp| ExpiryView::at(*until, || view.settings.clone());
+        let views: Vec<ExpiryView> = future.iter().map(view_at).collect();
+        let live = estimates(&read_state, &views);
+        so_far.extend(live.iter().map(|then| {
+            let mut ended = live[0].expired;
+            ended.add(live[0].live.less(then.live));
+            ended
+        }));
         let (mut buckets, mut before, mut last) = (vec![], Tally::default(), None);
-        for until in bounds(&moments, view.now) {
-            let so_far = ended(until);
+        for (&until, so_far) in bounds.iter().zip(so_far) {
             let space = back.range((
                 last.map_or(Bound::Unbounded, Bound::Excluded),
                 Bound::Included(until),
@@ -237,30 +238,44 @@ pub(super) fn ends(read_state: &ReadState, settings: &Settings) -> Vec<(Timestam
     all
 }
 
-/// The ends of the buckets that have some of these moments; now is one of them.
-fn bounds(moments: &[Timestamp], now: Timestamp) -> Vec<Timestamp> {
-    let bound = |moment: Timestamp, step: u64| {
-        let width = 1u64 << (moment.0.abs_diff(now.0) / step).max(1).ilog2();
-        Timestamp((moment.0.div_ceil(width)).saturating_mul(width))
+/// The ends of the buckets that have all of these moments, each of them the last moment in it; now is one. So many on either
+/// side of now at most.
+fn bounds(
+    moments: impl IntoIterator<Item = Timestamp>,
+    now: Timestamp,
+    most: usize,
+) -> Vec<Timestamp> {
+    let moments = moments.into_iter().chain([now]);
+    let mut moments: Vec<_> = moments.filter(|at| *at < Timestamp::MAX).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let (past, future) = moments.split_at(moments.partition_point(|moment| *moment <= now));
+    // Wider buckets where there would be too many.
+    let side = |moments: &[Timestamp]| {
+        let narrower = [1, 2, 4, 6].map(|eighths| ends_of_buckets(moments, now, eighths));
+        let mut few = narrower.into_iter().filter(|ends| ends.len() <= most);
+        few.next()
+            .unwrap_or_else(|| ends_of_buckets(moments, now, 7))
     };
-    let moments = moments.iter().filter(|moment| **moment < Timestamp::MAX);
-    let (past, future): (Vec<_>, Vec<_>) = moments.partition(|moment| **moment <= now);
-    let side = |moments: Vec<&Timestamp>, is_past: bool| {
-        // Wider buckets where there would be too many.
-        let mut all = BTreeSet::new();
-        for step in [8, 4, 2, 1] {
-            let ends = moments.iter().map(|moment| bound(**moment, step));
-            all = ends
-                .map(|end| if is_past { end.min(now) } else { end })
-                .collect();
-            if all.len() <= MOST {
-                break;
+    [side(past), side(future)].concat()
+}
+
+/// Buckets that are no wider than so many eighths of their distance from now, and than what is in them is apart.
+fn ends_of_buckets(moments: &[Timestamp], now: Timestamp, eighths: u64) -> Vec<Timestamp> {
+    let distance = |moment: Timestamp| moment.0.abs_diff(now.0);
+    let (mut ends, mut first) = (vec![], None);
+    for &moment in moments {
+        let fits = |first: Timestamp| {
+            let most = distance(first).max(distance(moment)) / 8 * eighths;
+            moment.since(first) <= most
+        };
+        match ends.last_mut() {
+            Some(end) if first.is_some_and(fits) => *end = moment,
+            _ => {
+                first = Some(moment);
+                ends.push(moment);
             }
         }
-        all
-    };
-    let mut all = side(past, true);
-    all.insert(now);
-    all.extend(side(future, false));
-    all.into_iter().collect()
+    }
+    ends
 }

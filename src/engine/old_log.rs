@@ -34,7 +34,7 @@ use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::commit::OldLog;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
-use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::engine::state::{ContainerState, Flushable, Leaves, ReadState};
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
 
@@ -53,6 +53,18 @@ struct Shortened<'a> {
     rest: Arc<Flushable>,
     /// The table of the needed ones among these records; `None`: none is needed.
     flushed: Option<Flushed<'a>>,
+}
+
+impl Shortened<'_> {
+    /// What its container's read state lacks without those records.
+    fn leaves(&self) -> Leaves {
+        let census = self.before.memtable.census();
+        let has_dead = census.oldest_dead(Seq(0), &self.view).is_some();
+        Leaves {
+            flushed: Some(self.up_to),
+            purged: has_dead.then_some(self.view.now),
+        }
+    }
 }
 
 /// Callers hold `flushing`, so that nothing changes between a judgement and its edit.
@@ -214,15 +226,12 @@ impl Engine {
         self.edit(&mut manifest, basis, changes, judged_at)?;
         for (cut, version) in cuts.into_iter().zip(versions) {
             cut.state.note_changes_from(cut.before.memtable.seq_max());
-            // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
-            // flushed.
-            cut.state.set_flushed(cut.up_to);
             commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
             commit.add_active(stays);
             self.throttle.add_unflushed(&commit, stays);
-            cut.state.install(|read_state| ReadState {
+            cut.state.install(cut.leaves(), |read_state| ReadState {
                 active: cut.rest.clone(),
                 sealed: read_state.sealed.clone(),
                 version,

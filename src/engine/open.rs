@@ -12,7 +12,8 @@
 //!
 //! A folder that never was a database first gets a manifest that names nothing, and is then opened like any other. So a
 //! folder that holds any other file of a database has had a manifest: without one it is damaged, and nothing in it is
-//! touched.
+//! touched. Nor is a folder of other things, which most likely was named by mistake: only what a first open makes before
+//! its manifest may be there, because one that was killed leaves it.
 //!
 //! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
 //! room reserved behind it. Such a database answers reads and reclaims; begin.rs says how its log begins.
@@ -24,10 +25,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::base::counters::Counters;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::AtomicU64;
 use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, TableId, file_name, spans};
 use crate::catalog::{
     Catalogue, CurrentManifest, LoadedManifest, Manifest, Pins, Run, TableFile, TableRecord,
-    TableSpace, Version, begin, expect_own, find_current, is_current, later_table,
+    TableSpace, Version, begin, expect_no_others, expect_own, find_current, is_current,
+    later_table,
 };
 use crate::engine::Engine;
 use crate::engine::allowance::Allowance;
@@ -186,7 +189,7 @@ impl Engine {
             true => shared.pool.while_populated(recover_and_begin),
             false => recover_and_begin(),
         }?;
-        let engine = Arc::new(assemble(path, options, lock, shared, found, begun));
+        let engine = Arc::new(assemble(path, options, Some(lock), shared, found, begun));
         if !options.read_only {
             // Recovery may bring more into memory than writers are allowed, and only writers seal. The flush thread begins
             // with a round.
@@ -203,14 +206,19 @@ fn may_start_threads(options: &Options) -> bool {
     !options.read_only && options.background == Background::Threads
 }
 
-/// Locks the folder, after creating it unless the open is read-only. None: a read-only open found no lock file, so no
-/// process writes.
-fn lock(path: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
+/// Locks the folder, after creating it unless the open is read-only.
+fn lock(path: &Path, options: &Options) -> Result<Box<dyn Lock>> {
     let fs = options.fs.as_ref();
+    if options.read_only && !fs.is_dir(path) {
+        return Err(Error::NotFound { path: path.into() });
+    }
     if !options.read_only {
         create_folder(fs, path)?;
-    } else if !fs.is_dir(path) {
-        return Err(Error::NotFound { path: path.into() });
+        // What is refused below stays as it was, without a lock's file.
+        if fs.len(&path.join(file_name::LOCK))?.is_none() {
+            expect_own(fs, path)?;
+            expect_room_for_new(path, options)?;
+        }
     }
     let kind = if options.read_only {
         LockKind::Shared
@@ -277,6 +285,7 @@ impl Begun {
                     next_segment: found.log.next_segment,
                     synced: found.log_end,
                     segments: std::mem::take(&mut found.log.segments),
+                    next_look: AtomicU64::default(),
                 };
                 (None, Some(old))
             }
@@ -351,6 +360,14 @@ pub(super) fn assemble(
     }
 }
 
+/// Fails if a database would be made among others' files, unless that is meant.
+fn expect_room_for_new(path: &Path, options: &Options) -> Result<()> {
+    match options.among_other_files {
+        true => Ok(()),
+        false => expect_no_others(options.fs.as_ref(), path),
+    }
+}
+
 /// Loads the manifest. A folder that never was a database becomes one, unless the open is read-only.
 pub(super) fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
     let fs = options.fs.as_ref();
@@ -365,12 +382,16 @@ pub(super) fn find(path: &Path, options: &Options) -> Result<LoadedManifest> {
         }) => Err(damage),
         Some(current) => Ok(current.loaded),
         None if options.read_only => Err(Error::NotFound { path: path.into() }),
-        None => Ok(LoadedManifest {
-            catalogue: begin(fs, path)?,
-            path: path.join(file_name::manifest(0)),
-            number: 0,
-            torn: false,
-        }),
+        None => {
+            // Under the lock: what another process's first open leaves when it is killed is known by its names.
+            expect_room_for_new(path, options)?;
+            Ok(LoadedManifest {
+                catalogue: begin(fs, path)?,
+                path: path.join(file_name::manifest(0)),
+                number: 0,
+                torn: false,
+            })
+        }
     }
 }
 

@@ -82,6 +82,7 @@ pub struct Options {
     pub(crate) when_full: WhenFull,
     pub(crate) clock: DatabaseClock,
     pub(crate) read_only: bool,
+    pub(crate) among_other_files: bool,
     pub(crate) reads: Reads,
     pub(crate) catch_up_interval: Duration,
     pub(crate) scrub_within: Option<Duration>,
@@ -114,6 +115,7 @@ impl fmt::Debug for Options {
             .field("max_live_bytes", &self.max_live_bytes)
             .field("when_full", &self.when_full)
             .field("read_only", &self.read_only)
+            .field("among_other_files", &self.among_other_files)
             .field("reads", &self.reads)
             .field("catch_up_interval", &self.catch_up_interval)
             .field("scrub_within", &self.scrub_within)
@@ -148,6 +150,7 @@ impl Options {
             when_full: WhenFull::Refuse,
             clock: DatabaseClock::System,
             read_only: false,
+            among_other_files: false,
             reads: Reads::Map,
             catch_up_interval: Duration::from_millis(100),
             scrub_within: None,
@@ -313,6 +316,26 @@ impl Options {
     /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Whether a new database may be made in a folder that holds other things; without it, an open that finds other things
+    /// and no database there is refused, since such a folder was mostly named by mistake. Default false. Where there is a
+    /// database, other things beside it do not matter.
+    ///
+    /// ```
+    /// use ebbtide::{Database, Error, Options};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// std::fs::write(folder.path().join("notes.txt"), "others' work")?;
+    /// let refused = Database::open(folder.path()).unwrap_err();
+    /// assert!(matches!(refused, Error::ForeignFolder { .. }));
+    /// Options::new().among_other_files(true).open(folder.path())?.close()?;
+    /// Database::open(folder.path())?; // there is one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn among_other_files(mut self, may: bool) -> Self {
+        self.among_other_files = may;
         self
     }
 

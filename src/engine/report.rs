@@ -111,8 +111,9 @@ impl Engine {
         let next = self.commit_log.latest().next();
         let settings = views.now.settings.after(change, views.settled.now, next);
         let after = ExpiryView::at(views.now.now, || settings);
-        let live = |view: &ExpiryView| estimate(&read_state, view).live;
-        live(&views.now).less(live(&after))
+        let views = [views.now, after];
+        let estimates = estimates(&read_state, &views);
+        estimates[0].live.less(estimates[1].live)
     }
 
     /// An estimate of how many items of a container are readable.
@@ -234,21 +235,29 @@ impl Engine {
 
 /// Splits stored bytes into live and reclaimable, from the statistics of tables and memtables alone.
 pub(super) fn estimate(read_state: &ReadState, view: &ExpiryView) -> Estimate {
-    estimated(read_state, view, |estimator| estimator.finish())
+    let mut estimates = estimates(read_state, std::slice::from_ref(view));
+    estimates.remove(0)
+}
+
+/// The same in several views, of which each has expired all that the one before has.
+pub(super) fn estimates(read_state: &ReadState, views: &[ExpiryView]) -> Vec<Estimate> {
+    estimated(read_state, views, |estimator| estimator.finish())
 }
 
 /// The same for each run of its version.
 pub(super) fn estimate_runs(read_state: &ReadState, view: &ExpiryView) -> Vec<Estimate> {
-    estimated(read_state, view, |estimator| estimator.finish_runs())
+    let views = std::slice::from_ref(view);
+    let runs = estimated(read_state, views, |estimator| estimator.finish_runs());
+    runs.into_iter().flatten().collect()
 }
 
 fn estimated<T>(
     read_state: &ReadState,
-    view: &ExpiryView,
+    views: &[ExpiryView],
     finish: impl FnOnce(Estimator<'_>) -> T,
 ) -> T {
     let ranges: Vec<_> = read_state.range_deletes().cloned().collect();
-    let mut estimator = Estimator::new(view, &ranges);
+    let mut estimator = Estimator::new(views, &ranges);
     for flushable in read_state.flushables() {
         estimator.add_memtable(&flushable.memtable);
     }

@@ -100,6 +100,22 @@ impl Flushable {
     }
 }
 
+/// What a read state lacks that the one before it had.
+#[derive(Clone, Copy)]
+pub(super) struct Leaves {
+    /// Records up to this sequence number are in tables, not in memory.
+    pub flushed: Option<Seq>,
+    /// What had ended by this moment may be missing.
+    pub purged: Option<Timestamp>,
+}
+
+impl Leaves {
+    pub const NOTHING: Leaves = Leaves {
+        flushed: None,
+        purged: None,
+    };
+}
+
 /// A container's memtables and version at one moment, newest first.
 pub struct ReadState {
     /// Takes writes.
@@ -387,8 +403,15 @@ impl ContainerState {
         self.read_state.load_full()
     }
 
-    /// Replaces the read state by the result of `change`.
-    pub(super) fn install(&self, change: impl FnOnce(&ReadState) -> ReadState) {
+    /// Replaces the read state by the result of `change`, in which what `leaves` says is missed.
+    pub(super) fn install(&self, leaves: Leaves, change: impl FnOnce(&ReadState) -> ReadState) {
+        // Before the read state: whoever misses it there must see that it has left.
+        if let Some(seq) = leaves.flushed {
+            self.flushed.store(seq.0, Ordering::Release);
+        }
+        if let Some(judged_at) = leaves.purged {
+            self.purged.fetch_max(judged_at.0, Ordering::Release);
+        }
         let mut earlier = self.installing.lock();
         let last = self.read_state.load_full();
         let next = change(&last);
@@ -497,15 +520,6 @@ impl ContainerState {
 
     pub(super) fn flushed(&self) -> Seq {
         Seq(self.flushed.load(Ordering::Acquire))
-    }
-
-    pub(super) fn set_flushed(&self, seq: Seq) {
-        self.flushed.store(seq.0, Ordering::Release);
-    }
-
-    /// What had ended by then may be missing in the read state that is installed next.
-    pub(super) fn note_purge(&self, judged_at: Timestamp) {
-        self.purged.fetch_max(judged_at.0, Ordering::Release);
     }
 
     /// Deletes and ends up to this sequence number may be missing in the read state, or the settings, that are installed

@@ -17,7 +17,7 @@ use crate::engine::options::Durability;
 use crate::engine::prepared::Prepared;
 use crate::engine::relied::Relying;
 use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, ReadState};
+use crate::engine::state::{ContainerState, Leaves, ReadState};
 use crate::engine::writes::{Writes, weight};
 use crate::env::Reading;
 use crate::expiry::ExpiryView;
@@ -498,7 +498,7 @@ impl Engine {
         }
         // If there is no room for a segment, they share one until `trim_log` separates them.
         let _ = self.rotate_log(commit);
-        state.install(|read_state| {
+        state.install(Leaves::NOTHING, |read_state| {
             let (mut sealed, mut active) = (read_state.sealed.clone(), read_state.active.clone());
             commit.remove_active(active.counted());
             sealed.insert(0, std::mem::replace(&mut active, state.new_flushable()));

@@ -150,12 +150,44 @@ impl Dir for DiskDir {
     }
 }
 
-/// The operating system releases the lock when the file is closed, also for a killed process.
+/// The operating system releases the locks when the files are closed, also for a killed process.
 struct DiskLock {
-    _file: fs::File,
+    /// `None`: the system cannot lock folders.
+    _folder: Option<fs::File>,
+    /// `None`: it is missing, and the lock is shared.
+    _file: Option<fs::File>,
 }
 
 impl Lock for DiskLock {}
+
+fn try_lock(file: &fs::File, kind: LockKind) -> std::result::Result<(), TryLockError> {
+    match kind {
+        LockKind::Shared => file.try_lock_shared(),
+        LockKind::Exclusive => file.try_lock(),
+    }
+}
+
+/// What a folder's lock is held by, after it was tried; an error only if it is held elsewhere. Some file systems, NFS
+/// among them, lock no folders, and say so in several ways.
+fn held_folder(
+    folder: fs::File,
+    tried: std::result::Result<(), TryLockError>,
+) -> std::result::Result<Option<fs::File>, TryLockError> {
+    match tried {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::Error(_)) => Ok(None),
+        Err(held) => Err(held),
+    }
+}
+
+/// Opens a folder; never blocks on another object.
+fn open_folder(path: &Path) -> Result<fs::File> {
+    let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(flags.bits() as i32);
+    let opened = options.open(path);
+    opened.map_err(|error| Error::io("open", path, error))
+}
 
 fn map_file(path: &Path, advice: Advice) -> Result<Bytes> {
     let map = || -> io::Result<Bytes> {
@@ -174,8 +206,8 @@ fn list(dir: &Path, takes: fn(FileType) -> bool) -> Result<Vec<String>> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             if takes(entry.file_type()?) {
-                // A name that is not Unicode is not the database's.
-                names.extend(entry.file_name().into_string());
+                // A name that is not Unicode is not the database's, and does not become one that is.
+                names.push(entry.file_name().to_string_lossy().into_owned());
             }
         }
         Ok(names)
@@ -354,39 +386,36 @@ impl Fs for Disk {
     }
 
     fn open_dir(&self, path: &Path) -> Result<Box<dyn Dir>> {
-        // Opening must not block on other objects.
-        let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
-        let mut options = OpenOptions::new();
-        let options = options.read(true).custom_flags(flags.bits() as i32);
-        let file = options
-            .open(path)
-            .map_err(|error| Error::io("open", path, error))?;
         Ok(Box::new(DiskDir {
-            file,
+            file: open_folder(path)?,
             path: path.to_owned(),
         }))
     }
 
-    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Box<dyn Lock>> {
+        let at = path.parent().unwrap_or(path);
+        let refused = |error| match error {
+            TryLockError::WouldBlock => Error::Locked { path: at.into() },
+            TryLockError::Error(error) => Error::io("lock", path, error),
+        };
+        // The folder first: where it is held, no file is made again that was removed.
+        let folder = open_folder(at)?;
+        let tried = try_lock(&folder, kind);
+        let folder = held_folder(folder, tried).map_err(refused)?;
         let exclusive = kind == LockKind::Exclusive;
         let mut options = OpenOptions::new();
         options.read(true).write(exclusive).create(exclusive);
         let file = match files::open(&mut options, path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !exclusive => return Ok(None),
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !exclusive => None,
             Err(error) => return Err(Error::io("open", path, error)),
         };
-        let taken = match kind {
-            LockKind::Shared => file.try_lock_shared(),
-            LockKind::Exclusive => file.try_lock(),
-        };
-        match taken {
-            Ok(()) => Ok(Some(Box::new(DiskLock { _file: file }))),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked {
-                path: path.parent().unwrap_or(path).to_owned(),
-            }),
-            Err(TryLockError::Error(error)) => Err(Error::io("lock", path, error)),
-        }
+        let tried = file.as_ref().map_or(Ok(()), |file| try_lock(file, kind));
+        tried.map_err(refused)?;
+        Ok(Box::new(DiskLock {
+            _folder: folder,
+            _file: file,
+        }))
     }
 
     fn allocated(&self, path: &Path) -> Result<u64> {

@@ -163,10 +163,10 @@ pub trait Fs: Send + Sync {
     fn sync_dir(&self, path: &Path) -> Result<()> {
         self.open_dir(path)?.sync()
     }
-    /// Takes the lock on a file, which is created if it is missing and `kind` is exclusive; `None` if the file is
-    /// missing and `kind` is shared. If the lock is held elsewhere: [`Error::Locked`](crate::Error::Locked) with the
-    /// file's folder.
-    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>>;
+    /// Takes the lock on a file and on its folder: the file may be removed by hand, and some systems lock files alone.
+    /// The file is created if it is missing and `kind` is exclusive. If either lock is held elsewhere:
+    /// [`Error::Locked`](crate::Error::Locked) with the folder.
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Box<dyn Lock>>;
     /// Bytes of the file on the medium: allocated blocks, without holes.
     fn allocated(&self, path: &Path) -> Result<u64>;
     /// All that is in a folder and in those below it, itself included, and whether it is a folder; no link is followed.

@@ -228,31 +228,29 @@ impl Fs for Sim {
         })
     }
 
-    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Box<dyn Lock>> {
         let is_there = self.world.lock().file_at(path).is_ok();
         let (exclusive, does) = (kind == LockKind::Exclusive, [Does::Create, Does::Open]);
-        let file = self.act("open", path, does[usize::from(is_there)], |world| {
+        let folder = path.parent().unwrap_or(path);
+        let held = self.world.lock().locks.get(folder).copied();
+        if held.is_some_and(|held| held.0 == LockKind::Exclusive || exclusive) {
+            return Err(Error::Locked {
+                path: folder.to_owned(),
+            });
+        }
+        self.act("open", path, does[usize::from(is_there)], |world| {
             if !is_there && exclusive {
                 let (folder, name) = world.place(path)?;
                 world.new_file(folder, &name);
             }
-            Ok(is_there || exclusive)
+            let held = world.locks.entry(folder.to_owned());
+            held.or_insert((kind, 0)).1 += 1;
+            Ok(())
         })?;
-        if !file {
-            return Ok(None);
-        }
-        let mut world = self.world.lock();
-        let held = world.locks.entry(path.to_owned()).or_insert((kind, 0));
-        if held.1 > 0 && (held.0 == LockKind::Exclusive || exclusive) {
-            return Err(Error::Locked {
-                path: path.parent().unwrap_or(path).to_owned(),
-            });
-        }
-        held.1 += 1;
-        Ok(Some(Box::new(SimLock {
+        Ok(Box::new(SimLock {
             sim: self.clone(),
-            path: path.to_owned(),
-        })))
+            folder: folder.to_owned(),
+        }))
     }
 
     fn allocated(&self, path: &Path) -> Result<u64> {

@@ -20,7 +20,8 @@
 //!
 //! Invariants:
 //!
-//! 1. Commands stand in the order of their sequence numbers. None covers another one, and the floors cover none.
+//! 1. Commands stand in the order of their sequence numbers. None covers an earlier one, and the floors cover none. What a
+//!    backup left out covers no command that was given: other copies are told of that, and not of this.
 //! 2. A command is left out only if the floors or a later command cover it, or if it can reach nothing that is stored and
 //!    nothing that somebody reads still.
 //! 3. Of the bounds of a reach `written` is the lowest: what was written before it also ends by the others.
@@ -112,16 +113,34 @@ pub struct Command {
     pub seq: Seq,
     /// The settled moment at which it was given.
     pub at: Timestamp,
+    /// Nobody gave it: this copy lacks what it reaches, because a backup left that out. It is this copy's alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
     /// Its bounds.
     #[serde(flatten)]
     pub reach: Reach,
 }
 
 impl Command {
+    /// One that somebody gave.
+    pub fn given(seq: Seq, at: Timestamp, reach: Reach) -> Command {
+        Command {
+            seq,
+            at,
+            left_out: false,
+            reach,
+        }
+    }
+
     /// Whether it reaches an item. `header` is that of a put.
     #[inline]
     pub fn holds(&self, header: &Header) -> bool {
         header.seq < self.seq && self.reach.holds(header)
+    }
+
+    /// Whether an earlier one need not stand beside it.
+    pub fn covers(&self, earlier: &Command) -> bool {
+        self.reach.covers(&earlier.reach) && (earlier.left_out || !self.left_out)
     }
 }
 
@@ -175,7 +194,7 @@ impl Commands {
     /// With one more, of the highest sequence number, and without those that it covers.
     pub fn with(&self, command: Command) -> Commands {
         let others = self.iter().copied();
-        let kept = others.filter(|other| !command.reach.covers(&other.reach));
+        let kept = others.filter(|other| !command.covers(other));
         kept.chain([command]).collect()
     }
 
@@ -189,6 +208,17 @@ impl Commands {
                 .collect(),
             false => self.clone(),
         }
+    }
+
+    /// The number of the last one; 0: none stands.
+    pub fn last_seq(&self) -> Seq {
+        let last = self.iter().next_back();
+        last.map_or(Seq(0), |command| command.seq)
+    }
+
+    /// Those that were given.
+    pub fn given(&self) -> Commands {
+        self.without_those(|command| command.left_out)
     }
 
     /// These and others. Those of one sequence number are one command, which reaches what each of them does.

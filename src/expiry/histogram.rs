@@ -8,8 +8,16 @@
 //! A bucket reaches from its earliest record to its latest. Buckets are narrow where the records are: when there are
 //! too many, neighbours that together hold a small share of the records and of their bytes are joined. So lifetimes
 //! over five orders of magnitude, and values of which one in a hundred holds nearly all bytes, are represented as well
-//! as even ones: the error of an answer is part of one bucket. A bucket may have been joined across a time in which
-//! there were no records, and some may come later: so one that has become too large is cut at the record that comes.
+//! as even ones: the error of an answer is part of one bucket.
+//!
+//! ```text
+//! ends      |||||||                  ||||||||                                              ||||
+//! buckets   [--][-]                  [-][---]                                              [--]
+//! ```
+//!
+//! A wide *gap* is kept: lifetimes of 5 s, 30 s and 7 d are three groups of ends, between which nothing ends, and a bucket
+//! across a gap would spread its records over it. A bucket may still have been joined across a time in which there were no
+//! records, and some may come later: so one that has become too large is cut at the record that comes.
 
 use crate::base::coding::{Malformed, Reader, put_varint};
 use crate::base::record::{Header, RecordRef};
@@ -21,6 +29,10 @@ const MOST: usize = 256;
 /// About this many are left then. Each holds at most 4 in 128 of the records or of the bytes, unless it is of one
 /// moment.
 const FEW: u64 = 128;
+/// And at most so many more beside gaps.
+const GAPS: usize = 32;
+/// A gap is wide if it is more than so many times as wide as what is beside it: of random moments one in 25 is.
+const WIDE: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bucket {
@@ -128,7 +140,8 @@ impl ExpiryHistogram {
     }
 
     /// Joins neighbours that together hold at most 4 in [`FEW`] of the records and bytes, where the sum of the two
-    /// shares is 2. Of any two neighbours left, one holds more than half of that, so at most `FEW` + 1 are left.
+    /// shares is 2, and between which no wide gap is. Of any two neighbours left without one between them, one holds more
+    /// than half of that, so at most `FEW` + 1 are left, and one for each gap. With too many gaps only wider ones count.
     pub fn thin(&mut self) {
         let mut total = Tally::default();
         self.buckets
@@ -138,21 +151,50 @@ impl ExpiryHistogram {
             count: total.count / (FEW / 4),
             bytes: total.bytes / (FEW / 4),
         };
+        let mut wide = WIDE;
+        self.join(total, wide);
+        while self.buckets.len() > FEW as usize + 1 + GAPS {
+            wide = wide.saturating_mul(16);
+            self.join(total, wide);
+        }
+    }
+
+    /// Joins neighbours of a small share of `total`, but not across gaps that are `wide`.
+    fn join(&mut self, total: Tally, wide: u64) {
         let (count, bytes) = (u128::from(total.count), u128::from(total.bytes));
         let most = count.saturating_mul(bytes) / u128::from(FEW / 4);
         let share = |tally: &Tally| {
             let by_count = u128::from(tally.count) * bytes;
             by_count.saturating_add(u128::from(tally.bytes) * count)
         };
+        let mut gaps = self.gaps(wide).into_iter();
         self.buckets.dedup_by(|next, before| {
             let mut joined = before.tally;
             joined.add(next.tally);
-            let is_little = share(&joined) <= most;
-            if is_little {
+            let is_gap = gaps.next().unwrap_or(false);
+            let joins = !is_gap && share(&joined) <= most;
+            if joins {
                 (before.to, before.tally) = (next.to, joined);
             }
-            is_little
+            joins
         });
+    }
+
+    /// Whether a gap that is so many times as wide as what is beside it, the two buckets and the time between them and the
+    /// next on either side, is before the second bucket, the third, and so on.
+    fn gaps(&self, wide: u64) -> Vec<bool> {
+        let buckets = &self.buckets;
+        let gap = |at: usize| match (at.checked_sub(1), buckets.get(at)) {
+            (Some(before), Some(bucket)) => bucket.from.since(buckets[before].to),
+            _ => 0,
+        };
+        let width = |at: usize| buckets[at].to.since(buckets[at].from);
+        let is_gap = |at: usize| {
+            let parts = [gap(at - 1), width(at - 1), width(at), gap(at + 1)];
+            let beside = parts.into_iter().fold(0, u64::saturating_add);
+            gap(at) > wide.saturating_mul(beside)
+        };
+        (1..buckets.len()).map(is_gap).collect()
     }
 
     /// The buckets: the latest moment and the tally of each.
@@ -319,7 +361,7 @@ mod tests {
                 let mut records: Vec<(u64, u64)> =
                     (0..20_000).map(|n| (time(n), bytes(n))).collect();
                 let histogram = histogram_of(&records);
-                assert!(histogram.buckets.len() as u64 <= FEW + 1);
+                assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
                 records.sort_unstable();
                 let total: u64 = records.iter().map(|record| record.1).sum();
                 let (mut count, mut sum) = (0u64, 0u64);
@@ -341,10 +383,11 @@ mod tests {
     }
 
     /// Goal: records may come at any time, also where there were none for long. Method: some that end within a minute, while
-    /// time goes on, beside others that end within hours and days.
+    /// time goes on, beside others that end within hours and days; and few that end at any time of a month before many that
+    /// end within one minute of it.
     #[test]
     fn what_comes_into_a_gap_is_told() {
-        let (mut records, mut now) = (vec![], 1_000_000);
+        let (mut moving, mut now) = (vec![], 1_000_000);
         for n in 0..30_000 {
             now += mixed(n) % 40;
             let life = match n % 4 {
@@ -352,10 +395,20 @@ mod tests {
                 1 => 3_600_000 + mixed(n + 1) % 3_600_000,
                 _ => 86_400_000 * (1 + mixed(n + 1) % 30),
             };
-            records.push((now + life, 100 + mixed(n) % 100));
+            moving.push((now + life, 100 + mixed(n) % 100));
         }
+        let month = 30 * 86_400_000;
+        let filled = (0..30_000).map(|n| match n {
+            ..3_000 => (mixed(n) % month, 100),
+            _ => (month / 2 + mixed(n) % 60_000, 100),
+        });
+        told_within_a_thirtieth(moving);
+        told_within_a_thirtieth(filled.collect());
+    }
+
+    fn told_within_a_thirtieth(mut records: Vec<(u64, u64)>) {
         let histogram = histogram_of(&records);
-        assert!(histogram.buckets.len() as u64 <= FEW + 1);
+        assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
         records.sort_unstable();
         let total: u64 = records.iter().map(|record| record.1).sum();
         for (nth, &(at, _)) in records.iter().enumerate().step_by(100) {
@@ -365,6 +418,58 @@ mod tests {
                 found.bytes.abs_diff(bytes) * 33 <= total,
                 "{found:?} for {nth}"
             );
+        }
+    }
+
+    /// Goal: what ends between two groups of ends is none, however the groups grow. Method: items of a few lifetimes, one
+    /// after the other, asked at the end of each group and before the next.
+    #[test]
+    fn wide_gaps_are_kept() {
+        let lives = [5_000, 30_000, 600_000, 7 * 86_400_000];
+        for each_takes in [1, 7] {
+            let written: Vec<u64> = (0..20_000).map(|n| n / 8 * each_takes).collect();
+            let ends = written
+                .iter()
+                .zip(0u64..)
+                .map(|(at, n)| at + lives[mixed(n) as usize % lives.len()]);
+            let records: Vec<(u64, u64)> = ends.map(|end| (end, 100)).collect();
+            let histogram = histogram_of(&records);
+            assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
+            for life in lives {
+                let last = life + written[written.len() - 1];
+                for at in [last, last + 1_000, life - 1] {
+                    let are = records.iter().filter(|record| record.0 <= at).count();
+                    let found = histogram.up_to(Timestamp(at)).count as usize;
+                    let in_a_gap = records.iter().all(|record| record.0.abs_diff(at) > 500);
+                    let off = if in_a_gap { 0 } else { records.len() / 100 };
+                    assert!(found.abs_diff(are) <= off, "{found} of {are} by {at}");
+                }
+            }
+        }
+    }
+
+    /// Goal: a histogram stays small, whatever the gaps. Method: pairs, pairs of pairs and so on, each twice, four times, a
+    /// hundred times as far apart.
+    #[test]
+    fn there_are_never_too_many_gaps() {
+        for wider in [2u64, 5, 100] {
+            let place = |n: u64| {
+                let bits = (0..9).filter(|bit| n >> bit & 1 == 1);
+                bits.map(|bit| wider.pow(bit)).sum::<u64>()
+            };
+            let records: Vec<(u64, u64)> = (0..4_096).map(|n| (place(n % 512), 100)).collect();
+            let histogram = histogram_of(&records);
+            assert!(histogram.buckets.len() <= FEW as usize + 1 + GAPS);
+            let (mut bytes, total) = (
+                vec![],
+                Tally {
+                    count: 4_096,
+                    bytes: 409_600,
+                },
+            );
+            histogram.encode(&mut bytes);
+            assert!(ExpiryHistogram::decode(&mut Reader::new(&bytes)).is_ok());
+            assert_eq!(histogram.up_to(Timestamp::MAX), total);
         }
     }
 

@@ -329,11 +329,9 @@ mod tests {
                 *seq += step;
                 Some(*seq)
             });
-            let all = seqs.zip(&commands).map(|(seq, (_, reach))| Command {
-                seq: Seq(seq),
-                at: Timestamp(0),
-                reach: *reach,
-            });
+            let all = seqs
+                .zip(&commands)
+                .map(|(seq, (_, reach))| Command::given(Seq(seq), Timestamp(0), *reach));
             all.collect()
         })
     }

@@ -250,7 +250,7 @@ impl Settings {
 
     /// The sequence number of the last change or command that still counts.
     pub fn last_seq(&self) -> Seq {
-        self.floor_seq.max(self.command_seq)
+        self.last_given().max(self.commands.last_seq())
     }
 
     /// The same, without how they came about: all that the rule of now needs.
@@ -354,15 +354,15 @@ impl Settings {
         let reach = self.default.reach_of(what);
         let told = Settings {
             command_seq: seq,
-            commands: self.commands.with(Command { seq, at, reach }),
+            commands: self.commands.with(Command::given(seq, at, reach)),
             ..self.clone()
         };
-        // A change of the default to itself changes nothing but the floors, which may cover what has ended meanwhile.
+        // A change of the default to itself moves the floors, which may cover what has ended. What one copy lacks moves none.
         let renewed = told.change(self.default, at, seq);
-        match renewed.commands == told.commands {
-            true => told,
-            false => renewed,
+        if renewed.commands.given() == told.commands.given() {
+            return told;
         }
+        renewed
     }
 
     /// What the floors reach of records below `floor_seq`.

@@ -35,13 +35,12 @@ impl Settings {
     /// `inherit_floor` as a command.
     fn inherit_floor_alone(&self) -> Option<Command> {
         let is_one = self.inherit_floor > Timestamp(0);
-        is_one.then(|| Command {
-            seq: self.floor_seq,
-            at: self.override_floor.before(1),
-            reach: Reach {
+        is_one.then(|| {
+            let reach = Reach {
                 inherit: self.inherit_floor,
                 ..Reach::default()
-            },
+            };
+            Command::given(self.floor_seq, self.override_floor.before(1), reach)
         })
     }
 
@@ -58,7 +57,7 @@ impl Settings {
         let all = self.commands.and(more);
         let is_covered = |command: &Command| {
             let mut later = all.iter().filter(|later| later.seq > command.seq);
-            later.any(|later| later.reach.covers(&command.reach))
+            later.any(|later| later.covers(command))
         };
         Settings {
             commands: all.without_those(is_covered),

@@ -24,7 +24,8 @@ use crate::tokio::turns::AsyncChanges;
 use crate::tokio::write::Begin;
 
 /// A [`Database`] for tasks. Cheap to clone. It and all that comes from it keep the database open; when the last of these
-/// is dropped, a thread closes it, for which nobody waits. [`AsyncDatabase::close`] does.
+/// is dropped, a thread closes it, for which nobody waits: an open that comes at once may meet
+/// [`Error::Locked`](crate::Error::Locked). [`AsyncDatabase::close`] waits.
 ///
 /// When a future is dropped, the same holds as for [`AsyncContainer`]: what has begun is done to its end, a batch whole.
 /// What has not begun never does.

@@ -61,7 +61,7 @@ for n in range(1, 20001):
     told restore "$to" second >/dev/null
     [ "$(told count first c)" = 20000 ] && [ "$(told count second c)" = 20001 ] || fail "items are missing"
     [ "$(told get second c k7)" = "$(told get db c k7)" ] || fail "an item differs"
-    told expire db c --all >/dev/null
+    told expire db c --all --yes >/dev/null
     told backup ledger db "$to" >/dev/null
     told restore "$to" told --at 1 >/dev/null
     [ "$(told count told c)" = 0 ] || fail "what expired is back"

@@ -22,6 +22,7 @@ use ebbtide::{Database, Ledger};
 use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, LEDGERS, Manifest, OBJECTS, StoredFile};
 use crate::lease::{Lease, Purpose};
+use crate::manifests::Manifests;
 use crate::pace::{Hashed, Pace};
 use crate::scratch::{Scratch, files};
 use crate::store::now;
@@ -42,7 +43,8 @@ impl Backups {
     pub fn backup(&self, db: &Database, dir: &Path) -> Result<Report> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
-        let (scratch, ledger) = self.cut(db, dir)?;
+        let mut manifests = Manifests::of(store)?;
+        let (scratch, ledger) = self.cut(db, dir, &manifests)?;
         let mut known: HashSet<String> = store
             .list(OBJECTS)
             .map_err(Error::io("list", OBJECTS))?
@@ -66,9 +68,8 @@ impl Backups {
             manifest.files.push(file);
         }
         manifest.taken_at = now();
-        let number = self.next_number()?;
         let held = lease.hold()?;
-        report.number = format::put_numbered(store, BACKUPS, number, &manifest)?;
+        report.number = manifests.put(BACKUPS, &mut manifest)?;
         drop(held);
         // A prune of before it was named has seen nobody at work then.
         if let Err(broken @ Error::Refused(_)) = lease.expect_unbroken() {
@@ -90,36 +91,25 @@ impl Backups {
     pub fn ledger(&self, db: &Database, dir: &Path) -> Result<u64> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, &self.at_work, Purpose::Make)?;
-        let (_scratch, ledger) = self.cut(db, dir)?;
-        let manifest = Manifest::new(now(), vec![], ledger.without_tables());
-        let number = self.next_number()?;
+        let mut manifests = Manifests::of(store)?;
+        let (_scratch, ledger) = self.cut(db, dir, &manifests)?;
+        let mut manifest = Manifest::new(now(), vec![], ledger.without_tables());
         let _held = lease.hold()?;
-        format::put_numbered(store, LEDGERS, number, &manifest)
+        manifests.put(LEDGERS, &mut manifest)
     }
 
     /// A copy of the database at one moment, with nothing in its log, and its ledger.
-    fn cut(&self, db: &Database, dir: &Path) -> Result<(Scratch<'_>, Ledger)> {
+    fn cut(
+        &self,
+        db: &Database,
+        dir: &Path,
+        manifests: &Manifests<'_>,
+    ) -> Result<(Scratch<'_>, Ledger)> {
         let scratch = Scratch::near(dir, &self.at_work)?;
         scratch.of(db.checkpoint(&scratch.path))?;
         let ledger = scratch.of(self.private_options().ledger(&scratch.path))?;
-        self.expect_of_same_database(&ledger)?;
+        expect_of_same_database(&ledger, manifests)?;
         Ok((scratch, ledger))
-    }
-
-    /// Fails if the store has the backups of another database. A ledger of that would end items in a restore of this one.
-    fn expect_of_same_database(&self, ledger: &Ledger) -> Result<()> {
-        let store = self.store.as_ref();
-        for folder in [BACKUPS, LEDGERS] {
-            let last = format::numbers(store, folder)?.pop();
-            // One that is damaged says nothing; `prove` tells of it.
-            let last = last.and_then(|number| format::get_numbered(store, folder, number).ok());
-            if last.is_some_and(|last| !last.ledger.is_of_same_database(ledger)) {
-                return Err(Error::Refused(
-                    "the store has backups of another database: name one for each".into(),
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// The tables that need not be stored; notes the moment before which all in some of them ends.
@@ -135,15 +125,6 @@ impl Backups {
             left_out.extend(ending);
         }
         left_out
-    }
-
-    fn next_number(&self) -> Result<u64> {
-        let mut next = 1;
-        for folder in [BACKUPS, LEDGERS] {
-            let last = format::numbers(self.store.as_ref(), folder)?.pop();
-            next = next.max(last.map_or(1, |last| last + 1));
-        }
-        Ok(next)
     }
 
     /// Stores a file of the copy, unless the store has its bytes.
@@ -173,6 +154,18 @@ impl Backups {
             known.insert(sha256.clone());
         }
         Ok(StoredFile { path, len, sha256 })
+    }
+}
+
+/// Fails if the store has the backups of another database. A ledger of that would end items in a restore of this one.
+fn expect_of_same_database(ledger: &Ledger, manifests: &Manifests<'_>) -> Result<()> {
+    let last = manifests.last()?;
+    let mut last = last.iter().map(|found| &found.manifest.ledger);
+    match last.all(|last| last.is_of_same_database(ledger)) {
+        true => Ok(()),
+        false => Err(Error::Refused(
+            "the store has backups of another database: name one for each".into(),
+        )),
     }
 }
 

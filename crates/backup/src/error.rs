@@ -25,7 +25,8 @@ pub enum Error {
     },
     /// The database's error.
     Database(ebbtide::Error),
-    /// An object of the store is missing, or is not what was stored. Backups that name it cannot be restored.
+    /// An object of the store is missing, or is not what was stored. Backups that name it cannot be restored; where it is a
+    /// ledger, those before it only with [`Later::Ignore`](crate::Later::Ignore).
     Damaged {
         /// The object.
         name: String,
@@ -62,6 +63,13 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn damaged(name: impl Into<String>, what: impl Into<String>) -> Error {
+        Error::Damaged {
+            name: name.into(),
+            what: what.into(),
+        }
+    }
+
     pub(crate) fn io(
         doing: &'static str,
         name: impl Into<String>,

@@ -41,11 +41,15 @@ mod scratch;
 mod at_work;
 mod lease;
 mod pace;
+mod manifests;
 mod later;
 
 mod backup;
 mod prune;
 mod restore;
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub mod internals;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -54,6 +58,7 @@ use ebbtide::Options;
 #[cfg(feature = "cloud")]
 pub use cloud::Cloud;
 pub use error::{Error, Result};
+use manifests::Manifests;
 pub use store::{Folder, Store};
 
 use at_work::AtWork;
@@ -207,14 +212,16 @@ impl Backups {
     /// # Errors
     /// The store's, and [`Error::Damaged`].
     pub fn list(&self) -> Result<Vec<Backup>> {
-        let numbers = format::numbers(self.store.as_ref(), format::BACKUPS)?;
+        let manifests = Manifests::of(self.store.as_ref())?;
+        let numbers = manifests.numbers(format::BACKUPS)?;
         let backup = |number| {
-            let manifest = format::get_numbered(self.store.as_ref(), format::BACKUPS, number)?;
+            let manifest = manifests.get(format::BACKUPS, number)?.manifest;
+            let taken_at = Duration::from_millis(manifest.taken_at);
             Ok(Backup {
                 number,
-                taken_at: UNIX_EPOCH + Duration::from_millis(manifest.taken_at),
+                taken_at: UNIX_EPOCH.checked_add(taken_at).unwrap_or(UNIX_EPOCH),
                 files: manifest.files.len() as u64,
-                bytes: manifest.files.iter().map(|file| file.len).sum(),
+                bytes: manifest.bytes(),
             })
         };
         numbers.into_iter().map(backup).collect()
@@ -249,6 +256,27 @@ impl Backups {
     /// The store's.
     pub fn break_leases(&self) -> Result<u64> {
         lease::remove_all(self.store.as_ref())
+    }
+
+    /// What lies among the backups of a store, and has no name that a backup gives. It is left alone.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn strangers(&self) -> Result<Vec<String>> {
+        let is_numbered = |name: &str| format::number_of(name).is_some();
+        let folders: [(&str, fn(&str) -> bool); 3] = [
+            (format::BACKUPS, is_numbered),
+            (format::LEDGERS, is_numbered),
+            (format::OBJECTS, format::is_hash),
+        ];
+        let mut strangers = vec![];
+        for (folder, is_own) in folders {
+            let mut names = self.store.list(folder).map_err(Error::io("list", folder))?;
+            names.retain(|name| !is_own(name));
+            names.sort();
+            strangers.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
+        }
+        Ok(strangers)
     }
 
     /// To open a copy that nobody uses: nothing is merged in it, so that its tables stay those of the database.

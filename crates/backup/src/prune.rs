@@ -1,14 +1,15 @@
 //! Removing backups.
 //!
 //! ```text
-//! lease, alone -> manifests that stay are read -> other manifests, oldest first -> ledgers older than all that stay
+//! lease, alone -> manifests that stay are read -> other manifests, oldest first -> ledgers that came of none that stays
 //! -> objects that nothing needs -> unfinished objects and leases that ran out
 //! ```
 //!
 //! A manifest goes before its objects, so at every moment each manifest has all of its objects, but for tables in which
 //! nothing is left by a later ledger (later.rs): these go unread, and a restore leaves them out. So no ledger may go
-//! that says so of a backup that stays: backups go from the oldest on, up to the first that stays, and of ledgers those
-//! that are older than each of these. What an interrupted call leaves is removed by the next one.
+//! that says so of a backup that stays: backups go from the oldest on, up to the first that stays, and of older ledgers
+//! those that came of none that stays. What an interrupted call leaves is removed by the next one. What has no name that
+//! a backup gives is left alone.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, LEDGERS, OBJECTS};
 use crate::later::Ledgers;
 use crate::lease::{self, Lease, Purpose};
+use crate::manifests::Manifests;
 use crate::store::{TEMPORARY, now};
 use crate::{Backups, Keep, Pruned};
 
@@ -32,27 +34,28 @@ impl Backups {
     pub fn prune(&self, keep: Keep) -> Result<Pruned> {
         let store = self.store.as_ref();
         let lease = Lease::take(store, &self.at_work, Purpose::Prune)?;
-        let mut numbers = format::numbers(store, BACKUPS)?;
-        let stay = numbers.split_off(self.number_that_go(&numbers, keep)?);
+        let all = Manifests::of(store)?;
+        let mut numbers = all.numbers(BACKUPS)?;
+        let stay = numbers.split_off(number_that_go(&numbers, keep, &all)?);
         let manifests = stay
             .iter()
-            .map(|number| format::get_numbered(store, BACKUPS, *number));
+            .map(|number| Ok(all.get(BACKUPS, *number)?.manifest));
         let manifests = manifests.collect::<Result<Vec<_>>>()?;
         let mut pruned = Pruned::default();
         for number in numbers {
             self.remove(&format::name(BACKUPS, number), &lease)?;
             pruned.backups += 1;
         }
-        let versions = manifests.iter().map(|manifest| manifest.ledger.version());
-        let oldest = versions.min().unwrap_or(u64::MAX);
-        for number in format::numbers(store, LEDGERS)? {
-            let ledger = format::get_numbered(store, LEDGERS, number)?.ledger;
-            if ledger.version() < oldest {
+        let oldest = stay.first().copied().unwrap_or(u64::MAX);
+        for number in all.numbers(LEDGERS)? {
+            let ledger = all.get(LEDGERS, number)?.manifest.ledger;
+            let mut stay = manifests.iter();
+            if number < oldest && !stay.any(|backup| backup.ledger.precedes(&ledger)) {
                 self.remove(&format::name(LEDGERS, number), &lease)?;
                 pruned.ledgers += 1;
             }
         }
-        let ledgers = Ledgers::read(store)?;
+        let ledgers = Ledgers::read(&all, 0)?;
         let (mut named, mut needed) = (HashSet::new(), HashSet::new());
         for manifest in manifests {
             let ended = ledgers.ended(&manifest);
@@ -64,7 +67,7 @@ impl Backups {
             }
         }
         for sha256 in store.list(OBJECTS).map_err(Error::io("list", OBJECTS))? {
-            if !needed.contains(&sha256) {
+            if format::is_hash(&sha256) && !needed.contains(&sha256) {
                 self.remove(&format::object(&sha256), &lease)?;
                 pruned.objects += 1;
                 pruned.ended_objects += u64::from(named.contains(&sha256));
@@ -74,34 +77,14 @@ impl Backups {
         Ok(pruned)
     }
 
-    /// How many of these backups go, from the oldest on.
-    fn number_that_go(&self, numbers: &[u64], keep: Keep) -> Result<usize> {
-        let before_last = numbers.len().saturating_sub(1);
-        for (at, number) in numbers[..before_last].iter().enumerate() {
-            let later = (before_last - at) as u64;
-            if keep.count.is_some_and(|count| later >= count) {
-                continue;
-            }
-            let Some(most) = keep.younger_than else {
-                return Ok(at);
-            };
-            let manifest = format::get_numbered(self.store.as_ref(), BACKUPS, *number)?;
-            let age = Duration::from_millis(now().saturating_sub(manifest.taken_at));
-            if age <= most {
-                return Ok(at);
-            }
-        }
-        Ok(before_last)
-    }
-
     fn remove_unfinished(&self, lease: &Lease<'_>) -> Result<()> {
         let store = self.store.as_ref();
         let unfinished = store
             .list(TEMPORARY)
             .map_err(Error::io("list", TEMPORARY))?;
         for name in unfinished {
-            let begun = name.split('-').next().and_then(|begun| begun.parse().ok());
-            if begun.unwrap_or(0) + UNFINISHED < now() {
+            let begun: Option<u64> = name.split('-').next().and_then(|begun| begun.parse().ok());
+            if begun.is_some_and(|begun| begun.saturating_add(UNFINISHED) < now()) {
                 self.remove(&format!("{TEMPORARY}/{name}"), lease)?;
             }
         }
@@ -112,4 +95,24 @@ impl Backups {
         let _held = lease.hold()?;
         self.store.delete(name).map_err(Error::io("remove", name))
     }
+}
+
+/// How many of these backups go, from the oldest on.
+fn number_that_go(numbers: &[u64], keep: Keep, all: &Manifests<'_>) -> Result<usize> {
+    let before_last = numbers.len().saturating_sub(1);
+    for (at, number) in numbers[..before_last].iter().enumerate() {
+        let later = (before_last - at) as u64;
+        if keep.count.is_some_and(|count| later >= count) {
+            continue;
+        }
+        let Some(most) = keep.younger_than else {
+            return Ok(at);
+        };
+        let manifest = all.get(BACKUPS, *number)?.manifest;
+        let age = Duration::from_millis(now().saturating_sub(manifest.taken_at));
+        if age <= most {
+            return Ok(at);
+        }
+    }
+    Ok(before_last)
 }

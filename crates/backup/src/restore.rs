@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! lease -> DIR.ebbtide-scratch: every file, checked against its hash, but no table that has ended -> these tables out
-//! of the catalogue -> later ledgers, oldest first -> what the backup left out -> renamed to DIR
+//! of the catalogue -> later ledgers, oldest first -> what the backup left out -> a branch -> renamed to DIR
 //! ```
 //!
-//! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since.
+//! The folder gets its name when it is complete. So nobody opens one that has not been told what expired since. It is a
+//! branch of the database's history: what comes of it has not happened to what later backups hold (later.rs).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,8 +18,9 @@ use ebbtide::shared::files;
 
 use crate::error::{Error, Result};
 use crate::format::{self, BACKUPS, Manifest, OBJECTS, StoredFile};
-use crate::later::Ledgers;
+use crate::later::{self, Ledgers};
 use crate::lease::{Lease, Purpose};
+use crate::manifests::Manifests;
 use crate::pace::{Hashed, Pace};
 use crate::scratch::Scratch;
 use crate::store::sync_dir;
@@ -28,15 +30,16 @@ impl Backups {
     /// Restores a backup, the last one if `at` is `None`, into a folder that is missing or empty. Every byte is
     /// checked.
     ///
-    /// With [`Later::Tell`] what had expired by the last ledger or backup is gone in the folder, too: by changed
-    /// defaults, by commands, with dropped containers; range deletes apply as well. Deletes and overwrites of single
+    /// With [`Later::Tell`] what had expired by the last ledger or backup that came of it is gone in the folder, too: by
+    /// changed defaults, by commands, with dropped containers; range deletes apply as well. Deletes and overwrites of single
     /// items do not: such items are as they were. With [`Later::Ignore`] what expired since by a command or by a
     /// changed default, and whole containers, come back; what has reached its end by the clock stays gone all the
     /// same.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Damaged`]; [`Error::Refused`] if the folder is not empty; [`Error::Database`] if
-    /// a ledger lacks a command. Then the folder is as it was.
+    /// [`Error::NotFound`], [`Error::Damaged`], with [`Later::Tell`] also of a later ledger or backup that is damaged or
+    /// missing; [`Error::Refused`] if the folder is not empty; [`Error::Database`] if a ledger lacks a command. Then the
+    /// folder is as it was.
     pub fn restore(&self, at: Option<u64>, dir: &Path, later: Later) -> Result<Restored> {
         let shown = dir.display().to_string();
         let is_taken = match fs::read_dir(dir) {
@@ -50,21 +53,32 @@ impl Backups {
             )));
         }
         let lease = Lease::take(self.store.as_ref(), &self.at_work, Purpose::Read)?;
-        let (number, manifest) = self.find(at)?;
+        let manifests = Manifests::of(self.store.as_ref())?;
+        let (number, manifest) = find(&manifests, at)?;
         let above = dir.parent().unwrap_or(Path::new(""));
         if !above.as_os_str().is_empty() {
             files::create_dir_all(above)
                 .map_err(Error::io("create", above.display().to_string()))?;
         }
-        let ledgers = Ledgers::read(self.store.as_ref())?;
+        let ledgers = match later {
+            Later::Tell => Ledgers::read(&manifests, number)?,
+            Later::Ignore => Ledgers::read(&manifests, u64::MAX)?,
+        };
+        let mut line = vec![];
+        if later == Later::Tell {
+            ledgers.expect_all_from(number)?;
+            line = ledgers.line(number, &manifest);
+        }
         let scratch = Scratch::beside(dir, &self.at_work)?;
         let mut restored = self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
         restored.number = number;
         self.leave_out_ended(&manifest, &ledgers, &scratch)?;
-        if later == Later::Tell {
-            restored.ledgers = self.tell(&manifest, &ledgers, &scratch)?;
-        }
+        self.tell(&line, &scratch)?;
+        restored.ledgers = line.len() as u64;
         self.leave_out_ending(&manifest, &scratch)?;
+        let told = line.iter().map(|later| later.number).max();
+        let options = self.private_options();
+        scratch.of(options.branch(&scratch.path, &manifest.ledger, told.unwrap_or(0)))?;
         // Replaces an empty folder, and never with a copy that is being given up.
         let held = self.at_work.hold();
         fs::rename(&scratch.path, dir).map_err(Error::io("create", &*shown))?;
@@ -74,7 +88,8 @@ impl Backups {
     }
 
     /// Restores every backup into a folder beside `beside`, one after the other, and checks it: all hashes, that the
-    /// later ledgers apply, then every checksum of the database. Says which expired bytes the backups still hold.
+    /// later ledgers are there and apply, then every checksum of the database. Says which expired bytes the backups still
+    /// hold.
     ///
     /// # Errors
     /// The first fault, as [`Backups::restore`] has them.
@@ -83,13 +98,16 @@ impl Backups {
         let mut proof = Proof::default();
         // The lengths of objects: those that a backup needs, and those of tables in which nothing is left.
         let (mut needed, mut left) = (HashMap::new(), HashMap::new());
-        let ledgers = Ledgers::read(self.store.as_ref())?;
-        for number in format::numbers(self.store.as_ref(), BACKUPS)? {
-            let (_, manifest) = self.find(Some(number))?;
+        let manifests = Manifests::of(self.store.as_ref())?;
+        let numbers = manifests.numbers(BACKUPS)?;
+        let ledgers = Ledgers::read(&manifests, 0)?;
+        ledgers.expect_all_from(numbers.first().copied().unwrap_or(u64::MAX))?;
+        for number in numbers {
+            let manifest = manifests.get(BACKUPS, number)?.manifest;
             let scratch = Scratch::near(beside, &self.at_work)?;
             self.fetch(&manifest, &ledgers, &scratch.path, &lease)?;
             self.leave_out_ended(&manifest, &ledgers, &scratch)?;
-            self.tell(&manifest, &ledgers, &scratch)?;
+            self.tell(&ledgers.line(number, &manifest), &scratch)?;
             self.leave_out_ending(&manifest, &scratch)?;
             let checked = scratch.of(ebbtide::verify(&scratch.path, &mut |_, _| {}))?;
             if let Some(fault) = checked.faults.into_iter().next() {
@@ -115,8 +133,8 @@ impl Backups {
             .list(OBJECTS)
             .map_err(Error::io("list", OBJECTS))?;
         let lens = stored.iter().filter_map(|object| left.get(object));
-        proof.ended_bytes = lens.sum();
-        proof.bytes = needed.values().sum();
+        proof.ended_bytes = sum(lens);
+        proof.bytes = sum(needed.values());
         Ok(proof)
     }
 
@@ -127,17 +145,6 @@ impl Backups {
         Ok(oldest)
     }
 
-    fn find(&self, at: Option<u64>) -> Result<(u64, Manifest)> {
-        let numbers = format::numbers(self.store.as_ref(), BACKUPS)?;
-        let number = match at {
-            Some(number) => numbers.contains(&number).then_some(number),
-            None => numbers.last().copied(),
-        };
-        let number = number.ok_or(Error::NotFound { number: at })?;
-        let manifest = format::get_numbered(self.store.as_ref(), BACKUPS, number)?;
-        Ok((number, manifest))
-    }
-
     /// Takes the tables out of the catalogue of a copy that [`Backups::fetch`] did not fetch.
     fn leave_out_ended(
         &self,
@@ -145,19 +152,17 @@ impl Backups {
         ledgers: &Ledgers,
         to: &Scratch<'_>,
     ) -> Result<()> {
-        for later in ledgers.since(manifest) {
+        for later in ledgers.that_end(manifest) {
             to.of(self.private_options().drop_ended(&to.path, later))?;
         }
         Ok(())
     }
 
-    fn tell(&self, manifest: &Manifest, ledgers: &Ledgers, to: &Scratch<'_>) -> Result<u64> {
-        let mut told = 0;
-        for later in ledgers.after(manifest) {
-            to.of(self.private_options().apply_ledger(&to.path, later))?;
-            told += 1;
+    fn tell(&self, line: &[&later::Later], to: &Scratch<'_>) -> Result<()> {
+        for later in line {
+            to.of(self.private_options().apply_ledger(&to.path, &later.ledger))?;
         }
-        Ok(told)
+        Ok(())
     }
 
     /// Takes the tables out of the catalogue of a copy that its backup left out because they ended soon.
@@ -205,15 +210,13 @@ impl Backups {
 
     fn fetch_file(&self, file: &StoredFile, path: &Path, pace: &mut Pace) -> Result<()> {
         let name = format::object(&file.sha256);
-        let damaged = |what: &str| Error::Damaged {
-            name: name.clone(),
-            what: what.to_owned(),
-        };
+        let damaged = |what: &str| Error::damaged(&name, what);
         let from = self.store.get(&name).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => damaged("it is missing"),
             _ => Error::io("read", &*name)(error),
         })?;
-        let mut from = Hashed::new(from, pace);
+        // Whatever is there, no more is read than is needed to see that it is too long.
+        let mut from = Hashed::new(from.take(file.len.saturating_add(1)), pace);
         let written = files::create(path).and_then(|mut to| {
             io::copy(&mut from, &mut to)?;
             to.sync_all()
@@ -225,6 +228,21 @@ impl Backups {
             false => Err(damaged("its bytes do not match its name")),
         }
     }
+}
+
+fn find(manifests: &Manifests<'_>, at: Option<u64>) -> Result<(u64, Manifest)> {
+    let numbers = manifests.numbers(BACKUPS)?;
+    let number = match at {
+        Some(number) => numbers.contains(&number).then_some(number),
+        None => numbers.last().copied(),
+    };
+    let number = number.ok_or(Error::NotFound { number: at })?;
+    Ok((number, manifests.get(BACKUPS, number)?.manifest))
+}
+
+/// Of lengths that somebody else wrote.
+fn sum<'a>(lens: impl Iterator<Item = &'a u64>) -> u64 {
+    lens.fold(0, |sum, len| sum.saturating_add(*len))
 }
 
 /// A path that leads nowhere but down.

@@ -1,9 +1,10 @@
 //! Goal: what expired, by the clock, by a changed default or by a command, and what went as a range or with its container,
 //! stays gone in every backup that is restored, however old; and nothing else is missing. Method: random histories, with
 //! a model that follows the definition: an item of a backup is gone from the first moment on at which it was expired under
-//! the settings in force.
+//! the settings in force. Some go on with a restored copy of any backup, told or as it was, some of which lack what their
+//! backup left out: the model keeps what is left of each backup once for every such branch that came of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -39,21 +40,46 @@ impl Known {
     }
 }
 
+/// What is left of a backup on each branch that came of it.
+type Views = BTreeMap<usize, Vec<Known>>;
+
+struct BackedUp {
+    number: u64,
+    /// The last sequence number: of two backups with one on one branch, what came of the first came of the second.
+    used: u64,
+    /// The branch on which it was made.
+    branch: usize,
+    /// What lived when it was made, and the defaults of that moment.
+    items: Vec<Known>,
+    defaults: BTreeMap<&'static str, DefaultTtl>,
+    /// What was left of earlier backups then.
+    earlier: BTreeMap<u64, Vec<Known>>,
+    views: Views,
+    /// What had reached its end on some branch, as a ledger knows: a prune may have removed it.
+    ended: BTreeSet<String>,
+}
+
 struct World {
     folder: tempfile::TempDir,
     clock: ManualClock,
     now: u64,
     seed: u64,
     db: Database,
-    defaults: BTreeMap<&'static str, DefaultTtl>,
-    /// What lives, and what lives of each backup.
+    /// Where the database is now.
+    branch: usize,
+    /// Of each branch.
+    defaults: Vec<BTreeMap<&'static str, DefaultTtl>>,
+    /// What lives.
     live: Vec<Known>,
-    backed_up: Vec<(u64, Vec<Known>)>,
-    /// What lived when each backup was made, and the defaults of that moment.
-    as_it_was: Vec<(u64, Vec<Known>, BTreeMap<&'static str, DefaultTtl>)>,
+    backed_up: Vec<BackedUp>,
     /// Objects that a prune has removed because all in them had ended.
     ended: u64,
+    /// Items that backups have left out.
+    left_out: u64,
+    /// Range deletes that no ledger has.
+    untold: u64,
     backups: Backups,
+    skipping: Backups,
     written: u64,
 }
 
@@ -63,20 +89,26 @@ impl World {
         let clock = ManualClock::new(START);
         let options = Options::new().clock(clock.clone());
         let db = options.open(folder.path().join("db")).unwrap();
-        let backups = Backups::open(Folder::new(folder.path().join("store"))).options(options);
+        let backups = || {
+            let store = Folder::new(folder.path().join("store"));
+            Backups::open(store).options(options.clone())
+        };
         let defaults = CONTAINERS.map(|name| (name, DefaultTtl::NoDefault));
         World {
+            backups: backups(),
+            skipping: backups().skip_ending_within(Duration::from_secs(30)),
             folder,
             clock,
             now: START,
             seed: seed * 2 + 1,
             db,
-            defaults: defaults.into_iter().collect(),
+            branch: 0,
+            defaults: vec![defaults.into_iter().collect()],
             live: vec![],
             backed_up: vec![],
-            as_it_was: vec![],
             ended: 0,
-            backups,
+            left_out: 0,
+            untold: 0,
             written: 0,
         }
     }
@@ -97,21 +129,148 @@ impl World {
         self.db.container(name).unwrap()
     }
 
-    /// Of what lives, and of every backup, only this stays.
+    /// Of what lives, and of every backup that the database came of, only this stays.
     fn retain(&mut self, stays: impl Fn(&Known) -> bool) {
         self.live.retain(&stays);
-        for (_, items) in &mut self.backed_up {
-            items.retain(&stays);
+        for backup in &mut self.backed_up {
+            if let Some(items) = backup.views.get_mut(&self.branch) {
+                items.retain(&stays);
+            }
         }
     }
 
-    /// What has ended is gone for good.
+    /// What has ended is gone for good, on each branch under its settings.
     fn judge(&mut self) {
-        let (now, defaults) = (self.now, self.defaults.clone());
-        self.retain(|item| {
-            item.end(defaults[item.container])
-                .is_none_or(|end| end > now)
+        let lives = |item: &Known, branch: usize| {
+            let default = self.defaults[branch][item.container];
+            item.end(default).is_none_or(|end| end > self.now)
+        };
+        self.live.retain(|item| lives(item, self.branch));
+        for backup in &mut self.backed_up {
+            for (branch, items) in &mut backup.views {
+                items.retain(|item| lives(item, *branch));
+            }
+        }
+    }
+
+    /// Writes a ledger, which knows what has ended.
+    fn ledger(&mut self) -> u64 {
+        let number = self.backups.ledger(&self.db, &self.path()).unwrap();
+        self.note_ended();
+        number
+    }
+
+    /// Whether a ledger has a range delete of a container that begins at this key.
+    fn is_told(&self, number: u64, name: &str, from: u8) -> bool {
+        let json = self.stored("ledgers", number);
+        let containers = json["ledger"]["containers"].as_array().unwrap().iter();
+        let mut ranges = containers
+            .filter(|container| container["name"] == name)
+            .flat_map(|container| container["range_deletes"].as_array().unwrap());
+        ranges.any(|range| range["from"] == format!("{from:02x}"))
+    }
+
+    fn stored(&self, folder: &str, number: u64) -> serde_json::Value {
+        let name = format!("store/{folder}/{number:020}");
+        let text = fs::read_to_string(self.folder.path().join(name)).unwrap();
+        serde_json::from_str(text.split_once('\n').unwrap().1).unwrap()
+    }
+
+    fn note_ended(&mut self) {
+        let defaults = &self.defaults[self.branch];
+        for backup in &mut self.backed_up {
+            if backup.views.contains_key(&self.branch) {
+                let ended = backup.items.iter().filter(|item| {
+                    let end = item.end(defaults[item.container]);
+                    end.is_some_and(|end| end <= self.now)
+                });
+                backup.ended.extend(ended.map(|item| item.value.clone()));
+            }
+        }
+    }
+
+    fn backup(&mut self) {
+        let backups = match self.random(3) {
+            0 => &self.skipping,
+            _ => &self.backups,
+        };
+        let number = backups.backup(&self.db, &self.path()).unwrap().number;
+        self.note_ended();
+        let defaults = self.defaults[self.branch].clone();
+        let mut items = self.live.clone();
+        if let Some(before) = self.left_out_before(number) {
+            let stays = |item: &Known| {
+                let end = item.end(defaults[item.container]);
+                end.is_none_or(|end| end >= before)
+            };
+            items.retain(stays);
+            self.left_out += (self.live.len() - items.len()) as u64;
+        }
+        let earlier = self.backed_up.iter().filter_map(|backup| {
+            let left = backup.views.get(&self.branch)?;
+            Some((backup.number, left.clone()))
         });
+        let used = self.stored("backups", number)["ledger"]["used"].as_u64();
+        let backup = BackedUp {
+            number,
+            used: used.unwrap(),
+            branch: self.branch,
+            views: BTreeMap::from([(self.branch, items.clone())]),
+            items,
+            defaults,
+            earlier: earlier.collect(),
+            ended: BTreeSet::new(),
+        };
+        self.backed_up.push(backup);
+    }
+
+    /// Before when what was to end is missing in a backup.
+    fn left_out_before(&self, number: u64) -> Option<u64> {
+        self.stored("backups", number)["left_out_before"].as_u64()
+    }
+
+    /// The database is lost, and a backup, restored, goes on in its place.
+    fn go_on_with_a_backup(&mut self) {
+        if self.backed_up.is_empty() {
+            return;
+        }
+        self.ledger();
+        let at = self.random(self.backed_up.len() as u64) as usize;
+        let later = match self.random(3) {
+            0 => Later::Ignore,
+            _ => Later::Tell,
+        };
+        let new = self.defaults.len();
+        let (number, branch) = (self.backed_up[at].number, self.backed_up[at].branch);
+        let restored = &self.backed_up[at];
+        let (&last, left) = restored.views.last_key_value().unwrap();
+        let (live, defaults) = match later {
+            Later::Tell => (left.clone(), self.defaults[last].clone()),
+            Later::Ignore => (restored.items.clone(), restored.defaults.clone()),
+        };
+        let earlier = restored.earlier.clone();
+        let used = restored.used;
+        for (place, backup) in self.backed_up.iter_mut().enumerate() {
+            let is_before = place < at || (backup.branch, backup.used) == (branch, used);
+            if is_before && backup.views.contains_key(&branch) {
+                let left = match later {
+                    Later::Tell => backup.views[&last].clone(),
+                    Later::Ignore if place < at => earlier[&backup.number].clone(),
+                    Later::Ignore => backup.items.clone(),
+                };
+                backup.views.insert(new, left);
+            }
+        }
+        self.backed_up[at].views.insert(new, live.clone());
+        self.defaults.push(defaults);
+        (self.branch, self.live) = (new, live);
+        self.db.close().unwrap();
+        fs::remove_dir_all(self.path()).unwrap();
+        self.backups
+            .restore(Some(number), &self.path(), later)
+            .unwrap();
+        let options = Options::new().clock(self.clock.clone());
+        self.db = options.open(self.path()).unwrap();
     }
 
     fn moment(&self, millis: u64) -> SystemTime {
@@ -152,13 +311,13 @@ impl World {
             _ => DefaultTtl::After(Duration::from_millis(1 + self.random(60_000))),
         };
         self.container(name).set_default_ttl(default).unwrap();
-        self.defaults.insert(name, default);
+        self.defaults[self.branch].insert(name, default);
     }
 
     fn expire(&mut self, name: &'static str) {
         let at = (self.now + self.random(60_000)).saturating_sub(self.random(60_000));
         let (container, moment) = (self.container(name), self.moment(at));
-        let default = self.defaults[name];
+        let default = self.defaults[self.branch][name];
         match self.random(4) {
             0 => {
                 container.expire_all().unwrap();
@@ -175,46 +334,49 @@ impl World {
                 });
             }
         }
-        self.backups.ledger(&self.db, &self.path()).unwrap();
+        self.ledger();
     }
 
     /// A version that the database has no more is one that was overwritten. Then nothing may be stored that the range
-    /// hides, no ledger has the range, and that version may come back from a backup.
+    /// hides, no ledger has the range, and that version may come back from a backup. So may any, if the range has been
+    /// reclaimed before the ledger is taken.
     fn delete_range(&mut self, name: &'static str) {
         let from = self.random(8) as u8;
         let to = from + 1 + self.random(3) as u8;
         self.container(name).delete_range([from]..[to]).unwrap();
+        let number = self.ledger();
+        let is_told = self.is_told(number, name, from);
+        self.untold += u64::from(!is_told);
         let is_in = |item: &Known| item.container == name && (from..to).contains(&item.key);
         let versions = self.live.iter().map(|item| item.value.clone());
         let lived: Vec<String> = versions.collect();
-        for (_, items) in &mut self.backed_up {
-            for item in items.iter_mut().filter(|item| is_in(item)) {
-                item.may_be_gone |= !lived.contains(&item.value);
+        for backup in &mut self.backed_up {
+            let items = backup.views.get_mut(&self.branch);
+            for item in items.into_iter().flatten().filter(|item| is_in(item)) {
+                item.may_be_gone |= !is_told || !lived.contains(&item.value);
             }
         }
+        self.live.retain(|item| !is_in(item));
         self.retain(|item| !is_in(item) || item.may_be_gone);
-        self.backups.ledger(&self.db, &self.path()).unwrap();
     }
 
     fn drop_container(&mut self, name: &'static str) {
         self.db.drop_container(name).unwrap();
         self.retain(|item| item.container != name);
-        self.defaults.insert(name, DefaultTtl::NoDefault);
+        self.defaults[self.branch].insert(name, DefaultTtl::NoDefault);
     }
 
-    fn step(&mut self) {
+    fn step(&mut self, goes_on: bool) {
+        if goes_on && self.random(16) == 0 {
+            self.go_on_with_a_backup();
+        }
         let name = CONTAINERS[self.random(2) as usize];
         match self.random(20) {
             0 => self.set_default(name),
             1 => self.expire(name),
             2 => self.delete_range(name),
             3 if self.random(2) == 0 => self.drop_container(name),
-            4 => {
-                let report = self.backups.backup(&self.db, &self.path()).unwrap();
-                self.backed_up.push((report.number, self.live.clone()));
-                let was = (report.number, self.live.clone(), self.defaults.clone());
-                self.as_it_was.push(was);
-            }
+            4 => self.backup(),
             5 => self.db.compact().unwrap(),
             9 => self.prune_ended(),
             6..9 => {
@@ -236,31 +398,31 @@ impl World {
 
     /// Restores every backup and compares, also as it was; returns how many were restored.
     fn check(&mut self) -> usize {
-        self.backups.ledger(&self.db, &self.path()).unwrap();
+        self.ledger();
         self.prune_ended();
+        self.backups.prove(&self.path()).unwrap();
         let to = self.folder.path().join("restored");
-        for (number, items) in &self.backed_up {
-            let restored = self.backups.restore(Some(*number), &to, Later::Tell);
-            restored.unwrap();
-            self.compare(&to, *number, items);
+        for backup in &self.backed_up {
+            let number = Some(backup.number);
+            self.backups.restore(number, &to, Later::Tell).unwrap();
+            let (_, left) = backup.views.last_key_value().unwrap();
+            self.compare(&to, backup, left);
             fs::remove_dir_all(&to).unwrap();
-        }
-        for (number, items, defaults) in &self.as_it_was {
-            let restored = self.backups.restore(Some(*number), &to, Later::Ignore);
-            restored.unwrap();
+            self.backups.restore(number, &to, Later::Ignore).unwrap();
             let lives = |item: &&Known| {
-                item.end(defaults[item.container])
+                item.end(backup.defaults[item.container])
                     .is_none_or(|end| end > self.now)
             };
-            let items: Vec<Known> = items.iter().filter(lives).cloned().collect();
-            self.compare(&to, *number, &items);
+            let items: Vec<Known> = backup.items.iter().filter(lives).cloned().collect();
+            self.compare(&to, backup, &items);
             fs::remove_dir_all(&to).unwrap();
         }
         self.backed_up.len()
     }
 
     /// Compares a restored database with what is to be in it; then writes, and reads that.
-    fn compare(&self, path: &Path, number: u64, items: &[Known]) {
+    fn compare(&self, path: &Path, backup: &BackedUp, items: &[Known]) {
+        let number = backup.number;
         let options = Options::new().clock(self.clock.clone());
         let db = options.open(path).unwrap();
         let mut found = vec![];
@@ -274,10 +436,8 @@ impl World {
         let named = |item: &Known| (item.container, item.key, item.value.clone());
         for item in items {
             let is_there = found.contains(&named(item));
-            assert!(
-                is_there || item.may_be_gone,
-                "backup {number} lacks {item:?}"
-            );
+            let may_be_gone = item.may_be_gone || backup.ended.contains(&item.value);
+            assert!(is_there || may_be_gone, "backup {number} lacks {item:?}");
         }
         for one in &found {
             let is_known = items.iter().any(|item| named(item) == *one);
@@ -298,7 +458,7 @@ fn what_is_gone_stays_gone_in_every_backup() {
     for seed in 0..12 {
         let mut world = World::new(seed);
         for _ in 0..80 {
-            world.step();
+            world.step(false);
         }
         restored += world.check();
         ended += world.ended;
@@ -307,6 +467,100 @@ fn what_is_gone_stays_gone_in_every_backup() {
         restored > 20 && ended > 10,
         "only {restored} backups, {ended} objects that had ended"
     );
+}
+
+#[test]
+#[ignore = "model and store still differ in some histories: open"]
+fn what_is_gone_stays_gone_where_restored_backups_go_on() {
+    let (mut restored, mut branches, mut left_out) = (0, 0, 0);
+    for seed in 0..24 {
+        let mut world = World::new(seed + 1_000);
+        for _ in 0..100 {
+            world.step(true);
+        }
+        restored += world.check();
+        branches += world.branch;
+        left_out += world.left_out;
+        println!("{} range deletes in no ledger", world.untold);
+    }
+    assert!(
+        restored > 60 && branches > 60 && left_out > 20,
+        "only {restored} backups, {branches} branches, {left_out} items left out"
+    );
+}
+
+/// What a backup left out was ended by nobody: an older backup, which has it, is told nothing of it.
+#[test]
+fn a_backup_that_left_something_out_goes_on_and_older_ones_are_restored() {
+    let world = World::new(0);
+    let c = world.container("a");
+    c.put_with_ttl("soon", "v", Duration::from_secs(20))
+        .unwrap();
+    c.put_with_ttl("kept", "v", Ttl::Never).unwrap();
+    let whole = world.backups.backup(&world.db, &world.path()).unwrap();
+    let skipping = world.skipping.backup(&world.db, &world.path()).unwrap();
+    assert!(skipping.left_out_bytes > 0);
+    let copy = world.folder.path().join("copy");
+    let options = Options::new().clock(world.clock.clone());
+    world.backups.restore(None, &copy, Later::Tell).unwrap();
+    let db = options.open(&copy).unwrap();
+    let value = |db: &Database, key| db.container("a").unwrap().get(key).unwrap();
+    assert_eq!(value(&db, "soon"), None);
+    let to = world.folder.path().join("restored");
+    // At last the copy needs the end of what it lacks no more, and its ledger does not have it.
+    for round in 0..2 {
+        world.backups.backup(&db, &copy).unwrap();
+        world.backups.prove(&world.path()).unwrap();
+        let number = Some(whole.number);
+        world.backups.restore(number, &to, Later::Tell).unwrap();
+        let older = options.open(&to).unwrap();
+        assert_eq!(value(&older, "soon").unwrap(), "v", "{round}");
+        assert_eq!(value(&older, "kept").unwrap(), "v", "{round}");
+        older.close().unwrap();
+        fs::remove_dir_all(&to).unwrap();
+        db.compact().unwrap();
+    }
+}
+
+/// What another branch does not know, nobody has dropped.
+#[test]
+fn a_container_that_only_a_newer_backup_has_is_restored_after_an_older_one_went_on() {
+    let world = World::new(0);
+    world.container("a").put("k", "1").unwrap();
+    let backup = |db, path: &Path| world.backups.backup(db, path).unwrap().number;
+    let first = backup(&world.db, &world.path());
+    world.container("b").put("k", "2").unwrap();
+    world.container("a").expire_all().unwrap();
+    let second = backup(&world.db, &world.path());
+    let [copy, to] = ["copy", "restored"].map(|name| world.folder.path().join(name));
+    let options = Options::new().clock(world.clock.clone());
+    world
+        .backups
+        .restore(Some(first), &copy, Later::Ignore)
+        .unwrap();
+    let db = options.open(&copy).unwrap();
+    // It gets the number that `b` has on the other branch.
+    let c = db.container("c").unwrap();
+    c.put("k", "3").unwrap();
+    c.expire_all().unwrap();
+    let third = backup(&db, &copy);
+    let containers_of = |number| {
+        world
+            .backups
+            .restore(Some(number), &to, Later::Tell)
+            .unwrap();
+        let db = options.open(&to).unwrap();
+        let there = |name: &String| db.container(name).unwrap().get("k").unwrap().is_some();
+        let found: Vec<String> = db.containers().into_iter().filter(there).collect();
+        db.close().unwrap();
+        fs::remove_dir_all(&to).unwrap();
+        found
+    };
+    assert_eq!(containers_of(second), ["b"]);
+    assert_eq!(containers_of(third), ["a"]);
+    // On the line of the first backup lies the third, which was not told the second.
+    assert_eq!(containers_of(first), ["a"]);
+    world.backups.prove(&world.path()).unwrap();
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub fn export(export: &Export, out: &Path, json: bool) -> Outcome {
 mod made {
     use std::io::{Write, stdout};
 
-    use ebbtide_cli::json;
+    use ebbtide_cli::given;
     use ebbtide_cli::lake::{self, Done, Partition, Settings};
     use serde_json::json;
 
@@ -49,8 +49,8 @@ mod made {
             Failure::Refused(format!("{what} {given} is not allowed: {allowed}"))
         };
         let retention = export.retention.as_deref().map(|given| {
-            json::parse_default_ttl(given).map_err(|_| {
-                let allowed = "off, -1 (for good), or whole seconds from 1 to 2147483647";
+            given::default_ttl(given).map_err(|_| {
+                let allowed = "off, -1 (for good), or a lifetime of whole seconds from 1 to 2147483647: 90, 30d";
                 refused("retention", given, allowed)
             })
         });

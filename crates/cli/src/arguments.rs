@@ -7,9 +7,11 @@ mod load;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use ebbtide_cli::given;
 
 use crate::form::Form;
 use crate::table;
@@ -90,8 +92,8 @@ pub enum Command {
     Clear(Emptied),
     /// Expire items at once, whatever time they had left
     ///
-    /// In one step, however many they are; what is written later is not concerned. Does not ask: --dry-run says first
-    /// what it would do.
+    /// In one step, however many they are; what is written later is not concerned. Nothing brings them back. Says how many
+    /// they are and asks first, unless --yes is given; --dry-run only says it.
     Expire(Expire),
     /// Drop a container, with its items and its default ttl
     ///
@@ -100,16 +102,21 @@ pub enum Command {
     /// Show or set what becomes of items without a ttl of their own
     ///
     /// Setting creates the database and the container where they are missing. A change counts at once for every item,
-    /// whenever it was written; what is expired already stays gone.
+    /// whenever it was written; what is expired already stays gone. Where it ends items at once, it says how many they are
+    /// and asks first, unless --yes is given.
     Ttl {
         #[command(flatten)]
         place: Place,
-        /// off: nothing expires; -1: only items with a ttl of their own do; or seconds, 1 to 2147483647
-        #[arg(value_name = "off|-1|SECONDS", allow_negative_numbers = true)]
+        /// off: nothing expires; -1: only items with a ttl of their own do; or a lifetime (90, 30m, 7d, 1h30m), of 1 to
+        /// 2147483647 s
+        #[arg(value_name = "off|-1|TIME", allow_negative_numbers = true)]
         default: Option<String>,
         /// Change nothing: say how much this default would end now, and how much others near it
-        #[arg(long, requires = "default")]
+        #[arg(long, requires = "default", conflicts_with = "yes")]
         preview: bool,
+        /// Do not ask; needed where items would end at once and there is no terminal to ask on
+        #[arg(long, requires = "default")]
+        yes: bool,
     },
     /// Show, set or lift the most live bytes that a container may hold
     ///
@@ -118,7 +125,7 @@ pub enum Command {
     Quota {
         #[command(flatten)]
         place: Place,
-        /// Bytes, from 1 to 2^62; none: no limit
+        /// Bytes (7000000, 10MB, 64MiB), from 1 to 2^62; none: no limit
         #[arg(value_name = "BYTES|none")]
         limit: Option<String>,
         /// What a write does that would exceed it: refuse, the default, or expire-soonest: expire the items that end
@@ -128,9 +135,9 @@ pub enum Command {
     },
     /// Store one item for each line of a file, a JSON object
     ///
-    /// The value is the object without the members that belong to the item: "ttl", and those that export adds. A bad
-    /// line is named by its number and ends the import; the lines before it are stored. Creates what is missing, as put
-    /// does.
+    /// The value is the object without its "ttl", which becomes the item's; of a line of an export, without all that export
+    /// adds. A bad line is named by its number and ends the import; the lines before it are stored. Creates what is missing,
+    /// as put does.
     Import(Import),
     /// Print live items as JSON, one object a line, for import
     ///
@@ -270,10 +277,10 @@ pub struct Home {
     pub dir: PathBuf,
     /// How long to wait while another process has the database open
     ///
-    /// Without it, or when it still is after so many seconds, what only reads is done beside that process, and says so;
+    /// Without it, or when it still is after that time (20, 1m), what only reads is done beside that process, and says so;
     /// else that is an error.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub wait: Option<u32>,
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = given::span)]
+    pub wait: Option<Duration>,
 }
 
 /// A container of a database.
@@ -327,8 +334,8 @@ pub struct Put {
     /// standard input.
     #[arg(allow_negative_numbers = true)]
     pub value: OsString,
-    /// Seconds, 1 to 2147483647, or -1 for never; without it the container's default counts
-    #[arg(long, value_name = "SECONDS|-1", allow_hyphen_values = true)]
+    /// A lifetime (90, 30m, 7d, 1h30m), of 1 to 2147483647 s, or -1 for never; without it the container's default counts
+    #[arg(long, value_name = "TIME|-1", allow_hyphen_values = true)]
     pub ttl: Option<String>,
     #[command(flatten)]
     pub writing: Writing,
@@ -404,18 +411,22 @@ pub struct Expire {
     pub place: Place,
     /// What would end before this moment, by its own ttl or the container's default
     ///
-    /// A date (2026-03-01 or 2026-03-01T12:00:00Z, UTC), seconds since 1970, or a time from now (-30m, +1h, +2d).
+    /// A date (2026-03-01, in UTC, or 2026-03-01T12:00:00Z, or 2026-03-01T13:00:00+01:00), seconds since 1970, or a time
+    /// from now (-30m, +1h30m, +2d).
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub before: Option<String>,
-    /// What was written before this moment, whatever its ttl
+    /// What was written before this moment, whatever its ttl; a moment that is yet to come is refused
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub written_before: Option<String>,
     /// Every item
     #[arg(long)]
     pub all: bool,
     /// Only say how much it would be
-    #[arg(long)]
+    #[arg(long, conflicts_with = "yes")]
     pub dry_run: bool,
+    /// Do not ask; needed where there is no terminal to ask on
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Args)]
@@ -425,9 +436,16 @@ pub struct Import {
     /// The file, plain or compressed by gzip; - for standard input
     #[arg(value_name = "FILE.jsonl|-")]
     pub file: PathBuf,
-    /// The member that holds the key, a string or a number; a line without it may have the one that export writes
-    #[arg(long, value_name = "FIELD", default_value = ebbtide_cli::json::KEY)]
-    pub key: String,
+    /// The member that holds the key of objects of your own: a string, a number, or MongoDB's {"$oid": ..}; needed but for
+    /// lines of an export
+    #[arg(long, value_name = "FIELD")]
+    pub key: Option<String>,
+    /// The lines are an export's, also where they do not begin as export writes them
+    ///
+    /// Then `_key`, `_key_base64`, `_ts`, `_ts_ms`, `ttl`, `_ttl_ms`, `_remaining`, `_value` and `_value_base64` belong to the
+    /// item. A line that begins with `_key`, `_ts` and `_ts_ms`, as export writes it, is taken for one without this.
+    #[arg(long)]
+    pub from_export: bool,
     /// Name the first twenty bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,

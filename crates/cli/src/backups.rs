@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ebbtide_backup::{Backups, Folder, Keep, Later};
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::arguments::{Backup, BackupAction, Home, Restore};
 use crate::failure::{self, Failure, Outcome};
 use crate::interrupt::Undo;
-use crate::{moment, show, store, table};
+use crate::{show, store, table};
 
 impl From<ebbtide_backup::Error> for Failure {
     fn from(error: ebbtide_backup::Error) -> Self {
@@ -95,19 +95,13 @@ pub fn backup(backup: &Backup, json: bool) -> Outcome {
                 wait: backup.wait,
             };
             let mut backups = backups(to, backup.rate)?;
-            if let Some(text) = &backup.skip_ending_within {
-                backups = backups.skip_ending_within(span(text)?);
+            if let Some(time) = backup.skip_ending_within {
+                backups = backups.skip_ending_within(time);
             }
             make(backups, &home, to, json)
         }
         _ => unreachable!("both are required without a command"),
     }
-}
-
-fn span(text: &str) -> Outcome<Duration> {
-    let refused =
-        || format!("{text:?} is no length of time: 90, 30m, 1h or 2d, in seconds without a unit");
-    moment::span(text).ok_or_else(|| Failure::Refused(refused()))
 }
 
 fn make(backups: Backups, home: &Home, to: &str, json: bool) -> Outcome {
@@ -168,6 +162,7 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
                 let broken = backups.break_leases()?;
                 failure::note(&format_args!("removed {}", show::counted(broken, "lease")));
             }
+            note_strangers(&backups)?;
             let pruned = at_work(backups, |backups| backups.prune(keep))?;
             let line = json!({
                 "backups": pruned.backups,
@@ -191,12 +186,26 @@ fn act(action: &BackupAction, json: bool) -> Outcome {
     }
 }
 
+/// Names what lies among backups and is none.
+fn note_strangers(backups: &Backups) -> Outcome {
+    let strangers = backups.strangers()?;
+    if !strangers.is_empty() {
+        failure::note(&format!(
+            "no backup's, and left alone: {}",
+            strangers.join(", ")
+        ));
+    }
+    Ok(())
+}
+
 fn prove(to: &str, json: bool) -> Outcome {
     let beside = match to.contains("://") {
         true => std::env::temp_dir().join(format!("ebbtide-prove-{}", std::process::id())),
         false => PathBuf::from(to),
     };
-    let proof = at_work(some_backups(to, None)?, |backups| backups.prove(&beside))?;
+    let backups = some_backups(to, None)?;
+    note_strangers(&backups)?;
+    let proof = at_work(backups, |backups| backups.prove(&beside))?;
     let line = json!({
         "backups": proof.backups,
         "bytes": proof.bytes,
@@ -239,7 +248,9 @@ fn ago(moment: SystemTime) -> String {
 }
 
 pub fn list(to: &str, json: bool) -> Outcome {
-    let list = some_backups(to, None)?.list()?;
+    let backups = some_backups(to, None)?;
+    note_strangers(&backups)?;
+    let list = backups.list()?;
     let mut out = stdout().lock();
     if json {
         for backup in list {

@@ -1,5 +1,7 @@
 //! Dates.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// Year, month and day of a day since 1970-01-01, in the Gregorian calendar (H. Hinnant, "chrono-compatible low-level date
 /// algorithms").
 #[must_use]
@@ -13,6 +15,17 @@ pub fn date(days: u64) -> (u64, u64, u64) {
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = (from_march + 2) % 12 + 1;
     (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+/// `2026-03-01T12:00:00.250Z`; 1970 for what is before that.
+#[must_use]
+pub fn date_and_time(moment: SystemTime) -> String {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, in_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (in_day / 3_600, in_day / 60 % 60, in_day % 60);
+    let millis = since.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::io::{Write, stdout};
 use std::time::Duration;
 
 use ebbtide::{Container, DefaultTtl, Preview, Quota, WhenFull};
-use ebbtide_cli::json;
+use ebbtide_cli::given;
 use serde_json::json;
 
 use crate::arguments::{Home, Place, Writing};
+use crate::expire::Ending;
 use crate::failure::{Failure, Outcome};
 use crate::{show, store};
 
@@ -23,13 +24,25 @@ pub fn containers(home: &Home, json: bool) -> Outcome {
     Ok(())
 }
 
-pub fn ttl(place: &Place, default: Option<&str>, json: bool) -> Outcome {
-    if let Some(text) = default {
-        let default = json::parse_default_ttl(text)?;
-        return store::create(place, Writing { sync: false }, |_, container| {
-            Ok(container.set_default_ttl(default)?)
-        });
+/// Asks first where the default ends items at once.
+pub fn set_ttl(place: &Place, default: &str, yes: bool, json: bool) -> Outcome {
+    let default = given::default_ttl(default)?;
+    let name = &place.container;
+    let ended = store::create(place, Writing { sync: false }, |_, container| {
+        let would = Ending::of(container.preview_default_ttl(default));
+        if would.items > 0 {
+            would.ask(yes, name)?;
+        }
+        container.set_default_ttl(default)?;
+        Ok(would)
+    })?;
+    match ended.items {
+        0 => Ok(()),
+        _ => ended.say(json, name, "expired"),
     }
+}
+
+pub fn ttl(place: &Place, json: bool) -> Outcome {
     let db = store::read(&place.home)?;
     let default = store::container(&db, &place.container)?.default_ttl();
     let mut out = stdout().lock();
@@ -67,16 +80,15 @@ pub fn set_quota(place: &Place, limit: &str, when_full: Option<&str>) -> Outcome
             return Err(Failure::Refused(why));
         }
     };
-    let quota = match (limit, limit.parse()) {
-        ("none", _) => None,
-        (_, Ok(max_live_bytes)) => Some(Quota {
-            max_live_bytes,
+    let quota = match limit {
+        "none" => None,
+        limit => Some(Quota {
+            max_live_bytes: given::size(limit).map_err(|_| {
+                let allowed = "bytes from 1 to 2^62, as in 7000000, 10MB or 64MiB, or none";
+                Failure::Refused(format!("quota {limit:?} is not allowed: {allowed}"))
+            })?,
             when_full,
         }),
-        (_, Err(_)) => {
-            let why = format!("quota {limit:?} is not allowed: bytes, from 1 to 2^62, or none");
-            return Err(Failure::Refused(why));
-        }
     };
     let db = store::write(&place.home, Writing { sync: false })?;
     store::container(&db, &place.container)?.set_quota(quota)?;
@@ -90,7 +102,7 @@ const COLUMNS: u64 = 40;
 
 /// What a default would end, which stays as it is.
 pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
-    let asked = json::parse_default_ttl(default)?;
+    let asked = given::default_ttl(default)?;
     let db = store::read(&place.home)?;
     let container = store::container(&db, &place.container)?;
     let mut out = stdout().lock();
@@ -105,7 +117,8 @@ pub fn preview(place: &Place, default: &str, json: bool) -> Outcome {
     }
     let live = container.stats().live_bytes;
     let Preview { items, bytes, .. } = container.preview_default_ttl(asked);
-    let (items, bytes) = (show::counted(items, "item"), show::bytes(bytes));
+    let items = show::counted(show::about(items), "item");
+    let bytes = show::bytes(bytes);
     writeln!(
         out,
         "would expire about {items}, {bytes} of {}",

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stdout};
 
 use ebbtide::{DefaultTtl, Explanation, StoredIn, Ttl};
-use ebbtide_cli::json;
+use ebbtide_cli::{given, json};
 
 use crate::arguments::{Key, Place, Put, WrittenKey};
 use crate::failure::{self, Failure, Outcome};
@@ -12,7 +12,7 @@ use crate::{show, store};
 pub fn put(put: &Put) -> Outcome {
     let Key { place, key, form } = &put.item;
     let ttl = match &put.ttl {
-        Some(text) => json::parse_ttl(text)?,
+        Some(text) => given::ttl(text)?,
         None => Ttl::Inherit,
     };
     let (key, value) = (form.key(key)?, form.value(&put.value)?);

@@ -8,8 +8,7 @@
 //! {"_key":"s-2","_ts":1772366400,"_ts_ms":1772366400123,"_value":"plain text"}      the value is text
 //! {"_key_base64":"/w==","_ts":1772366400, ... ,"_value_base64":"AP8="}              neither key nor value is UTF-8
 //!
-//! _key        the key; in a line that was not exported, a field of the caller's choice holds it: a string, or a number,
-//!             whose digits as they are written are the key
+//! _key        the key
 //! _ts         when the item was last written: seconds since the Unix epoch, rounded down
 //! _ts_ms      the same in milliseconds
 //! ttl         the item's own ttl: -1 for never, or whole seconds from 1 to 2 147 483 647; absent where it inherits
@@ -20,10 +19,16 @@
 //! Reading a line is a write, and restarts the countdown; [`from_json`] ignores when an item was written, and
 //! [`from_json_with_time`] asks for it.
 //!
-//! These members belong to the item, not to its value: reading takes them out, and leaves every other byte of the object
-//! as it was, with its order, its spaces, repeated names and numbers of any size. So a line that was written here is
-//! read back to the same key, value and ttl. An object that would not come back so (it has a member of one of these
-//! names, or a line break) is shown as text in `_value`.
+//! In a line of an export these members belong to the item, not to its value: reading takes them out, and leaves every other
+//! byte of the object as it was, with its order, its spaces, repeated names and numbers of any size. So a line that was
+//! written here is read back to the same key, value and ttl. An object that would not come back so (it has a member of one
+//! of these names, or a line break) is shown as text in `_value`.
+//!
+//! A line tells that it is one of an export: it begins with its key, `_ts` and `_ts_ms`, which agree. So it stays one where
+//! others are sorted in, or left out. Any other line is an object of the caller's own, of which a member of his choice is
+//! the key: a string, a number, whose digits as they are written are the key, or MongoDB's `{"$oid":"..."}`. It loses its
+//! `ttl` alone: many programs have members of the other names, of their own meaning. Lines that are an export's and do not
+//! say so, as older builds wrote them or others changed them, are so by the caller's word, [`Reading::from_export`].
 //!
 //! Nothing here recurses: the depth of an object is limited by the length of its line alone.
 
@@ -91,14 +96,24 @@ pub fn to_json_with_remaining(item: &Item, remaining: Option<Duration>) -> Strin
     line(item, &format!(",\"{REMAINING}\":{seconds}"))
 }
 
-/// The item that a line of JSON describes. Its key is the member `key_field`, or else the one that [`to_json`] writes.
+/// How lines are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'a> {
+    /// The member that holds the key of an object of the caller's own; without it there is none, but lines of an export.
+    pub key: Option<&'a str>,
+    /// All lines are an export's.
+    pub from_export: bool,
+}
+
+/// The item that a line of JSON describes.
 ///
 /// ```
 /// use std::time::Duration;
 /// use ebbtide::Ttl;
-/// use ebbtide_cli::json;
+/// use ebbtide_cli::json::{self, Reading};
 ///
-/// let entry = json::from_json(br#"{"id": "s-1", "user": "ada", "ttl": 1800}"#, "id")?;
+/// let own = Reading { key: Some("id"), from_export: false };
+/// let entry = json::from_json(br#"{"id": "s-1", "user": "ada", "ttl": 1800}"#, own)?;
 /// assert_eq!(entry.key, b"s-1");
 /// assert_eq!(entry.value, br#"{"id": "s-1", "user": "ada"}"#);
 /// assert_eq!(entry.ttl, Ttl::After(Duration::from_secs(1_800)));
@@ -106,19 +121,19 @@ pub fn to_json_with_remaining(item: &Item, remaining: Option<Duration>) -> Strin
 /// ```
 ///
 /// # Errors
-/// [`Error::InvalidArgument`]: no JSON object, no key, a ttl, key or value out of range, or a member that is asked for
-/// and stands there twice.
-pub fn from_json(line: &[u8], key_field: &str) -> Result<Entry> {
-    Object::of_line(line)?.entry(key_field)
+/// [`Error::InvalidArgument`]: no JSON object, no key, a ttl, key or value out of range, a member that is asked for and stands
+/// there twice, or a line that may be meant as one of an export or not.
+pub fn from_json(line: &[u8], reading: Reading<'_>) -> Result<Entry> {
+    Object::of_line(line)?.entry(reading)
 }
 
 /// The same, and when the item was written: `_ts_ms`, or else `_ts`.
 ///
 /// # Errors
 /// Those of [`from_json`], and [`Error::InvalidArgument`] where neither is a whole number of 0 or more.
-pub fn from_json_with_time(line: &[u8], key_field: &str) -> Result<(Entry, SystemTime)> {
+pub fn from_json_with_time(line: &[u8], reading: Reading<'_>) -> Result<(Entry, SystemTime)> {
     let object = Object::of_line(line)?;
-    Ok((object.entry(key_field)?, object.written_at()?))
+    Ok((object.entry(reading)?, object.written_at()?))
 }
 
 /// The ttl by which an item that is written now expires when it would have, had it been written at that moment, into a
@@ -131,11 +146,8 @@ pub fn ttl_since(written_at: SystemTime, now: SystemTime, ttl: Ttl, default: Def
     Ttl::Until(written_at.min(now) + lifetime)
 }
 
-/// An item's ttl as JSON and the command line write it: `-1`, or whole seconds.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else, `null`, `"60"` and `1.5` among it.
-pub fn parse_ttl(text: &str) -> Result<Ttl> {
+/// An item's ttl in a line: `-1`, or whole seconds.
+fn parse_ttl(text: &str) -> Result<Ttl> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(Ttl::Never),
         Ok(seconds @ 1..=MAX_SECONDS) => Ok(Ttl::After(Duration::from_secs(seconds as u64))),
@@ -143,23 +155,6 @@ pub fn parse_ttl(text: &str) -> Result<Ttl> {
             "ttl",
             shortened(text),
             "-1 (never), or whole seconds from 1 to 2147483647",
-        )),
-    }
-}
-
-/// A container's default ttl as the command line writes it: `off`, `-1`, or whole seconds.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for everything else.
-pub fn parse_default_ttl(text: &str) -> Result<DefaultTtl> {
-    match (text, parse_ttl(text)) {
-        ("off", _) => Ok(DefaultTtl::Off),
-        (_, Ok(Ttl::Never)) => Ok(DefaultTtl::NoDefault),
-        (_, Ok(Ttl::After(time))) => Ok(DefaultTtl::After(time)),
-        _ => Err(invalid(
-            "default ttl",
-            shortened(text),
-            "off, -1 (on without default), or whole seconds from 1 to 2147483647",
         )),
     }
 }
@@ -259,12 +254,72 @@ impl<'a> Object<'a> {
         Object::parse(text.trim_ascii())
     }
 
-    fn entry(&self, key_field: &str) -> Result<Entry> {
-        let ttl = self.ttl()?;
-        let key = self.key(key_field)?;
-        let value = self.value(key_field)?;
-        check_item(&key, &value)?;
-        Ok(Entry { key, value, ttl })
+    fn entry(&self, reading: Reading<'_>) -> Result<Entry> {
+        let entry = match (reading.from_export || self.says_export(), reading.key) {
+            (true, key) => self.exported(key.unwrap_or(KEY), reading.from_export)?,
+            (false, Some(key)) => Entry {
+                key: self.key(key)?.ok_or_else(|| no_key(key))?,
+                value: self.without(&[TTL]),
+                ttl: self.ttl()?,
+            },
+            (false, None) => {
+                return Err(invalid(
+                    "line",
+                    format!("that does not begin with {KEY:?}, {WRITTEN_AT:?}, {WRITTEN_AT_MS:?}"),
+                    "one of an export, as this begins; --key FIELD takes objects of your own, and --from-export takes others \
+                     as an export's",
+                ));
+            }
+        };
+        check_item(&entry.key, &entry.value)?;
+        Ok(entry)
+    }
+
+    /// Whether this line begins as [`line`] writes it.
+    fn says_export(&self) -> bool {
+        let [key, seconds, millis, ..] = self.members.as_slice() else {
+            return false;
+        };
+        let number = |member: &Member<'_>| member.value.parse::<u64>().ok();
+        [KEY, KEY_BASE64].contains(&key.name.as_str())
+            && (seconds.name.as_str(), millis.name.as_str()) == (WRITTEN_AT, WRITTEN_AT_MS)
+            && number(seconds).is_some()
+            && number(seconds) == number(millis).map(|millis| millis / 1_000)
+    }
+
+    /// Of a line of an export. Another key than its own is taken by the caller's word alone.
+    fn exported(&self, key_field: &str, is_told: bool) -> Result<Entry> {
+        if key_field != KEY && !is_told {
+            return Err(invalid(
+                "line",
+                format!("that begins with {KEY:?}, {WRITTEN_AT:?}, {WRITTEN_AT_MS:?}"),
+                "an object of your own; this is a line of an export, which --from-export takes",
+            ));
+        }
+        let own = match key_field {
+            KEY_BASE64 => None,
+            _ => self.key(key_field)?,
+        };
+        let key = match own {
+            Some(key) => key,
+            None => match self.key(KEY)? {
+                Some(key) => key,
+                None => self.base64(KEY_BASE64)?.ok_or_else(|| no_key(key_field))?,
+            },
+        };
+        Ok(Entry {
+            key,
+            value: self.exported_value(key_field)?,
+            ttl: self.exported_ttl()?,
+        })
+    }
+
+    /// The object without the members of these names.
+    fn without(&self, names: &[&str]) -> Vec<u8> {
+        let kept = self.members.iter();
+        let kept = kept.filter(|member| !names.contains(&member.name.as_str()));
+        let wholes: Vec<_> = kept.map(|member| member.whole).collect();
+        format!("{{{}}}", wholes.join(",")).into_bytes()
     }
 
     /// `text` has no spaces around it.
@@ -305,7 +360,11 @@ impl<'a> Object<'a> {
     }
 
     fn ttl(&self) -> Result<Ttl> {
-        let ttl = self.only(TTL)?.map_or(Ok(Ttl::Inherit), parse_ttl)?;
+        self.only(TTL)?.map_or(Ok(Ttl::Inherit), parse_ttl)
+    }
+
+    fn exported_ttl(&self) -> Result<Ttl> {
+        let ttl = self.ttl()?;
         let Some(text) = self.only(TTL_MS)? else {
             return Ok(ttl);
         };
@@ -344,46 +403,34 @@ impl<'a> Object<'a> {
             .ok_or_else(|| invalid(name, shortened(text), "a time since the Unix epoch"))
     }
 
-    fn key(&self, key_field: &str) -> Result<Vec<u8>> {
-        if key_field != KEY_BASE64
-            && let Some(json) = self.only(key_field)?.or(self.only(KEY)?)
-        {
-            let refused = || invalid("key", shortened(json), "a JSON string or a JSON number");
-            return match json.as_bytes()[0] {
-                b'"' => serde_json::from_str::<String>(json)
-                    .map(String::into_bytes)
-                    .map_err(|_| refused()),
-                b'-' | b'0'..=b'9' => Ok(json.into()),
-                _ => Err(refused()),
-            };
-        }
-        self.base64(KEY_BASE64)?.ok_or_else(|| {
-            invalid(
-                "line",
-                format!("without {key_field:?}"),
-                "an object whose member of this name, a string or a number, is the key",
-            )
-        })
+    fn key(&self, field: &str) -> Result<Option<Vec<u8>>> {
+        let Some(json) = self.only(field)? else {
+            return Ok(None);
+        };
+        let text = match json.as_bytes()[0] {
+            b'-' | b'0'..=b'9' => return Ok(Some(json.into())),
+            b'"' => Some(json),
+            b'{' => object_id(json),
+            _ => None,
+        };
+        let key = text.and_then(|text| serde_json::from_str::<String>(text).ok());
+        let allowed = "a JSON string or a JSON number, or {\"$oid\": \"...\"}";
+        key.map(|key| Some(key.into_bytes()))
+            .ok_or_else(|| invalid("key", shortened(json), allowed))
     }
 
-    fn value(&self, key_field: &str) -> Result<Vec<u8>> {
-        let is_own = |member: &&Member<'_>| OWN.contains(&member.name.as_str());
+    fn exported_value(&self, key_field: &str) -> Result<Vec<u8>> {
         let text = self.only(VALUE)?.map(|json| {
             serde_json::from_str::<String>(json)
                 .map(String::into_bytes)
                 .map_err(|_| invalid(VALUE, shortened(json), "a JSON string"))
         });
         let Some(value) = text.or_else(|| self.base64(VALUE_BASE64).transpose()) else {
-            let kept: Vec<_> = self
-                .members
-                .iter()
-                .filter(|member| !is_own(member))
-                .collect();
-            let wholes: Vec<_> = kept.iter().map(|member| member.whole).collect();
-            return Ok(format!("{{{}}}", wholes.join(",")).into_bytes());
+            return Ok(self.without(&OWN));
         };
-        let mut others = self.members.iter().filter(|member| !is_own(member));
-        match others.find(|member| member.name != key_field) {
+        let is_other = |name: &str| !OWN.contains(&name) && name != key_field;
+        let mut others = self.members.iter();
+        match others.find(|member| is_other(&member.name)) {
             None => value,
             Some(member) => Err(invalid(
                 "line",
@@ -412,6 +459,22 @@ impl<'a> Object<'a> {
             )),
         }
     }
+}
+
+/// The text in JSON that MongoDB's exports have as an id.
+fn object_id(json: &str) -> Option<&str> {
+    match Object::parse(json).ok()?.members.as_slice() {
+        [id] if id.name == "$oid" => Some(id.value),
+        _ => None,
+    }
+}
+
+fn no_key(field: &str) -> Error {
+    invalid(
+        "line",
+        format!("without {field:?}"),
+        "an object whose member of this name, a string or a number, is the key",
+    )
 }
 
 /// Collects the members of an object, in their order, each value as its text.

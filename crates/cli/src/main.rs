@@ -7,6 +7,7 @@
 
 mod arguments;
 mod failure;
+mod ask;
 mod form;
 mod show;
 mod store;
@@ -85,8 +86,15 @@ fn run(arguments: Arguments) -> Outcome {
             place,
             default: Some(default),
             preview: true,
+            ..
         } => containers::preview(&place, &default, json),
-        Command::Ttl { place, default, .. } => containers::ttl(&place, default.as_deref(), json),
+        Command::Ttl {
+            place,
+            default: Some(default),
+            yes,
+            ..
+        } => containers::set_ttl(&place, &default, yes, json),
+        Command::Ttl { place, .. } => containers::ttl(&place, json),
         Command::Quota {
             place,
             limit,

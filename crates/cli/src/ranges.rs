@@ -1,6 +1,6 @@
 //! Commands on many items of a container: those in a range of keys, or all.
 
-use std::io::{BufRead, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
+use std::io::{BufWriter, Write, stdout};
 use std::ops::Bound;
 
 use ebbtide::{Bytes, Container, Item};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::arguments::{Count, DeleteRange, Emptied, Place, Range, Scan};
 use crate::failure::{self, Failure, Outcome};
-use crate::{show, store};
+use crate::{ask, show, store};
 
 /// From the first key to the last.
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -101,9 +101,10 @@ pub fn clear(clear: &Emptied, json: bool) -> Outcome {
     let db = store::write_once(home)?;
     let items = store::container(&db, container)?;
     let live = items.stats().live_items;
-    if !clear.yes {
-        ask(&format!("clear {container:?} of {}", about(live)))?;
-    }
+    ask::unless(
+        clear.yes,
+        &format!("clear {container:?} of {}", about(live)),
+    )?;
     items.clear()?;
     db.close()?;
     done(json, "cleared", container, live)
@@ -113,9 +114,10 @@ pub fn drop(drop: &Emptied, json: bool) -> Outcome {
     let Place { home, container } = &drop.place;
     let db = store::write_once(home)?;
     let live = store::container(&db, container)?.stats().live_items;
-    if !drop.yes {
-        ask(&format!("drop {container:?} with {}", about(live)))?;
-    }
+    ask::unless(
+        drop.yes,
+        &format!("drop {container:?} with {}", about(live)),
+    )?;
     db.drop_container(container)?;
     db.close()?;
     done(json, "dropped", container, live)
@@ -134,21 +136,6 @@ fn done(json: bool, what: &str, container: &str, live: u64) -> Outcome {
         failure::note(&format_args!("{container:?} {what}: {}", about(live)));
     }
     Ok(())
-}
-
-/// Continues only after a typed yes.
-fn ask(what: &str) -> Outcome {
-    let refused = |why: &str| Err(Failure::Refused(format!("nothing was changed: {why}")));
-    if !stdin().is_terminal() || !stderr().is_terminal() {
-        return refused(&format!("--yes would {what}"));
-    }
-    let mut answer = String::new();
-    let asked = write!(stderr(), "{what}? [y/N] ");
-    let answered = asked.and_then(|()| stdin().lock().read_line(&mut answer));
-    match answered {
-        Ok(_) if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) => Ok(()),
-        _ => refused("the answer was not y"),
-    }
 }
 
 fn bounds(range: &Range) -> Outcome<Bounds> {

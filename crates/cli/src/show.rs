@@ -36,6 +36,18 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// An estimate without the digits that are not known: from a thousand on two are kept, or three if the first is a 1.
+pub fn about(count: u64) -> u64 {
+    if count < 1_000 {
+        return count;
+    }
+    let mut unit = 1;
+    while count / unit >= 200 {
+        unit *= 10;
+    }
+    count.saturating_add(unit / 2) / unit * unit
+}
+
 /// `1 line`, `12,345 lines`.
 pub fn counted(number: u64, one: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
@@ -145,6 +157,26 @@ mod tests {
             (1_234_567, "1,234,567"),
         ] {
             assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn estimates_lose_the_digits_that_are_not_known() {
+        for (count, rounded) in [
+            (0, 0),
+            (999, 999),
+            (1_000, 1_000),
+            (1_168, 1_170),
+            (1_999, 2_000),
+            (2_049, 2_000),
+            (56_312, 56_000),
+            (149_600, 150_000),
+            (u64::MAX - 1, 18_400_000_000_000_000_000),
+        ] {
+            assert_eq!(about(count), rounded);
+        }
+        for count in 1..30_000u64 {
+            assert!(about(count).abs_diff(count) * 40 <= count, "{count}");
         }
     }
 

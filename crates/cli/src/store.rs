@@ -79,7 +79,6 @@ pub fn create<T>(
     writing: Writing,
     work: impl FnOnce(&Database, &Container) -> Outcome<T>,
 ) -> Outcome<T> {
-    refuse_foreign(&place.home.dir)?;
     let db = open(&place.home, writing)?;
     let is_new = !db.containers().contains(&place.container);
     let container = db.container(&place.container)?;
@@ -110,7 +109,7 @@ pub fn while_locked<T>(
     mut work: impl FnMut() -> ebbtide::Result<T>,
 ) -> ebbtide::Result<T> {
     let begun = Instant::now();
-    let patience = Duration::from_secs(home.wait.unwrap_or(0).into());
+    let patience = home.wait.unwrap_or_default();
     loop {
         match work() {
             Err(Error::Locked { .. }) if begun.elapsed() < patience => thread::sleep(LOOK),
@@ -123,9 +122,10 @@ pub fn while_locked<T>(
 pub fn patiently<T>(home: &Home, work: impl FnMut() -> ebbtide::Result<T>) -> Outcome<T> {
     while_locked(home, work).map_err(|error| match (&error, home.wait) {
         (Error::Locked { .. }, Some(waited)) => {
+            let waited = waited.as_secs_f64();
             Failure::Refused(format!("{error} (waited for {waited} s)"))
         }
-        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait SECONDS")),
+        (Error::Locked { .. }, None) => Failure::Refused(format!("{error}, or --wait TIME")),
         _ => error.into(),
     })
 }
@@ -143,33 +143,9 @@ pub fn no_container(name: &str) -> Failure {
 }
 
 fn holds_manifest(dir: &Path) -> bool {
-    names(dir).iter().any(|name| is_manifest(name))
-}
-
-/// A folder with other files and without any file of a database was named by mistake. A damaged one is left to the
-/// library; files that a file system creates in its root do not count.
-fn refuse_foreign(dir: &Path) -> Outcome {
-    let mut names = names(dir);
-    names.retain(|name| name != "lost+found");
-    let is_own = |name: &String| {
-        is_manifest(name) || ["copy", "lost", "tables", "wal"].contains(&name.as_str())
-    };
-    if names.is_empty() || names.iter().any(is_own) {
-        return Ok(());
-    }
-    let dir = dir.display();
-    Err(Failure::Refused(format!(
-        "{dir} holds other things and no database: one is made in a folder that is missing or empty"
-    )))
-}
-
-fn is_manifest(name: &str) -> bool {
-    name.starts_with("manifest-")
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = dir.read_dir().into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
+    let mut entries = dir.read_dir().into_iter().flatten().flatten();
+    entries.any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("manifest-")
+    })
 }

@@ -123,11 +123,15 @@ impl Entries<'_> {
 
 impl Import {
     fn parse(&self, line: &[u8]) -> ebbtide::Result<Written> {
+        let reading = json::Reading {
+            key: self.key.as_deref(),
+            from_export: self.from_export,
+        };
         if self.keep_times {
-            let (entry, written_at) = json::from_json_with_time(line, &self.key)?;
+            let (entry, written_at) = json::from_json_with_time(line, reading)?;
             return Ok((entry, Some(written_at)));
         }
-        Ok((json::from_json(line, &self.key)?, None))
+        Ok((json::from_json(line, reading)?, None))
     }
 }
 

@@ -207,7 +207,7 @@ impl Fs for Watched {
         }))
     }
 
-    fn lock(&self, path: &Path, kind: LockKind) -> Result<Option<Box<dyn Lock>>> {
+    fn lock(&self, path: &Path, kind: LockKind) -> Result<Box<dyn Lock>> {
         self.call("lock", path)?;
         self.sim.lock(path, kind)
     }

@@ -45,6 +45,11 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
         range: KeyRange::of_bounds(b"a", b""),
         seq: Seq(30),
     };
+    let branch = Branch {
+        id: u64::MAX,
+        from: Seq(20),
+        told: 2,
+    };
     let mut catalogue = Catalogue::default();
     catalogue
         .apply(&edit(1, vec![Change::CreateContainer(container(3, "a"))]))
@@ -65,6 +70,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
                 Change::LogSynced(Position(900)),
                 Change::Reserved(Seq(77)),
                 Change::Database(u64::MAX),
+                Change::Branch(branch),
             ],
         ))
         .unwrap();
@@ -78,6 +84,7 @@ fn a_catalogue_is_what_its_edits_add_up_to_and_says_it_again() {
     );
     assert_eq!((catalogue.used, catalogue.reserved), (Seq(30), Seq(77)));
     assert_eq!(catalogue.database, u64::MAX);
+    assert_eq!(catalogue.branches, [branch]);
     let json = serde_json::to_string(&catalogue.to_edit()).unwrap();
     let mut again = Catalogue::default();
     again.apply(&serde_json::from_str(&json).unwrap()).unwrap();

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::engine::commit::Basis;
 use crate::engine::events::Event;
 use crate::engine::jobs::left_out::{ends_dropped, forgotten_ranges, forgotten_tables};
-use crate::engine::state::{ContainerState, Flushable, ReadState};
+use crate::engine::state::{ContainerState, Flushable, Leaves, ReadState};
 use crate::expiry::{Census, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;
@@ -296,25 +296,18 @@ impl Engine {
 
     /// Makes the installed version visible to readers.
     fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>) {
-        if let Some(flush) = one.flushed {
-            // Before the read state: a reader that no longer finds the memtable must see that its sequence numbers are
-            // flushed.
-            one.state.set_flushed(flush.up_to);
-        }
-        if let Some(loaded) = &one.loaded {
-            // For the same reason: who has read anything of the container looks again in its runs.
-            one.state.set_flushed(loaded.seq);
-        }
-        if one.may_purge() {
-            // Before the read state, too: a reader that misses a record must see that it may have been dropped.
-            one.state.note_purge(one.view.now);
-        }
+        let flushed = one.flushed.map(|flush| flush.up_to);
+        let leaves = Leaves {
+            // After a load, too, who has read anything of the container looks again in its runs.
+            flushed: one.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
+            purged: one.may_purge().then_some(one.view.now),
+        };
         if let Some(end) = one.ends_dropped() {
             one.state
                 .feeds()
                 .note_dropped(end, one.view.settings.last_change_seq());
         }
-        one.state.install(|read_state| {
+        one.state.install(leaves, |read_state| {
             let mut sealed = read_state.sealed.clone();
             if let Some(flush) = one.flushed {
                 sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));

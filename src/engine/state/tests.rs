@@ -3,9 +3,7 @@ use crate::base::ItemTtl;
 use crate::base::record::{Header, Kind};
 use crate::expiry::Expire;
 
-// Its reader takes the settings of now: without the command it would find the record alive.
-#[test]
-fn a_command_stays_while_an_earlier_read_state_needs_it() {
+fn fresh() -> ContainerState {
     let record = ContainerRecord {
         id: ContainerId(1),
         name: "c".into(),
@@ -21,7 +19,44 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
         keep_expired: 0,
         ends_dropped: Timestamp(0),
     };
-    let state = ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)));
+    ContainerState::new(&record, Version::default(), Arc::new(Pool::new(1 << 20)))
+}
+
+// A reader loads the read state first: what it misses there it must know to have left, at whatever moment it comes.
+#[test]
+fn what_leaves_is_noted_before_it_is_missed() {
+    let state = fresh();
+    let leaves = Leaves {
+        flushed: Some(Seq(7)),
+        purged: Some(Timestamp(70)),
+    };
+    state.install(leaves, |before| {
+        assert_eq!(state.flushed(), Seq(7));
+        assert!(state.has_purged_after(Timestamp(69)) && !state.has_purged_after(Timestamp(70)));
+        ReadState {
+            active: before.active.clone(),
+            sealed: vec![],
+            version: Arc::default(),
+        }
+    });
+    // What leaves nothing takes nothing back; nor does a job that judged by an earlier moment.
+    let earlier = Leaves {
+        purged: Some(Timestamp(60)),
+        ..Leaves::NOTHING
+    };
+    state.install(earlier, |_| ReadState {
+        active: state.new_flushable(),
+        sealed: vec![],
+        version: Arc::default(),
+    });
+    assert_eq!(state.flushed(), Seq(7));
+    assert!(state.has_purged_after(Timestamp(69)));
+}
+
+// Its reader takes the settings of now: without the command it would find the record alive.
+#[test]
+fn a_command_stays_while_an_earlier_read_state_needs_it() {
+    let state = fresh();
     let header = Header {
         kind: Kind::Put,
         seq: Seq(2),
@@ -32,7 +67,7 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
     memtable.active.memtable.insert(header, b"k", b"v").unwrap();
     let told = Settings::default().expire(Expire::All, Timestamp(0), Seq(3));
     assert_eq!(state.as_needed(told.clone(), Seq::MAX), told);
-    state.install(|_| ReadState {
+    state.install(Leaves::NOTHING, |_| ReadState {
         active: state.new_flushable(),
         sealed: vec![],
         version: Arc::default(),

@@ -129,19 +129,49 @@ fn a_store_outside_a_ring_panics() {
 fn locks_exclude_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().join("LOCK");
-    assert!(Disk.lock(&name, LockKind::Shared).unwrap().is_none());
-    let alone = Disk.lock(&name, LockKind::Exclusive).unwrap();
-    assert!(alone.is_some());
-    for kind in [LockKind::Shared, LockKind::Exclusive] {
-        match Disk.lock(&name, kind) {
-            Err(Error::Locked { path }) => assert_eq!(path, dir.path()),
-            _ => panic!("{kind:?} beside an exclusive one"),
+    let is_held = |kind| match Disk.lock(&name, kind) {
+        Ok(_) => false,
+        Err(Error::Locked { path }) => path == dir.path(),
+        Err(error) => panic!("{error}"),
+    };
+    // Also while the file is missing: a shared lock does not make it.
+    for removed in [true, false, true] {
+        let shared = Disk.lock(&name, LockKind::Shared).unwrap();
+        assert_eq!(
+            (is_held(LockKind::Shared), is_held(LockKind::Exclusive)),
+            (false, true)
+        );
+        drop(shared);
+        let alone = Disk.lock(&name, LockKind::Exclusive).unwrap();
+        if removed {
+            Disk.remove(&name).unwrap();
         }
+        assert!(is_held(LockKind::Shared) && is_held(LockKind::Exclusive));
+        assert_eq!(Disk.len(&name).unwrap().is_none(), removed);
+        drop(alone);
     }
-    drop(alone);
-    let shared = Disk.lock(&name, LockKind::Shared).unwrap();
-    assert!(Disk.lock(&name, LockKind::Shared).unwrap().is_some());
-    assert!(Disk.lock(&name, LockKind::Exclusive).is_err());
-    drop(shared);
-    assert!(Disk.lock(&name, LockKind::Exclusive).unwrap().is_some());
+}
+
+#[test]
+fn where_folders_cannot_be_locked_the_file_is_locked_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = || open_folder(dir.path()).unwrap();
+    // What an NFS client answers without its lock service, and with it, for a folder that is open for reading.
+    for code in [rustix::io::Errno::NOLCK, rustix::io::Errno::BADF] {
+        let tried = Err(TryLockError::Error(code.into()));
+        assert!(held_folder(folder(), tried).unwrap().is_none());
+    }
+    assert!(held_folder(folder(), Ok(())).unwrap().is_some());
+    assert!(held_folder(folder(), Err(TryLockError::WouldBlock)).is_err());
+    // So the file alone excludes others, too.
+    let file = open_file(
+        OpenOptions::new().write(true).create_new(true),
+        &dir.path().join("LOCK"),
+    );
+    let file = file.unwrap();
+    file.try_lock().unwrap();
+    assert!(
+        Disk.lock(&dir.path().join("LOCK"), LockKind::Shared)
+            .is_err()
+    );
 }

@@ -217,7 +217,7 @@ impl Drop for SimDir {
 /// A lock that is held.
 pub(super) struct SimLock {
     pub(super) sim: Sim,
-    pub(super) path: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Lock for SimLock {}
@@ -225,10 +225,10 @@ impl Lock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut world = self.sim.world.lock();
-        let (_, holders) = world.locks.get_mut(&self.path).expect("it is held");
+        let (_, holders) = world.locks.get_mut(&self.folder).expect("it is held");
         *holders -= 1;
         if *holders == 0 {
-            world.locks.remove(&self.path);
+            world.locks.remove(&self.folder);
         }
     }
 }

@@ -336,7 +336,7 @@ pub(super) struct World {
     pub(super) folders: BTreeMap<FolderId, FolderState>,
     pub(super) files: BTreeMap<FileId, FileState>,
     pub(super) next_id: u64,
-    /// How each locked path is held: exclusively, or by how many.
+    /// How each locked folder is held: exclusively, or by how many.
     pub(super) locks: BTreeMap<PathBuf, (LockKind, usize)>,
     /// Open handles of folders.
     pub(super) open_dirs: usize,

@@ -1,8 +1,10 @@
 //! The arguments of the commands on backups.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use ebbtide_cli::given;
 
 use super::Home;
 
@@ -23,16 +25,16 @@ pub struct Backup {
     #[arg(value_name = "TO", required = true)]
     pub to: Option<String>,
     /// How long to wait while another process has the database open, before it is read beside that process
-    #[arg(long, value_name = "SECONDS")]
-    pub wait: Option<u32>,
-    /// The most bytes a second that are stored
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TIME", value_parser = given::span)]
+    pub wait: Option<Duration>,
+    /// The most bytes a second that are stored (10MB, 64MiB)
+    #[arg(long, value_name = "BYTES", value_parser = given::rate)]
     pub rate: Option<u64>,
     /// Leave out tables in which all ends so soon (30m, 1h, 2d): by the next backup
     ///
     /// Where some are left out, a restore of this backup shows nothing that was to end before then.
-    #[arg(long, value_name = "TIME")]
-    pub skip_ending_within: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = given::span)]
+    pub skip_ending_within: Option<Duration>,
     #[command(subcommand)]
     pub action: Option<BackupAction>,
 }
@@ -87,7 +89,7 @@ pub struct Restore {
     /// Bring back what was expired since by a command or a changed default, and dropped containers
     #[arg(long)]
     pub as_it_was: bool,
-    /// The most bytes a second that are read
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    /// The most bytes a second that are read (10MB, 64MiB)
+    #[arg(long, value_name = "BYTES", value_parser = given::rate)]
     pub rate: Option<u64>,
 }

@@ -45,7 +45,7 @@ pub struct Export {
     /// How long a row is kept after it was written, whatever its ttl: -1 for good; off removes all rows. Needed once
     #[arg(
         long,
-        value_name = "off|-1|SECONDS",
+        value_name = "off|-1|TIME",
         requires = "parquet",
         allow_hyphen_values = true
     )]

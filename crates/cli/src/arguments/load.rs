@@ -1,8 +1,10 @@
 //! The arguments of what runs a load: the demo, and the replay of a trace.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use ebbtide_cli::given;
 
 #[derive(Args)]
 pub struct Demo {
@@ -43,12 +45,12 @@ pub struct Replay {
     /// At most so many operations
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// Bytes of memory for writes before they are flushed, at least 4096
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
-    pub memtable: usize,
-    /// Seconds of the trace's time for which expired bytes may stay on disk
-    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
-    pub reclaim_within: u64,
+    /// Memory for writes before they are flushed, at least 4096 bytes
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = given::size)]
+    pub memtable: u64,
+    /// For how much of the trace's time expired bytes may stay on disk
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = given::span)]
+    pub reclaim_within: Duration,
     /// Let each get that misses put an item of its line's value size and ttl, if it states a size
     ///
     /// For traces that hold reads alone. Where the puts that followed a miss are lines of the trace, they would be done

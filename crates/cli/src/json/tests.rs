@@ -8,8 +8,22 @@ fn shown(key: &[u8], value: &[u8], ttl: Ttl) -> String {
     members(key, &times(UNIX_EPOCH + NOON, ttl), value)
 }
 
+const OWN_OBJECT: Reading<'_> = Reading {
+    key: Some("id"),
+    from_export: false,
+};
+
+const EXPORTED: Reading<'_> = Reading {
+    key: Some("id"),
+    from_export: true,
+};
+
 fn read(line: &str) -> Result<Entry> {
-    from_json(line.as_bytes(), "id")
+    from_json(line.as_bytes(), OWN_OBJECT)
+}
+
+fn exported(line: &str) -> Result<Entry> {
+    from_json(line.as_bytes(), EXPORTED)
 }
 
 fn value_of(line: &str) -> String {
@@ -18,7 +32,12 @@ fn value_of(line: &str) -> String {
 
 #[track_caller]
 fn refused(line: &str, words: &[&str]) {
-    let error = read(line).unwrap_err().to_string();
+    said(read(line), words);
+}
+
+#[track_caller]
+fn said(read: Result<Entry>, words: &[&str]) {
+    let error = read.unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "{word:?} is not in {error:?}");
     }
@@ -62,7 +81,12 @@ fn what_is_no_object_is_shown_as_text() {
             line,
             format!(r#"{{"_key":"k","_ts":1772366400,"_ts_ms":1772366400999,{member}}}"#)
         );
-        assert_eq!(read(&line).unwrap().value, value);
+        assert_eq!(
+            from_json(line.as_bytes(), Reading::default())
+                .unwrap()
+                .value,
+            value
+        );
     }
     let line = shown(b"\xff", b"\x00\xff", Ttl::Inherit);
     assert_eq!(
@@ -72,7 +96,7 @@ fn what_is_no_object_is_shown_as_text() {
 }
 
 #[test]
-fn a_foreign_line_keeps_every_byte_but_the_items_own() {
+fn an_own_object_keeps_every_byte_but_its_ttl() {
     let whole = r#"{ "id" : "a b" , "n": 1e999, "n":[ {"ttl":0} ] }"#;
     assert_eq!(value_of(whole), whole);
     assert_eq!(value_of(&format!("  {whole}\r\n")), whole);
@@ -81,14 +105,62 @@ fn a_foreign_line_keeps_every_byte_but_the_items_own() {
         value_of(r#"{"id":1, "ttl":5, "a":2}"#),
         r#"{"id":1, "a":2}"#
     );
-    assert_eq!(value_of(r#"{"id":1,"a":2,"_ts":9}"#), r#"{"id":1,"a":2}"#);
-    assert_eq!(value_of(r#"{"_key":"k","_ts":9}"#), "{}");
+    for own in [
+        r#"{"_key":"1","id":1}"#,
+        r#"{"id":1,"_ts":1556000000,"_ts_ms":"2026-01-01"}"#,
+        r#"{"id":1,"_value":5,"_value_base64":null,"_remaining":[]}"#,
+        r#"{"id":1,"_key_base64":"!","_ttl_ms":7,"_key":1,"_key":2}"#,
+        r#"{"_key":"1","_ts":7,"id":1,"_ts_ms":7000}"#,
+        r#"{"_key":"1","_ts":7,"_ts_ms":8000,"id":1}"#,
+        r#"{"_key":"1","_ts":7.0,"_ts_ms":7000,"id":1}"#,
+        r#"{"_key":"1","_ts":"7","_ts_ms":7000,"id":1}"#,
+    ] {
+        assert_eq!(value_of(own), own);
+    }
     let deep = format!(
         r#"{{"id":1,"deep":{}{}}}"#,
         "[".repeat(100_000),
         "]".repeat(100_000)
     );
     assert_eq!(value_of(&deep), deep);
+}
+
+#[test]
+fn a_line_of_an_export_loses_what_export_adds() {
+    let value = |line: &str| String::from_utf8(exported(line).unwrap().value).unwrap();
+    assert_eq!(value(r#"{"id":1,"a":2,"_ts":9}"#), r#"{"id":1,"a":2}"#);
+    assert_eq!(value(r#"{"_key":"k","_ts":9}"#), "{}");
+    let line = shown(b"k", br#"{"a":1}"#, Ttl::Never);
+    for (key, from_export) in [
+        (None, false),
+        (Some(KEY), false),
+        (None, true),
+        (Some("id"), true),
+    ] {
+        let entry = from_json(line.as_bytes(), Reading { key, from_export }).unwrap();
+        assert_eq!(
+            (entry.key, entry.value),
+            (b"k".to_vec(), br#"{"a":1}"#.to_vec())
+        );
+    }
+    // Of a line that may be meant in two ways, the caller says in which.
+    refused(&line, &["begins with \"_key\"", "--from-export"]);
+    for line in [
+        r#"{"id":1}"#,
+        r#"{"_key":"k","user":"ada"}"#,
+        r#"{"_key":"k","_ts":7,"_ts_ms":7}"#,
+        "{}",
+    ] {
+        let unsaid = from_json(line.as_bytes(), Reading::default());
+        said(
+            unsaid,
+            &[
+                "does not begin with \"_key\"",
+                "--key FIELD",
+                "--from-export",
+            ],
+        );
+    }
 }
 
 #[test]
@@ -101,8 +173,26 @@ fn a_key_is_a_string_or_the_digits_of_a_number() {
     );
     assert_eq!(key(r#"{"id":1.50}"#), "1.50");
     assert_eq!(key(r#"{"id":"mine","_key":"exported"}"#), "mine");
-    assert_eq!(key(r#"{"a":1,"_key":"exported"}"#), "exported");
-    for no_key in ["null", "true", "[1]", r#"{"a":1}"#, r#""\ud800""#] {
+    assert_eq!(
+        exported(r#"{"a":1,"_key":"exported"}"#).unwrap().key,
+        b"exported"
+    );
+    refused(r#"{"a":1,"_key":"exported"}"#, &["without \"id\""]);
+    let mongo = r#"{"id": { "$oid" : "5f0c\u0061" },"n":1}"#;
+    assert_eq!(
+        (key(mongo).as_str(), value_of(mongo).as_str()),
+        ("5f0ca", mongo)
+    );
+    for no_key in [
+        "null",
+        "true",
+        "[1]",
+        r#"{"a":1}"#,
+        r#"{"$oid":1}"#,
+        r#"{"$oid":"a","b":1}"#,
+        "{}",
+        r#""\ud800""#,
+    ] {
         refused(&format!(r#"{{"id":{no_key}}}"#), &["key", no_key, "string"]);
     }
     refused(r#"{"a":1}"#, &["without \"id\""]);
@@ -149,7 +239,7 @@ fn ttls_are_whole_seconds_or_never() {
 
 #[test]
 fn milliseconds_of_a_ttl_are_those_of_its_seconds() {
-    let ttl = |members: &str| read(&format!(r#"{{"id":1,{members}}}"#)).map(|entry| entry.ttl);
+    let ttl = |members: &str| exported(&format!(r#"{{"id":1,{members}}}"#)).map(|entry| entry.ttl);
     let millis = |millis| Ttl::After(Duration::from_millis(millis));
     assert_eq!(ttl(r#""ttl":2,"_ttl_ms":1001"#).unwrap(), millis(1_001));
     assert_eq!(ttl(r#""_ttl_ms":1,"ttl":1"#).unwrap(), millis(1));
@@ -175,7 +265,7 @@ fn milliseconds_of_a_ttl_are_those_of_its_seconds() {
 fn a_line_says_when_its_item_was_written() {
     let written = |members: &str| {
         let line = format!(r#"{{"id":1,{members}}}"#);
-        let (entry, written_at) = from_json_with_time(line.as_bytes(), "id")?;
+        let (entry, written_at) = from_json_with_time(line.as_bytes(), OWN_OBJECT)?;
         assert_eq!(entry, read(&line).unwrap());
         Ok::<_, Error>(written_at.duration_since(UNIX_EPOCH).unwrap())
     };
@@ -218,18 +308,6 @@ fn a_time_that_is_kept_ends_when_it_would_have() {
 }
 
 #[test]
-fn default_ttls_can_be_off() {
-    assert_eq!(parse_default_ttl("off").unwrap(), DefaultTtl::Off);
-    assert_eq!(parse_default_ttl("-1").unwrap(), DefaultTtl::NoDefault);
-    let minute = DefaultTtl::After(Duration::from_secs(60));
-    assert_eq!(parse_default_ttl("60").unwrap(), minute);
-    for given in ["0", "-2", "2147483648", "on", "", "1.5", "null"] {
-        let error = parse_default_ttl(given).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("default ttl {given} is not allowed: off, -1")));
-    }
-}
-
-#[test]
 fn broken_lines_are_refused() {
     for line in [
         "",
@@ -244,11 +322,17 @@ fn broken_lines_are_refused() {
     ] {
         refused(line, &["line (", "one JSON object a line"]);
     }
-    assert!(from_json(b"{\"id\":\"\xff\"}", "id").is_err());
-    refused(r#"{"id":1,"_value":5}"#, &["_value 5", "a JSON string"]);
-    refused(r#"{"id":1,"_value_base64":"A"}"#, &["base64"]);
-    refused(r#"{"id":1,"_value":"a","b":2}"#, &["beside \"b\""]);
-    assert_eq!(value_of(r#"{"id":1,"_value":"a"}"#), "a");
+    assert!(from_json(b"{\"id\":\"\xff\"}", OWN_OBJECT).is_err());
+    said(
+        exported(r#"{"id":1,"_value":5}"#),
+        &["_value 5", "a JSON string"],
+    );
+    said(exported(r#"{"id":1,"_value_base64":"A"}"#), &["base64"]);
+    said(
+        exported(r#"{"id":1,"_value":"a","b":2}"#),
+        &["beside \"b\""],
+    );
+    assert_eq!(exported(r#"{"id":1,"_value":"a"}"#).unwrap().value, b"a");
 }
 
 #[test]
@@ -264,7 +348,7 @@ fn base64_is_that_of_rfc_4648() {
         ("foobar", "Zm9vYmFy"),
     ];
     for (bytes, text) in cases {
-        assert_eq!(value_of(&with(text)), bytes);
+        assert_eq!(exported(&with(text)).unwrap().value, bytes.as_bytes());
     }
     let all: Vec<u8> = (0..=255).rev().collect();
     let line = shown(b"k", &all, Ttl::Inherit);
@@ -272,7 +356,7 @@ fn base64_is_that_of_rfc_4648() {
     for wrong in [
         "Zg", "Zg=", "Zh==", "====", "Z===", "Zg==Zg==", "Zm9 ", "Zm9v\\n", "Zm9-",
     ] {
-        refused(&with(wrong), &["padded base64"]);
+        said(exported(&with(wrong)), &["padded base64"]);
     }
 }
 
@@ -322,7 +406,8 @@ proptest! {
     ) {
         let line = shown(&key, &value, ttl);
         prop_assert!(!line.contains('\n'));
-        prop_assert_eq!(from_json(line.as_bytes(), KEY).unwrap(), Entry { key, value, ttl });
+        let entry = from_json(line.as_bytes(), Reading::default()).unwrap();
+        prop_assert_eq!(entry, Entry { key, value, ttl });
     }
 
     #[test]
@@ -331,9 +416,11 @@ proptest! {
         "[{}\\[\\]\",:0-9a-z\\\\_ ]{0,40}".prop_map(String::into_bytes),
         values(),
     ]) {
-        if let Ok(entry) = from_json(&line, "a") {
-            let again = shown(&entry.key, &entry.value, entry.ttl);
-            prop_assert_eq!(from_json(again.as_bytes(), KEY).unwrap(), entry);
+        for from_export in [false, true] {
+            if let Ok(entry) = from_json(&line, Reading { key: Some("a"), from_export }) {
+                let again = shown(&entry.key, &entry.value, entry.ttl);
+                prop_assert_eq!(from_json(again.as_bytes(), Reading::default()).unwrap(), entry);
+            }
         }
     }
 }

@@ -91,7 +91,7 @@ impl State {
                 utf8_keys: settings.utf8_keys,
                 utf8_values: settings.utf8_values,
                 retention: settings.retention.ok_or_else(|| {
-                    Error::new("how long are rows kept? --retention off, -1 (for good) or SECONDS; the runs after this keep to it")
+                    Error::new("how long are rows kept? --retention off, -1 (for good) or a time such as 90d; the runs after this keep to it")
                 })?,
                 version: 0,
                 run: 0,

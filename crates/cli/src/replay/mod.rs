@@ -30,11 +30,10 @@ pub fn run(settings: &Replay, json: bool) -> Outcome {
     let mut lines = Lines::open(&settings.file)?;
     let pace = Pace::parse(&settings.speed)?;
     let folder = Folder::prepare(settings.dir.as_deref(), "replay")?;
-    let reclaim_within = Duration::from_secs(settings.reclaim_within);
     let db = pace
         .options()
-        .memtable_bytes(settings.memtable)
-        .reclaim_within(pace.shortened(reclaim_within))
+        .memtable_bytes(usize::try_from(settings.memtable).unwrap_or(usize::MAX))
+        .reclaim_within(pace.shortened(settings.reclaim_within))
         .open(&folder.path)?;
     // Without a default, only the trace's own ttls apply.
     let options = ContainerOptions::new().default_ttl(DefaultTtl::NoDefault);

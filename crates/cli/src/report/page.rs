@@ -162,7 +162,11 @@ fn due(due: &[DueBucket], now: SystemTime) -> String {
     type Value = fn(&DueBucket) -> u64;
     type Shown = fn(u64) -> String;
     let curves: [(&str, Value, Shown); 3] = [
-        ("items that end", |due| due.items, show::count),
+        (
+            "items that end",
+            |due| due.items,
+            |items| format!("about {}", show::count(show::about(items))),
+        ),
         ("their bytes", |due| due.bytes, show::bytes),
         (
             "disk space that comes back",
@@ -194,13 +198,13 @@ fn due(due: &[DueBucket], now: SystemTime) -> String {
         ends(due.first()),
         ends(due.last())
     );
-    let head = ["until", "items", "bytes", "disk"];
+    let head = ["until", "items, about", "bytes", "disk"];
     let rows: Vec<_> = due
         .iter()
         .map(|due| {
             vec![
                 moment::relative(due.until, now),
-                show::count(due.items),
+                show::count(show::about(due.items)),
                 show::bytes(due.bytes),
                 show::bytes(due.disk_bytes),
             ]

@@ -190,13 +190,16 @@ fn container(of: &Of, facts: &Facts) -> String {
         .map(|due| {
             vec![
                 moment::relative(due.until, facts.now),
-                show::count(due.items),
+                show::count(show::about(due.items)),
                 show::bytes(due.bytes),
                 show::bytes(due.disk_bytes),
             ]
         })
         .collect();
-    out += &some(&["ENDS UNTIL", "ITEMS", "BYTES", "DISK BACK"], &rows);
+    // There are never so many that the last ones had to be left out.
+    if !rows.is_empty() {
+        out += &table::whole(&["ENDS UNTIL", "ITEMS, ABOUT", "BYTES", "DISK BACK"], &rows);
+    }
     let ranks = keys::Ranks::of(&of.runs);
     let mut tables = vec![];
     let mut runs: Vec<_> = of.runs.iter().collect();

@@ -11,7 +11,7 @@ fn a_backup_is_restored_without_what_expired_since() {
     world.told(&["restore", "store", "first"]);
     assert_eq!(world.ok(&["get", "first", "c", "k"]), "v");
 
-    world.told(&["expire", "db", "c", "--all"]);
+    world.told(&["expire", "db", "c", "--all", "--yes"]);
     let ledger = world.told(&["backup", "ledger", "db", "store"]);
     assert_eq!(ledger, "ledger 2 of db in store");
     let told = world.told(&["restore", "store", "told", "--at", "1"]);
@@ -57,7 +57,7 @@ fn what_is_wrong_with_a_backup_is_said_in_a_line() {
         2,
         &["backup", "db", "store", "--skip-ending-within", "soon"],
     );
-    assert!(why.contains("no length of time"), "{why}");
+    assert!(why.contains("time soon is not allowed: "), "{why}");
     for of_none in [
         &["restore", "store", "to"][..],
         &["backups", "store"],
@@ -96,7 +96,17 @@ fn what_ends_soon_is_left_out_on_request() {
     let world = World::new();
     world.ok(&["put", "db", "c", "soon", "v", "--ttl", "600"]);
     world.ok(&["put", "db", "c", "late", "v", "--ttl", "-1"]);
-    let made = world.told(&["backup", "db", "store", "--skip-ending-within", "1h"]);
+    let made = world.told(&[
+        "backup",
+        "db",
+        "store",
+        "--skip-ending-within",
+        "1h30m",
+        "--rate",
+        "64MiB",
+        "--wait",
+        "1m",
+    ]);
     assert!(made.contains("were left out"), "{made}");
     world.told(&["restore", "store", "to"]);
     assert_eq!(world.ok(&["get", "to", "c", "late"]), "v");

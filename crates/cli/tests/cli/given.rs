@@ -277,11 +277,14 @@ fn a_quota_is_shown_set_and_lifted() {
             .ok(&["stats", "db", "c"])
             .contains("40 expire-soonest")
     );
+    world.ok(&["quota", "db", "c", "64MiB"]);
+    assert_eq!(world.ok(&["quota", "db", "c"]), "67108864 refuse\n");
     world.ok(&["quota", "db", "c", "none"]);
     assert_eq!(world.ok(&["quota", "db", "c"]), "none\n");
     for wrong in [
         &["quota", "db", "c", "much"][..],
         &["quota", "db", "c", "0"],
+        &["quota", "db", "c", "10M"],
         &["quota", "db", "c", "9", "--when-full", "x"],
     ] {
         world.run(wrong).failed(2);
@@ -311,7 +314,7 @@ fn why_a_key_is_found_or_not_is_told() {
     // A follower, as which the command reads, does not know the segments.
     let place = world.ok(&["why", "db", "c", "k"]);
     assert!(place.contains("\n  in memory, and in the log\n"), "{place}");
-    world.told(&["expire", "db", "c", "--all"]);
+    world.told(&["expire", "db", "c", "--all", "--yes"]);
     let told = world.ok(&["why", "db", "c", "k"]);
     assert!(
         told.starts_with("not found at ") && told.contains("expired by the command"),

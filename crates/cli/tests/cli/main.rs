@@ -28,6 +28,7 @@ mod items;
 mod killed;
 mod many;
 mod named;
+mod operations;
 mod outside;
 mod replay;
 mod report;

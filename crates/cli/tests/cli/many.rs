@@ -95,6 +95,87 @@ fn a_container_is_cleared_and_dropped_after_a_yes_alone() {
     assert_eq!(world.ok(&["count", "db", "other"]), "1\n");
 }
 
+/// Five items that an hour ago were written, with no ttl of their own.
+fn an_hour_old() -> World {
+    let world = World::new();
+    let an_hour_ago = (now_seconds() - 3_600) * 1_000;
+    let options = ebbtide::Options::new().clock(ebbtide::ManualClock::new(an_hour_ago));
+    let db = options.open(world.path("db")).unwrap();
+    let container = db.container("c").unwrap();
+    for key in 0..5 {
+        container.put(format!("{key}"), "v").unwrap();
+    }
+    db.close().unwrap();
+    world
+}
+
+#[test]
+fn items_are_expired_after_a_yes_alone() {
+    let world = an_hour_old();
+    let commands: [(&[&str], _); 5] = [
+        (&["expire", "db", "c", "--all"], 5),
+        (&["expire", "db", "c", "--written-before", "-30m"], 5),
+        (&["expire", "db", "c", "--written-before", "-2h"], 0),
+        (&["expire", "db", "c", "--before", "+1000d"], 0),
+        (&["ttl", "db", "c", "30m"], 5),
+    ];
+    for (args, items) in commands {
+        for more in [&[][..], &["--json"]] {
+            let why = world
+                .run_with_input(&[args, more].concat(), b"y\n")
+                .failed(2);
+            let would = format!("nothing was changed: --yes would expire about {items} items, ");
+            assert!(
+                why.starts_with(&would) && why.ends_with(" of \"c\""),
+                "{why}"
+            );
+        }
+    }
+    assert_eq!(world.ok(&["count", "db", "c"]), "5\n");
+    assert_eq!(world.ok(&["ttl", "db", "c"]), "-1\n");
+    // Where nothing ends at once, nothing is asked.
+    world.ok(&["ttl", "db", "c", "2h"]);
+    world.ok(&["ttl", "db", "c", "-1"]);
+    world.ok(&["ttl", "db", "c", "off"]);
+    world.ok(&["ttl", "db", "new", "1"]);
+    let told = world.told(&["ttl", "db", "c", "30m", "--yes"]);
+    assert!(told.starts_with("\"c\" expired: about 5 items, "), "{told}");
+    assert_eq!(world.ok(&["count", "db", "c"]), "0\n");
+    let world = an_hour_old();
+    let line = json(&world.ok(&["ttl", "db", "c", "1800", "--yes", "--json"]));
+    assert_eq!(
+        (&line["done"], &line["items_estimate"]),
+        (&"expired".into(), &5.into())
+    );
+    for args in [
+        &["ttl", "db", "c", "60", "--preview", "--yes"][..],
+        &["ttl", "db", "c", "--yes"],
+        &["expire", "db", "c", "--all", "--dry-run", "--yes"],
+    ] {
+        world.fails(2, args);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_expires_on_a_terminal_is_asked_for() {
+    for args in [
+        &["expire", "db", "c", "--all"][..],
+        &["ttl", "db", "c", "60"],
+    ] {
+        let world = an_hour_old();
+        for (typed, status, left) in [(&b"\n"[..], 2, "5\n"), (b"y\n", 0, "0\n")] {
+            let (ended, shown) = world.run_on_terminal(args, 80, typed);
+            assert!(
+                shown.contains("expire about 5 items, ") && shown.contains(" of \"c\"? [y/N] "),
+                "{shown}"
+            );
+            assert_eq!(ended, status, "{shown}");
+            assert_eq!(world.ok(&["count", "db", "c"]), left);
+        }
+    }
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn on_a_terminal_the_answer_decides() {

@@ -227,7 +227,15 @@ fn a_real_trace_has_the_hits_that_can_be_counted() {
         }
     }
     let world = World::new();
-    let args = ["replay", "-", "--memtable", "65536", "--json"];
+    let args = [
+        "replay",
+        "-",
+        "--memtable",
+        "64KiB",
+        "--reclaim-within",
+        "90m",
+        "--json",
+    ];
     let report = replayed(&world.run_with_input(&args, text.as_bytes()).ok());
     let counts = &report["operations"]["get"];
     assert_eq!(

@@ -98,7 +98,7 @@ fn retention_and_edits_are_told() {
     world.ok(&["ttl", "db", "c", "3600"]);
     world.told(&["compact", "db"]);
     world.ok(&["ttl", "db", "c", "60"]);
-    world.told(&["expire", "db", "c", "--before", "+1h"]);
+    world.told(&["expire", "db", "c", "--before", "+1h", "--yes"]);
     let text = world.ok(&["report", "db", "--text"]);
     for part in [
         "container c\ncompression: none\n",

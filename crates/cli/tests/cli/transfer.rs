@@ -19,7 +19,7 @@ fn values_have_a_limit() {
         "in.jsonl",
         &(line("longest", 64 << 20) + &line("longer", (64 << 20) + 1)),
     );
-    let why = world.fails(2, &["import", "db", "c", "in.jsonl"]);
+    let why = world.fails(2, &["import", "db", "c", "in.jsonl", "--from-export"]);
     assert_eq!(
         why,
         "line 2: value of 67108865 bytes is not allowed: up to 67108864 bytes (64 MiB) (stored before it: 1 line)"
@@ -40,7 +40,15 @@ fn export_and_import_keep_keys_values_and_ttls() {
     ];
     world.write("in.jsonl", &(lines.join("\r\n\n") + "\n"));
     assert_eq!(
-        world.told(&["import", "db", "c", "in.jsonl", "--key", "id"]),
+        world.told(&[
+            "import",
+            "db",
+            "c",
+            "in.jsonl",
+            "--key",
+            "id",
+            "--from-export"
+        ]),
         "6 lines imported"
     );
     assert_eq!(world.ok(&["get", "db", "c", "object"]), lines[0]);
@@ -68,6 +76,111 @@ fn export_and_import_keep_keys_values_and_ttls() {
         items
     };
     assert_eq!(without_ts("db"), without_ts("copy"));
+}
+
+/// Objects of other programs have members of these names, with another meaning.
+#[test]
+fn members_of_own_objects_stay() {
+    let world = World::new();
+    for (key, field, line) in [
+        (
+            "users/1",
+            "_id",
+            r#"{"_id":"users/1","_key":"1","_rev":"_ZmC","name":"ada"}"#,
+        ),
+        (
+            "1",
+            "_key",
+            r#"{"_id":"users/1","_key":"1","_rev":"_ZmC","name":"ada"}"#,
+        ),
+        (
+            "a",
+            "id",
+            r#"{"id":"a","_rid":"x==","_etag":"\"0\"","_ts":1556000000}"#,
+        ),
+        (
+            "e-1",
+            "id",
+            r#"{"id":"e-1","_ts":"2026-01-01T00:00:00Z","_ts_ms":null}"#,
+        ),
+        ("2", "_key", r#"{"_key":"2","_rev":"_Zm","name":"ada"}"#),
+        ("t-1", "id", r#"{"id":"t-1","_remaining":30,"_ttl_ms":5}"#),
+        (
+            "m-1",
+            "id",
+            r#"{"id":"m-1","_value":5,"_value_base64":"!","unit":"ms"}"#,
+        ),
+        ("5f0c", "_id", r#"{"_id":{"$oid":"5f0c"},"_key_base64":[]}"#),
+    ] {
+        world.write("in.jsonl", line);
+        for more in [&[][..], &["--sorted"]] {
+            let args = [&["import", "db", "c", "in.jsonl", "--key", field], more].concat();
+            assert_eq!(world.told(&args), "1 line imported");
+            assert_eq!(world.ok(&["get", "db", "c", key]), line);
+        }
+    }
+    // A time of its own may still be the one that is kept.
+    let line = r#"{"id":"late","_ts":1556000000,"ttl":60}"#;
+    world.write("in.jsonl", line);
+    let args = [
+        "import",
+        "db",
+        "c",
+        "in.jsonl",
+        "--key",
+        "id",
+        "--keep-times",
+    ];
+    assert_eq!(
+        world.told(&args),
+        "1 line imported, 1 of them expired already"
+    );
+    // All of it comes back from an export.
+    let exported = exported_lines(&world, "db");
+    let import = |more: &[&'static str]| [&["import", "copy", "c", "-"], more].concat();
+    world
+        .run_with_input(&import(&[]), exported.as_bytes())
+        .told();
+    let values = |db| world.ok(&["scan", db, "c"]);
+    assert_eq!(values("copy"), values("db"));
+    // Lines stay an export's where some are missing, and in another order.
+    let mut some: Vec<_> = exported.lines().skip(1).collect();
+    some.reverse();
+    let ran = world.run_with_input(&import(&["--json"]), some.join("\n").as_bytes());
+    assert_eq!(json(&ran.ok())["imported"], some.len());
+    assert_eq!(values("copy"), values("db"));
+}
+
+#[test]
+fn a_line_that_may_be_meant_in_two_ways_is_refused() {
+    let world = World::new();
+    world.ok(&["put", "db", "c", "k", "{\"id\":\"own\"}", "--ttl", "60"]);
+    let exported = exported_lines(&world, "db");
+    // As a build wrote it that did not know `_ts_ms` yet.
+    let older = "{\"_key\":\"k\",\"_ts\":1556000000,\"ttl\":60,\"id\":\"own\"}\n";
+    let import = |line: &str, more: &[&str]| {
+        let args = [&["import", "copy", "c", "-"], more].concat();
+        world.run_with_input(&args, line.as_bytes())
+    };
+    let why = import(&exported, &["--key", "id"]).failed(2);
+    assert!(why.contains("--from-export"), "{why}");
+    let why = import(older, &[]).failed(2);
+    assert!(
+        why.contains("--from-export") && why.contains("--key"),
+        "{why}"
+    );
+    assert!(!world.path("copy").exists());
+    for (line, key) in [(&*exported, "k"), (older, "k")] {
+        import(line, &["--from-export"]).told();
+        assert_eq!(
+            world.ok(&["scan", "copy", "c"]),
+            format!("{key}\t{{\"id\":\"own\"}}\n")
+        );
+        let item = json(&world.ok(&["get", "copy", "c", key, "--json"]));
+        assert_eq!(item["ttl"], 60);
+    }
+    import(&exported, &["--from-export", "--key", "id"]).told();
+    assert_eq!(world.ok(&["get", "copy", "c", "own"]), "{\"id\":\"own\"}");
 }
 
 /// What export prints of container `c`.
@@ -389,7 +502,14 @@ fn times_are_taken_over_where_that_is_asked_for() {
     world.write("in.jsonl", &lines);
     world.ok(&["put", "db", "c", "over", "an older value"]);
     world.ok(&["ttl", "db", "c", "1800"]);
-    let import = ["import", "db", "c", "in.jsonl", "--keep-times"];
+    let import = [
+        "import",
+        "db",
+        "c",
+        "in.jsonl",
+        "--from-export",
+        "--keep-times",
+    ];
     assert_eq!(
         world.told(&import),
         "5 lines imported, 1 of them expired already"
@@ -432,7 +552,7 @@ fn times_are_taken_over_where_that_is_asked_for() {
     assert_eq!(ends("db"), expected);
     assert_eq!(ends("next"), expected);
     // Without it, the countdown begins anew.
-    world.told(&["import", "anew", "c", "in.jsonl"]);
+    world.told(&["import", "anew", "c", "in.jsonl", "--from-export"]);
     let item = json(&world.ok(&["get", "anew", "c", "over", "--json"]));
     assert!(item["_remaining"].as_f64().unwrap() > 500.0, "{item}");
     world.write("timeless.jsonl", "{\"id\":1}\n");
@@ -463,7 +583,7 @@ fn an_export_that_fails_leaves_the_file_as_it_was() {
         )
     };
     world.write("in.jsonl", &(0..1_000).map(line).collect::<String>());
-    world.told(&["import", "db", "c", "in.jsonl"]);
+    world.told(&["import", "db", "c", "in.jsonl", "--from-export"]);
     let names = || {
         let names = std::fs::read_dir(world.path("out")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name());

@@ -22,11 +22,28 @@ fn no_database_is_made_among_other_things() {
     }
     std::fs::create_dir(world.path("empty")).unwrap();
     std::fs::create_dir_all(world.path("disk/lost+found")).unwrap();
-    for dir in ["empty", "disk", "missing"] {
+    // As a first `put` leaves it that is killed.
+    std::fs::create_dir_all(world.path("killed/tables")).unwrap();
+    world.write("killed/LOCK", "");
+    for dir in ["empty", "disk", "missing", "killed"] {
         world.ok(&["put", dir, "c", "k", "v"]);
         // A database is one with other things beside it, too.
         std::fs::create_dir(world.path(dir).join("pictures")).unwrap();
         world.ok(&["put", dir, "c", "k", "w"]);
+    }
+}
+
+#[test]
+fn first_writes_at_the_same_time_all_succeed() {
+    let world = World::new();
+    let keys: Vec<String> = (0..8).map(|n| format!("k{n}")).collect();
+    std::thread::scope(|scope| {
+        for key in &keys {
+            scope.spawn(|| world.ok(&["put", "new", "c", key, "v", "--wait", "20"]));
+        }
+    });
+    for key in &keys {
+        assert_eq!(world.ok(&["get", "new", "c", key]), "v");
     }
 }
 
