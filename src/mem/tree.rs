@@ -64,6 +64,11 @@ impl Tree {
         self.arena.bytes()
     }
 
+    /// The root; none without records.
+    pub(super) fn root(&self) -> Option<&Node> {
+        self.root.load()
+    }
+
     /// Notes that only current holders need it.
     pub fn retire(&self) {
         self.arena.retire();
@@ -115,7 +120,7 @@ impl Tree {
     }
 
     #[inline]
-    fn try_read<'a, T>(
+    pub(super) fn try_read<'a, T>(
         &'a self,
         root: &'a Node,
         rank: impl Fn(&Node) -> Result<usize, Torn>,

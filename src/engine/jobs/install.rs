@@ -301,6 +301,7 @@ impl Engine {
         if let Some(seq) = one.loaded {
             // For the same reason: who has read anything of the container looks again in its runs.
             one.state.set_flushed(seq);
+            one.state.bare().clear();
         }
         if one.may_purge() {
             // Before the read state, too: a reader that misses a record must see that it may have been dropped.
