@@ -123,7 +123,10 @@ impl<C: Cursor> Merge<C> {
 
     /// If the first record is in a bare range, goes to the first one behind that.
     pub fn pass_over_bare(&mut self, view: Option<&ExpiryView>) -> Result<()> {
-        let Some(bare) = self.record().and_then(|record| self.passing.around(record.key)) else {
+        let Some(bare) = self
+            .record()
+            .and_then(|record| self.passing.around(record.key))
+        else {
             return Ok(());
         };
         let done = self.pass_over(&bare, view);

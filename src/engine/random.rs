@@ -38,7 +38,10 @@ impl Engine {
             };
             drop(read_state);
             // An item of a later version has a record of its own.
-            if let Some(item) = self.item(reader, &key)?.filter(|item| item.version().seq() == seq) {
+            if let Some(item) = self
+                .item(reader, &key)?
+                .filter(|item| item.version().seq() == seq)
+            {
                 return Ok(Drawn::Item(item));
             }
         }

@@ -255,7 +255,11 @@ impl Drop for Scan {
         let ranges = walks.sight.read_state.range_deletes();
         let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
         let alone = self.items.min((BLOCK_ITEMS * ranges) as u64);
-        let decided = if self.items < BLOCK_ITEMS as u64 { 0 } else { alone };
+        let decided = if self.items < BLOCK_ITEMS as u64 {
+            0
+        } else {
+            alone
+        };
         if passed > 0 || decided > 0 {
             let worth = PASS_WORTH * passed as u64 + DECISION_WORTH * decided;
             self.state.pay_for_passing(worth);
@@ -411,7 +415,11 @@ impl Walks {
     /// Where one end found no item among many records, if it did since this was last called.
     #[inline(always)]
     fn take_found(&mut self, left: &Left, forward: bool) -> Option<Found> {
-        let walk = if forward { &mut self.front } else { &mut self.back };
+        let walk = if forward {
+            &mut self.front
+        } else {
+            &mut self.back
+        };
         let found = walk.as_mut()?.take_found()?;
         self.sight.horizon.bare.as_ref()?;
         let range = &mut left.range.clone();

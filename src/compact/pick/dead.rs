@@ -68,9 +68,8 @@ fn with_tombstones<'a>(
 ) -> Vec<&'a RunFacts> {
     let oldest_snapshot = snapshots.first().copied().unwrap_or(Seq::MAX);
     let runs = || facts.runs.iter().map(|run| run.as_ref());
-    let hiding = |run: &&RunFacts| {
-        run.census.tombstones.count > 0 && run.census.seq_min <= oldest_snapshot
-    };
+    let hiding =
+        |run: &&RunFacts| run.census.tombstones.count > 0 && run.census.seq_min <= oldest_snapshot;
     let hiding: Vec<&RunFacts> = runs().filter(hiding).collect();
     let is_hidden = |run: &&RunFacts| {
         hiding.iter().any(|hiding| {

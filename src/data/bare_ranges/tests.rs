@@ -77,7 +77,8 @@ impl History {
 fn no_reader_finds_an_item_in_its_bare_ranges() {
     let (mut bare, mut waited) = (0, 0);
     for seed in 0..100 {
-        let (mut dice, ranges, mut history) = (Dice(seed), BareRanges::default(), History::default());
+        let (mut dice, ranges, mut history) =
+            (Dice(seed), BareRanges::default(), History::default());
         let puts = 1 + dice.below(3);
         let mut late: Vec<(Found, Seq)> = vec![];
         for _ in 0..120 {
@@ -130,11 +131,18 @@ fn what_was_watched_is_bare_for_the_next_reader_and_its_parts_join() {
         passed: PASSED_LEAST,
     };
     let first = found("b", "m");
-    assert_eq!(ranges.learn(&first, Seq(5)), std::slice::from_ref(&first.range));
+    assert_eq!(
+        ranges.learn(&first, Seq(5)),
+        std::slice::from_ref(&first.range)
+    );
     ranges.watch(&first, (Seq(7), false, Seq(5)));
     assert_eq!(ranges.around(b"c", Seq(9)), None);
     assert!(ranges.learn(&first, Seq(6)).is_empty());
-    assert_eq!(ranges.around(b"c", Seq(9)), None, "6 is before it was watched");
+    assert_eq!(
+        ranges.around(b"c", Seq(9)),
+        None,
+        "6 is before it was watched"
+    );
     assert!(ranges.learn(&first, Seq(8)).is_empty());
     assert_eq!(ranges.around(b"c", Seq(7)), None);
     assert_eq!(ranges.around(b"c", Seq(8)), Some(first.range));

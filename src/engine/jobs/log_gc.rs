@@ -99,9 +99,8 @@ impl Engine {
         };
         let segments = log.segments();
         let oldest = segments[0].number;
-        let needs_it = |flushable: &Arc<Flushable>| {
-            flushable.segment().is_some_and(|first| first <= oldest)
-        };
+        let needs_it =
+            |flushable: &Arc<Flushable>| flushable.segment().is_some_and(|first| first <= oldest);
         let states = self.containers.all();
         let waits = |state: &Arc<ContainerState>| state.read_state().sealed.iter().any(needs_it);
         match self.is_too_long(&segments) && !states.iter().any(waits) {
