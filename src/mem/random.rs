@@ -28,7 +28,7 @@ impl Tree {
             false => slot_of(node.len(), SLOTS),
         };
         (0..WAYS_MOST).find_map(|_| {
-            let root = self.root()?;
+            let root = self.root.load()?;
             self.try_read(root, rank, entry_of).ok()
         })
     }

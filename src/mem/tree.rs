@@ -45,7 +45,7 @@ use crate::data::item::Pair;
 /// The tree and its memory.
 pub struct Tree {
     /// Null before the first record.
-    root: Link<Node>,
+    pub(super) root: Link<Node>,
     /// In other cache lines than the root, which every reader reads: every insert changes it.
     arena: CachePadded<Arena>,
 }
@@ -62,11 +62,6 @@ impl Tree {
     /// Memory it takes.
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
-    }
-
-    /// The root; none without records.
-    pub(super) fn root(&self) -> Option<&Node> {
-        self.root.load()
     }
 
     /// Notes that only current holders need it.
