@@ -154,6 +154,7 @@ impl Simulation {
             memtable_bytes,
             eager: 0.0,
             paid_by_scans: 0,
+            paid_by_passing: 0,
         };
         Simulation {
             options,

@@ -14,7 +14,7 @@ use crate::api::cursor::Cursor;
 use crate::base::Result;
 use crate::data::batch::KeyRange;
 use crate::data::item::{Item, Value};
-use crate::engine::{Engine, Handle, Reader, Scan};
+use crate::engine::{Drawn, Engine, Handle, Reader, Scan};
 
 /// A container, and how it is read.
 pub struct Reading<'a> {
@@ -81,6 +81,19 @@ impl Reading<'_> {
         end.map(|_| items)
     }
 
+    pub fn count_up_to(&self, range: KeyRange, most: u64) -> u64 {
+        let mut items = 0;
+        // What comes behind an error is not counted.
+        let _ = self.for_each(range, |_, _| {
+            items += u64::from(items < most);
+            match items < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        items
+    }
+
     pub fn size_estimate(&self, range: KeyRange) -> u64 {
         let mut bytes = 0;
         // What comes behind an error is not counted.
@@ -91,10 +104,20 @@ impl Reading<'_> {
         bytes
     }
 
-    /// Selects one of all items, by replacing the selected one at random for each. The selected one may have expired
-    /// since, or been written: it is read again, and if it is gone the selection starts over.
     pub fn random(&self) -> Result<Option<Item>> {
         let mut state = RandomState::new().hash_one(0);
+        // The high half of a product is below its other factor.
+        let mut chance = |below| ((u128::from(drawn(&mut state)) * u128::from(below)) >> 64) as u64;
+        match self.engine.draw(&self.reader, &mut chance)? {
+            Drawn::Item(item) => Ok(Some(item)),
+            Drawn::Nothing => Ok(None),
+            Drawn::Rare => self.random_of_all(state),
+        }
+    }
+
+    /// Selects one of all items, by replacing the selected one at random for each. The selected one may have expired
+    /// since, or been written: it is read again, and if it is gone the selection starts over.
+    fn random_of_all(&self, mut state: u64) -> Result<Option<Item>> {
         loop {
             let (mut chosen, mut items) = (None, 0u64);
             let _ = self.for_each(all_keys(), |key, _| {
@@ -321,7 +344,19 @@ macro_rules! reading_methods {
                 self.iter().next_back().transpose()
             }
 
-            /// A random live item, each with the same probability; `None` if there is none. Reads all of them.
+            /// A random live item, each with the same probability; `None` if there is none. Takes the time of some reads,
+            /// and reads all items only where there are few among many records of the dead.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let words = Database::open(folder.path())?.container("words")?;
+            /// assert!(words.random()?.is_none());
+            /// ["ant", "bee", "cat"].iter().try_for_each(|word| words.put(word, "1"))?;
+            /// assert_eq!(words.random()?.unwrap().value(), "1");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             pub fn random(&self) -> Result<Option<Item>> {
                 self.reading().random()
             }
@@ -350,6 +385,24 @@ macro_rules! reading_methods {
             /// ```
             pub fn count(&self, range: impl KeyBounds) -> Result<u64> {
                 self.reading().count(key_range(range))
+            }
+
+            /// The number of live items in a range, if there are fewer than `most`, else `most`: exact like
+            /// [`Self::count`], and it reads no more of them. What cannot be read is not counted: 0 if the handle is closed.
+            ///
+            /// ```
+            /// use ebbtide::Database;
+            ///
+            /// let folder = tempfile::tempdir()?;
+            /// let jobs = Database::open(folder.path())?.container("jobs")?;
+            /// ["a-1", "a-2", "b-1"].iter().try_for_each(|job| jobs.put(job, ""))?;
+            /// assert_eq!(jobs.count_up_to("a-".."a.", 10_000), 2);
+            /// assert_eq!(jobs.count_up_to(.., 2), 2); // or more
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            #[must_use]
+            pub fn count_up_to(&self, range: impl KeyBounds, most: u64) -> u64 {
+                self.reading().count_up_to(key_range(range), most)
             }
 
             /// An estimate of the bytes of keys and values of the live items in a range. What cannot be read is not

@@ -20,6 +20,8 @@ pub struct Goals {
     pub eager: f64,
     /// The bytes worth rewriting to have one run less, because of the work that scans had with the current runs.
     pub paid_by_scans: u64,
+    /// The bytes worth rewriting to have fewer dead records, because of those that scans passed.
+    pub paid_by_passing: u64,
 }
 
 /// The reason for a job.
@@ -60,6 +62,11 @@ pub enum Why {
     RangeDeletes {
         /// How many there are.
         of: usize,
+    },
+    /// Scans passed so many dead records that to rewrite these bytes costs no more.
+    Passing {
+        /// The bytes of the inputs.
+        bytes: u64,
     },
     /// The user asked for compaction.
     Asked,
@@ -127,6 +134,7 @@ impl fmt::Display for Why {
                 "little garbage: {worth:.2} bytes superseded for each that survives"
             ),
             Why::RangeDeletes { of } => write!(f, "few range deletes: of {of}"),
+            Why::Passing { bytes } => write!(f, "dead records: scans paid for {bytes} bytes"),
             Why::Asked => write!(f, "asked for"),
         }
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::base::record::{RecordRef, key_prefix};
 use crate::base::{Error, Result, Seq};
+use crate::data::bare_ranges::Passing;
+use crate::data::batch::KeyRange;
 use crate::data::cursor::{Cursor, DeadSpan, Head, Position, Seek};
 use crate::data::lend::{LaneMerge, Left, MOST_LANES};
 use crate::data::lent::{Ask, Lent, Stand};
@@ -30,11 +32,16 @@ pub struct Merge<C> {
     order: Vec<MergeEntry>,
     forward: bool,
     dead_spans: usize,
+    /// What is passed over unread, and how much was passed.
+    passing: Passing,
     /// The error of a failed step.
     failure: Option<Error>,
     /// Room for a merge of lanes, when one has lent.
     lanes: Option<Box<LaneMerge>>,
 }
+
+/// A dead span counts for so many records: in memory it has about as many or more.
+const PASSED_IN_SPAN: usize = 16;
 
 const HOLDS_A_LANE: &str = "it holds a lane";
 
@@ -50,52 +57,99 @@ struct MergeEntry {
 impl<C: Cursor> Merge<C> {
     /// A merge of these cursors, after a seek to `to`.
     pub fn seek(cursors: Vec<C>, to: Seek<'_>, view: Option<&ExpiryView>) -> Result<Self> {
-        Merge::seek_under(Arc::default(), cursors, to, view)
+        Merge::seek_under((Arc::default(), Passing::default()), cursors, to, view)
     }
 
-    /// The same; with an expiry view, records covered by `tombstones` show nothing either.
+    /// The same; with an expiry view, records covered by `tombstones` show nothing either, and bare ranges are passed
+    /// over.
     pub fn seek_under(
-        tombstones: Arc<RangeTombstones>,
+        (tombstones, passing): (Arc<RangeTombstones>, Passing),
         mut cursors: Vec<C>,
         to: Seek<'_>,
         view: Option<&ExpiryView>,
     ) -> Result<Self> {
-        // Cursors in memory come first in the list and arrive at once: the others have prefetched by then.
-        for cursor in cursors.iter_mut().rev() {
-            cursor.start_seek(to, view)?;
-        }
-        let mut there = false;
-        while !there {
-            there = true;
-            for cursor in &mut cursors {
-                there &= cursor.poll_seek(to, view)?;
-            }
-        }
+        let all = 0..cursors.len();
+        seek_all(&mut cursors, all.clone(), to, view)?;
         let mut merge = Merge {
             cursors,
             tombstones,
             order: vec![],
             forward: to.is_forward(),
             dead_spans: 0,
+            passing,
             failure: None,
             lanes: None,
         };
-        let mut order = Vec::with_capacity(merge.cursors.len());
-        for (at, cursor) in merge.cursors.iter().enumerate() {
-            let key = match cursor.head() {
+        merge.sort_all(all);
+        merge.resolve_dead_spans(view)?;
+        Ok(merge)
+    }
+
+    /// Puts these cursors in order, and no others.
+    fn sort_all(&mut self, cursors: impl ExactSizeIterator<Item = usize>) {
+        let (mut order, mut dead_spans) = (Vec::with_capacity(cursors.len()), 0);
+        for at in cursors {
+            let key = match self.cursors[at].head() {
                 Head::End => continue,
                 Head::Record(key) => key,
                 Head::DeadSpan(span) => {
-                    merge.dead_spans += 1;
-                    merge.far_end(&span)
+                    dead_spans += 1;
+                    self.far_end(&span)
                 }
             };
-            order.push(merge.entry_of(key, at));
+            order.push(self.entry_of(key, at));
         }
-        order.sort_by(|a, b| merge.compare(a, b));
-        merge.order = order;
-        merge.resolve_dead_spans(view)?;
-        Ok(merge)
+        order.sort_by(|a, b| self.compare(a, b));
+        (self.order, self.dead_spans) = (order, dead_spans);
+    }
+
+    /// About how many dead records were passed since [`Merge::forget_passed`].
+    #[inline(always)]
+    pub fn passed(&self) -> usize {
+        self.passing.passed
+    }
+
+    /// Counts the first record as passed.
+    #[inline(always)]
+    pub fn note_passed(&mut self) {
+        self.passing.passed += 1;
+    }
+
+    /// Counts from 0 again.
+    #[inline(always)]
+    pub fn forget_passed(&mut self) {
+        self.passing.passed = 0;
+    }
+
+    /// If the first record is in a bare range, goes to the first one behind that.
+    pub fn pass_over_bare(&mut self, view: Option<&ExpiryView>) -> Result<()> {
+        let Some(bare) = self
+            .record()
+            .and_then(|record| self.passing.around(record.key))
+        else {
+            return Ok(());
+        };
+        let done = self.pass_over(&bare, view);
+        let done = done.and_then(|()| self.resolve_dead_spans(view));
+        done.inspect_err(|error| self.fail(error))
+    }
+
+    /// All cursors inside a bare range, or before it, go to what is behind it. Dead spans that reach beyond it stay.
+    fn pass_over(&mut self, bare: &KeyRange, view: Option<&ExpiryView>) -> Result<()> {
+        let to = match (self.forward, &bare.to) {
+            (true, Some(to)) => Seek::AtOrAfter(to),
+            (false, _) if !bare.from.is_empty() => Seek::Before(&bare.from),
+            _ => {
+                (self.order, self.dead_spans) = (vec![], 0);
+                return Ok(());
+            }
+        };
+        let order: Vec<usize> = self.order.iter().map(|entry| entry.at).collect();
+        let inside = order.iter().copied();
+        let inside: Vec<usize> = inside.filter(|&at| !to.admits(self.place(at).0)).collect();
+        seek_all(&mut self.cursors, inside.into_iter(), to, view)?;
+        self.sort_all(order.into_iter());
+        Ok(())
     }
 
     /// The first record; `None` at the end, and after a failed step, which [`Merge::end`] distinguishes.
@@ -430,9 +484,17 @@ impl<C: Cursor> Merge<C> {
             let Some(first) = self.order.first() else {
                 break;
             };
-            let Position::Record(record) = self.cursors[first.at].position() else {
-                self.step(view)?;
-                continue;
+            let record = match self.cursors[first.at].position() {
+                Position::Record(record) => record,
+                Position::DeadSpan(span) => {
+                    self.passing.passed += PASSED_IN_SPAN;
+                    match self.passing.around(self.far_end(&span)) {
+                        Some(bare) => self.pass_over(&bare, view)?,
+                        None => self.step(view)?,
+                    }
+                    continue;
+                }
+                Position::End => unreachable!("cursors at their end are not in the order"),
             };
             if view.is_some_and(|view| view.dead(&record.header))
                 || record.header.seq < self.tombstones.max_covering_seq(record.key)
@@ -509,4 +571,25 @@ impl<C: Cursor> Merge<C> {
             Position::End => unreachable!("cursors at their end are not in the order"),
         }
     }
+}
+
+/// Seeks in these cursors together.
+fn seek_all<C: Cursor>(
+    cursors: &mut [C],
+    those: impl DoubleEndedIterator<Item = usize> + Clone,
+    to: Seek<'_>,
+    view: Option<&ExpiryView>,
+) -> Result<()> {
+    // Cursors in memory come first in the list and arrive at once: the others have prefetched by then.
+    for at in those.clone().rev() {
+        cursors[at].start_seek(to, view)?;
+    }
+    let mut there = false;
+    while !there {
+        there = true;
+        for at in those.clone() {
+            there &= cursors[at].poll_seek(to, view)?;
+        }
+    }
+    Ok(())
 }

@@ -16,5 +16,7 @@ pub mod lent;
 pub mod stretch;
 pub mod lend;
 pub mod cursor;
+pub mod bare_ranges;
+pub mod between;
 pub mod merge;
 pub mod view;

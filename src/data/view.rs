@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use crate::base::record::{Header, key_prefix};
 use crate::base::{Result, Seq};
+use crate::data::bare_ranges::{BareRanges, Passing};
+use crate::data::between::{Bare, Between};
 use crate::data::cursor::{Cursor, Seek};
 use crate::data::item::Item;
 use crate::data::lent::{Ask, CertainView, Lent, Stand};
@@ -27,6 +29,8 @@ pub struct Horizon {
     pub max: Seq,
     /// The range deletes up to that sequence number.
     pub tombstones: Arc<RangeTombstones>,
+    /// What the reader may pass over unread; only one that judges by the time of each step may.
+    pub bare: Option<Arc<BareRanges>>,
 }
 
 /// An iterator begins a stretch when so many items in a row came from one source: where the keys of several sources
@@ -56,6 +60,8 @@ pub struct Walk<C> {
     stretch: Option<Stretch>,
     /// The cursor that the last item came from, and from how many others before that in a row.
     leader: (Option<usize>, usize),
+    /// What was passed since the last item.
+    between: Between,
 }
 
 impl<C: Cursor> Walk<C> {
@@ -66,7 +72,13 @@ impl<C: Cursor> Walk<C> {
         to: Seek<'_>,
         view: &ExpiryView,
     ) -> Result<Self> {
-        let merge = Merge::seek_under(horizon.tombstones.clone(), cursors, to, Some(view))?;
+        let passing = Passing {
+            bare: horizon.bare.clone(),
+            max: horizon.max,
+            passed: 0,
+        };
+        let under = (horizon.tombstones.clone(), passing);
+        let merge = Merge::seek_under(under, cursors, to, Some(view))?;
         Ok(Walk {
             merge,
             horizon,
@@ -74,7 +86,54 @@ impl<C: Cursor> Walk<C> {
             given: false,
             stretch: None,
             leader: (None, 0),
+            between: Between::default(),
         })
+    }
+
+    /// Where the walk has passed most without an item since this was last called, if that was much.
+    #[inline(always)]
+    pub fn take_found(&mut self) -> Option<Bare> {
+        self.between.take_found()
+    }
+
+    /// About how many dead records it has passed in all.
+    pub fn passed(&self) -> usize {
+        self.between.passed() + self.merge.passed()
+    }
+
+    /// Called before the first record is decided about: passes over it, with many others, if it is in a bare range.
+    #[cold]
+    fn pass_over_bare(&mut self, decided: &[u8], view: &ExpiryView) -> Result<()> {
+        self.between.note_asked(self.merge.passed(), decided);
+        self.merge.pass_over_bare(Some(view))
+    }
+
+    /// Called where an item or the end of the range comes, with this key; none: there are no more records.
+    #[inline(always)]
+    fn end_between(&mut self, key: Option<&[u8]>) {
+        self.between.end(self.merge.passed(), key);
+        self.merge.forget_passed();
+    }
+
+    /// The first record has no key that is admitted, or there is none.
+    #[cold]
+    fn end_range(&mut self) -> Result<()> {
+        self.merge.end()?;
+        let key = self.merge.record().map(|record| record.key);
+        self.between.end(self.merge.passed(), key);
+        self.merge.forget_passed();
+        Ok(())
+    }
+
+    /// Counts a record of this key that is not shown.
+    #[inline]
+    fn pass(&mut self, header: &Header, key: &[u8], view: &ExpiryView) {
+        self.merge.note_passed();
+        if !view.dead(header) && header.seq >= self.horizon.tombstones.max_covering_seq(key) {
+            // It is dead by a clock that leads, and not for good.
+            self.between.begin_anew();
+            self.merge.forget_passed();
+        }
     }
 
     /// The next visible item at this moment whose key `admits` accepts: forwards, those before the bound. What is live by
@@ -170,24 +229,32 @@ impl<C: Cursor> Walk<C> {
             {
                 return Some(Err(error));
             }
+            if self.between.asks(self.merge.passed())
+                && let Err(error) = self.pass_over_bare(decided, check.for_good())
+            {
+                return Some(Err(error));
+            }
             let Some(record) = self.merge.record() else {
-                return self.merge.end().err().map(Err);
+                return self.end_range().err().map(Err);
             };
             let header = record.header;
             if header.seq > max || is_same(record.key, decided) {
+                self.merge.note_passed();
                 continue;
             }
             if !admits(record.key) {
-                return None;
+                return self.end_range().err().map(Err);
             }
             decided.clear();
             decided.extend_from_slice(record.key);
             if !check.dead(&header)
                 && header.seq >= self.horizon.tombstones.max_covering_seq(record.key)
             {
+                self.end_between(Some(decided));
                 self.note_leader();
                 return Some(self.item(check, header));
             }
+            self.pass(&header, decided, check.for_good());
         }
     }
 
@@ -224,6 +291,9 @@ impl<C: Cursor> Walk<C> {
         while !lent.is_full() {
             if std::mem::take(&mut self.given) {
                 self.merge.advance(Some(check.for_good()))?;
+            }
+            if self.between.asks(self.merge.passed()) {
+                self.pass_over_bare(decided, check.for_good())?;
             }
             if self.lend_many(check, decided, lending, lent)? {
                 continue;
@@ -264,6 +334,12 @@ impl<C: Cursor> Walk<C> {
         {
             decided.clear();
             decided.extend_from_slice(key);
+            if self.merge.passed() > 0 {
+                let first = lent.get(before).map(|(key, _)| key);
+                self.between.end(self.merge.passed(), first);
+                self.merge.forget_passed();
+            }
+            self.between.begin_anew();
         }
         Ok(stand? != Stand::Same)
     }
@@ -278,16 +354,16 @@ impl<C: Cursor> Walk<C> {
         (lending, lent): (&Lending<'_>, &mut Lent),
     ) -> Result<ControlFlow<bool>> {
         let Some(record) = self.merge.record() else {
-            self.merge.end()?;
-            return Ok(ControlFlow::Break(false));
+            return self.end_range().map(|()| ControlFlow::Break(false));
         };
         let header = record.header;
         if header.seq > self.horizon.max || is_same(record.key, decided) {
+            self.merge.note_passed();
             self.given = true;
             return Ok(ControlFlow::Continue(()));
         }
         if !admits(record.key) {
-            return Ok(ControlFlow::Break(false));
+            return self.end_range().map(|()| ControlFlow::Break(false));
         }
         let is_dying = lending.view.later.dead(&header);
         let is_shown = !check.dead(&header)
@@ -304,6 +380,10 @@ impl<C: Cursor> Walk<C> {
         decided.clear();
         decided.extend_from_slice(record.key);
         self.given = true;
+        match is_shown {
+            true => self.end_between(Some(decided)),
+            false => self.pass(&header, decided, check.for_good()),
+        }
         Ok(match is_alone {
             true => ControlFlow::Break(true),
             false => ControlFlow::Continue(()),
@@ -320,11 +400,7 @@ impl<C: Cursor> Walk<C> {
     ) -> Result<ControlFlow<bool>> {
         let key = match self.merge.record() {
             Some(record) if admits(record.key) => record.key,
-            Some(_) => return Ok(ControlFlow::Break(false)),
-            None => {
-                self.merge.end()?;
-                return Ok(ControlFlow::Break(false));
-            }
+            _ => return self.end_range().map(|()| ControlFlow::Break(false)),
         };
         decided.clear();
         decided.extend_from_slice(key);
@@ -339,9 +415,14 @@ impl<C: Cursor> Walk<C> {
                 if !check.dead(&header) && header.seq >= max_covering_seq {
                     let front = self.merge.front().expect("a record has a cursor");
                     front.lend_one(lent)?;
+                } else {
+                    self.pass(&header, decided, check.for_good());
                 }
             }
             self.merge.advance(Some(check.for_good()))?;
+        }
+        if lent.len() > before {
+            self.end_between(Some(decided));
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -354,10 +435,16 @@ impl<C: Cursor> Walk<C> {
         admits: impl Fn(&[u8]) -> bool,
     ) -> Option<Result<Item>> {
         let max = self.horizon.max;
-        while let Some(record) = self.merge.record() {
-            if !admits(record.key) {
-                return None;
+        loop {
+            if self.between.asks(self.merge.passed())
+                && let Err(error) = self.pass_over_bare(decided, check.for_good())
+            {
+                return Some(Err(error));
             }
+            let record = self.merge.record();
+            let Some(record) = record.filter(|record| admits(record.key)) else {
+                return self.end_range().err().map(Err);
+            };
             decided.clear();
             decided.extend_from_slice(record.key);
             let max_covering_seq = self.horizon.tombstones.max_covering_seq(record.key);
@@ -369,150 +456,21 @@ impl<C: Cursor> Walk<C> {
                 if header.seq <= max {
                     let dead = check.dead(&header) || header.seq < max_covering_seq;
                     item = (!dead).then(|| self.item(check, header));
+                    if dead {
+                        self.pass(&header, decided, check.for_good());
+                    }
                 }
                 if let Err(error) = self.merge.advance(Some(check.for_good())) {
                     return Some(Err(error));
                 }
             }
             if item.is_some() {
+                self.end_between(Some(decided));
                 return item;
             }
         }
-        self.merge.end().err().map(Err)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-    use crate::base::record::{Kind, RecordRef};
-    use crate::base::{Error, ItemTtl, Timestamp};
-    use crate::data::cursor::Position;
-    use crate::data::item::Pair;
-    use crate::expiry::Settings;
-
-    /// Keys in order, where reading one of them fails after another was read: then it is at its end, like any failed cursor.
-    struct Failing {
-        keys: &'static [&'static str],
-        at: Option<usize>,
-        fails: &'static str,
-    }
-
-    impl Failing {
-        fn go(&mut self, at: Option<usize>) -> Result<()> {
-            self.at = at.filter(|at| *at < self.keys.len());
-            match self.at {
-                Some(at) if self.keys[at] == self.fails => {
-                    self.at = None;
-                    Err(Error::corruption("a table", 7, "planned"))
-                }
-                _ => Ok(()),
-            }
-        }
-    }
-
-    impl Cursor for Failing {
-        fn position(&self) -> Position<'_> {
-            self.at.map_or(Position::End, |at| {
-                Position::Record(RecordRef {
-                    header: Header {
-                        kind: Kind::Put,
-                        seq: Seq(1),
-                        written_at: Timestamp(1),
-                        ttl: ItemTtl::Absent,
-                    },
-                    key: self.keys[at].as_bytes(),
-                    value_len: 0,
-                })
-            })
-        }
-
-        fn is_on_record(&self) -> bool {
-            self.at.is_some()
-        }
-
-        fn start_seek(&mut self, to: Seek<'_>, _: Option<&ExpiryView>) -> Result<()> {
-            let first = if to.is_forward() {
-                0
-            } else {
-                self.keys.len() - 1
-            };
-            self.go(Some(first))
-        }
-
-        fn poll_seek(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<bool> {
-            Ok(true)
-        }
-
-        fn advance(&mut self, _: Option<&ExpiryView>) -> Result<()> {
-            self.go(self.at.map(|at| at + 1))
-        }
-
-        fn retreat(&mut self, _: Option<&ExpiryView>) -> Result<()> {
-            self.go(self.at.and_then(|at| at.checked_sub(1)))
-        }
-
-        fn enter(&mut self, _: Seek<'_>, _: Option<&ExpiryView>) -> Result<()> {
-            unreachable!("there are no dead spans")
-        }
-
-        fn pair(&self) -> Result<Pair> {
-            let key = self.keys[self.at.expect("on a record")];
-            Ok(Pair::new(Bytes::from_static(key.as_bytes()), Bytes::new()))
-        }
-
-        fn value_bytes(&self) -> Result<Bytes> {
-            Ok(Bytes::new())
-        }
-
-        fn value(&self) -> Result<&[u8]> {
-            Ok(&[])
-        }
-    }
-
-    // At an end there is nothing more to read; but an unreadable record may hide those of other cursors.
-    #[test]
-    fn after_a_failed_step_a_walk_fails_and_has_no_end() {
-        type Keys = &'static [&'static str];
-        let alone: &[Keys] = &[&["a", "c", "e"]];
-        let beside: &[Keys] = &[&["b", "d"], &["a", "c", "e"], &["f"]];
-        for (sources, to, shown) in [
-            (alone, Seek::First, 1),
-            (alone, Seek::Last, 0),
-            (beside, Seek::First, 1),
-            (beside, Seek::Last, 1),
-        ] {
-            let cursor = |keys| Failing {
-                keys,
-                at: None,
-                fails: "c",
-            };
-            let cursors: Vec<Failing> = sources.iter().copied().map(cursor).collect();
-            let view = ExpiryView::at(Timestamp(2), Settings::default);
-            let horizon = Horizon {
-                max: Seq(9),
-                tombstones: Arc::default(),
-            };
-            let mut walk = Walk::seek(cursors, horizon, to, &view).unwrap();
-            let (mut settled, mut decided) = (view.clone(), vec![]);
-            let certain = CertainView::first(Seq(9), view.clone());
-            let mut next = || {
-                let read = || ExpiryViews {
-                    now: view.clone(),
-                    settled: view.clone(),
-                };
-                let mut check = ExpiryCheck::new(&view, &mut settled, view.now, read);
-                walk.next(&mut check, &mut decided, |_| true, (&certain, None))
-            };
-            for n in 0..shown {
-                assert!(matches!(next(), Some(Ok(_))), "{to:?}: {n}");
-            }
-            for _ in 0..3 {
-                let failed = next().map(|item| item.unwrap_err());
-                assert!(failed.is_some_and(|error| error.is_corruption()), "{to:?}");
-            }
-        }
-    }
-}
+mod tests;

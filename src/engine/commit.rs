@@ -47,9 +47,9 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-#[cfg(feature = "tokio")]
-use crate::base::sync::try_lock_soon;
-use crate::base::sync::{CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after};
+use crate::base::sync::{
+    CachePadded, Mutex, MutexGuard, lock_soon, lock_soon_after, try_lock_soon,
+};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
@@ -250,6 +250,11 @@ impl CommitLog {
     #[cfg(feature = "tokio")]
     pub fn lock_at_once(&self) -> AtOnce<MutexGuard<'_, CommitState>> {
         try_lock_soon(&self.state).ok_or(NotNow::Waits)
+    }
+
+    /// The same for who can do without.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, CommitState>> {
+        try_lock_soon(&self.state)
     }
 
     /// Waits until the write that holds the lock releases it.

@@ -30,6 +30,7 @@ use crate::base::record::{Header, Kind};
 use crate::base::{ContainerId, Error, Result, Seq, Timestamp};
 use crate::data::batch::{KeyRange, Op, Ops, WriteTtl};
 use crate::data::item::Item;
+use crate::data::range_tombstones::Fragments;
 use crate::data::write::{Expect, Written};
 use crate::engine::Engine;
 use crate::engine::catalog::LoggedSettings;
@@ -124,9 +125,12 @@ struct Plan<'a> {
     latest: Seq,
     read_states: Vec<(Arc<ReadState>, ExpiryViews)>,
     seen: Vec<Seen<'a>>,
+    /// Where in `seen` a key of a container is.
+    seen_at: HashMap<(usize, &'a [u8]), usize>,
     liveness: Vec<Liveness>,
     own: HashMap<(usize, &'a [u8]), Own<'a>>,
-    ranges: Vec<(usize, usize, KeyRange)>,
+    /// What the batch deletes of each container by range, with [`place_in_order`].
+    ranges: HashMap<usize, Fragments>,
     /// The changes of settings: index of the write, container, change.
     of_settings: Vec<(usize, usize, SettingsChange)>,
 }
@@ -142,9 +146,10 @@ impl<'a> Plan<'a> {
             latest,
             read_states: writes.states().iter().map(look).collect(),
             seen: vec![],
+            seen_at: HashMap::new(),
             liveness: vec![],
             own: HashMap::new(),
-            ranges: vec![],
+            ranges: HashMap::new(),
             of_settings: vec![],
         }
     }
@@ -255,7 +260,8 @@ impl<'a> Plan<'a> {
             }
             Op::DeleteRange { from, to, .. } => {
                 let range = KeyRange::of_bounds(from, to);
-                self.ranges.push((at, container, range));
+                let ranges = self.ranges.entry(container).or_default();
+                *ranges = ranges.with(&range, place_in_order(at));
             }
             Op::SetDefault { .. } | Op::Expire { .. } => {
                 let change = op.of_settings().expect("it is one");
@@ -272,11 +278,9 @@ impl<'a> Plan<'a> {
             live: None,
         };
         let own = self.own.get(&(container, key));
-        let own_at = own.map(|own| own.at);
-        let mut ranges = self.ranges.iter();
-        if ranges
-            .any(|(at, of, range)| *of == container && Some(*at) > own_at && range.contains(key))
-        {
+        let own_place = own.map_or(Seq(0), |own| place_in_order(own.at));
+        let ranges = self.ranges.get(&container);
+        if ranges.is_some_and(|ranges| ranges.max_covering_seq(key) > own_place) {
             return Ok(nothing);
         }
         let Some(&Own { at, put }) = own else {
@@ -310,21 +314,22 @@ impl<'a> Plan<'a> {
 
     /// Reads a key, once for all conditions on it.
     fn read(&mut self, container: usize, key: &'a [u8]) -> Result<usize> {
-        let is_it = |seen: &Seen<'_>| seen.container == container && seen.key == key;
-        if let Some(seen) = self.seen.iter().position(is_it) {
+        if let Some(&seen) = self.seen_at.get(&(container, key)) {
             return Ok(seen);
         }
         let (read_state, expiry_views) = &self.read_states[container];
         let (version, item) =
             self.engine
                 .newest_checked(read_state, key, self.latest, &expiry_views.now)?;
+        let at = self.seen.len();
+        self.seen_at.insert((container, key), at);
         self.seen.push(Seen {
             container,
             key,
             version,
             item,
         });
-        Ok(self.seen.len() - 1)
+        Ok(at)
     }
 
     /// Whether it is live by the current time; the batch relies on the answer.
@@ -436,6 +441,11 @@ impl<'a> Plan<'a> {
         let first = versions.next()?.seq;
         Some(versions.next().map_or(first, |_| SEVERAL))
     }
+}
+
+/// What stands for the sequence number of a write of the batch, before it has one; above 0.
+fn place_in_order(at: usize) -> Seq {
+    Seq(at as u64 + 1)
 }
 
 fn meets(expect: Expect, live: bool, version: Option<Seq>) -> bool {

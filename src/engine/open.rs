@@ -339,7 +339,10 @@ pub(super) fn assemble(
             &catalogue,
             settings,
         ),
-        scheduler: Scheduler::new(last_seq, log_time(options, &clock) + options.sync_interval),
+        scheduler: {
+            let now = log_time(options, &clock);
+            Scheduler::new(last_seq, now, now + options.sync_interval)
+        },
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
         allowance: Allowance::new(options.quota()),
         loads: Loads::new(fs.clone(), tables_dir.clone()),

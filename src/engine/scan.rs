@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::base::sync::Mutex;
 use crate::base::{Result, Seq, Timestamp};
 use crate::catalog::Run;
+use crate::data::bare_ranges::{BareRanges, Found, after};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::data::item::Item;
@@ -66,6 +67,23 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Remembers where a scan at `max` found no item, unless writers are in its way.
+    #[cold]
+    fn note_bare(&self, state: &ContainerState, found: &Found, max: Seq) {
+        // What a follower takes in is not noted one by one.
+        if self.follower.is_some() || state.bare().learn(found, max).is_empty() {
+            return;
+        }
+        if let Some(commit) = self.commit_log.try_lock() {
+            let last = self.commit_log.latest();
+            let is_bare = state.last_write() <= max;
+            state.bare().watch(found, (last, is_bare, max));
+            drop(commit);
+        }
+    }
+}
+
 /// What a scan may see.
 struct Sight {
     read_state: Arc<ReadState>,
@@ -73,19 +91,50 @@ struct Sight {
 }
 
 impl Sight {
-    fn new(read_state: Arc<ReadState>, max: Seq) -> Sight {
+    fn new(read_state: Arc<ReadState>, max: Seq, bare: Option<Arc<BareRanges>>) -> Sight {
         let ranges = read_state.range_deletes();
         let tombstones = Arc::new(RangeTombstones::new(
             ranges.flat_map(|ranges| ranges.as_of(max)),
         ));
         Sight {
             read_state,
-            horizon: Horizon { max, tombstones },
+            horizon: Horizon {
+                max,
+                tombstones,
+                bare,
+            },
         }
     }
 
-    fn walk(&self, range: &KeyRange, to: Seek<'_>, view: &ExpiryView) -> Result<Walk<Source>> {
-        Walk::seek(self.sources(range), self.horizon.clone(), to, view)
+    /// A walk from there, or from behind the bare range that it would begin in: `origin` becomes the key from which on it
+    /// sees all, unless that is the end of its range.
+    fn walk(
+        &self,
+        range: &KeyRange,
+        to: Seek<'_>,
+        view: &ExpiryView,
+        origin: &mut Option<Vec<u8>>,
+    ) -> Result<Walk<Source>> {
+        let seek = |sources, to| Walk::seek(sources, self.horizon.clone(), to, view);
+        let bare = self.horizon.bare.as_ref().filter(|bare| !bare.is_empty());
+        let bare = bare.and_then(|bare| match to {
+            Seek::First => bare.around(&[], self.horizon.max),
+            Seek::AtOrAfter(key) | Seek::After(key) => bare.around(key, self.horizon.max),
+            Seek::Last => bare.before(None, self.horizon.max),
+            Seek::AtOrBefore(key) | Seek::Before(key) => bare.before(Some(key), self.horizon.max),
+        });
+        let Some(bare) = bare else {
+            return seek(self.sources(range), to);
+        };
+        *origin = match to.is_forward() {
+            true => bare.to,
+            false => Some(bare.from).filter(|from| !from.is_empty()),
+        };
+        match &*origin {
+            None => seek(vec![], to),
+            Some(from) if to.is_forward() => seek(self.sources(range), Seek::AtOrAfter(from)),
+            Some(from) => seek(self.sources(range), Seek::Before(from)),
+        }
     }
 
     /// The runs that may overlap a range.
@@ -139,6 +188,8 @@ struct Walks {
     sight: Sight,
     front: Option<Walk<Source>>,
     back: Option<Walk<Source>>,
+    /// From where on each of them has seen everything, if that is not its end of the range.
+    origins: [Option<Vec<u8>>; 2],
 }
 
 /// The part of a scan's range that is left.
@@ -182,15 +233,36 @@ const SEEK_WORTH: u64 = 1024;
 /// some 600 bytes; background work is assumed to cost half.
 const STEP_WORTH: u64 = 6;
 
+/// What it is worth to pass a dead record no more: some 20 ns.
+const PASS_WORTH: u64 = 6;
+/// The same for an item that need not be decided about alone any more, where range deletes lie between items: 400 ns.
+const DECISION_WORTH: u64 = 100;
+/// About so many items lie in a block, all of which a range delete inside it concerns.
+const BLOCK_ITEMS: usize = 64;
+
 impl Drop for Scan {
     fn drop(&mut self) {
         let Progress { left, walks } = &*self.progress.lock();
-        let runs = walks
-            .as_ref()
-            .map_or(0, |walks| walks.sight.runs(&left.range).count());
-        if runs > 1 {
+        let Some(walks) = walks else {
+            return;
+        };
+        if walks.sight.runs(&left.range).count() > 1 {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
             self.state.pay_for_scan(worth);
+        }
+        let ends = [&walks.front, &walks.back].into_iter().flatten();
+        let passed: usize = ends.map(Walk::passed).sum();
+        let ranges = walks.sight.read_state.range_deletes();
+        let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
+        let alone = self.items.min((BLOCK_ITEMS * ranges) as u64);
+        let decided = if self.items < BLOCK_ITEMS as u64 {
+            0
+        } else {
+            alone
+        };
+        if passed > 0 || decided > 0 {
+            let worth = PASS_WORTH * passed as u64 + DECISION_WORTH * decided;
+            self.state.pay_for_passing(worth);
         }
     }
 }
@@ -310,7 +382,8 @@ impl Scan {
             ..
         } = self;
         let Progress { left, walks } = &mut *self.progress.lock();
-        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
+        let bare = (!self.is_fixed).then(|| state.bare().clone());
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare));
         let fixed = self.is_fixed.then_some((&*view, self.settled.now));
         let read = || match fixed {
             Some((view, settled)) => {
@@ -322,17 +395,40 @@ impl Scan {
         self.items += 1;
         let item = walks.next(left, forward, &mut check, view);
         self.in_stretch = walks.front.as_ref().is_some_and(Walk::has_stretch);
+        if let Some(found) = walks.take_found(left, forward) {
+            engine.note_bare(state, &found, self.pin.seq());
+        }
         item
     }
 }
 
 impl Walks {
-    fn new(pin: &SnapshotPin, state: &ContainerState) -> Walks {
+    fn new(pin: &SnapshotPin, state: &ContainerState, bare: Option<Arc<BareRanges>>) -> Walks {
         Walks {
-            sight: Sight::new(pin.read_state(state), pin.seq()),
+            sight: Sight::new(pin.read_state(state), pin.seq(), bare),
             front: None,
             back: None,
+            origins: [None, None],
         }
+    }
+
+    /// Where one end found no item among many records, if it did since this was last called.
+    #[inline(always)]
+    fn take_found(&mut self, left: &Left, forward: bool) -> Option<Found> {
+        let walk = if forward {
+            &mut self.front
+        } else {
+            &mut self.back
+        };
+        let found = walk.as_mut()?.take_found()?;
+        self.sight.horizon.bare.as_ref()?;
+        let range = &mut left.range.clone();
+        match (&self.origins, forward) {
+            ([Some(front), _], true) => range.from = front.clone(),
+            ([_, Some(back)], false) => range.to = Some(back.clone()),
+            _ => {}
+        }
+        Some(found.within(range, forward))
     }
 
     /// The next item at one end.
@@ -400,7 +496,12 @@ impl Walks {
     fn front(&mut self, left: &Left, view: &ExpiryView) -> Result<&mut Walk<Source>> {
         match &mut self.front {
             Some(walk) => Ok(walk),
-            none => Ok(none.insert(self.sight.walk(&left.range, left.from(), view)?)),
+            none => {
+                let passed = &left.front;
+                self.origins[0] = (!passed.is_empty()).then(|| after(passed));
+                let origin = &mut self.origins[0];
+                Ok(none.insert(self.sight.walk(&left.range, left.from(), view, origin)?))
+            }
         }
     }
 
@@ -412,7 +513,12 @@ impl Walks {
         }
         match &mut self.back {
             Some(walk) => Ok(walk),
-            none => Ok(none.insert(self.sight.walk(&left.range, left.to(), view)?)),
+            none => {
+                let passed = &left.back;
+                self.origins[1] = (!passed.is_empty()).then(|| passed.clone());
+                let origin = &mut self.origins[1];
+                Ok(none.insert(self.sight.walk(&left.range, left.to(), view, origin)?))
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, Result, Seq, TableId};
-use crate::env::{JoinHandle, Priority, Signal, is_another, monotonic, priority};
+use crate::env::{JoinHandle, Priority, Signal, is_another, priority};
 
 /// A thread of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +112,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Without threads. `sync_due`: when the first sync of the log is due.
-    pub fn new(last_seq: Seq, sync_due: Duration) -> Scheduler {
+    /// Without threads, at this time. `sync_due`: when the first sync of the log is due.
+    pub fn new(last_seq: Seq, now: Duration, sync_due: Duration) -> Scheduler {
         Scheduler {
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -123,7 +123,7 @@ impl Scheduler {
             hurrying: AtomicBool::new(false),
             busy: Mutex::default(),
             next_container: AtomicUsize::new(0),
-            quiet: Mutex::new((last_seq, monotonic())),
+            quiet: Mutex::new((last_seq, now)),
             failures: Mutex::default(),
             sync_due: Mutex::new(sync_due),
         }
@@ -229,8 +229,7 @@ impl Scheduler {
     }
 
     /// How long nobody has written, as far as the threads have noticed. `latest`: the last sequence number.
-    pub fn quiet_for(&self, latest: Seq) -> Duration {
-        let now = monotonic();
+    pub fn quiet_for(&self, latest: Seq, now: Duration) -> Duration {
         let mut quiet = self.quiet.lock();
         if quiet.0 != latest {
             *quiet = (latest, now);
@@ -311,7 +310,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_flush_hears_only_of_rounds_that_began_since() {
-        let scheduler = Scheduler::new(Seq(0), Duration::ZERO);
+        let scheduler = Scheduler::new(Seq(0), Duration::ZERO, Duration::ZERO);
         let fails = || {
             let full = Err::<(), _>(Error::Stalled);
             scheduler.note_outcome(Thread::Flush.name(), &full);

@@ -4,12 +4,14 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 
 use crate::base::hash::hash_key;
+use crate::base::record::Header;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{ArcSwap, Guard, Mutex};
 #[cfg(feature = "tokio")]
 use crate::base::{AtOnce, NotNow};
 use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
 use crate::catalog::{ContainerRecord, Version};
+use crate::data::bare_ranges::BareRanges;
 use crate::engine::allowance::Allowance;
 use crate::engine::feeds::Feeds;
 use crate::engine::passes::Passes;
@@ -207,18 +209,22 @@ pub struct ContainerState {
     held: Mutex<Vec<Weak<dyn Held>>>,
     /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
     paid_by_scans: AtomicU64,
+    /// What fewer dead records have become worth to scans since the last merge for that.
+    paid_by_passing: AtomicU64,
     rest: Mutex<Option<Rest>>,
     /// Readers of its expirations.
     feeds: Arc<Feeds>,
     /// Readers of its changes.
     passes: Passes<ReadState>,
+    /// Where scans found no items.
+    bare: Arc<BareRanges>,
 }
 
 /// A state in which the container had nothing to merge or reclaim.
 struct Rest {
     version: Weak<Version>,
     settings: Settings,
-    paid_by_scans: u64,
+    paid: (u64, u64),
     until: Timestamp,
 }
 
@@ -275,9 +281,11 @@ impl ContainerState {
             changes_from: AtomicU64::new(record.changes_from.0),
             held: Mutex::new(vec![]),
             paid_by_scans: AtomicU64::new(0),
+            paid_by_passing: AtomicU64::new(0),
             rest: Mutex::new(None),
             feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
             passes: Passes::default(),
+            bare: Arc::default(),
         }
     }
 
@@ -298,6 +306,19 @@ impl ContainerState {
     /// Readers of its changes.
     pub(super) fn passes(&self) -> &Passes<ReadState> {
         &self.passes
+    }
+
+    /// Where scans found no items.
+    #[inline]
+    pub(super) fn bare(&self) -> &Arc<BareRanges> {
+        &self.bare
+    }
+
+    /// Tells a write, which no reader sees yet, to all who wait for writes. The caller holds the commit lock.
+    #[inline(always)]
+    pub(super) fn note_write(&self, header: &Header, key: &[u8]) {
+        self.feeds.note(header, key);
+        self.bare.note(header, key);
     }
 
     /// How long what has ended is kept, in milliseconds.
@@ -354,6 +375,21 @@ impl ContainerState {
     /// Resets that: runs were merged.
     pub(super) fn spend_scans(&self) {
         self.paid_by_scans.store(0, Ordering::Relaxed);
+    }
+
+    /// What fewer dead records have become worth to scans, in bytes rewritten.
+    pub(super) fn paid_by_passing(&self) -> u64 {
+        self.paid_by_passing.load(Ordering::Relaxed)
+    }
+
+    /// Adds to that.
+    pub(super) fn pay_for_passing(&self, worth: u64) {
+        self.paid_by_passing.fetch_add(worth, Ordering::Relaxed);
+    }
+
+    /// Resets that: dead records were merged away.
+    pub(super) fn spend_passing(&self) {
+        self.paid_by_passing.store(0, Ordering::Relaxed);
     }
 
     /// Settings and floors, read as one value.
@@ -501,7 +537,7 @@ impl ContainerState {
         *self.rest.lock() = Some(Rest {
             version: Arc::downgrade(version),
             settings,
-            paid_by_scans: self.paid_by_scans(),
+            paid: (self.paid_by_scans(), self.paid_by_passing()),
             until: until.unwrap_or(Timestamp::MAX),
         });
     }
@@ -514,7 +550,7 @@ impl ContainerState {
             rest.version.as_ptr(),
             Arc::as_ptr(&self.read_state().version),
         ) && rest.settings == self.settings()
-            && rest.paid_by_scans == self.paid_by_scans();
+            && rest.paid == (self.paid_by_scans(), self.paid_by_passing());
         is_same.then_some(rest.until)
     }
 

@@ -457,7 +457,7 @@ impl Engine {
         let active = commit.active(state);
         insert(&active.memtable, record, hash)?;
         if let Relogged::Record { header, key, .. } = record {
-            state.feeds().note(header, key);
+            state.note_write(header, key);
         }
         active.logged_in(segment);
         let grown = active.count_growth();

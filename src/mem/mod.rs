@@ -19,6 +19,7 @@
 //! * `ranges`: range deletes
 //! * `summary`: statistics of all records
 //! * `cursor`: iteration
+//! * `random`: a record by chance
 
 mod pool;
 mod arena;
@@ -30,6 +31,7 @@ mod tree;
 // on the tree
 mod load;
 mod cursor;
+mod random;
 mod summary;
 #[cfg(all(test, loom))]
 mod models;
@@ -256,6 +258,13 @@ impl Memtable {
     #[inline]
     pub fn range_deletes(&self) -> &Arc<RangeDeletes> {
         &self.ranges
+    }
+
+    /// Key and sequence number of a record by chance, each as likely as any other; `chance` returns a number below the
+    /// given one. None: there are no records, or next to none.
+    pub fn random(&self, chance: &mut dyn FnMut(u64) -> u64) -> Option<(Vec<u8>, Seq)> {
+        let stored = self.tree.random(chance)?;
+        Some((stored.key().to_vec(), stored.seq()))
     }
 
     /// A cursor without a position, which keeps the memtable's records alive.

@@ -845,6 +845,7 @@ fn dead_spans_hide_what_they_should() {
                 let horizon = Horizon {
                     max: Seq(max),
                     tombstones: tombstones.clone(),
+                    bare: None,
                 };
                 let mut walk = Walk::seek(cursors.collect(), horizon, to, &view).unwrap();
                 let (mut found, mut decided, mut settled) = (vec![], vec![], view.clone());

@@ -45,7 +45,7 @@ use crate::data::item::Pair;
 /// The tree and its memory.
 pub struct Tree {
     /// Null before the first record.
-    root: Link<Node>,
+    pub(super) root: Link<Node>,
     /// In other cache lines than the root, which every reader reads: every insert changes it.
     arena: CachePadded<Arena>,
 }
@@ -115,7 +115,7 @@ impl Tree {
     }
 
     #[inline]
-    fn try_read<'a, T>(
+    pub(super) fn try_read<'a, T>(
         &'a self,
         root: &'a Node,
         rank: impl Fn(&Node) -> Result<usize, Torn>,

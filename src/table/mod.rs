@@ -54,6 +54,7 @@ mod at_once;
 mod cursor;
 mod run;
 mod run_reader;
+mod random;
 mod verify;
 mod salvage;
 

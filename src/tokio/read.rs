@@ -140,7 +140,7 @@ macro_rules! async_reading_methods {
                 self.shared.pooled(Lane::Read, move || of.last()).await
             }
 
-            /// A live item, each as likely as any other; `None` where there is none. Reads all of them.
+            /// A live item, each as likely as any other; `None` where there is none.
             pub async fn random(&self) -> Result<Option<Item>> {
                 let of = self.of.clone();
                 self.shared.pooled(Lane::Read, move || of.random()).await
@@ -158,6 +158,17 @@ macro_rules! async_reading_methods {
                 self.shared
                     .pooled(Lane::Read, move || of.count(range))
                     .await
+            }
+
+            /// How many live items a range has, exactly, if these are fewer than `most`, else `most`. Of what cannot be read
+            /// nothing is counted: 0 where the handle is closed.
+            ///
+            /// # Errors
+            /// No thread of the pool could be started.
+            pub async fn count_up_to(&self, range: impl KeyBounds, most: u64) -> Result<u64> {
+                let (of, range) = (self.of.clone(), bounds(range));
+                let counted = move || Ok(of.count_up_to(range, most));
+                self.shared.pooled(Lane::Read, counted).await
             }
 
             /// About how many bytes the keys and values of the live items of a range have. Of what cannot be read nothing is

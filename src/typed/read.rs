@@ -110,6 +110,17 @@ macro_rules! typed_reading_methods {
                 self.untyped.count(encoded_range::<K>(&range))
             }
 
+            /// How many live items a range has, exactly, whatever they are, if these are fewer than `most`, else `most`. What
+            /// cannot be read is not counted: 0 if the handle is closed.
+            #[must_use]
+            pub fn count_up_to<'k>(
+                &self,
+                range: impl RangeBounds<K::Borrowed<'k>>,
+                most: u64,
+            ) -> u64 {
+                self.untyped.count_up_to(encoded_range::<K>(&range), most)
+            }
+
             /// The name of the container.
             #[must_use]
             pub fn name(&self) -> &str {

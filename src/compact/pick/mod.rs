@@ -1,6 +1,6 @@
 //! The compaction picker: chooses the next job from the statistics of runs alone. Pure.
 //!
-//! Six goals, in this order; each file says what it picks, and why:
+//! Seven goals, in this order; each file says what it picks, and why:
 //!
 //! 1. ended tables are dropped (ended.rs);
 //! 2. runs that do not overlap are joined, when there are many (runs.rs);
@@ -8,7 +8,8 @@
 //!    (deadline.rs);
 //! 4. above `max_runs`, runs are merged, where that costs least (runs.rs);
 //! 5. above a twelfth of the container, garbage is rewritten away (garbage.rs);
-//! 6. runs are merged when scans have paid for it (scans.rs).
+//! 6. runs are merged when scans have paid for it (scans.rs);
+//! 7. so are dead records that scans pass (dead.rs).
 //!
 //! `examples/policy.rs` simulates all of this; its results are in docs/measurements/policy.md.
 
@@ -18,6 +19,7 @@ mod range_deletes;
 mod deadline;
 mod garbage;
 mod scans;
+mod dead;
 
 use std::collections::BTreeSet;
 
@@ -26,6 +28,7 @@ use crate::catalog::{Facts, RunFacts};
 use crate::compact::choice::{Choice, Goals, Rewrite, Urgency, Why};
 use crate::compact::slot::slot_end;
 use crate::expiry::ExpiryView;
+use dead::paid_by_passing;
 use deadline::{next_due, on_time};
 use garbage::little_garbage;
 use range_deletes::few_range_deletes;
@@ -56,6 +59,7 @@ pub fn pick(
         .or_else(|| few_runs(facts, busy, view, goals))
         .or_else(|| little_garbage(facts, snapshots, busy, view, goals))
         .or_else(|| paid_by_scans(facts, busy, view, goals))
+        .or_else(|| paid_by_passing(facts, snapshots, busy, goals))
         .map_or_else(
             || Choice::Rest {
                 until: next_due(facts, view, goals),

@@ -18,12 +18,33 @@ use crate::engine::scheduler::Thread;
 use crate::engine::state::{ContainerState, Flushable};
 use crate::env::monotonic;
 use crate::expiry::ExpiryView;
+use crate::mem::Memtable;
 
 /// Memtables are flushed together, in one edit, up to this share of `memtable_bytes`: with many containers each flush
 /// is small, and its syncs are most of its cost.
 const GROUP_SHARE: usize = 8;
 /// ... and up to this many, which makes an edit of some hundred KiB.
 const GROUP_MOST: usize = 256;
+
+/// After this long without a write, deletes are flushed: so much earlier than [`TICK`]s can tell that within a second from
+/// the last write the merge is done that removes them.
+///
+/// [`TICK`]: crate::engine::background
+const REST: Duration = Duration::from_millis(300);
+/// A memtable of so many bytes is worth a flush for its deletes, or of this share of a full one: fewer are passed by a scan
+/// in the time that a seek on disk takes.
+const DELETES_BYTES: usize = 256 << 10;
+const DELETES_SHARE: usize = 64;
+/// Each range delete counts for so many records.
+const RANGE_DELETE_WEIGHT: u64 = 4;
+
+/// Whether a third of its records are tombstones, or it has as many range deletes: of items that were put and deleted in it,
+/// half are.
+fn is_mostly_deletes(memtable: &Memtable) -> bool {
+    let census = memtable.census();
+    let ranges = RANGE_DELETE_WEIGHT * memtable.range_deletes().len() as u64;
+    3 * (census.tombstones.count + ranges) >= census.total().count + ranges
+}
 
 impl Engine {
     /// Flushes the oldest sealed memtable of a container; false when there is none.
@@ -176,13 +197,23 @@ impl Engine {
         synced.inspect_err(|_| self.catalog.remove_tables(&tables))
     }
 
-    /// Whether the active memtable holds a record that has been dead for so long that it must be flushed out.
+    /// Whether the active memtable holds a record that has been dead for so long that it must be flushed out, or is mostly
+    /// deletes that nobody adds to, or that scans have paid for.
     pub(in crate::engine) fn memory_is_due(&self, state: &ContainerState) -> bool {
         let read_state = state.read_state();
-        if read_state.active.memtable.is_empty() {
+        let memtable = &read_state.active.memtable;
+        if memtable.is_empty() {
             return false;
         }
         self.is_due(&read_state.active, &self.settled_view(state))
+            || (self.is_time_for_deletes(state, memtable.bytes()) && is_mostly_deletes(memtable))
+    }
+
+    /// Whether so many bytes of deletes are to be flushed, to be merged with what they hide.
+    fn is_time_for_deletes(&self, state: &ContainerState, bytes: usize) -> bool {
+        let least = self.options.memtable_bytes / DELETES_SHARE;
+        bytes >= least.min(DELETES_BYTES)
+            && (self.quiet_for() >= REST || state.paid_by_passing() >= bytes as u64)
     }
 
     /// Whether any memtable does.

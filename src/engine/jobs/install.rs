@@ -302,6 +302,9 @@ impl Engine {
             flushed: one.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
             purged: one.may_purge().then_some(one.view.now),
         };
+        if one.loaded.is_some() {
+            one.state.bare().clear();
+        }
         if let Some(end) = one.ends_dropped() {
             one.state
                 .feeds()

@@ -8,9 +8,9 @@
 //!
 //! Replay starts at the oldest segment that a memtable needs: here 5, because of two small frames. A sealed memtable is
 //! the last that writes into its segment, so a single container leaves no stale frames behind; with several, a seldom
-//! written one keeps the frames of the others. When these are more than a memtable's worth, or have been stale for a
+//! written one keeps the frames of the others. When these are more than half a memtable's worth, or have been stale for a
 //! quarter of `reclaim_within`, the memtables that need the old segments are moved: small ones are relogged, large ones
-//! flushed.
+//! flushed. Where the log is too long, that goes before other flushes.
 //!
 //! **In time.** An item that expires in memory is flushed when half of its deadline is over, so its frames are stale by
 //! then at the latest, and removed when three quarters are over. One that expires after its flush has no frame left by
@@ -86,9 +86,31 @@ impl Engine {
     /// do.
     pub(in crate::engine) fn trim_log(&self) -> Result<bool> {
         let segments = self.commit_log.log()?.segments();
-        let Some(last) = self.segment_to_leave(&segments) else {
+        match self.segment_to_leave(&segments) {
+            Some(last) => self.leave_segment(&segments, last),
+            None => Ok(false),
+        }
+    }
+
+    /// The same where the log is too long, and not for a memtable that waits for its flush.
+    pub(in crate::engine) fn trim_long_log(&self) -> Result<bool> {
+        let Some(log) = self.commit_log.begun() else {
             return Ok(false);
         };
+        let segments = log.segments();
+        let oldest = segments[0].number;
+        let needs_it =
+            |flushable: &Arc<Flushable>| flushable.segment().is_some_and(|first| first <= oldest);
+        let states = self.containers.all();
+        let waits = |state: &Arc<ContainerState>| state.read_state().sealed.iter().any(needs_it);
+        match self.is_too_long(&segments) && !states.iter().any(waits) {
+            true => self.leave_segment(&segments, oldest),
+            false => Ok(false),
+        }
+    }
+
+    /// Makes no memtable need this segment or an earlier one: one at a time.
+    fn leave_segment(&self, segments: &[SegmentInfo], last: u64) -> Result<bool> {
         if segments
             .last()
             .is_some_and(|current| current.number == last)
@@ -113,11 +135,19 @@ impl Engine {
         let stale = segments
             .iter()
             .rfind(|segment| segment.stale_since.after(patience) <= now);
-        // Active memtables hold at most one memtable's worth, so half of this is stale.
-        let limit = (2 * self.options.memtable_bytes as u64).max(3 * self.options.segment_len());
-        let too_long = segments.iter().map(|segment| segment.bytes).sum::<u64>() > limit;
-        let segment = stale.or_else(|| too_long.then(|| &segments[0]))?;
+        let is_too_long = || self.is_too_long(segments);
+        let segment = stale.or_else(|| is_too_long().then(|| &segments[0]))?;
         Some(segment.number)
+    }
+
+    /// Whether so much of the log is stale that its oldest segment is to go: half a memtable's worth, besides what memory
+    /// holds, which takes less in the log.
+    fn is_too_long(&self, segments: &[SegmentInfo]) -> bool {
+        let stale = self.options.memtable_bytes as u64 / 2;
+        let limit = self.throttle.unflushed() as u64 + stale;
+        let limit = limit.min(2 * self.options.memtable_bytes as u64);
+        let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        bytes > limit.max(3 * self.options.segment_len())
     }
 
     /// Makes the container's active memtable need only a later segment of the log, or none.

@@ -25,6 +25,7 @@ use crate::compact::{
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
+use crate::engine::background::log_time;
 use crate::engine::events::Event;
 use crate::engine::jobs::install::{Progress, bytes_of};
 use crate::engine::jobs::job::{JobSpec, Purpose};
@@ -61,6 +62,7 @@ impl Engine {
             memtable_bytes: self.options.memtable_bytes as u64,
             eager: self.eagerness(),
             paid_by_scans: 0,
+            paid_by_passing: 0,
         }
     }
 
@@ -68,6 +70,7 @@ impl Engine {
     pub(in crate::engine) fn goals_of(&self, state: &ContainerState) -> Goals {
         Goals {
             paid_by_scans: state.paid_by_scans(),
+            paid_by_passing: state.paid_by_passing(),
             ..self.goals()
         }
     }
@@ -76,12 +79,18 @@ impl Engine {
     /// when the disk is full.
     fn eagerness(&self) -> f64 {
         let stepped = self.options.background == Background::Stepped;
-        let idle = if !stepped && self.scheduler.quiet_for(self.commit_log.latest()) >= IDLE {
+        let idle = if !stepped && self.quiet_for() >= IDLE {
             0.5
         } else {
             0.0
         };
         self.disk_pressure().max(idle)
+    }
+
+    /// How long nobody has written, as far as the threads have noticed.
+    pub(in crate::engine) fn quiet_for(&self) -> Duration {
+        let now = log_time(&self.options, &self.clock);
+        self.scheduler.quiet_for(self.commit_log.latest(), now)
     }
 
     /// The most that a rewrite of a container should hold on disk besides what it replaces: a tenth of the container,
@@ -289,6 +298,9 @@ impl Engine {
     ) -> Result<()> {
         if matches!(rewrite.why, Why::FewRuns { .. } | Why::Scans { .. }) {
             state.spend_scans();
+        }
+        if matches!(rewrite.why, Why::Passing { .. }) {
+            state.spend_passing();
         }
         let facts = state.pin().version.facts();
         let view = self.settled_view(state);

@@ -109,7 +109,8 @@ impl Scan {
         self.calls += 1;
         let (engine, state, view) = (&self.engine, &self.state, &self.view);
         let Progress { left, walks } = &mut *self.progress.lock();
-        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state));
+        let bare = || Some(state.bare().clone());
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare()));
         let mut check = ExpiryCheck::new(&view.later, &mut self.settled, now, || {
             engine.expiry_views(state)
         });
@@ -119,6 +120,9 @@ impl Scan {
             (view, self.calls, dying_alone),
             lent,
         );
+        if let Some(found) = walks.take_found(left, forward) {
+            engine.note_bare(state, &found, self.pin.seq());
+        }
         self.items += lent.len() as u64;
         // What was dead by a clock that leads may live again.
         let is_final = leads.is_multiple_of(2) && engine.clock.leads() == leads;

@@ -1,0 +1,257 @@
+//! Goal: scans pass over ranges of dead records that another scan has found, and show the same as reads of each key.
+//!
+//! Method: random histories on a simulated disk, in which most keys are dead at any time, with writes, ends, flushes,
+//! merges and loads between scans of the newest state, of snapshots and of transactions, from both ends. A read of each key
+//! says what is live.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ebbtide::internals::Sim;
+use ebbtide::{Container, Database, DefaultTtl, Item, ManualClock, Options, Snapshot};
+use testkit::random::Random;
+
+const START: u64 = 1_800_000_000_000;
+const KEYS: u64 = 1_000;
+
+fn key(n: u64) -> Vec<u8> {
+    format!("{n:04}").into_bytes()
+}
+
+fn open(seed: u64, clock: &ManualClock) -> (Database, Container) {
+    let db = Options::new()
+        .fs(Arc::new(Sim::new(seed)))
+        .clock(clock.clone())
+        .stepped()
+        .sizes(512, 8 << 10, 64 << 10)
+        .memtable_bytes(256 << 10)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    (db, c)
+}
+
+struct World {
+    random: Random,
+    clock: ManualClock,
+    db: Database,
+    c: Container,
+    snapshots: Vec<Snapshot>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let clock = ManualClock::new(START);
+        let (db, c) = open(seed, &clock);
+        World {
+            random: Random(seed),
+            clock,
+            db,
+            c,
+            snapshots: vec![],
+        }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random.next() % end
+    }
+
+    fn span(&mut self) -> (u64, u64) {
+        let from = self.below(KEYS);
+        (from, (from + 1 + self.below(400)).min(KEYS))
+    }
+
+    fn write(&mut self) {
+        let (from, to) = self.span();
+        match self.below(16) {
+            0 => (from..to).for_each(|n| self.c.put(key(n), b"v").unwrap()),
+            1 => {
+                let ttl = Duration::from_millis(1 + self.below(3_000));
+                (from..to).for_each(|n| self.c.put_with_ttl(key(n), b"t", ttl).unwrap());
+            }
+            2..6 => (from..to).for_each(|n| self.c.delete(key(n)).unwrap()),
+            6 => (from..to)
+                .step_by(7)
+                .for_each(|n| drop(self.c.touch(key(n)).unwrap())),
+            7 => self.c.delete_range(key(from)..key(to)).unwrap(),
+            8 => {
+                let items = (from..to).map(|n| (key(n), b"l"));
+                drop(self.c.bulk_load(items).unwrap());
+            }
+            9 => {
+                let after = DefaultTtl::After(Duration::from_millis(1 + self.below(5_000)));
+                let default =
+                    [DefaultTtl::Off, DefaultTtl::NoDefault, after][self.below(3) as usize];
+                self.c.set_default_ttl(default).unwrap();
+            }
+            10 => self.pop(),
+            _ => self.c.put(key(from), b"one").unwrap(),
+        }
+    }
+
+    /// Takes some from either end.
+    fn pop(&mut self) {
+        let (count, at_front) = (self.below(300), self.below(2) == 0);
+        for _ in 0..count {
+            let end = match at_front {
+                true => self.c.first(),
+                false => self.c.last(),
+            };
+            let Some(item) = end.unwrap() else { return };
+            self.c.delete(item.key()).unwrap();
+        }
+    }
+
+    fn turn(&mut self) {
+        for _ in 0..self.below(4) {
+            self.write();
+        }
+        match self.below(12) {
+            0 => self.db.flush().unwrap(),
+            1 => while self.db.step().unwrap() {},
+            2 => self.snapshots.push(self.db.snapshot()),
+            3 if !self.snapshots.is_empty() => drop(self.snapshots.remove(0)),
+            4 => self
+                .clock
+                .advance(Duration::from_millis(self.random.next() % 2_000)),
+            _ => {}
+        }
+    }
+}
+
+/// Scans of a range, in all ways, show what reads of its keys do.
+macro_rules! check {
+    ($reader:expr, $from:expr, $to:expr) => {{
+        let (c, from, to) = (&$reader, $from, $to);
+        let there = (from..to).filter(|n| c.contains(key(*n)).unwrap());
+        let there: Vec<Vec<u8>> = there.map(key).collect();
+        let to = match to {
+            KEYS => Bound::Unbounded,
+            to => Bound::Excluded(key(to)),
+        };
+        let from = match from {
+            0 => Bound::Unbounded,
+            from => Bound::Included(key(from)),
+        };
+        let range = (from, to);
+        let key_of = |item: ebbtide::Result<Item>| item.unwrap().key().to_vec();
+        let shown: Vec<_> = c.range(range.clone()).map(key_of).collect();
+        assert_eq!(shown, there);
+        let mut back: Vec<_> = c.range(range.clone()).rev().map(key_of).collect();
+        back.reverse();
+        assert_eq!(back, there);
+        let mut lent = vec![];
+        let all = c.for_each(range.clone(), |key, _| {
+            lent.push(key.to_vec());
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(all.unwrap().is_continue());
+        assert_eq!(lent, there);
+        let mut cursor = c.cursor(range.clone());
+        let mut chunks = vec![];
+        while let Some(chunk) = cursor.next_chunk().unwrap() {
+            chunks.extend(chunk.iter().map(|(key, _)| key.to_vec()));
+        }
+        assert_eq!(chunks, there);
+        chunks.clear();
+        while let Some(chunk) = cursor.prev_chunk().unwrap() {
+            chunks.extend(chunk.iter().map(|(key, _)| key.to_vec()));
+        }
+        chunks.reverse();
+        assert_eq!(chunks, there);
+        // From both ends in turn.
+        let (mut scan, mut ends) = (c.range(range), (vec![], vec![]));
+        while let Some(item) = scan.next() {
+            ends.0.push(key_of(item));
+            ends.1.extend(scan.next_back().map(key_of));
+        }
+        ends.0.extend(ends.1.into_iter().rev());
+        assert_eq!(ends.0, there);
+    }};
+}
+
+#[test]
+fn scans_show_what_reads_of_each_key_do() {
+    for seed in 0..8 {
+        let mut world = World::new(seed);
+        for _ in 0..30 {
+            world.turn();
+            let (from, to) = match world.below(3) {
+                0 => (0, KEYS),
+                _ => world.span(),
+            };
+            check!(world.c, from, to);
+            if let Some(snapshot) = world.snapshots.last() {
+                check!(snapshot.container("c").unwrap(), from, to);
+            }
+        }
+    }
+}
+
+// A transaction judges by the time at which it began: what has ended since is a conflict, and not nothing.
+#[test]
+fn a_transaction_meets_what_has_ended_since_it_began() {
+    let clock = ManualClock::new(START);
+    let (db, c) = open(1, &clock);
+    for n in 0..KEYS {
+        c.put_with_ttl(key(n), b"v", Duration::from_secs(1))
+            .unwrap();
+    }
+    let transaction = db.begin();
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(c.count(..).unwrap(), 0);
+    assert!(c.is_empty().unwrap());
+    let first = transaction.range(&c, ..).next();
+    assert!(first.unwrap().unwrap_err().is_conflict());
+}
+
+// Writers between a scan's beginning and the moment at which it tells what it found.
+#[test]
+fn a_queue_loses_nothing_while_others_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Options::new()
+        .memtable_bytes(256 << 10)
+        .open(folder.path())
+        .unwrap();
+    let c = db.container("queue").unwrap();
+    const WRITERS: u64 = 3;
+    const EACH: u64 = 4_000;
+    let (done, taken) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let c = c.clone();
+                // Each below what it put before: into what has been emptied, too.
+                scope.spawn(move || {
+                    for n in 0..EACH {
+                        let at = (n / 500 + 1) * 500 - n % 500;
+                        c.put(key(at * WRITERS + writer), b"v").unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let is_last = done.load(Ordering::Acquire);
+                    match c.first().unwrap() {
+                        Some(item) => {
+                            let is_mine = c.take(item.key()).unwrap().is_some();
+                            taken.fetch_add(u64::from(is_mine), Ordering::Relaxed);
+                        }
+                        None if is_last => return,
+                        None => thread::yield_now(),
+                    }
+                }
+            });
+        }
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Release);
+    });
+    assert_eq!(taken.load(Ordering::Relaxed), WRITERS * EACH);
+}
