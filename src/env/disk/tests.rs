@@ -164,7 +164,7 @@ fn where_folders_cannot_be_locked_the_file_is_locked_alone() {
     assert!(held_folder(folder(), Ok(())).unwrap().is_some());
     assert!(held_folder(folder(), Err(TryLockError::WouldBlock)).is_err());
     // So the file alone excludes others, too.
-    let file = open_file(
+    let file = files::open(
         OpenOptions::new().write(true).create_new(true),
         &dir.path().join("LOCK"),
     );
