@@ -807,9 +807,9 @@ fn a_manifest_of_another_version_is_told_from_a_damaged_one() {
             "{bit}: {error}"
         );
     }
-    let newer = [&b"EBBTIDEM"[..], &[9, 0, 0, 0]].concat();
+    let newer = [&b"EBBTIDEM"[..], &[10, 0, 0, 0]].concat();
     let newer = [&newer[8..], &crc32fast::hash(&newer).to_le_bytes()].concat();
-    for (header, version) in [(&newer[..], 9), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
+    for (header, version) in [(&newer[..], 10), (&[1, 0, 0, 0, 0, 0, 0, 0][..], 1)] {
         let error = open_with(header).unwrap_err();
         assert!(
             matches!(&error, Error::UnsupportedFormat { found, .. } if *found == version),
@@ -839,9 +839,9 @@ fn a_folder_of_the_format_before_is_read() {
         sim.open(path).unwrap().write_at(at, &header).unwrap();
     };
     let path = Path::new(PATH);
-    before(&path.join("manifest-000001"), 0, 16, 8);
+    before(&path.join("manifest-000001"), 0, 16, 9);
     let copy = path.join("copy").join("000001.manifest");
-    before(&copy, 0, 16, 8);
+    before(&copy, 0, 16, 9);
     let wal = path.join("wal");
     for name in sim.list(&wal).unwrap() {
         let segment = wal.join(&name);

@@ -100,7 +100,9 @@ power_cuts() {
     mount_again
     for ((round = 1; round <= rounds; round++)); do
         if ((round % 60 == 1)); then
+            # Durably: what the shutdown takes back would be a database of which nobody was told.
             rm -rf "$mnt/"{oracle,keys,plain} "$told."*
+            sync -f "$mnt"
             before=0
         fi
         local program flags=() limit=60 how=$(below 3)
