@@ -75,11 +75,11 @@ impl World {
             2..6 => (from..to).for_each(|n| self.c.delete(key(n)).unwrap()),
             6 => (from..to)
                 .step_by(7)
-                .for_each(|n| drop(self.c.touch(key(n)).unwrap())),
+                .for_each(|n| _ = self.c.touch(key(n)).unwrap()),
             7 => self.c.delete_range(key(from)..key(to)).unwrap(),
             8 => {
                 let items = (from..to).map(|n| (key(n), b"l"));
-                drop(self.c.bulk_load(items).unwrap());
+                self.c.bulk_load(items).unwrap();
             }
             9 => {
                 let after = DefaultTtl::After(Duration::from_millis(1 + self.below(5_000)));

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::options::{Background, Options};
+use crate::engine::core::log_time;
+use crate::engine::options::Background;
 use crate::engine::scheduler::Thread;
 use crate::engine::state::ContainerState;
 use crate::engine::sync_waiters::Then;
-use crate::env::{JoinHandle, SettledClock, monotonic, set_priority, spawn};
+use crate::env::{JoinHandle, monotonic, set_priority, spawn};
 
 /// The longest a thread sleeps before it looks for work again: nothing signals that a clock was moved.
 const TICK: Duration = Duration::from_millis(200);
@@ -29,14 +30,6 @@ const RETRY_MOST: Duration = Duration::from_secs(8);
 
 /// The name, in the list of failures, of the log thread's preparation of the next segment.
 const NEXT_SEGMENT: &str = "the log's next segment";
-
-/// The time by which the sync interval is counted: in stepped mode the clock's, because a test can advance that.
-pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
-    match options.background {
-        Background::Threads => monotonic(),
-        Background::Stepped => clock.uptime(),
-    }
-}
 
 /// Turns a panic in a thread's work into an error. The work can then be retried: it computes its result aside and
 /// installs it in one step that runs no user code.

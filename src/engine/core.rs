@@ -1,17 +1,28 @@
 //! What every part of the engine asks: whether reads and writes are allowed, and by which time and settings to judge.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::base::{Error, Result, Seq, Timestamp, file_name};
 use crate::catalog::Change;
 use crate::engine::Engine;
 use crate::engine::catalog::Editing;
 use crate::engine::commit::Basis;
+use crate::engine::options::{Background, Options};
 use crate::engine::scheduler::Thread;
 use crate::engine::snapshots::SnapshotPin;
 use crate::engine::state::ContainerState;
+use crate::env::{SettledClock, monotonic};
 use crate::expiry::{ExpiryView, ExpiryViews};
 use crate::wal::{FrameHeader, FrameKind};
+
+/// The time by which the sync interval and rest are counted: in stepped mode the clock's, because a test can advance that.
+pub(super) fn log_time(options: &Options, clock: &SettledClock) -> Duration {
+    match options.background {
+        Background::Threads => monotonic(),
+        Background::Stepped => clock.uptime(),
+    }
+}
 
 impl Engine {
     /// The database's folder.

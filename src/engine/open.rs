@@ -34,11 +34,11 @@ use crate::catalog::{
 };
 use crate::engine::Engine;
 use crate::engine::allowance::Allowance;
-use crate::engine::background::log_time;
 use crate::engine::begin::Chain;
 use crate::engine::catalog::{Catalog, LoggedSettings};
 use crate::engine::commit::{Beginning, CommitLog, OldLog};
 use crate::engine::containers::ContainerSet;
+use crate::engine::core::log_time;
 use crate::engine::damage::DamagedTables;
 use crate::engine::events::Events;
 use crate::engine::follower::Stand;
@@ -339,10 +339,7 @@ pub(super) fn assemble(
             &catalogue,
             settings,
         ),
-        scheduler: {
-            let now = log_time(options, &clock);
-            Scheduler::new(last_seq, now, now + options.sync_interval)
-        },
+        scheduler: Scheduler::new(last_seq, log_time(options, &clock), options.sync_interval),
         throttle: Throttle::new(options.background_rate, options.background_floor, unflushed),
         allowance: Allowance::new(options.quota()),
         loads: Loads::new(fs.clone(), tables_dir.clone()),

@@ -112,8 +112,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Without threads, at this time. `sync_due`: when the first sync of the log is due.
-    pub fn new(last_seq: Seq, now: Duration, sync_due: Duration) -> Scheduler {
+    /// Without threads, at this time; the first sync of the log is due after the interval.
+    pub fn new(last_seq: Seq, now: Duration, sync_interval: Duration) -> Scheduler {
         Scheduler {
             closing: AtomicBool::new(false),
             threads: Mutex::default(),
@@ -125,7 +125,7 @@ impl Scheduler {
             next_container: AtomicUsize::new(0),
             quiet: Mutex::new((last_seq, now)),
             failures: Mutex::default(),
-            sync_due: Mutex::new(sync_due),
+            sync_due: Mutex::new(now + sync_interval),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::compact::{
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
-use crate::engine::background::log_time;
+use crate::engine::core::log_time;
 use crate::engine::events::Event;
 use crate::engine::jobs::install::{Progress, bytes_of};
 use crate::engine::jobs::job::{JobSpec, Purpose};
