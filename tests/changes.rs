@@ -101,7 +101,7 @@ impl Copy {
         random: &mut Random,
     ) -> Result<()> {
         let odds = random.pick(&[3, 20, 1_000]);
-        while let Some(change) = changes.next() {
+        for change in changes.by_ref() {
             self.apply(change?, world.db.now());
             if random.one_in(odds) {
                 step(world, random, WHILE_TIME_STANDS);
@@ -260,7 +260,7 @@ fn step(world: &mut World, random: &mut Random, of: usize) -> bool {
     let (db, c) = (&world.db, world.c(name));
     match random.below(of) {
         0 => load(world, random, of == ALL),
-        0..45 => c
+        1..45 => c
             .put_with_ttl(key(random), value(random), ttl(random))
             .unwrap(),
         45..60 => c.delete(key(random)).unwrap(),

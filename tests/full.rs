@@ -133,7 +133,8 @@ fn what_expired_on_a_full_disk_is_given_back_after_a_reopen() {
 #[test]
 fn the_first_write_after_a_reopen_finds_the_room_of_what_has_expired() {
     let (sim, clock, count) = filled(|_| Ttl::After(LIFE));
-    let first: [(&str, fn(&Database) -> ebbtide::Result<()>); 3] = [
+    type Write = fn(&Database) -> ebbtide::Result<()>;
+    let first: [(&str, Write); 3] = [
         ("put", |db| db.container("c")?.put("k", "v")),
         ("batch", |db| {
             let mut batch = Batch::new();

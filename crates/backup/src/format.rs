@@ -138,11 +138,11 @@ impl Manifest {
             Versioned { version } => return Err(Unread::Version(version)),
         }
         let manifest: Manifest = serde_json::from_slice(json).map_err(no_manifest)?;
-        let lens = manifest.files.iter().map(|file| file.len);
+        let mut lens = manifest.files.iter().map(|file| file.len);
         let names_objects = manifest.files.iter().all(|file| is_hash(&file.sha256));
         if !names_objects
             || lens
-                .fold(Some(0u64), |sum, len| sum?.checked_add(len))
+                .try_fold(0u64, |sum, len| sum.checked_add(len))
                 .is_none()
         {
             return Err(damaged("it names a file that cannot be"));

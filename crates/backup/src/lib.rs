@@ -263,8 +263,9 @@ impl Backups {
     /// # Errors
     /// The store's.
     pub fn strangers(&self) -> Result<Vec<String>> {
+        type IsOwn = fn(&str) -> bool;
         let is_numbered = |name: &str| format::number_of(name).is_some();
-        let folders: [(&str, fn(&str) -> bool); 3] = [
+        let folders: [(&str, IsOwn); 3] = [
             (format::BACKUPS, is_numbered),
             (format::LEDGERS, is_numbered),
             (format::OBJECTS, format::is_hash),

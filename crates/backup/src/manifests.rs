@@ -123,8 +123,8 @@ impl<'a> Manifests<'a> {
         if let Some(identity) = &self.identity {
             return Ok(identity.clone());
         }
-        let known = last.iter().map(|found| found.manifest.store.clone());
-        let known = known.filter(|store| is_identity(store)).next_back();
+        let mut known = last.iter().map(|found| found.manifest.store.clone());
+        let known = known.rfind(|store| is_identity(store));
         let drawn = || format!("{:016x}", RandomState::new().hash_one(IDENTITY));
         let line = known.unwrap_or_else(drawn) + "\n";
         self.store

@@ -117,7 +117,8 @@ fn expect_damaged<T: std::fmt::Debug>(found: Result<T, Error>, name: &str, what:
 #[test]
 fn no_number_of_a_manifest_is_trusted() {
     let most = u64::MAX;
-    let changes: [(&str, fn(&mut Value, u64)); 12] = [
+    type Change = fn(&mut Value, u64);
+    let changes: [(&str, Change); 12] = [
         ("used", |json, most| json["ledger"]["used"] = json!(most)),
         ("mark", |json, most| json["ledger"]["mark"] = json!(most)),
         ("len", |json, most| json["files"][0]["len"] = json!(most)),
