@@ -191,6 +191,89 @@ fn scans_show_what_reads_of_each_key_do() {
     }
 }
 
+/// A hundred items that were deleted one by one.
+fn deleted(c: &Container) {
+    (100..200).for_each(|n| c.put(key(n), b"v").unwrap());
+    (100..200).for_each(|n| c.delete(key(n)).unwrap());
+}
+
+// A scan of an earlier moment tells of a range into which somebody has put something since.
+#[test]
+fn what_a_scan_did_not_see_is_in_no_bare_range() {
+    for is_load in [false, true] {
+        let (db, c) = open(1, &ManualClock::new(START));
+        deleted(&c);
+        let snapshot = db.snapshot();
+        match is_load {
+            true => _ = c.bulk_load([(key(150), b"l")]).unwrap(),
+            false => c.put(key(150), b"v").unwrap(),
+        }
+        let before = snapshot.container("c").unwrap();
+        for _ in 0..2 {
+            assert_eq!(before.count(..).unwrap(), 0);
+            assert_eq!(before.iter().next_back().map(Result::unwrap), None);
+            assert_eq!(c.count(..).unwrap(), 1);
+            assert_eq!(c.first().unwrap().unwrap().key(), key(150));
+            assert_eq!(c.last().unwrap().unwrap().key(), key(150));
+        }
+    }
+}
+
+// Of what a load brings nobody is told one by one.
+#[test]
+fn a_load_into_bare_ranges_is_seen() {
+    let (_db, c) = open(1, &ManualClock::new(START));
+    deleted(&c);
+    for _ in 0..3 {
+        assert!(c.is_empty().unwrap());
+    }
+    c.bulk_load([(key(150), b"l")]).unwrap();
+    assert_eq!(c.first().unwrap().unwrap().key(), key(150));
+    assert_eq!(c.last().unwrap().unwrap().key(), key(150));
+    assert_eq!(c.count(..).unwrap(), 1);
+}
+
+// What is dead by a clock that is wrong for a moment is not dead for good.
+#[test]
+fn what_a_leap_of_the_clock_hides_is_seen_again() {
+    let clock = ManualClock::new(START);
+    let (_db, c) = open(1, &clock);
+    let hour = Duration::from_secs(3_600);
+    deleted(&c);
+    (120..180).for_each(|n| c.put_with_ttl(key(n), b"v", hour).unwrap());
+    clock.jump(START + 3 * 3_600_000);
+    for _ in 0..3 {
+        assert_eq!(c.count(..).unwrap(), 0);
+        assert!(c.first().unwrap().is_none() && c.last().unwrap().is_none());
+        let mut cursor = c.cursor(..);
+        assert!(cursor.prev_chunk().unwrap().is_none());
+    }
+    clock.jump(START);
+    assert_eq!(c.count(..).unwrap(), 60);
+    assert_eq!(c.first().unwrap().unwrap().key(), key(120));
+    assert_eq!(c.last().unwrap().unwrap().key(), key(179));
+}
+
+// Deletes in memory hide items in tables: both go when nobody writes.
+#[test]
+fn deletes_and_what_they_hide_go_at_rest() {
+    let clock = ManualClock::new(START);
+    let (db, c) = open(1, &clock);
+    let rest = || while db.step().unwrap() {};
+    (0..KEYS).for_each(|n| c.put(key(n), [9; 100]).unwrap());
+    db.flush().unwrap();
+    rest();
+    (0..KEYS).for_each(|n| c.delete(key(n)).unwrap());
+    rest();
+    assert_eq!(c.runs().len(), 1, "somebody may write soon");
+    clock.advance(Duration::from_secs(1));
+    rest();
+    assert!(c.is_empty().unwrap());
+    rest();
+    assert_eq!(c.runs().len(), 0);
+    assert_eq!(db.stats().memtable_bytes, 0);
+}
+
 // A transaction judges by the time at which it began: what has ended since is a conflict, and not nothing.
 #[test]
 fn a_transaction_meets_what_has_ended_since_it_began() {

@@ -216,6 +216,10 @@ macro_rules! check {
         assert_eq!(c.first().unwrap().map(pair_of), all.first().cloned());
         assert_eq!(c.last().unwrap().map(pair_of), all.last().cloned());
         assert_eq!(c.is_empty().unwrap(), all.is_empty());
+        let len = all.len() as u64;
+        for most in [0, 1, len.saturating_sub(1), len, len + 1] {
+            assert_eq!(c.count_up_to(.., most), len.min(most));
+        }
         let random = c.random().unwrap().map(pair_of);
         assert_eq!(random.is_some(), !all.is_empty());
         assert!(random.is_none_or(|pair| all.contains(&pair)));
@@ -422,6 +426,41 @@ fn each_item_is_drawn_as_often_as_any_other() {
     // A thousand each, with a deviation of 27.
     assert_eq!(drawn.len(), 4);
     assert!(drawn.values().all(|&times| times > 700), "{drawn:?}");
+}
+
+/// Of tables and memory, with records of the dead between them.
+#[test]
+fn each_item_is_drawn_wherever_it_lies() {
+    let world = World::new(4);
+    let c = &world.c;
+    let key = |n: u32| format!("{n:03}").into_bytes();
+    let put = |n: u32| match n % 4 {
+        0 => c
+            .put_with_ttl(key(n), "v", Duration::from_millis(1))
+            .unwrap(),
+        _ => c.put(key(n), [b'v'; 100]).unwrap(),
+    };
+    (0..200).for_each(put);
+    world.db.flush().unwrap();
+    (100..300).for_each(put);
+    (0..300)
+        .filter(|n| n % 4 == 1)
+        .for_each(|n| c.delete(key(n)).unwrap());
+    world.db.flush().unwrap();
+    (250..400).for_each(put);
+    world.clock.advance(Duration::from_millis(1));
+    let live: Vec<Vec<u8>> = c.iter().map(|item| item.unwrap().key().to_vec()).collect();
+    let mut drawn: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for _ in 0..40 * live.len() {
+        let item = c.random().unwrap().unwrap();
+        *drawn.entry(item.key().to_vec()).or_default() += 1;
+    }
+    // Forty each, with a deviation of 6.
+    assert_eq!(drawn.keys().cloned().collect::<Vec<_>>(), live);
+    assert!(
+        drawn.values().all(|times| (5..120).contains(times)),
+        "{drawn:?}"
+    );
 }
 
 /// Mapped, packed, and read into memory; over several runs and a memtable, with large values between them.

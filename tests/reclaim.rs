@@ -391,6 +391,31 @@ fn what_another_container_keeps_in_the_log_leaves_on_time() {
     }
 }
 
+/// The log is trimmed while there is always one more memtable to flush.
+#[test]
+fn a_quiet_container_keeps_no_long_log_beside_a_busy_one() {
+    let stage = stage(false);
+    let quiet = stage.db.container("quiet").unwrap();
+    quiet.put_with_ttl("q", "v", Ttl::Never).unwrap();
+    let fill = |round: u32| {
+        for n in 0..70 {
+            stage
+                .c
+                .put(format!("{round:02}-{n:02}"), [b'x'; 1_000])
+                .unwrap();
+        }
+    };
+    fill(0);
+    let mut most = 0;
+    for round in 1..30 {
+        fill(round);
+        stage.db.step().unwrap();
+        most = most.max(stage.db.stats().log_bytes);
+    }
+    assert!(most <= 600 << 10, "{most} bytes of log");
+    assert!(quiet.contains("q").unwrap());
+}
+
 /// The log of a dropped container goes like that of a flushed one.
 #[test]
 fn a_dropped_container_leaves_no_bytes() {

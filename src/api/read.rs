@@ -82,10 +82,13 @@ impl Reading<'_> {
     }
 
     pub fn count_up_to(&self, range: KeyRange, most: u64) -> u64 {
+        if most == 0 {
+            return 0;
+        }
         let mut items = 0;
         // What comes behind an error is not counted.
         let _ = self.for_each(range, |_, _| {
-            items += u64::from(items < most);
+            items += 1;
             match items < most {
                 true => ControlFlow::Continue(()),
                 false => ControlFlow::Break(()),

@@ -119,9 +119,11 @@ impl Sight {
         let bare = self.horizon.bare.as_ref().filter(|bare| !bare.is_empty());
         let bare = bare.and_then(|bare| match to {
             Seek::First => bare.around(&[], self.horizon.max),
-            Seek::AtOrAfter(key) | Seek::After(key) => bare.around(key, self.horizon.max),
+            Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) => {
+                bare.around(key, self.horizon.max)
+            }
             Seek::Last => bare.before(None, self.horizon.max),
-            Seek::AtOrBefore(key) | Seek::Before(key) => bare.before(Some(key), self.horizon.max),
+            Seek::Before(key) => bare.before(Some(key), self.horizon.max),
         });
         let Some(bare) = bare else {
             return seek(self.sources(range), to);
