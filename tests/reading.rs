@@ -217,7 +217,7 @@ macro_rules! check {
         assert_eq!(c.last().unwrap().map(pair_of), all.last().cloned());
         assert_eq!(c.is_empty().unwrap(), all.is_empty());
         let len = all.len() as u64;
-        for most in [0, 1, len.saturating_sub(1), len, len + 1] {
+        for most in [len.saturating_sub(1), len] {
             assert_eq!(c.count_up_to(.., most), len.min(most));
         }
         let random = c.random().unwrap().map(pair_of);
