@@ -235,6 +235,43 @@ fn what_comes_later_in_a_batch_sees_what_came_before() {
     assert_eq!(f.c.get("past").unwrap().unwrap(), "y");
 }
 
+/// Of each key the last write counts, of the container that it is in, in a batch of any length.
+#[test]
+fn each_key_of_a_long_batch_is_found_as_it_was_left() {
+    let f = fixture();
+    let other = f.db.container("other").unwrap();
+    let key = |n: usize| format!("k{n}");
+    (0..300).for_each(|n| f.c.put(key(n), "old").unwrap());
+    f.done(|b, c| {
+        for n in 0..300 {
+            // The key is in one container and not in the other, whichever is asked first.
+            match n % 2 {
+                0 => b
+                    .require(c, key(n), Expect::Present)
+                    .require(&other, key(n), Expect::Absent),
+                _ => b
+                    .require(&other, key(n), Expect::Absent)
+                    .require(c, key(n), Expect::Present),
+            };
+            b.put(c, key(n), "1").delete(c, key(n));
+            b.require(c, key(n), Expect::Absent);
+            b.put(&other, key(n), "1").delete(&other, key(n));
+        }
+        for n in 0..300 {
+            b.create(c, key(n), "2", Ttl::Inherit)
+                .require(&other, key(n), Expect::Absent)
+                .replace(c, key(n), "3", Ttl::Keep);
+        }
+    });
+    assert_eq!(f.c.count(..).unwrap(), 300);
+    assert!((0..300).all(|n| f.c.get(key(n)).unwrap().unwrap() == "3"));
+    assert!(other.is_empty().unwrap());
+    f.conflict("k299", |b, c| {
+        (0..300).for_each(|n| _ = b.delete(c, key(n)));
+        b.require(c, key(299), Expect::Present);
+    });
+}
+
 #[test]
 fn a_default_counts_from_its_place_in_the_batch_on() {
     let f = fixture();
