@@ -274,6 +274,25 @@ fn deletes_and_what_they_hide_go_at_rest() {
     assert_eq!(db.stats().memtable_bytes, 0);
 }
 
+#[test]
+fn scans_pay_for_what_range_deletes_cost_them() {
+    let (db, c) = open(1, &ManualClock::new(START));
+    let rest = || while db.step().unwrap() {};
+    (0..KEYS).for_each(|n| c.put(key(n), [9; 100]).unwrap());
+    db.flush().unwrap();
+    for n in (0..KEYS).step_by(20) {
+        c.delete_range(key(n)..key(n + 1)).unwrap();
+    }
+    db.flush().unwrap();
+    rest();
+    assert!(c.stats().range_deletes > 10, "nobody has paid");
+    for _ in 0..30 {
+        assert_eq!(c.count(..).unwrap(), KEYS - KEYS / 20);
+    }
+    rest();
+    assert_eq!(c.stats().range_deletes, 0);
+}
+
 // A transaction judges by the time at which it began: what has ended since is a conflict, and not nothing.
 #[test]
 fn a_transaction_meets_what_has_ended_since_it_began() {

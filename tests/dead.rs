@@ -167,3 +167,45 @@ fn blocks_of_the_dead_are_not_read() {
         assert!(keys(&mut c.range(key(6_500)..key(9_000))).is_empty());
     }
 }
+
+/// The front of a queue, after others were taken from it; a scan has been there before.
+#[test]
+fn what_was_deleted_one_by_one_is_passed_over_unread() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let db = Options::new()
+        .fs(Arc::new(sim.clone()))
+        .clock(clock.clone())
+        .stepped()
+        .reads(ebbtide::Reads::Pread)
+        .cache_bytes(0)
+        .sizes(512, 1 << 20, 16 << 20)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    (0..5_000).for_each(|n| c.put(key(n), [9; 60]).unwrap());
+    db.flush().unwrap();
+    (0..5_000).for_each(|n| c.delete(key(n)).unwrap());
+    db.flush().unwrap();
+    assert!(c.is_empty().unwrap());
+    spoil(&sim, |bytes| vec![0..data_end(bytes)]);
+    assert!(c.is_empty().unwrap());
+    assert_eq!(c.count(..).unwrap(), 0);
+    assert!(c.last().unwrap().is_none());
+    c.put(key(9_999), "v").unwrap();
+    assert_eq!(c.first().unwrap().unwrap().key(), key(9_999));
+    // A transaction would read them.
+    assert!(db.begin().range(&c, ..).next().unwrap().is_err());
+}
+
+#[test]
+fn a_random_item_reads_little() {
+    let (sim, clock) = (Sim::new(1), ManualClock::new(NOW));
+    let (db, c) = open(&sim, &clock);
+    (0..5_000).for_each(|n| c.put(key(n), [9; 60]).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    spoil(&sim, |_| vec![0..1_000]);
+    let (_db, c) = open(&sim, &clock);
+    assert!(c.count(..).unwrap_err().is_corruption());
+    assert!((0..10).any(|_| c.random().is_ok_and(|item| item.is_some())));
+}
