@@ -108,7 +108,11 @@ impl Reading<'_> {
     }
 
     pub fn random(&self) -> Result<Option<Item>> {
-        let mut state = RandomState::new().hash_one(0);
+        self.random_by(RandomState::new().hash_one(0))
+    }
+
+    /// The same, by chance that follows from this number.
+    fn random_by(&self, mut state: u64) -> Result<Option<Item>> {
         // The high half of a product is below its other factor.
         let mut chance = |below| ((u128::from(drawn(&mut state)) * u128::from(below)) >> 64) as u64;
         match self.engine.draw(&self.reader, &mut chance)? {
@@ -507,3 +511,6 @@ impl DoubleEndedIterator for Keys {
 }
 
 impl std::iter::FusedIterator for Keys {}
+
+#[cfg(test)]
+mod tests;

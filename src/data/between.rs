@@ -46,9 +46,11 @@ enum Near {
 pub struct Between {
     near: Near,
     asked_at: usize,
-    found: Option<Bare>,
+    found: Option<Box<Bare>>,
     /// What was passed in all, where it was many at a time.
     passed: usize,
+    /// How often dead records followed an item.
+    stops: usize,
 }
 
 impl Default for Between {
@@ -58,6 +60,7 @@ impl Default for Between {
             asked_at: ASKED_AFTER,
             found: None,
             passed: 0,
+            stops: 0,
         }
     }
 }
@@ -75,6 +78,12 @@ impl Between {
         if let Near::Unknown = self.near {
             self.near = Near::Key(decided.to_vec());
         }
+    }
+
+    /// Whether the walk has had no item yet.
+    #[inline(always)]
+    pub fn is_at_start(&self) -> bool {
+        matches!(self.near, Near::Start)
     }
 
     /// An item follows what was passed, or a record that is dead and not for good.
@@ -104,8 +113,18 @@ impl Between {
         };
         if passed > most {
             let far = key.map(<[u8]>::to_vec);
-            self.found = Some(Bare { near, far, passed });
+            self.found = Some(Box::new(Bare { near, far, passed }));
         }
+    }
+
+    /// Notes that a dead record follows an item.
+    pub fn note_stop(&mut self) {
+        self.stops += 1;
+    }
+
+    /// How often that was so.
+    pub fn stops(&self) -> usize {
+        self.stops
     }
 
     /// About how many dead records were passed before the last item.
@@ -114,8 +133,13 @@ impl Between {
     }
 
     /// Where most was passed since this was last called, if it was many.
-    #[inline(always)]
     pub fn take_found(&mut self) -> Option<Bare> {
-        self.found.take()
+        self.found.take().map(|found| *found)
+    }
+
+    /// Whether there is something for [`Between::take_found`].
+    #[inline(always)]
+    pub fn has_found(&self) -> bool {
+        self.found.is_some()
     }
 }

@@ -410,7 +410,7 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Moves the first cursor and sorts it in again.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         let first = self.order[0].at;
         let was_dead_span = self.dead_spans > 0 && self.is_dead_span(first);
@@ -426,7 +426,7 @@ impl<C: Cursor> Merge<C> {
     }
 
     /// Sorts in the cursor at `place` of the order, which has moved towards the end.
-    #[inline]
+    #[inline(always)]
     fn replace(&mut self, place: usize, view: Option<&ExpiryView>) {
         let at = self.order[place].at;
         let key = match self.cursors[at].head() {
@@ -448,12 +448,17 @@ impl<C: Cursor> Merge<C> {
     fn sort_in(&mut self, place: usize, entry: MergeEntry) {
         let at = entry.at;
         // A linear search: a binary one mispredicts more often.
-        let behind = self.order[place + 1..].iter();
-        let passed = behind.take_while(|next| {
+        let comes_first = |next: &MergeEntry| {
             next.prefix < entry.prefix
                 || (next.prefix == entry.prefix && self.compare_whole(at, next.at).is_gt())
-        });
-        let end = place + passed.count();
+        };
+        let mut end = place;
+        for next in &self.order[place + 1..] {
+            if !comes_first(next) {
+                break;
+            }
+            end += 1;
+        }
         if end > place {
             self.order.copy_within(place + 1..end + 1, place);
         }
@@ -479,6 +484,7 @@ impl<C: Cursor> Merge<C> {
         }
     }
 
+    #[cold]
     fn resolve_them(&mut self, view: Option<&ExpiryView>) -> Result<()> {
         while self.dead_spans > 0 {
             let Some(first) = self.order.first() else {
@@ -513,10 +519,9 @@ impl<C: Cursor> Merge<C> {
                 break;
             };
             let (key, other) = (record.key.to_vec(), self.order[place].at);
-            let to = if self.forward {
-                Seek::AtOrAfter(&key)
-            } else {
-                Seek::AtOrBefore(&key)
+            let to = match self.forward {
+                true => Seek::AtOrAfter(&key),
+                false => Seek::AtOrBefore(&key),
             };
             self.cursors[other].enter(to, view)?;
             self.dead_spans -= 1;

@@ -90,8 +90,13 @@ impl<C: Cursor> Walk<C> {
         })
     }
 
-    /// Where the walk has passed most without an item since this was last called, if that was much.
+    /// Whether there is something for [`Walk::take_found`].
     #[inline(always)]
+    pub fn has_found(&self) -> bool {
+        self.between.has_found()
+    }
+
+    /// Where the walk has passed most without an item since this was last called, if that was much.
     pub fn take_found(&mut self) -> Option<Bare> {
         self.between.take_found()
     }
@@ -99,6 +104,11 @@ impl<C: Cursor> Walk<C> {
     /// About how many dead records it has passed in all.
     pub fn passed(&self) -> usize {
         self.between.passed() + self.merge.passed()
+    }
+
+    /// How often dead records followed an item.
+    pub fn stops(&self) -> usize {
+        self.between.stops()
     }
 
     /// Called before the first record is decided about: passes over it, with many others, if it is in a bare range.
@@ -111,6 +121,14 @@ impl<C: Cursor> Walk<C> {
     /// Called where an item or the end of the range comes, with this key; none: there are no more records.
     #[inline(always)]
     fn end_between(&mut self, key: Option<&[u8]>) {
+        // Mostly nothing was passed, and nothing changes.
+        if self.merge.passed() > 0 || self.between.is_at_start() {
+            self.end_passed(key);
+        }
+    }
+
+    #[inline(never)]
+    fn end_passed(&mut self, key: Option<&[u8]>) {
         self.between.end(self.merge.passed(), key);
         self.merge.forget_passed();
     }
@@ -128,6 +146,9 @@ impl<C: Cursor> Walk<C> {
     /// Counts a record of this key that is not shown.
     #[inline]
     fn pass(&mut self, header: &Header, key: &[u8], view: &ExpiryView) {
+        if self.merge.passed() == 0 {
+            self.between.note_stop();
+        }
         self.merge.note_passed();
         if !view.dead(header) && header.seq >= self.horizon.tombstones.max_covering_seq(key) {
             // It is dead by a clock that leads, and not for good.
@@ -175,14 +196,23 @@ impl<C: Cursor> Walk<C> {
     }
 
     /// Begins a stretch, if one source has been first for some time and has one.
+    #[inline(always)]
     fn begin_stretch(
+        &mut self,
+        decided: &[u8],
+        certain: (&CertainView, Option<&[u8]>),
+    ) -> Option<&mut Stretch> {
+        match self.given && self.leader.1 >= LEAD_LEAST {
+            true => self.begin_stretch_of_leader(decided, certain),
+            false => None,
+        }
+    }
+
+    fn begin_stretch_of_leader(
         &mut self,
         decided: &[u8],
         (view, bound): (&CertainView, Option<&[u8]>),
     ) -> Option<&mut Stretch> {
-        if !self.given || self.leader.1 < LEAD_LEAST {
-            return None;
-        }
         let ask = Ask {
             view,
             call: 0,

@@ -189,7 +189,8 @@ impl Holder for Progress {
 struct Walks {
     sight: Sight,
     front: Option<Walk<Source>>,
-    back: Option<Walk<Source>>,
+    /// Apart: few scans have both, and so large an allocation is dear.
+    back: Option<Box<Walk<Source>>>,
     /// From where on each of them has seen everything, if that is not its end of the range.
     origins: [Option<Vec<u8>>; 2],
 }
@@ -237,6 +238,8 @@ const STEP_WORTH: u64 = 6;
 
 /// What it is worth to pass a dead record no more: some 20 ns.
 const PASS_WORTH: u64 = 6;
+/// The same for a dead record between items, which ends a stretch: 1 us.
+const STOP_WORTH: u64 = 300;
 /// The same for an item that need not be decided about alone any more, where range deletes lie between items: 400 ns.
 const DECISION_WORTH: u64 = 100;
 /// About so many items lie in a block, all of which a range delete inside it concerns.
@@ -252,18 +255,17 @@ impl Drop for Scan {
             let worth = SEEK_WORTH + STEP_WORTH * self.items;
             self.state.pay_for_scan(worth);
         }
-        let ends = [&walks.front, &walks.back].into_iter().flatten();
-        let passed: usize = ends.map(Walk::passed).sum();
-        let ranges = walks.sight.read_state.range_deletes();
-        let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
-        let alone = self.items.min((BLOCK_ITEMS * ranges) as u64);
-        let decided = if self.items < BLOCK_ITEMS as u64 {
-            0
-        } else {
-            alone
+        let ends = || walks.front.iter().chain(walks.back.as_deref());
+        let passed: usize = ends().map(Walk::passed).sum();
+        let stops: usize = ends().map(Walk::stops).sum();
+        let is_short = self.items < BLOCK_ITEMS as u64;
+        let decided = match is_short || walks.sight.horizon.tombstones.is_empty() {
+            true => 0,
+            false => walks.decided_alone(self.items),
         };
-        if passed > 0 || decided > 0 {
-            let worth = PASS_WORTH * passed as u64 + DECISION_WORTH * decided;
+        if passed > 0 || stops > 0 || decided > 0 {
+            let worth = PASS_WORTH * passed as u64 + STOP_WORTH * stops as u64;
+            let worth = worth + DECISION_WORTH * decided;
             self.state.pay_for_passing(worth);
         }
     }
@@ -384,8 +386,8 @@ impl Scan {
             ..
         } = self;
         let Progress { left, walks } = &mut *self.progress.lock();
-        let bare = (!self.is_fixed).then(|| state.bare().clone());
-        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare));
+        let bare = || (!self.is_fixed).then(|| state.bare().clone());
+        let walks = walks.get_or_insert_with(|| Walks::new(&self.pin, state, bare()));
         let fixed = self.is_fixed.then_some((&*view, self.settled.now));
         let read = || match fixed {
             Some((view, settled)) => {
@@ -397,7 +399,9 @@ impl Scan {
         self.items += 1;
         let item = walks.next(left, forward, &mut check, view);
         self.in_stretch = walks.front.as_ref().is_some_and(Walk::has_stretch);
-        if let Some(found) = walks.take_found(left, forward) {
+        if walks.have_found(forward)
+            && let Some(found) = walks.take_found(left, forward)
+        {
             engine.note_bare(state, &found, self.pin.seq());
         }
         item
@@ -414,15 +418,31 @@ impl Walks {
         }
     }
 
-    /// Where one end found no item among many records, if it did since this was last called.
+    /// About how many of so many items a scan had to decide about alone, because range deletes lie between them.
+    fn decided_alone(&self, items: u64) -> u64 {
+        let ranges = self.sight.read_state.range_deletes();
+        let ranges: usize = ranges.map(|ranges| ranges.len()).sum();
+        items.min((BLOCK_ITEMS * ranges) as u64)
+    }
+
+    /// Whether there is something for [`Walks::take_found`].
     #[inline(always)]
-    fn take_found(&mut self, left: &Left, forward: bool) -> Option<Found> {
-        let walk = if forward {
-            &mut self.front
-        } else {
-            &mut self.back
+    fn have_found(&self, forward: bool) -> bool {
+        let walk = match forward {
+            true => self.front.as_ref(),
+            false => self.back.as_deref(),
         };
-        let found = walk.as_mut()?.take_found()?;
+        walk.is_some_and(Walk::has_found)
+    }
+
+    /// Where one end found no item among many records, if it did since this was last called.
+    #[cold]
+    fn take_found(&mut self, left: &Left, forward: bool) -> Option<Found> {
+        let walk = match forward {
+            true => self.front.as_mut(),
+            false => self.back.as_deref_mut(),
+        };
+        let found = walk?.take_found()?;
         self.sight.horizon.bare.as_ref()?;
         let range = &mut left.range.clone();
         match (&self.origins, forward) {
@@ -519,7 +539,8 @@ impl Walks {
                 let passed = &left.back;
                 self.origins[1] = (!passed.is_empty()).then(|| passed.clone());
                 let origin = &mut self.origins[1];
-                Ok(none.insert(self.sight.walk(&left.range, left.to(), view, origin)?))
+                let walk = self.sight.walk(&left.range, left.to(), view, origin)?;
+                Ok(none.insert(Box::new(walk)))
             }
         }
     }

@@ -75,6 +75,7 @@ pub fn store(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
 
 /// Copies `front` to `offset`, and `back` behind it, where nobody else stores up to the end of the last word: what that has
 /// left is zero afterwards. So of all words only the first is shared, and takes a read-modify-write.
+#[inline(always)]
 pub fn append(words: &[AtomicU64], offset: usize, front: &[u8], back: &[u8]) {
     let (Some(first), Some(last), Some(next), Some(end)) = (
         front.first_chunk::<WORD>(),

@@ -390,6 +390,7 @@ impl Node {
     }
 
     /// How a record of this leaf, to be inserted at `rank`, relates to the other versions of its key; `None`: it is there.
+    #[inline(always)]
     pub fn relation(&self, key: &[u8], seq: Seq, rank: usize) -> Option<Inserted> {
         let behind = self.version_behind(rank, key);
         if behind.is_some_and(|there| there.seq() == seq) {

@@ -127,7 +127,7 @@ impl RunCursor {
     }
 
     /// Stays with the inner cursor, or goes to the next table if that is past its end.
-    #[inline]
+    #[inline(always)]
     fn skip_exhausted(&mut self, forward: bool, view: Option<&ExpiryView>) -> Result<()> {
         if !self.inner().is_at_end() {
             self.state = RunState::Inside;
@@ -136,6 +136,7 @@ impl RunCursor {
         self.leave(forward, view)
     }
 
+    #[cold]
     fn leave(&mut self, forward: bool, view: Option<&ExpiryView>) -> Result<()> {
         if forward {
             self.step_to(Some(self.number + 1), Seek::First, view)

@@ -120,7 +120,9 @@ impl Scan {
             (view, self.calls, dying_alone),
             lent,
         );
-        if let Some(found) = walks.take_found(left, forward) {
+        if walks.have_found(forward)
+            && let Some(found) = walks.take_found(left, forward)
+        {
             engine.note_bare(state, &found, self.pin.seq());
         }
         self.items += lent.len() as u64;

@@ -1,0 +1,121 @@
+//! Goal: what makes reading dear, or keeps bytes, goes away: by itself when nobody writes, and for scans that pay for it
+//! while they go on.
+//!
+//! Method: a simulated disk, background work step by step, a clock that moves only when told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ebbtide::internals::Sim;
+use ebbtide::{Container, Database, DefaultTtl, ManualClock, Options};
+
+const MEMTABLE: usize = 1 << 20;
+
+fn open(clock: &ManualClock) -> (Database, Container) {
+    let db = Options::new()
+        .fs(Arc::new(Sim::new(1)))
+        .clock(clock.clone())
+        .stepped()
+        .sizes(4 << 10, 256 << 10, 256 << 10)
+        .memtable_bytes(MEMTABLE)
+        .open("/db")
+        .unwrap();
+    let c = db.container("c").unwrap();
+    c.set_default_ttl(DefaultTtl::NoDefault).unwrap();
+    (db, c)
+}
+
+fn rest(db: &Database) {
+    while db.step().unwrap() {}
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(1_800_000_000_000)
+}
+
+fn fill(c: &Container, keys: u32, len: usize) {
+    for n in 0..keys {
+        c.put(n.to_be_bytes(), vec![b'v'; len]).unwrap();
+    }
+}
+
+// The deletes are in memory, and what they hide is on disk.
+#[test]
+fn an_idle_database_gives_back_what_was_deleted() {
+    let clock = clock();
+    let (db, c) = open(&clock);
+    fill(&c, 3_000, 1_000);
+    db.compact().unwrap();
+    rest(&db);
+    let before = c.stats().disk_bytes;
+    assert!(before > 2_500_000, "{before}");
+    for n in 0..2_900_u32 {
+        c.delete(n.to_be_bytes()).unwrap();
+    }
+    rest(&db);
+    clock.advance(Duration::from_secs(1));
+    rest(&db);
+    let after = c.stats().disk_bytes;
+    assert!(after < before / 10, "{before} bytes became {after}");
+    assert_eq!(c.iter().count(), 100);
+}
+
+fn comes_back(db: &Database, c: &Container, scans_most: usize, is_back: impl Fn() -> bool) {
+    rest(db);
+    assert!(!is_back(), "nobody has paid");
+    for _ in 0..scans_most {
+        c.iter().for_each(|item| drop(item.unwrap()));
+        rest(db);
+    }
+    assert!(is_back(), "{scans_most} scans did not pay");
+}
+
+// The clock stands: nothing is done because of rest.
+#[test]
+fn scans_pay_for_the_merge_of_range_deletes() {
+    let (db, c) = open(&clock());
+    fill(&c, 20_000, 100);
+    db.compact().unwrap();
+    for n in (0..200_u32).map(|n| 100 * n) {
+        c.delete_range(n.to_be_bytes()..(n + 1).to_be_bytes())
+            .unwrap();
+    }
+    db.flush().unwrap();
+    comes_back(&db, &c, 8, || c.stats().range_deletes == 0);
+    assert_eq!(c.iter().count(), 19_800);
+}
+
+#[test]
+fn scans_pay_for_the_merge_of_deletes() {
+    let (db, c) = open(&clock());
+    fill(&c, 20_000, 100);
+    db.compact().unwrap();
+    for n in (0..2_000_u32).map(|n| 10 * n) {
+        c.delete(n.to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    comes_back(&db, &c, 12, || c.stats().runs == 1);
+    assert_eq!(c.iter().count(), 18_000);
+}
+
+// Few bytes of a container that nobody writes to are in the oldest segment of the log.
+#[test]
+fn the_log_beside_a_quiet_container_stays_short() {
+    let (db, c) = open(&clock());
+    let quiet = db.container("quiet").unwrap();
+    for n in 0..100_u32 {
+        quiet.put(n.to_be_bytes(), b"v").unwrap();
+    }
+    let mut most = 0;
+    for n in 0..20_000_u32 {
+        c.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), [b'v'; 200])
+            .unwrap();
+        // One step each: what presses is done before what does not.
+        if n % 100 == 0 {
+            most = most.max(db.stats().log_bytes);
+            db.step().unwrap();
+        }
+    }
+    assert!(most <= 2 * MEMTABLE as u64 + (512 << 10), "{most}");
+    assert_eq!(quiet.iter().count(), 100);
+}
