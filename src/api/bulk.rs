@@ -40,7 +40,9 @@ impl Container {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a key is not above the one before it, or a key or a value is out of its range;
-    /// [`Error::QuotaFull`] if the container's quota or that of the database has no room for it; what a write may meet.
+    /// [`Error::QuotaFull`] if the container's quota or that of the database has no room for it;
+    /// [`Error::TooManyCommands`] if the default was changed meanwhile, and as many commands stand as can; what a write may
+    /// meet.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         items: impl IntoIterator<Item = (K, V)>,
