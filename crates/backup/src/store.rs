@@ -67,7 +67,9 @@ impl Folder {
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         if path.is_dir() {
             // A store that an earlier version made is readable by others.
-            let own = ["objects", "backups", "ledgers", "leases", "store", TEMPORARY];
+            let own = [
+                "objects", "backups", "ledgers", "leases", "store", TEMPORARY,
+            ];
             return files::withdraw_rights(&self.path, &|name| own.contains(&name));
         }
         files::create_dir_all(path)?;
