@@ -1,4 +1,4 @@
-//! What calls have made for their time alone: leases in the store, folders beside others. A thread that a signal has woken
+//! Leases in the store and folders beside others, which calls make for their time alone. A thread that a signal has woken
 //! gives all of it back while the calls are still under way.
 //!
 //! Invariant: what is here was noted before it was made. What must not happen without it is done under the lock: a
@@ -16,7 +16,7 @@ use crate::store::Store;
 #[derive(Default)]
 pub struct AtWork(Mutex<Made>);
 
-/// What is there now.
+/// The leases and folders that are there now.
 #[derive(Default)]
 pub struct Made {
     leases: BTreeSet<String>,

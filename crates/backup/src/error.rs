@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// Another call copies from or to the same folder: try again when that is done.
     InUse {
-        /// What it has locked.
+        /// The folder that it has locked.
         lock: PathBuf,
     },
     /// The copy beside a folder that a call works on could not be made or read. If the database is damaged,
@@ -55,7 +55,7 @@ pub enum Error {
     Scratch {
         /// The copy.
         path: PathBuf,
-        /// What failed.
+        /// The failure.
         source: ebbtide::Error,
     },
     /// The call was wrong, and why.

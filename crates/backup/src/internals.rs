@@ -1,4 +1,4 @@
-//! What fuzzing reads, with the feature `unstable-internals`; not part of the public API, and free to change.
+//! The decoders that fuzzing calls, with the feature `unstable-internals`; not part of the public API, and free to change.
 
 use ebbtide::Ledger;
 
