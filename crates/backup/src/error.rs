@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// Another call copies from or to the same folder: try again when that is done.
     InUse {
-        /// The folder that it has locked.
+        /// The lock that it holds.
         lock: PathBuf,
     },
     /// The copy beside a folder that a call works on could not be made or read. If the database is damaged,
