@@ -197,7 +197,13 @@ fn uses(code: &str, children: &[String]) -> Vec<Use> {
         let follows = at > 0 && tokens[at - 1] == "::";
         let starts =
             ["crate", "super", "self"].contains(&token.as_str()) || children.contains(token);
-        if starts && !follows && tokens.get(at + 1).is_some_and(|token| token == "::") {
+        // `pub(in crate::engine)` says who sees it, and imports nothing.
+        let is_visibility = at > 2 && tokens[at - 3..at] == ["pub", "(", "in"];
+        if starts
+            && !follows
+            && !is_visibility
+            && tokens.get(at + 1).is_some_and(|token| token == "::")
+        {
             let public = at > 1
                 && tokens[at - 1] == "use"
                 && (tokens[at - 2] == "pub" || tokens[at - 2] == ")");

@@ -1,7 +1,7 @@
 //! Transactions, as users meet them.
 //!
 //! ```text
-//! get, range ──> own writes (data/own_writes.rs) ── not written ──> the snapshot, and noted (engine/read_set.rs)
+//! get, range ──> own writes (data/own_writes.rs) ── not written ──> the snapshot, and noted (engine/write/read_set.rs)
 //! put, delete ─> own writes
 //! commit ──────> own writes as one batch, if what was noted is so still
 //! ```

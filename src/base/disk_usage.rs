@@ -1,4 +1,4 @@
-//! What the files of a database consist of: plain data for users. engine/disk_usage.rs fills it in.
+//! What the files of a database consist of: plain data for users. engine/inspect/disk_usage.rs fills it in.
 
 use std::fmt;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What a program is told of background work: the trait that it implements, and the events. engine/events.rs calls it.
+//! What a program is told of background work: the trait that it implements, and the events. engine/parts/events.rs calls it.
 
 use std::time::Duration;
 

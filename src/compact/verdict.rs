@@ -34,7 +34,7 @@
 //!   number is below this record's. No older version can appear later: memtables are installed in the order in which
 //!   they were sealed, and a bulk load together with what was in memory before it.
 //!
-//! `now` may be earlier than the clock, for readers of expirations (engine/feeds.rs), with the settings of that moment: then
+//! `now` may be earlier than the clock, for readers of expirations (engine/parts/feeds.rs), with the settings of that moment: then
 //! what has ended since counts as live, and is kept.
 //!
 //! Whole tables go by the same rules, unread (pick/ended.rs):

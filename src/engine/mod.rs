@@ -1,27 +1,32 @@
 //! The engine: parts that each own their state and keep one invariant, and the operations over them.
 //!
 //! ```text
-//! CommitLog     one order of writes; what is logged, in memory, visible      commit.rs
-//! Catalog       what is durable of tables and settings; its edits            catalog.rs
-//! ContainerSet  containers by name                                           containers.rs
-//! ContainerState  what a reader pins of one container                        state.rs
-//! Snapshots     open snapshots, and what jobs keep for them                  snapshots.rs
-//! SettingsCell  a container's settings, as one value                         settings_cell.rs
-//! Feeds         readers of a container's expirations, and what is held       feeds.rs
-//! Passes        where passes of `changes` read, once settings change         passes.rs
-//! Allowance     what a quota lets be written before live bytes are estimated anew   allowance.rs
-//! Scheduler     threads, who may work now, what failed                       scheduler.rs
-//! Throttle      what slows writers and background work                       throttle.rs
-//! ObsoleteTables  tables to be removed                                       obsolete.rs
-//! Loads         tables that bulk loads write                                 loads.rs
-//! DamagedTables   damaged tables that scrubbing found                        damage.rs
-//! SyncWaiters     callers who wait for a sync of the log                     sync_waiters.rs
-//! Events          what the listener is told                                  events.rs
-//! Follower        what is taken in of another process's database             follower.rs
+//! parts/     what owns state                          read/      a key, many keys, a range, one at random
+//! jobs/      flushes, merges, reclaiming, the log     inspect/   reports, estimates, `changes`, expirations
+//! write/     admission, the commit, transactions      open/      open, follow, close, checkpoint, repair
 //! ```
 //!
-//! The parts do not know each other, except that an edit takes a [`commit::Basis`]. [`Engine`] holds them; the files
-//! after it are its operations.
+//! | part | owns | file in parts/ |
+//! | --- | --- | --- |
+//! | `CommitLog` | one order of writes; what is logged, in memory, visible | commit_log.rs |
+//! | `Catalog` | what is durable of tables and settings; its edits | catalog.rs |
+//! | `ContainerSet` | containers by name | containers.rs |
+//! | `ContainerState` | a container, and its read state | state.rs |
+//! | `Snapshots` | open snapshots, and what jobs keep for them | snapshots.rs |
+//! | `SettingsCell` | a container's settings, as one value | settings_cell.rs |
+//! | `Feeds` | readers of a container's expirations, and what is held for them | feeds.rs |
+//! | `Passes` | where passes of `changes` read, once settings change | passes.rs |
+//! | `Allowance` | what a quota lets be written before live bytes are estimated anew | allowance.rs |
+//! | `Scheduler` | threads, who may work now, what failed | scheduler.rs |
+//! | `Throttle` | what slows writers and background work | throttle.rs |
+//! | `ObsoleteTables` | tables to be removed | obsolete.rs |
+//! | `Loads` | tables that bulk loads write | loads.rs |
+//! | `DamagedTables` | damaged tables that scrubbing found | damage.rs |
+//! | `SyncWaiters` | callers who wait for a sync of the log | sync_waiters.rs |
+//! | `Events` | what the listener is told | events.rs |
+//! | `Follower` | what is taken in of another process's database | follower.rs |
+//!
+//! [`Engine`] holds the parts; the other folders are its operations.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -60,70 +65,19 @@
 //!
 //! Readers load a read state, the published sequence number, the clock and the settings, in that order, each newer than the
 //! one before. They take no lock, except the commit lock where a write in progress relies on a version that they found dead
-//! (read.rs). A memtable leaves a read state in the same step in which its run enters it. So a read state holds everything
+//! (read/point.rs). A memtable leaves a read state in the same step in which its run enters it. So a read state holds everything
 //! that was published before it was loaded; a record that a later merge drops is still in it.
 
 pub mod options;
-// parts: each owns its fields
-mod settings_cell;
-mod feeds;
-mod allowance;
-mod passes;
-mod state;
-mod snapshots;
-mod containers;
-mod relied;
-mod commit;
-mod catalog;
-mod scheduler;
-mod throttle;
-mod obsolete;
-mod loads;
-mod damage;
-mod sync_waiters;
-mod events;
-#[cfg(feature = "metrics")]
-mod publisher;
-mod follower;
-// what the engine does with them
+mod parts;
+// the operations, in the order in which they build on each other
 mod core;
-mod listening;
 mod handle;
-mod pacing;
 mod read;
-mod random;
-mod scan;
-mod read_many;
-mod relog;
-mod admit;
-mod writes;
-mod prepared;
-mod write;
-mod conditional;
-mod read_set;
-mod create;
-#[cfg(feature = "tokio")]
-mod at_once;
 mod jobs;
-mod background;
-mod report;
-mod due;
-mod quota;
-mod bulk;
-mod why;
-mod disk_usage;
-mod changes;
-mod feed;
-#[cfg(feature = "metrics")]
-mod metrics;
-mod old_log;
-mod begin;
-mod replay;
+mod inspect;
+mod write;
 mod open;
-mod catch_up;
-mod close;
-mod checkpoint;
-mod repair;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -134,37 +88,39 @@ use crate::env::{Fs, Lock, SettledClock};
 use crate::mem::Pool;
 use crate::table::BlockCache;
 
-use allowance::Allowance;
-use catalog::Catalog;
-use commit::CommitLog;
-use containers::ContainerSet;
-use damage::DamagedTables;
-use events::Events;
-use follower::Follower;
-use loads::Loads;
-use obsolete::ObsoleteTables;
 use options::Options;
-use scheduler::Scheduler;
-use snapshots::Snapshots;
-use sync_waiters::SyncWaiters;
-use throttle::Throttle;
+use parts::allowance::Allowance;
+use parts::catalog::Catalog;
+use parts::commit_log::CommitLog;
+use parts::containers::ContainerSet;
+use parts::damage::DamagedTables;
+use parts::events::Events;
+use parts::follower::Follower;
+use parts::loads::Loads;
+use parts::obsolete::ObsoleteTables;
+#[cfg(feature = "metrics")]
+use parts::publisher::Publisher;
+use parts::scheduler::Scheduler;
+use parts::snapshots::Snapshots;
+use parts::sync_waiters::SyncWaiters;
+use parts::throttle::Throttle;
 
-#[cfg(feature = "tokio")]
-pub use at_once::Begun;
-pub use bulk::LoadedItem;
-pub use changes::ChangeReader;
-pub use feed::{Ended, Feed, Place};
 pub use handle::Handle;
+pub use inspect::changes::ChangeReader;
+pub use inspect::feed::{Ended, Feed, Place};
 pub use jobs::scrub::VerifyReport;
-pub use random::Drawn;
-pub use read::Reader;
-pub use read_set::ReadSet;
-pub use repair::{Loss, RepairReport, repair};
-pub use scan::Scan;
-pub use snapshots::SnapshotPin;
-pub use state::ContainerState;
-pub use write::UpdateAction;
-pub use writes::{Demand, Writes};
+pub use open::repair::{Loss, RepairReport, repair};
+pub use parts::snapshots::SnapshotPin;
+pub use parts::state::ContainerState;
+pub use read::point::Reader;
+pub use read::random::Drawn;
+pub use read::scan::Scan;
+#[cfg(feature = "tokio")]
+pub use write::at_once::Begun;
+pub use write::bulk::LoadedItem;
+pub use write::commit::UpdateAction;
+pub use write::read_set::ReadSet;
+pub use write::writes::{Demand, Writes};
 
 /// An open database.
 pub struct Engine {
@@ -191,7 +147,7 @@ pub struct Engine {
     sync_waiters: SyncWaiters,
     events: Events,
     #[cfg(feature = "metrics")]
-    publisher: publisher::Publisher,
+    publisher: Publisher,
     /// Not there where this is the process that writes.
     follower: Option<Follower>,
 }

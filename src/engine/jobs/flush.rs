@@ -11,11 +11,12 @@ use crate::compact::start_by;
 use crate::data::cursor::Seek;
 use crate::data::merge::Merge;
 use crate::engine::Engine;
-use crate::engine::events::Event;
 use crate::engine::jobs::install::{Flushed, bytes_of};
 use crate::engine::jobs::job::{JobSpec, Purpose};
-use crate::engine::scheduler::Thread;
-use crate::engine::state::{ContainerState, Flushable};
+use crate::engine::parts::events::Event;
+use crate::engine::parts::read_state::Flushable;
+use crate::engine::parts::scheduler::Thread;
+use crate::engine::parts::state::ContainerState;
 use crate::env::monotonic;
 use crate::expiry::ExpiryView;
 use crate::mem::Memtable;
@@ -29,7 +30,7 @@ const GROUP_MOST: usize = 256;
 /// After this long without a write, deletes are flushed: so much earlier than [`TICK`]s can tell that within a second from
 /// the last write the merge is done that removes them.
 ///
-/// [`TICK`]: crate::engine::background
+/// [`TICK`]: crate::engine::jobs::background
 const REST: Duration = Duration::from_millis(300);
 /// A memtable of so many bytes is worth a flush for its deletes, or of this share of a full one: fewer are passed by a scan
 /// in the time that a seek on disk takes.

@@ -12,10 +12,11 @@ use crate::catalog::{
 use crate::compact::{Job, Output};
 use crate::data::range_delete::{RangeDelete, discernible};
 use crate::engine::Engine;
-use crate::engine::commit::Basis;
-use crate::engine::events::Event;
 use crate::engine::jobs::left_out::{ends_dropped, forgotten_ranges, forgotten_tables};
-use crate::engine::state::{ContainerState, Flushable, Leaves, ReadState};
+use crate::engine::parts::commit_log::Basis;
+use crate::engine::parts::events::Event;
+use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
 use crate::table::FinishedTable;

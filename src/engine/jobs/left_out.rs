@@ -8,7 +8,8 @@ use crate::base::{Seq, TableId, Timestamp};
 use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
-use crate::engine::state::{ContainerState, Flushable};
+use crate::engine::parts::read_state::Flushable;
+use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView};
 use crate::mem::RangeDeletes;
 
@@ -30,7 +31,7 @@ pub(in crate::engine) fn forgotten_ranges<'a>(
 
 /// The highest sequence number of the records in these tables of a version, but for tables that range deletes cover: these
 /// tell it.
-pub(super) fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
+pub(in crate::engine) fn forgotten_tables(version: &Version, gone: &[TableId]) -> Seq {
     let files = version.runs.iter().flat_map(|run| &run.files);
     let files = files.filter(|file| gone.contains(&file.record.id));
     let untold = files.filter_map(|file| {
@@ -63,7 +64,7 @@ impl Engine {
 
 /// Up to which moment ends may be known no more when dead records of the `inputs` are left out: their own, and those of the
 /// older records of their keys that stay; none: no record is left out, as far as the census tells.
-pub(super) fn ends_dropped(
+pub(in crate::engine) fn ends_dropped(
     inputs: impl Iterator<Item = Census>,
     stays: impl Iterator<Item = Census>,
     view: &ExpiryView,

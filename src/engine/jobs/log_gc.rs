@@ -22,9 +22,10 @@ use std::sync::Arc;
 use crate::base::{Result, Timestamp};
 use crate::catalog::Change;
 use crate::engine::Engine;
-use crate::engine::commit::CommitState;
-use crate::engine::relog::relog;
-use crate::engine::state::{ContainerState, Flushable};
+use crate::engine::jobs::relog::relog;
+use crate::engine::parts::commit_log::CommitState;
+use crate::engine::parts::read_state::Flushable;
+use crate::engine::parts::state::ContainerState;
 use crate::wal::{FrameKind, SegmentInfo};
 
 /// Stale frames are removed after this fraction (1/4) of `reclaim_within`.

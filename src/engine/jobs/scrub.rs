@@ -10,7 +10,7 @@ use crate::base::counters::Damage;
 use crate::base::{Error, Result};
 use crate::catalog::TableFile;
 use crate::engine::Engine;
-use crate::engine::scheduler::Thread;
+use crate::engine::parts::scheduler::Thread;
 use crate::env::monotonic;
 use crate::table::Table;
 

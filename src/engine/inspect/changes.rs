@@ -1,0 +1,388 @@
+//! Changes since a version: of every key its newest state, as of one moment.
+//!
+//! ```text
+//! sequence number      since                     S: a snapshot, at a border of batches
+//! writes         ......|..k1..k2...k1..[a,c)..k3..|......
+//! told                  range [a,c), then in key order k1 (its second version), k2, k3
+//! ```
+//!
+//! A pass takes a snapshot S and goes through the containers that have something newer than `since`: first that it was
+//! made, its settings, its range tombstones; then its keys, in steps that each look at a read state anew. Only memtables and
+//! tables whose highest sequence number is above `since` are read. When the pass is over, `since` becomes S. So a pass that
+//! ends early is told again, and no batch is ever told in part.
+//!
+//! The settings of all containers are those of S, too: they are read when the pass begins, and it begins anew where they have
+//! changed since S. By them and by the moment of the beginning, at which they were in force, records are judged. What a
+//! later change or command ends, or a drop, is told by the next pass; until then passes.rs keeps it.
+//!
+//! **What a copy at `since` must be told** of a key is its newest version up to S, if that is above `since`. A live one is
+//! in every read state, for S sees it. A dead one may have been dropped by a job. It matters only to a copy that has an
+//! older version of the key which is live: any other is gone by the rule that the copy judges by.
+//!
+//! * *A reader that goes on* holds a snapshot at `since` from the pass before. That keeps the older version while it is
+//!   live, and a dead version is not dropped while it hides a live one (compact/verdict.rs); nor is a range tombstone that
+//!   covers one, nor a command above the oldest snapshot (`ContainerState::as_needed`). So it misses nothing.
+//! * *A reader that comes back* with a version alone has kept nothing meanwhile. Jobs note the highest sequence number of a
+//!   delete, an end, a range tombstone or a command that they leave out, by the edit that does (`Change::ChangesFrom`) and
+//!   before the read state is replaced. If it is above `since`, the reader is told to begin anew. So is everybody who follows
+//!   another process, whose jobs know of no snapshot here.
+//! * *A reader that begins* needs no dead version, and a container that was made after `since` is as new to all.
+//!
+//! A reader that comes back is sure only of the read states that were there at its check: it pins them until it is through.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::{Error, Result, Seq, Timestamp};
+use crate::data::change::{Change, ExpiryRule};
+use crate::data::cursor::{Cursor, Seek};
+use crate::data::item::Item;
+use crate::data::merge::Merge;
+use crate::data::range_delete::RangeDelete;
+use crate::data::range_tombstones::RangeTombstones;
+use crate::data::version::Version;
+use crate::engine::Engine;
+use crate::engine::handle::Handle;
+use crate::engine::parts::passes::PassReads;
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::snapshots::SnapshotPin;
+use crate::engine::parts::state::ContainerState;
+use crate::engine::read::point::Source;
+use crate::expiry::ExpiryView;
+use crate::table::RunCursor;
+
+/// A step ends with so many changes of keys ...
+const MOST: usize = 128;
+/// ... or with the one that brings keys and values to this many bytes.
+const FULL_BYTES: usize = 64 << 10;
+
+/// See the file's head.
+pub struct ChangeReader {
+    since: Seq,
+    /// A snapshot at `since`; none before the first pass is over, and none in a follower.
+    hold: Option<Arc<SnapshotPin>>,
+    pass: Option<Pass>,
+    /// The name of the container that is told of; none: all are.
+    only: Option<Arc<str>>,
+    engine: Handle,
+}
+
+/// One pass.
+struct Pass {
+    pin: Arc<SnapshotPin>,
+    /// The containers that were not gone through, the current one first.
+    ahead: VecDeque<Part>,
+    ready: VecDeque<Change>,
+}
+
+/// A container in a pass.
+struct Part {
+    state: Arc<ContainerState>,
+    name: Arc<str>,
+    /// 0 if the copy has nothing of it.
+    since: Seq,
+    reads: Arc<PassReads<ReadState>>,
+    /// The settings of the pass's snapshot, at a moment at which they were in force.
+    view: ExpiryView,
+    is_begun: bool,
+    /// The last key that was decided about; empty before the first.
+    last: Vec<u8>,
+}
+
+impl ChangeReader {
+    /// Tells what has changed since then, in the container of this name or in all.
+    pub fn new(engine: &Handle, since: Seq, only: Option<&str>) -> ChangeReader {
+        ChangeReader {
+            since,
+            hold: None,
+            pass: None,
+            only: only.map(Into::into),
+            engine: engine.clone(),
+        }
+    }
+
+    /// All up to here was told.
+    pub fn version(&self) -> Seq {
+        self.since
+    }
+
+    /// The next change; none at the end of a pass.
+    pub fn next_change(&mut self) -> Result<Option<Change>> {
+        self.engine.check_running()?;
+        let pass = match &mut self.pass {
+            Some(pass) => pass,
+            None => {
+                let only = self.only.as_deref();
+                match begin(&self.engine, self.since, self.hold.is_some(), only)? {
+                    Some(pass) => self.pass.insert(pass),
+                    None => return Ok(None),
+                }
+            }
+        };
+        loop {
+            if let Some(change) = pass.ready.pop_front() {
+                return Ok(Some(change));
+            }
+            let Some(part) = pass.ahead.front_mut() else {
+                break;
+            };
+            let is_through = part.step(&self.engine, &pass.pin, &mut pass.ready)?;
+            if is_through {
+                pass.ahead.pop_front();
+            }
+        }
+        let pin = pass.pin.clone();
+        self.since = pin.seq();
+        self.hold = (!self.engine.is_following()).then_some(pin);
+        self.pass = None;
+        Ok(None)
+    }
+}
+
+/// Begins a pass; none if nothing was written since, and that is held already.
+fn begin(engine: &Engine, since: Seq, is_held: bool, only: Option<&str>) -> Result<Option<Pass>> {
+    loop {
+        let last = engine.snapshot().seq();
+        if since > last {
+            return Err(gone(since, last));
+        }
+        if since == last && is_held {
+            return Ok(None);
+        }
+        // In this order: the passes are open, then comes the snapshot, then the clock, then the settings.
+        let opened = |state: Arc<ContainerState>| (state.passes().open(), state);
+        let states: Vec<_> = engine.all_containers().into_iter().map(opened).collect();
+        let pin = Arc::new(engine.snapshot());
+        if let Some(pass) = begin_at(engine, (since, is_held), only, pin, states)? {
+            return Ok(Some(pass));
+        }
+    }
+}
+
+fn gone(since: Seq, from: Seq) -> Error {
+    Error::ChangesGone {
+        since: since.0,
+        from: from.0,
+    }
+}
+
+/// Begins a pass at a snapshot; none: settings have changed since.
+fn begin_at(
+    engine: &Engine,
+    (since, is_held): (Seq, bool),
+    only: Option<&str>,
+    pin: Arc<SnapshotPin>,
+    states: Vec<(Arc<PassReads<ReadState>>, Arc<ContainerState>)>,
+) -> Result<Option<Pass>> {
+    let last = pin.seq();
+    let (mut ahead, mut names) = (VecDeque::new(), vec![]);
+    let moment = engine.expiry_moment();
+    // Where nothing was written since there is nothing to tell, and from now on it is held.
+    let states = if since == last { vec![] } else { states };
+    for (reads, state) in states {
+        let name: Arc<str> = state.name().into();
+        names.push(name.clone());
+        let is_asked_for = only.is_none_or(|only| *only == *name);
+        if state.created() > last || !is_asked_for {
+            continue;
+        }
+        reads.begin(None);
+        // In this order: what these lack was noted before.
+        let read_state = reads.next(|| pin.read_state(&state));
+        let view = ExpiryView::at(moment, || state.settings());
+        if state.may_be_newer_than(last) || state.check().is_err() {
+            return Ok(None);
+        }
+        let is_new = state.created() > since;
+        if !is_held && !is_new && state.changes_from() > since {
+            return Err(gone(since, state.changes_from().min(last)));
+        }
+        if is_new || state.may_be_newer_than(since) || has_news(&read_state, since) {
+            // Who comes back is sure only of this one, and a follower reads where its snapshot does.
+            let is_pinned = !is_held && !is_new || engine.is_following();
+            if is_pinned {
+                reads.begin(Some(read_state));
+            }
+            ahead.push_back(Part {
+                since: if is_new { Seq(0) } else { since },
+                reads,
+                view,
+                is_begun: false,
+                last: vec![],
+                state,
+                name,
+            });
+        }
+    }
+    // Asked for after the names. A drop above `last` is told by the next pass.
+    let was_one_dropped = since > Seq(0) && since < last && engine.last_drop() > since;
+    let dropped = was_one_dropped.then_some(Change::Containers { names });
+    Ok(Some(Pass {
+        pin,
+        ahead,
+        ready: dropped.into_iter().collect(),
+    }))
+}
+
+/// Whether something in a read state is newer.
+fn has_news(read_state: &ReadState, since: Seq) -> bool {
+    let version = &read_state.version;
+    let mut memtables = read_state.flushables().map(|flushable| &flushable.memtable);
+    memtables.any(|memtable| memtable.seq_max() > since)
+        || version.runs.iter().any(|run| run.census.seq_max > since)
+        || version.range_deletes.seq_max() > since
+}
+
+impl Part {
+    /// Adds what follows to `ready`; true when nothing is left.
+    fn step(
+        &mut self,
+        engine: &Engine,
+        pin: &SnapshotPin,
+        ready: &mut VecDeque<Change>,
+    ) -> Result<bool> {
+        let read_state = self.reads.next(|| pin.read_state(&self.state));
+        if !self.is_begun {
+            self.begin(&read_state, pin.seq(), ready);
+            self.is_begun = true;
+        }
+        self.walk(engine.expiry_moment(), &read_state, pin.seq(), ready)
+    }
+
+    /// Tells what comes before the keys.
+    fn begin(&self, read_state: &ReadState, max: Seq, ready: &mut VecDeque<Change>) {
+        if self.since == Seq(0) {
+            ready.push_back(Change::Created {
+                container: self.name.clone(),
+                version: Version::of(self.state.created()),
+            });
+        }
+        if self.since == Seq(0) || self.state.may_be_newer_than(self.since) {
+            let until = self.state.whole_settings().changed_above(max);
+            ready.push_back(Change::Expiry {
+                container: self.name.clone(),
+                rule: ExpiryRule::new(&self.view.settings, until),
+            });
+        }
+        let ranges = read_state.range_deletes().flat_map(|ranges| ranges.iter());
+        // To who has nothing they are nothing.
+        let is_told = |delete: &&RangeDelete| {
+            self.since > Seq(0) && (delete.seq > self.since && delete.seq <= max)
+        };
+        let mut ranges: Vec<&RangeDelete> = ranges.filter(is_told).collect();
+        ranges.sort_by_key(|delete| delete.seq);
+        ranges.dedup();
+        ready.extend(ranges.into_iter().map(|delete| Change::DeleteRange {
+            container: self.name.clone(),
+            from: Bytes::copy_from_slice(&delete.range.from),
+            to: delete.range.to.as_deref().map(Bytes::copy_from_slice),
+            version: Version::of(delete.seq),
+        }));
+    }
+
+    /// Tells of the next keys; true when there are no more.
+    fn walk(
+        &mut self,
+        now: Timestamp,
+        read_state: &ReadState,
+        max: Seq,
+        ready: &mut VecDeque<Change>,
+    ) -> Result<bool> {
+        let view = &self.view;
+        let ranges = read_state.range_deletes();
+        let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));
+        let last = std::mem::take(&mut self.last);
+        let to = match last.is_empty() {
+            true => Seek::First,
+            false => Seek::After(&last),
+        };
+        let mut merge = Merge::seek(sources(read_state, self.since, max), to, None)?;
+        let (mut count, mut bytes) = (0, 0);
+        let mut decided = last.clone();
+        while let Some(record) = merge.record() {
+            let header = record.header;
+            if header.seq > max || record.key == decided {
+                merge.advance(None)?;
+                continue;
+            }
+            if count >= MOST || bytes >= FULL_BYTES {
+                self.last = decided;
+                return Ok(false);
+            }
+            decided.clear();
+            decided.extend_from_slice(record.key);
+            let is_covered = header.seq < tombstones.max_covering_seq(record.key);
+            let is_dead = view.dead(&header);
+            if header.seq > self.since && !is_covered && !(is_dead && self.since == Seq(0)) {
+                count += 1;
+                bytes += record.key.len() + record.value_len;
+                let container = self.name.clone();
+                ready.push_back(match is_dead {
+                    true => Change::Delete {
+                        container,
+                        key: Bytes::copy_from_slice(record.key),
+                        version: Version::of(header.seq),
+                    },
+                    false => {
+                        let pair = merge.front().expect("a record has a cursor").pair()?;
+                        let life = view.settings.life(&header);
+                        let item = Item::new(pair, &header, life, now);
+                        Change::Put { container, item }
+                    }
+                });
+            }
+            merge.advance(None)?;
+        }
+        merge.end()?;
+        Ok(true)
+    }
+}
+
+/// Cursors over the memtables and tables that have something newer.
+fn sources(read_state: &ReadState, since: Seq, max: Seq) -> Vec<Source> {
+    let memtables = read_state.flushables().map(|flushable| &flushable.memtable);
+    let newer = memtables.filter(|memtable| memtable.seq_max() > since);
+    let mut sources: Vec<Source> = newer
+        .map(|memtable| Source::Memory(memtable.cursor()))
+        .collect();
+    for run in &read_state.version.runs {
+        let files = run.files.iter().map(|file| &file.table);
+        let newer = files.filter(|table| {
+            let census = table.census();
+            census.seq_max > since && census.seq_min <= max
+        });
+        let newer: Vec<_> = newer.cloned().collect();
+        if !newer.is_empty() {
+            sources.push(Source::Disk(RunCursor::new(newer.into())));
+        }
+    }
+    sources
+}
+
+impl Engine {
+    /// Fails once the database is closed.
+    fn check_running(&self) -> Result<()> {
+        self.scheduler.check_open()
+    }
+
+    /// Settled time: what is dead only by a clock that leads may live again, and is not told a second time.
+    fn expiry_moment(&self) -> Timestamp {
+        self.clock.read().settled
+    }
+
+    fn all_containers(&self) -> Vec<Arc<ContainerState>> {
+        self.containers.all()
+    }
+
+    /// The sequence number of the last drop, asked after the containers.
+    fn last_drop(&self) -> Seq {
+        self.containers.last_drop()
+    }
+
+    /// Whether another process writes.
+    fn is_following(&self) -> bool {
+        self.follower.is_some()
+    }
+}

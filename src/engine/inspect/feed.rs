@@ -1,0 +1,394 @@
+//! The expirations of a container: each end of an item once, in the order of ends, then of keys.
+//!
+//! ```text
+//! position                 up to                            beyond
+//!    │  a 10.2  k 10.2  b 10.4 │ c 10.9   ...   x 55.0         │  not gathered
+//! ───┴─────────────────────────┴───────────────────────────────┴───────────▶ ends
+//!    given at this pull          known ahead, in memory
+//! ```
+//!
+//! A reader gathers the ends next to its position from all that may have some, up to [`GATHERED`], and is told of writes that
+//! end among these (feeds.rs). So a pull with nothing new looks at one number, however much is stored. Another gathering
+//! follows when all are given, when the settings change, or when more was written than is noted.
+//!
+//! Why each end comes once. The end of a record is a function of the record and of how the settings came about (ends.rs), and
+//! is never before the moment of the write, of the change or of the command that sets it.
+//!
+//! 1. A pull reads settled time, T, then lets the writes and changes pass that were stamped before, and gives ends before T.
+//!    All that is stamped later ends at T or after. So ends before T are complete, and what a cursor has passed stays passed.
+//!    A bulk load is stamped when it begins: what of it ended before it took effect was never there, and may not be told.
+//! 2. Each is asked again when it is given: is the newest visible version of the key one with this end? If not, it was
+//!    replaced or deleted before, or is written anew. A version that is looked for and not there may have been dropped by a
+//!    job; then `dropped`, which is read after, is not before that end, and the pull fails.
+//!    The records that it had hidden may be there still. They had ended, too, when it was left out; `dropped` is not before
+//!    their ends either (feeds.rs), and who reads from there on is told that something is missing.
+//! 3. A job may have judged at the very moment at which a reader begins. Of the ends at that moment the reader is given those
+//!    that a write above its first sequence number has brought about: no job that judged before knew of these.
+//! 4. A cursor that was given is proof that time was there. Where it is opened again and the clock is behind it, settled time
+//!    starts at the cursor, as it does at the mark. An end that is given raises the mark, which lasts as the next write does,
+//!    or the close.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::record::Header;
+use crate::base::{Error, Result, Seq, Timestamp};
+use crate::data::item::Value;
+use crate::engine::Engine;
+use crate::engine::inspect::due::each;
+use crate::engine::parts::feeds::{Reading, Wants};
+use crate::engine::parts::state::ContainerState;
+use crate::engine::read::point::{Reader, newest};
+use crate::env::ClockBehind;
+use crate::expiry::{Cause, Census, Ending, Settings};
+
+/// So many ends are gathered at a time.
+const GATHERED: usize = 1 << 18;
+/// ... and so many bytes of keys.
+const GATHERED_BYTES: usize = 32 << 20;
+
+/// Which ends were given: those before a moment, and at that moment those up to a key.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Given {
+    /// The moment.
+    pub before: Timestamp,
+    /// The last key at that moment, if one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Vec<u8>>,
+    /// At that moment, what ended by writes up to this sequence number had ended before the reader began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<Seq>,
+}
+
+impl Given {
+    /// All before a moment.
+    pub fn before(moment: Timestamp) -> Given {
+        Given {
+            before: moment,
+            key: None,
+            above: None,
+        }
+    }
+
+    fn has(&self, ending: &Ending, key: &[u8]) -> bool {
+        let is_given = || self.key.as_deref().is_some_and(|last| key <= last);
+        let is_older = || self.above.is_some_and(|above| ending.by <= above);
+        ending.at < self.before || ending.at == self.before && (is_given() || is_older())
+    }
+}
+
+/// Where a reader begins.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// At the oldest end that is known.
+    Start,
+    /// At ends from now on.
+    Now,
+    /// At ends from a moment on.
+    From(Timestamp),
+    /// After what was given.
+    After(Given),
+}
+
+/// An item that has ended.
+#[derive(Clone)]
+pub struct Ended {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// Its value.
+    pub value: Value,
+    /// The record.
+    pub header: Header,
+    /// The moment of the end.
+    pub at: Timestamp,
+    /// By what it ended.
+    pub cause: Cause,
+}
+
+/// A reader of expirations.
+pub struct Feed {
+    given: Given,
+    /// Some was given, or it has caught up: the position says that time was there.
+    is_proof: bool,
+    /// The ends ahead, and what may have some of them.
+    ahead: BTreeSet<(Timestamp, Box<[u8]>)>,
+    /// The bytes of their keys.
+    ahead_bytes: usize,
+    /// Writes and changes that were stamped before this moment have passed.
+    passed: Timestamp,
+    /// From here on nothing is gathered; none: all is.
+    beyond: Option<(Timestamp, Box<[u8]>)>,
+    /// The settings of the gathering, and their version; none: nothing was gathered.
+    settings: Arc<Settings>,
+    version: Option<u64>,
+    reading: Reading,
+}
+
+impl Feed {
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        match self.is_proof || self.given.above.is_some() {
+            true => Place::After(self.given.clone()),
+            false => Place::From(self.given.before),
+        }
+    }
+
+    /// Takes an end into what is ahead, if it belongs there.
+    fn take_in(&mut self, header: &Header, key: &[u8]) {
+        let ending = match self.settings.ending(header) {
+            Some(ending) if ending.at < Timestamp::MAX => ending,
+            _ => return,
+        };
+        let end = ending.at;
+        let is_beyond = |(at, first): &(Timestamp, Box<[u8]>)| (end, key) >= (*at, first);
+        if self.given.has(&ending, key) || self.beyond.as_ref().is_some_and(is_beyond) {
+            return;
+        }
+        if self.ahead.insert((end, key.into())) {
+            self.ahead_bytes += key.len();
+        }
+        while self.ahead.len() > GATHERED
+            || self.ahead_bytes > GATHERED_BYTES && self.ahead.len() > 1
+        {
+            self.beyond = self.ahead.pop_last();
+            self.ahead_bytes -= self.beyond.as_ref().map_or(0, |(_, key)| key.len());
+        }
+    }
+
+    /// Takes out the first end, of which there is one.
+    fn take_first(&mut self) -> (Timestamp, Box<[u8]>) {
+        let first = self.ahead.pop_first().expect("one is due");
+        self.ahead_bytes -= first.1.len();
+        first
+    }
+
+    /// The end of what is gathered.
+    fn gathered_to(&self) -> Timestamp {
+        self.beyond.as_ref().map_or(Timestamp::MAX, |first| first.0)
+    }
+
+    /// This end was given, or is none any more.
+    fn pass(&mut self, end: Timestamp, key: &[u8], up_to: Timestamp) {
+        let next = self.ahead.first().map_or(Timestamp::MAX, |next| next.0);
+        let next = next.min(self.gathered_to()).min(up_to);
+        self.given = match next > end {
+            true => Given::before(next),
+            false => Given {
+                key: Some(key.to_vec()),
+                above: self.given.above.filter(|_| self.given.before == end),
+                before: end,
+            },
+        };
+        self.is_proof = true;
+    }
+}
+
+impl Engine {
+    /// A reader of a container's expirations.
+    pub fn feed(&self, state: &ContainerState, from: Place) -> Result<Feed> {
+        self.check_open(state)?;
+        if self.follower.is_some() {
+            return Err(Error::ReadOnly);
+        }
+        let is_proof = matches!(from, Place::After(_));
+        if let Place::After(given) = &from {
+            self.clock.advance_to(given.before, ClockBehind::Refuse)?;
+        }
+        // Who begins at what there is does not ask for what was dropped before. A job may have judged at the moment of the
+        // beginning; so of what ends at it, only what is ended by a later write is given.
+        let asks = matches!(from, Place::From(_) | Place::After(_));
+        let known_from = state.whole_settings().known_from();
+        let feeds = state.feeds();
+        let (reading, before, above) = feeds.open(asks, || {
+            let from_now = |moment| (moment, Some(self.commit_log.published()));
+            match &from {
+                Place::Start => from_now(known_from.max(feeds.dropped().unwrap_or_default())),
+                Place::Now => from_now(self.clock.read().settled),
+                Place::From(moment) if *moment == self.clock.read().settled => from_now(*moment),
+                Place::From(moment) => (*moment, None),
+                Place::After(given) => (given.before, given.above),
+            }
+        });
+        let given = match from {
+            Place::After(given) => given,
+            _ => Given {
+                above,
+                ..Given::before(before)
+            },
+        };
+        let feed = Feed {
+            reading,
+            given,
+            is_proof,
+            ahead: BTreeSet::new(),
+            ahead_bytes: 0,
+            passed: Timestamp(0),
+            beyond: None,
+            settings: Arc::default(),
+            version: None,
+        };
+        self.check_known(state, &feed)?;
+        Ok(feed)
+    }
+
+    /// From this moment on all ends are known.
+    fn ends_known_from(&self, state: &ContainerState) -> Timestamp {
+        let dropped = state.feeds().dropped();
+        let kept = dropped.map_or(Timestamp(0), |dropped| dropped.after(1));
+        kept.max(state.whole_settings().known_from())
+    }
+
+    fn check_known(&self, state: &ContainerState, feed: &Feed) -> Result<()> {
+        let before = feed.given.before;
+        let known_from = self.ends_known_from(state);
+        let of_settings = || before < state.whole_settings().known_from();
+        match before < known_from && (feed.reading.has_missed() || of_settings()) {
+            true => Err(Error::ExpirationsGone {
+                container: state.name().to_owned(),
+                known_from: known_from.to_system_time(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The next item that has ended; none: there is no other by now.
+    pub fn next_ended(
+        &self,
+        state: &Arc<ContainerState>,
+        feed: &mut Feed,
+    ) -> Result<Option<Ended>> {
+        self.check_open(state)?;
+        self.check_known(state, feed)?;
+        let is_current = feed.version == Some(state.settings_version());
+        let is_below = |next: &(Timestamp, Box<[u8]>)| next.0 < feed.passed;
+        let is_kept = is_current && feed.ahead.first().is_some_and(is_below);
+        if !is_kept {
+            feed.passed = self.clock.read().settled;
+            self.let_writes_pass();
+        }
+        let up_to = feed.passed;
+        let noted = feed.reading.take();
+        if noted.is_full || feed.version != Some(state.settings_version()) {
+            self.gather_ends(state, feed)?;
+        } else {
+            noted
+                .writes
+                .iter()
+                .for_each(|(header, key)| feed.take_in(header, key));
+        }
+        loop {
+            let is_due = |next: &(Timestamp, Box<[u8]>)| next.0 < up_to;
+            if !feed.ahead.first().is_some_and(is_due) {
+                if feed.gathered_to() < up_to {
+                    self.gather_ends(state, feed)?;
+                    continue;
+                }
+                self.check_known(state, feed)?;
+                if is_kept {
+                    // What is given next may have ended meanwhile.
+                    feed.passed = Timestamp(0);
+                    return self.next_ended(state, feed);
+                }
+                if up_to > feed.given.before {
+                    feed.given = Given::before(up_to);
+                    feed.is_proof = true;
+                }
+                feed.reading.advance_to(feed.given.before);
+                return Ok(None);
+            }
+            let (end, key) = feed.take_first();
+            let ended = self.ended(state, &feed.settings, end, &key);
+            // It was not given: a later call gathers it again.
+            let ended = ended.inspect_err(|_| feed.version = None)?;
+            self.check_known(state, feed)?;
+            feed.pass(end, &key, up_to);
+            if ended.is_some() {
+                self.commit_log.rely_on(up_to);
+                feed.reading.advance_to(feed.given.before);
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// The newest version of a key, if it has this end.
+    fn ended(
+        &self,
+        state: &Arc<ContainerState>,
+        settings: &Settings,
+        end: Timestamp,
+        key: &[u8],
+    ) -> Result<Option<Ended>> {
+        let reader = Reader {
+            state,
+            snapshot: None,
+        };
+        let (read_state, max) = self.sight_of(&reader);
+        let Some(hit) = newest(&read_state, key, max)? else {
+            return Ok(None);
+        };
+        let header = hit.header();
+        if header.is_tombstone() {
+            return Ok(None);
+        }
+        Ok(match settings.ending(&header) {
+            Some(ending) if ending.at == end => Some(Ended {
+                key: key.into(),
+                value: hit.value()?.into(),
+                header,
+                at: end,
+                cause: ending.cause,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Gathers the next ends from all that may have some.
+    fn gather_ends(&self, state: &ContainerState, feed: &mut Feed) -> Result<()> {
+        feed.version = None;
+        feed.reading.want(Wants::ALL);
+        let _ = feed.reading.take();
+        // A write that has not seen what is wanted is in the read state then.
+        self.commit_log.pass();
+        let version = loop {
+            let version = state.settings_version();
+            feed.settings = state.whole_settings();
+            if version == state.settings_version() {
+                break version;
+            }
+        };
+        let (read_state, settings) = (state.pin(), feed.settings.clone());
+        (feed.ahead, feed.ahead_bytes, feed.beyond) = (BTreeSet::new(), 0, None);
+        let from = feed.given.before;
+        let changed = settings.last_change() >= from;
+        let has_some = |census: &Census, feed: &Feed| {
+            census.may_end_within(&settings, from, feed.gathered_to().after(1))
+                || changed && census.seq_min < settings.last_change_seq()
+        };
+        for flushable in read_state.flushables() {
+            if has_some(&flushable.memtable.census(), feed) {
+                each(flushable.memtable.cursor(), &mut |record| {
+                    if !record.header.is_tombstone() {
+                        feed.take_in(&record.header, record.key);
+                    }
+                })?;
+            }
+        }
+        for run in &read_state.version.runs {
+            for file in &run.files {
+                if has_some(&file.table.statistics().census, feed) {
+                    let table: Arc<[_]> = [file.table.clone()].into();
+                    each(crate::table::RunCursor::new(table), &mut |record| {
+                        if !record.header.is_tombstone() {
+                            feed.take_in(&record.header, record.key);
+                        }
+                    })?;
+                }
+            }
+        }
+        feed.reading
+            .want(Wants::up_to(feed.gathered_to(), &settings));
+        feed.version = Some(version);
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! What a database tells of itself: reports, estimates, explanations, its changes and its expirations.
+
+pub mod report;
+pub mod due;
+pub mod why;
+pub mod disk_usage;
+pub mod changes;
+pub mod feed;
+#[cfg(feature = "metrics")]
+pub mod metrics;

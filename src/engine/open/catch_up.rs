@@ -1,0 +1,398 @@
+//! Following: reading beside the process that writes. Nothing is written, no lock is taken on any file, nobody waits
+//! for it.
+//!
+//! ```text
+//! stamp of the manifest --same--> place in the log --nothing behind it--> done: three bytes were read
+//!         | differs                     | frames
+//!         v                             v
+//! manifest -> tables -> log       frames into the memtables -> publish
+//!         |   what is open already is taken over; so are the memtables, unless something of them was flushed
+//!         v
+//! switch: all read states, settings and containers at once
+//! ```
+//!
+//! **What is shown** is what an open would recover if the writer were killed at that moment: the edits of the
+//! manifest, and the log behind them up to one frame. So it is a prefix of the writer's history, whole batches and
+//! changes of settings included. Each catching-up shows all that was acknowledged before it began, and perhaps more:
+//! writes that wait for their sync are in the log.
+//!
+//! **Why catalogue and log go together.** The catalogue is read first. A reading of the log ends before the first
+//! frame that has seen a later edit (wal/tail.rs), and never before what the manifest knows to be synced, which is
+//! all that its edits rely on. So it is a state of this catalogue's time, but for runs, which say the same before and
+//! after a merge.
+//!
+//! **Files that vanish.** The writer removes a file when an edit that no longer names it is durable. So whatever is
+//! missing, or does not fit, is looked for again by the manifest as it is then. An error is taken for one when it is
+//! met again and again: what is merely in motion is elsewhere the next time. Tables that are open stay readable
+//! without their names.
+//!
+//! **Time.** What the writer has purged was gone at its mark, which the edit or the frame carries. The clock is put
+//! forward to the mark before anything is shown that relies on it. Items are judged by that clock at each read, as
+//! always.
+//!
+//! **A switch is one step for readers.** Each read asks for settings after it has loaded its read state and has
+//! looked there, also where it found nothing. While the switch lasts, whoever asks waits (state.rs); what was loaded
+//! before it is a read of before, or is begun anew. The sequence number is published first, so nobody reads a new
+//! read state, from which older versions are gone, at an older number. Snapshots and scans pin the read states of all
+//! containers with their number, for jobs of the writer know of no snapshot here.
+//!
+//! **History that was cut off.** After a repair, or where an older folder was put back, the last sequence number may
+//! be lower than what was published. That number stays published, and each change is a switch, until the writer is
+//! beyond it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::{Error, HIGHEST_NUMBER, Result, Seq, Timestamp, file_name};
+use crate::catalog::{Catalogue, TableSpace, edit_texts, manifest_stamp};
+use crate::engine::Engine;
+use crate::engine::open::recover::{
+    Begun, Recovered, Shared, assemble, find, highest_seq, open_containers,
+};
+use crate::engine::open::replay::{Gathered, MADE_UP, States, set_logged};
+use crate::engine::options::{Background, Options};
+use crate::engine::parts::catalog::LoggedSettings;
+use crate::engine::parts::follower::{Follower, Stand};
+use crate::engine::parts::read_state::{Leaves, ReadState};
+use crate::engine::parts::snapshots::Frozen;
+use crate::engine::parts::state::ContainerState;
+use crate::env::{Fs, SettledClock, sleep};
+use crate::wal::{Frame, FrameKind, LogStart, Place, Tail, is_at_end, tail};
+
+/// After the same error so many times, with pauses that double from a millisecond, some hundred in all, it is one.
+const LOOKS: u32 = 8;
+
+/// Does `look` until it succeeds, or has met one and the same error so often that nothing is in motion.
+pub(in crate::engine) fn settle<T>(mut look: impl FnMut() -> Result<T>) -> Result<T> {
+    let (mut met, mut times) = (String::new(), 0);
+    loop {
+        let error = match look() {
+            Err(error) if !error.is_closed() => error,
+            done => return done,
+        };
+        let what = error.to_string();
+        if what != met {
+            (met, times) = (what, 0);
+        }
+        times += 1;
+        if times == LOOKS {
+            return Err(error);
+        }
+        sleep(Duration::from_millis(1 << (times - 1)));
+    }
+}
+
+/// Brings in what a log holds from a place on; says what it changes of settings.
+fn read_log(
+    (fs, path): (&dyn Fs, &Path),
+    log: &LogStart,
+    from: Option<Place>,
+    catalogue: &Catalogue,
+    states: &States,
+) -> Result<(Tail, Vec<LoggedSettings>)> {
+    let mut gathered = Gathered::new(catalogue, states);
+    let wal_dir = path.join(file_name::WAL_DIR);
+    let bounds = (catalogue.edit, catalogue.log_synced);
+    let read = tail(fs, &wal_dir, log, from, bounds, &mut |frame: &Frame<'_>| {
+        // What is logged again is in the memtables, from the frames before it.
+        match (frame.header.kind, from) {
+            (FrameKind::Relog, Some(_)) => Ok(()),
+            _ => gathered.take_frame(frame),
+        }
+    });
+    // Also after an error: what was loaded into a memtable that stays is met again by the next look.
+    let settings = gathered.finish()?;
+    let read = read?;
+    if read.last_seq.0 > HIGHEST_NUMBER {
+        return Err(Error::corruption(path, 0, MADE_UP));
+    }
+    Ok((read, settings))
+}
+
+impl Stand {
+    /// Notes what was read of the log.
+    fn note(&mut self, read: &Tail, settings: &[LoggedSettings]) {
+        (self.place, self.is_cut) = (Some(read.place), read.is_cut);
+        self.last_seq = self.last_seq.max(read.last_seq);
+        let mark = &mut self.catalogue.time_high_water;
+        *mark = read.time_high_water.max(*mark);
+        for logged in settings {
+            if let Some(record) = self.catalogue.containers.get_mut(&logged.container) {
+                (record.settings, record.settings_seq) = (logged.settings.clone(), logged.seq);
+            }
+        }
+    }
+
+    /// Settings that only the log says: an edit that was under way when a batch changed them does not say them yet.
+    fn tell_settings(&self, next: &mut Catalogue) {
+        for record in next.containers.values_mut() {
+            let known = self.catalogue.containers.get(&record.id);
+            if let Some(known) = known.filter(|known| known.settings_seq > record.settings_seq) {
+                (record.settings, record.settings_seq) =
+                    (known.settings.clone(), known.settings_seq);
+            }
+        }
+    }
+
+    /// All that is there, in containers that nobody reads yet. Of the stand before it what goes on is taken over:
+    /// memory, too, if that `may_share`.
+    pub(in crate::engine) fn find(
+        path: &Path,
+        options: &Options,
+        shared: &Shared,
+        before: Option<&Stand>,
+        may_share: bool,
+    ) -> Result<Stand> {
+        let fs = options.fs.as_ref();
+        let stamp = manifest_stamp(fs, path)?;
+        let loaded = find(path, options)?;
+        let mut catalogue = loaded.catalogue;
+        let shares = |before: &&Stand| may_share && before.goes_on_in(&catalogue);
+        let memory = before.filter(shares);
+        if let Some(memory) = memory {
+            memory.tell_settings(&mut catalogue);
+        }
+        let tables_dir = path.join(file_name::TABLES_DIR);
+        let space: TableSpace<'_> = shared.space(options, &tables_dir);
+        let known = before.map(Stand::tables).unwrap_or_default();
+        let states = open_containers(&space, &catalogue, &shared.pool, &known)?;
+        for (id, state) in &states {
+            if let Some(before) = memory.and_then(|memory| memory.states.get(id)) {
+                state.install(Leaves::NOTHING, |fresh| ReadState {
+                    active: before.read_state().active.clone(),
+                    sealed: vec![],
+                    version: fresh.version.clone(),
+                });
+            }
+        }
+        let mut stand = Stand {
+            stamp: stamp.filter(|_| !loaded.torn),
+            last_seq: highest_seq(&catalogue, &states),
+            place: None,
+            is_cut: false,
+            catalogue,
+            states,
+        };
+        if let Some(log) = stand.catalogue.log {
+            let from = memory.and_then(|memory| memory.place);
+            let read = read_log((fs, path), &log, from, &stand.catalogue, &stand.states);
+            let (read, settings) = read?;
+            set_logged(&stand.states, &settings);
+            stand.note(&read, &settings);
+            stand.last_seq = stand
+                .last_seq
+                .max(memory.map_or(Seq(0), |memory| memory.last_seq));
+            stand.expect_beyond(before, path)?;
+        }
+        Ok(stand)
+    }
+
+    /// The log of the same chain was not longer before.
+    fn expect_beyond(&self, before: Option<&Stand>, path: &Path) -> Result<()> {
+        let chain = |stand: &Stand| stand.catalogue.log.map(|log| log.chain);
+        let same = before.filter(|before| chain(before) == chain(self));
+        match (self.place, same.and_then(|same| same.place)) {
+            (Some(now), Some(then)) if now.position < then.position => {
+                let what = format!(
+                    "the log ends at its position {}, and has been longer",
+                    now.position.0
+                );
+                Err(Error::corruption(path.join(file_name::WAL_DIR), 0, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Engine {
+    /// After a read found nothing: a follower waits until all read states are replaced, if some are.
+    #[inline]
+    pub(in crate::engine) fn pass_switch(&self, state: &ContainerState) {
+        if self.follower.is_some() {
+            state.settings();
+        }
+    }
+
+    /// Opens the database in a folder to read it beside whoever writes it.
+    pub fn follow(path: &Path, options: &Options) -> Result<Arc<Engine>> {
+        let options = &Options {
+            read_only: true,
+            ..options.clone()
+        };
+        if !options.fs.is_dir(path) {
+            return Err(Error::NotFound { path: path.into() });
+        }
+        let shared = Shared::new(options);
+        let stand = settle(|| Stand::find(path, options, &shared, None, false))?;
+        let clock = SettledClock::start(
+            options.clock.clone(),
+            options.max_clock_skew,
+            stand.catalogue.time_high_water,
+            options.clock_behind,
+        )?;
+        let found = Recovered::followed(&stand, clock);
+        let mut engine = assemble(path, options, None, shared, found, Begun::default());
+        engine.follower = Some(Follower::new(stand));
+        let engine = Arc::new(engine);
+        if options.background == Background::Threads {
+            Engine::start_following(&engine, |engine| {
+                engine.catch_up()?;
+                Ok(engine.options.catch_up_interval)
+            })?;
+        }
+        Ok(engine)
+    }
+
+    /// Takes in what was written since; nothing where this is the process that writes.
+    pub fn catch_up(&self) -> Result<()> {
+        self.scheduler.check_open()?;
+        match &self.follower {
+            Some(follower) => self.catch_up_from(follower, &mut follower.stand()),
+            None => Ok(()),
+        }
+    }
+
+    /// The edits in the manifest, of which a process that writes may begin a new one meanwhile.
+    pub fn edits(&self) -> Result<Vec<String>> {
+        let fs = self.fs.as_ref();
+        settle(|| match manifest_stamp(fs, &self.path)? {
+            Some((number, _)) => edit_texts(fs, &self.path.join(file_name::manifest(number))),
+            None => Err(Error::NotFound {
+                path: self.path.clone(),
+            }),
+        })
+    }
+
+    /// The same for who holds the stand.
+    pub(in crate::engine) fn catch_up_from(
+        &self,
+        follower: &Follower,
+        stand: &mut Stand,
+    ) -> Result<()> {
+        settle(|| {
+            self.scheduler.check_open()?;
+            self.look_again(follower, stand)?;
+            self.expect_edit(stand)
+        })
+    }
+
+    fn look_again(&self, follower: &Follower, stand: &mut Stand) -> Result<()> {
+        let fs = self.fs.as_ref();
+        let stamp = manifest_stamp(fs, &self.path)?;
+        let is_whole = stand.last_seq >= self.commit_log.published();
+        if stamp.is_some() && stamp == stand.stamp {
+            let (Some(log), Some(place)) = (stand.catalogue.log, stand.place) else {
+                return Ok(());
+            };
+            if is_at_end(fs, &self.wal_dir(), &log, place) {
+                return Ok(());
+            }
+            if is_whole {
+                return self.read_on(&log, place, stand);
+            }
+        }
+        let shared = Shared {
+            cache: self.cache.clone(),
+            pins: self.obsolete.pins().clone(),
+            pool: self.pool.clone(),
+        };
+        let next = Stand::find(&self.path, &self.options, &shared, Some(stand), is_whole)?;
+        let mark = next.catalogue.time_high_water;
+        self.clock.advance_to(mark, self.options.clock_behind)?;
+        follower.switch(|| self.switch(stand, next));
+        Ok(())
+    }
+
+    /// The edit that the log has seen is there: it was durable before.
+    fn expect_edit(&self, stand: &Stand) -> Result<()> {
+        let now = manifest_stamp(self.fs.as_ref(), &self.path)?;
+        if !stand.is_cut || now != stand.stamp {
+            return Ok(());
+        }
+        let (number, len) = now.unwrap_or_default();
+        let path = self.path.join(file_name::manifest(number));
+        let what = format!(
+            "it ends at edit {}, but the log has seen a later one",
+            stand.catalogue.edit
+        );
+        Err(Error::corruption(path, len, what))
+    }
+
+    /// Takes in what follows in the log, in the memtables that are read.
+    fn read_on(&self, log: &LogStart, place: Place, stand: &mut Stand) -> Result<()> {
+        let fs = (self.fs.as_ref(), self.path.as_path());
+        let read = read_log(fs, log, Some(place), &stand.catalogue, &stand.states);
+        let (read, settings) = read?;
+        let mark: Timestamp = read.time_high_water;
+        self.clock.advance_to(mark, self.options.clock_behind)?;
+        stand.note(&read, &settings);
+        let change = |logged: &LoggedSettings| {
+            (
+                stand.states[&logged.container].begin_change(),
+                logged.settings.clone(),
+            )
+        };
+        let changing: Vec<_> = settings.iter().map(change).collect();
+        self.commit_log.publish(stand.last_seq);
+        for (mut changing, settings) in changing {
+            changing.change_to(settings, stand.last_seq);
+        }
+        Ok(())
+    }
+
+    /// Makes `next` what everybody reads. Of a container that was there before the state is kept, for handles hold
+    /// it.
+    fn switch(&self, stand: &mut Stand, mut next: Stand) -> Arc<Frozen> {
+        let mut replaced = stand.tables();
+        let before = std::mem::take(&mut stand.states);
+        let mut changing: Vec<_> = before.values().map(|state| state.begin_change()).collect();
+        self.commit_log.publish(next.last_seq);
+        let mut dropped = vec![];
+        for ((id, state), changing) in before.iter().zip(&mut changing) {
+            let is_same = |fresh: &&mut Arc<ContainerState>| {
+                (fresh.name(), fresh.created()) == (state.name(), state.created())
+            };
+            let Some(fresh) = next.states.get_mut(id).filter(is_same) else {
+                // Whoever waits for the settings begins anew then.
+                changing.change_to(changing.settings(), Seq::MAX);
+                dropped.push(state);
+                continue;
+            };
+            let (old, new) = (state.pin(), fresh.pin());
+            state.note_changes_from(fresh.changes_from());
+            let leaves = Leaves {
+                flushed: Some(fresh.flushed()),
+                ..Leaves::NOTHING
+            };
+            state.install(leaves, |_| ReadState {
+                active: new.active.clone(),
+                sealed: vec![],
+                version: new.version.clone(),
+            });
+            if !Arc::ptr_eq(&old.active, &new.active) {
+                old.active.memtable.retire();
+            }
+            // Who reads what was there before still needs the commands of before.
+            let before = changing.settings();
+            let settings = fresh.whole_settings().with_commands_of(&before);
+            let settings = state.as_needed(settings, Seq::MAX);
+            // Settings that are as they were are told to no reader of changes.
+            if settings != before {
+                changing.change_to(settings, next.last_seq);
+            }
+            state.allowance().set(fresh.allowance().quota());
+            *fresh = state.clone();
+        }
+        self.containers
+            .replace(next.states.values().cloned(), next.catalogue.last_drop);
+        dropped.into_iter().for_each(|state| state.mark_dropped());
+        *stand = next;
+        let named = stand.tables();
+        replaced.retain(|id, _| !named.contains_key(id));
+        // The writer removes them; as long as a reader here holds one, its bytes stay.
+        let now = self.clock.now();
+        replaced.values().for_each(|file| file.set_obsolete(now));
+        Frozen::of(stand.states.values())
+    }
+}

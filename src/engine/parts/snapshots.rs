@@ -1,0 +1,162 @@
+//! The open snapshots: what each sees, and which versions of records jobs keep for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::base::sync::{Guard, Mutex};
+use crate::base::{ContainerId, Seq, Timestamp};
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::state::ContainerState;
+
+/// The read states of all containers at one moment, for a reader beside the process that writes: jobs of that process
+/// know of no snapshot here, and leave out of later runs what one may need.
+#[derive(Default)]
+pub struct Frozen(BTreeMap<ContainerId, Arc<ReadState>>);
+
+impl Frozen {
+    /// As they are.
+    pub(in crate::engine) fn of<'a>(
+        states: impl Iterator<Item = &'a Arc<ContainerState>>,
+    ) -> Arc<Frozen> {
+        Arc::new(Frozen(
+            states.map(|state| (state.id(), state.pin())).collect(),
+        ))
+    }
+}
+
+/// The sequence numbers of the open snapshots, each counted as often as it is held.
+#[derive(Default)]
+pub struct Snapshots {
+    open: Mutex<BTreeMap<Seq, Open>>,
+}
+
+/// The snapshots of one sequence number.
+#[derive(Default)]
+struct Open {
+    count: usize,
+    /// Since when a user has held one; `None`: scans hold them.
+    since: Option<Timestamp>,
+}
+
+impl Snapshots {
+    /// Registers a snapshot at the sequence number that `published` returns under the lock: a job that lists the
+    /// snapshots later knows of it, and one that listed them before read only records up to an earlier published
+    /// sequence number.
+    pub(in crate::engine) fn register(
+        self: &Arc<Self>,
+        published: impl FnOnce() -> Seq,
+    ) -> SnapshotPin {
+        let mut open = self.open.lock();
+        let seq = published();
+        open.entry(seq).or_default().count += 1;
+        SnapshotPin {
+            seq,
+            frozen: None,
+            snapshots: self.clone(),
+        }
+    }
+
+    /// The lowest; [`Seq::MAX`] if there is none.
+    pub(in crate::engine) fn oldest(&self) -> Seq {
+        let open = self.open.lock();
+        open.first_key_value().map_or(Seq::MAX, |(seq, _)| *seq)
+    }
+
+    /// The sequence numbers, ascending.
+    pub(in crate::engine) fn list(&self) -> Vec<Seq> {
+        self.open.lock().keys().copied().collect()
+    }
+
+    pub(in crate::engine) fn count(&self) -> usize {
+        self.open.lock().values().map(|open| open.count).sum()
+    }
+
+    /// Notes that a user holds this snapshot, from `now` on.
+    pub(in crate::engine) fn note_held(&self, pin: &SnapshotPin, now: Timestamp) {
+        if let Some(open) = self.open.lock().get_mut(&pin.seq) {
+            open.since.get_or_insert(now);
+        }
+    }
+
+    /// Since when users have held a snapshot that may see a version from `seq` on; `None`: none does.
+    pub(in crate::engine) fn held_since(&self, seq: Seq) -> Option<Timestamp> {
+        let open = self.open.lock();
+        open.range(seq..).filter_map(|(_, open)| open.since).min()
+    }
+}
+
+/// Keeps the versions that a snapshot sees.
+pub struct SnapshotPin {
+    seq: Seq,
+    /// Where it is read, if not where everybody reads.
+    frozen: Option<Arc<Frozen>>,
+    snapshots: Arc<Snapshots>,
+}
+
+impl SnapshotPin {
+    /// The last sequence number that it sees.
+    #[inline]
+    pub(in crate::engine) fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The same, to be read there alone.
+    pub(in crate::engine) fn within(mut self, frozen: Arc<Frozen>) -> SnapshotPin {
+        self.frozen = Some(frozen);
+        self
+    }
+
+    /// As [`SnapshotPin::read_state`], for as long as the guard is held.
+    #[inline]
+    pub(in crate::engine) fn guard(&self, state: &ContainerState) -> Guard<Arc<ReadState>> {
+        match self.frozen {
+            None => state.read_state(),
+            Some(_) => self.read_state(state).into(),
+        }
+    }
+
+    /// Where it is read.
+    #[inline]
+    pub(in crate::engine) fn read_state(&self, state: &ContainerState) -> Arc<ReadState> {
+        let frozen = self
+            .frozen
+            .as_ref()
+            .and_then(|frozen| frozen.0.get(&state.id()));
+        frozen.map_or_else(|| state.pin(), Arc::clone)
+    }
+}
+
+impl Drop for SnapshotPin {
+    fn drop(&mut self) {
+        let mut open = self.snapshots.open.lock();
+        if let Some(same) = open.get_mut(&self.seq) {
+            same.count -= 1;
+            if same.count == 0 {
+                open.remove(&self.seq);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A job that lists the snapshots between the two would not know of one that sees what it drops.
+    #[test]
+    fn a_snapshot_reads_its_seq_while_no_job_can_list() {
+        let snapshots = Arc::new(Snapshots::default());
+        let register = || {
+            snapshots.register(|| {
+                assert!(snapshots.open.try_lock().is_none());
+                Seq(7)
+            })
+        };
+        let (first, second) = (register(), register());
+        assert_eq!((snapshots.list(), snapshots.count()), (vec![Seq(7)], 2));
+        drop(first);
+        assert_eq!(snapshots.list(), [Seq(7)]);
+        drop(second);
+        assert!(snapshots.list().is_empty());
+    }
+}

@@ -1,0 +1,442 @@
+//! The state of a container.
+
+use std::sync::{Arc, Weak};
+
+use crate::base::record::Header;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{ArcSwap, Guard, Mutex};
+#[cfg(feature = "tokio")]
+use crate::base::{AtOnce, NotNow};
+use crate::base::{Compression, ContainerId, Error, Result, Seq, Timestamp};
+use crate::catalog::{ContainerRecord, Version};
+use crate::data::bare_ranges::BareRanges;
+use crate::engine::parts::allowance::Allowance;
+use crate::engine::parts::feeds::Feeds;
+use crate::engine::parts::passes::Passes;
+use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::settings_cell::{Changing, SettingsCell};
+use crate::expiry::{Commands, Settings, SettingsChange};
+use crate::mem::Pool;
+
+/// A container.
+pub struct ContainerState {
+    id: ContainerId,
+    name: String,
+    /// The sequence number of its creation.
+    created: Seq,
+    compression: Compression,
+    dropped: AtomicBool,
+    /// Where its memtables take their memory from.
+    pool: Arc<Pool>,
+    settings: SettingsCell,
+    allowance: Allowance,
+    read_state: ArcSwap<ReadState>,
+    /// How many runs the read state has: each write asks, and need not pin it for that.
+    runs: AtomicUsize,
+    /// Held while the two are replaced. The earlier read states, as long as somebody reads them.
+    installing: Mutex<Vec<Weak<ReadState>>>,
+    /// Everything up to this sequence number is in runs.
+    flushed: AtomicU64,
+    /// The latest moment by which an installed job may have dropped what had ended.
+    purged: AtomicU64,
+    /// The newest version of a key that was a delete or an end, up to this sequence number, may be missing in the read
+    /// state; stored before that is.
+    changes_from: AtomicU64,
+    /// Scans that hold a read state; the engine takes it from those at rest.
+    held: Mutex<Vec<Weak<dyn Held>>>,
+    /// What one run less has become worth to scans since the last merge of runs, in bytes rewritten.
+    paid_by_scans: AtomicU64,
+    /// What fewer dead records have become worth to scans since the last merge for that.
+    paid_by_passing: AtomicU64,
+    rest: Mutex<Option<Rest>>,
+    /// Readers of its expirations.
+    feeds: Arc<Feeds>,
+    /// Readers of its changes.
+    passes: Passes<ReadState>,
+    /// Where scans found no items.
+    bare: Arc<BareRanges>,
+}
+
+/// A state in which the container had nothing to merge or reclaim.
+struct Rest {
+    version: Weak<Version>,
+    settings: Settings,
+    paid: (u64, u64),
+    until: Timestamp,
+}
+
+/// Something that holds a read state and can give it up.
+pub trait Held: Send + Sync {
+    /// Gives up the read state, unless it is in use at this moment.
+    fn release(&self);
+}
+
+/// What a holder of a read state keeps between two calls.
+pub trait Holder: Send {
+    /// Gives up the read state; the next call takes the current one.
+    fn give_up(&mut self);
+}
+
+impl<T: Holder> Held for Mutex<T> {
+    fn release(&self) {
+        if let Some(mut held) = self.try_lock() {
+            held.give_up();
+        }
+    }
+}
+
+impl ContainerState {
+    pub(in crate::engine) fn new(
+        record: &ContainerRecord,
+        version: Version,
+        pool: Arc<Pool>,
+    ) -> ContainerState {
+        let read_state = ReadState {
+            active: Flushable::new(&pool),
+            sealed: vec![],
+            version: Arc::new(version),
+        };
+        // A container that was made meanwhile is no change of settings to whoever reads at an earlier number.
+        let changed = match record.settings_seq > record.created {
+            true => record.settings_seq,
+            false => Seq(0),
+        };
+        ContainerState {
+            id: record.id,
+            name: record.name.clone(),
+            created: record.created,
+            compression: record.compression,
+            dropped: AtomicBool::new(false),
+            pool,
+            settings: SettingsCell::new(record.settings.clone(), changed),
+            allowance: Allowance::new(record.quota),
+            runs: AtomicUsize::new(read_state.version.runs.len()),
+            read_state: ArcSwap::from_pointee(read_state),
+            installing: Mutex::new(vec![]),
+            flushed: AtomicU64::new(record.flushed.0),
+            purged: AtomicU64::new(0),
+            changes_from: AtomicU64::new(record.changes_from.0),
+            held: Mutex::new(vec![]),
+            paid_by_scans: AtomicU64::new(0),
+            paid_by_passing: AtomicU64::new(0),
+            rest: Mutex::new(None),
+            feeds: Arc::new(Feeds::new(record.keep_expired, record.ends_dropped)),
+            passes: Passes::default(),
+            bare: Arc::default(),
+        }
+    }
+
+    pub fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Readers of its expirations, and what is held for them.
+    #[inline]
+    pub(in crate::engine) fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
+    /// Readers of its changes.
+    pub(in crate::engine) fn passes(&self) -> &Passes<ReadState> {
+        &self.passes
+    }
+
+    /// Where scans found no items.
+    #[inline]
+    pub(in crate::engine) fn bare(&self) -> &Arc<BareRanges> {
+        &self.bare
+    }
+
+    /// Tells a write, which no reader sees yet, to all who wait for writes. The caller holds the commit lock.
+    #[inline(always)]
+    pub(in crate::engine) fn note_write(&self, header: &Header, key: &[u8]) {
+        self.feeds.note(header, key);
+        self.bare.note(header, key);
+    }
+
+    /// How long what has ended is kept, in milliseconds.
+    pub fn feeds_keep(&self) -> u64 {
+        self.feeds.keep()
+    }
+
+    /// The sequence number of its creation.
+    pub(in crate::engine) fn created(&self) -> Seq {
+        self.created
+    }
+
+    /// How its tables are stored.
+    pub(in crate::engine) fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// What its quota allows.
+    #[inline]
+    pub(in crate::engine) fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
+    /// The sequence number of the last write to it.
+    pub(in crate::engine) fn last_write(&self) -> Seq {
+        let read_state = self.read_state();
+        let flushables = read_state.flushables();
+        let in_memory = flushables.map(|flushable| flushable.memtable.seq_max());
+        in_memory.max().unwrap_or_default().max(self.flushed())
+    }
+
+    /// An empty memtable for it.
+    pub(in crate::engine) fn new_flushable(&self) -> Arc<Flushable> {
+        Flushable::new(&self.pool)
+    }
+
+    /// Marks it as dropped: its handles can no longer read or write.
+    pub(in crate::engine) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+        self.passes.keep(|| self.pin());
+        self.settings.change_version();
+    }
+
+    /// What one run less has become worth to scans, in bytes rewritten.
+    pub(in crate::engine) fn paid_by_scans(&self) -> u64 {
+        self.paid_by_scans.load(Ordering::Relaxed)
+    }
+
+    /// Adds to what one run less is worth to scans.
+    pub(in crate::engine) fn pay_for_scan(&self, worth: u64) {
+        self.paid_by_scans.fetch_add(worth, Ordering::Relaxed);
+    }
+
+    /// Resets that: runs were merged.
+    pub(in crate::engine) fn spend_scans(&self) {
+        self.paid_by_scans.store(0, Ordering::Relaxed);
+    }
+
+    /// What fewer dead records have become worth to scans, in bytes rewritten.
+    pub(in crate::engine) fn paid_by_passing(&self) -> u64 {
+        self.paid_by_passing.load(Ordering::Relaxed)
+    }
+
+    /// Adds to that.
+    pub(in crate::engine) fn pay_for_passing(&self, worth: u64) {
+        self.paid_by_passing.fetch_add(worth, Ordering::Relaxed);
+    }
+
+    /// Resets that: dead records were merged away.
+    pub(in crate::engine) fn spend_passing(&self) {
+        self.paid_by_passing.store(0, Ordering::Relaxed);
+    }
+
+    /// Settings and floors, read as one value.
+    #[inline]
+    pub fn settings(&self) -> Settings {
+        self.settings.load()
+    }
+
+    /// The same, and how they came about.
+    pub(in crate::engine) fn whole_settings(&self) -> Arc<Settings> {
+        self.settings.load_whole()
+    }
+
+    /// See [`SettingsCell::version`]. As long as it stays the same, the container is not dropped either.
+    #[inline]
+    pub(in crate::engine) fn settings_version(&self) -> u64 {
+        self.settings.version()
+    }
+
+    /// The settings, if nobody changes them now.
+    #[cfg(feature = "tokio")]
+    pub(in crate::engine) fn settings_at_once(&self) -> AtOnce<Settings> {
+        self.settings.try_load().ok_or(NotNow::Waits)
+    }
+
+    /// After the settings were read: whether they are of a change that a reader at this sequence number does not see.
+    #[inline]
+    pub(in crate::engine) fn may_be_newer_than(&self, seq: Seq) -> bool {
+        self.settings.are_newer_than(seq)
+    }
+
+    /// Begins to replace the settings; the caller holds the commit lock. Whoever asks for the settings waits from before the
+    /// clock is read until the result is dropped, after the change is durable, so nobody judges by the old settings at a
+    /// moment after the change. After an error or a panic the old settings stay.
+    pub(in crate::engine) fn begin_change(&self) -> Changing<'_> {
+        self.passes.keep(|| self.pin());
+        self.settings.begin((*self.whole_settings()).clone())
+    }
+
+    /// The read state, for as long as the guard is held.
+    #[inline]
+    pub(in crate::engine) fn read_state(&self) -> Guard<Arc<ReadState>> {
+        self.read_state.load()
+    }
+
+    pub(in crate::engine) fn pin(&self) -> Arc<ReadState> {
+        self.read_state.load_full()
+    }
+
+    /// Replaces the read state by the result of `change`, in which what `leaves` says is missed.
+    pub(in crate::engine) fn install(
+        &self,
+        leaves: Leaves,
+        change: impl FnOnce(&ReadState) -> ReadState,
+    ) {
+        // Before the read state: whoever misses it there must see that it has left.
+        if let Some(seq) = leaves.flushed {
+            self.flushed.store(seq.0, Ordering::Release);
+        }
+        if let Some(judged_at) = leaves.purged {
+            self.purged.fetch_max(judged_at.0, Ordering::Release);
+        }
+        let mut earlier = self.installing.lock();
+        let last = self.read_state.load_full();
+        let next = change(&last);
+        self.runs.store(next.version.runs.len(), Ordering::Relaxed);
+        self.read_state.store(Arc::new(next));
+        earlier.retain(|earlier| earlier.strong_count() > 0);
+        earlier.push(Arc::downgrade(&last));
+    }
+
+    /// These settings without the commands that reach nothing that is stored, nor anything that somebody reads still,
+    /// who takes the settings of now. Those above `oldest_snapshot` are still to be told to whoever asks for the changes
+    /// since then. The caller holds the commit lock.
+    pub(in crate::engine) fn as_needed(
+        &self,
+        settings: Settings,
+        oldest_snapshot: Seq,
+    ) -> Settings {
+        if settings.commands.is_empty() {
+            return settings;
+        }
+        let needed = self.needed_of(&settings, oldest_snapshot);
+        self.note_changes_from(settings.last_left_out(&needed));
+        needed
+    }
+
+    /// The same of settings that are only thought of.
+    pub(in crate::engine) fn needed_of(
+        &self,
+        settings: &Settings,
+        oldest_snapshot: Seq,
+    ) -> Settings {
+        let earlier = self.installing.lock();
+        let mut all: Vec<_> = earlier.iter().filter_map(Weak::upgrade).collect();
+        all.push(self.read_state.load_full());
+        settings.without_commands(|command| {
+            command.seq <= oldest_snapshot && !all.iter().any(|one| one.may_fall_to(command))
+        })
+    }
+
+    /// Fails if too many commands would stand after this change.
+    pub(in crate::engine) fn check_standing(
+        &self,
+        change: &SettingsChange,
+        after: &Settings,
+    ) -> Result<()> {
+        let adds_one = matches!(
+            change,
+            SettingsChange::Expire(_) | SettingsChange::Loaded(_)
+        );
+        match adds_one && after.commands.iter().len() > Commands::MOST {
+            true => Err(Error::TooManyCommands {
+                container: self.name.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// After a change, under the commit lock: what is written from now on is counted apart from what a command ends.
+    pub(in crate::engine) fn note_change(&self, change: &SettingsChange) {
+        if matches!(change, SettingsChange::Expire(_)) {
+            self.read_state().active.memtable.begin_era();
+        }
+    }
+
+    /// How many runs it has.
+    #[inline]
+    pub(in crate::engine) fn runs(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    /// Registers a holder of read states of this container.
+    pub(in crate::engine) fn watch<T: Holder + 'static>(&self, holder: &Arc<Mutex<T>>) {
+        let holder: Arc<dyn Held> = holder.clone();
+        let mut held = self.held.lock();
+        if held.len() == held.capacity() {
+            held.retain(|holder| holder.strong_count() > 0);
+        }
+        held.push(Arc::downgrade(&holder));
+    }
+
+    /// Takes earlier read states from scans at rest, because their files are obsolete.
+    pub(in crate::engine) fn release_read_states(&self) {
+        let mut held = self.held.lock();
+        held.retain(|holder| {
+            holder.upgrade().is_some_and(|holder| {
+                holder.release();
+                true
+            })
+        });
+    }
+
+    /// Notes that there is nothing to do with this version under these settings until a moment; `None`: ever.
+    pub(in crate::engine) fn note_rest(
+        &self,
+        version: &Arc<Version>,
+        settings: Settings,
+        until: Option<Timestamp>,
+    ) {
+        *self.rest.lock() = Some(Rest {
+            version: Arc::downgrade(version),
+            settings,
+            paid: (self.paid_by_scans(), self.paid_by_passing()),
+            until: until.unwrap_or(Timestamp::MAX),
+        });
+    }
+
+    /// Until when there is nothing to do, if version and settings have not changed since the last check.
+    pub(in crate::engine) fn rests_until(&self) -> Option<Timestamp> {
+        let rest = self.rest.lock();
+        let rest = rest.as_ref()?;
+        let is_same = std::ptr::eq(
+            rest.version.as_ptr(),
+            Arc::as_ptr(&self.read_state().version),
+        ) && rest.settings == self.settings()
+            && rest.paid == (self.paid_by_scans(), self.paid_by_passing());
+        is_same.then_some(rest.until)
+    }
+
+    pub(in crate::engine) fn flushed(&self) -> Seq {
+        Seq(self.flushed.load(Ordering::Acquire))
+    }
+
+    /// Deletes and ends up to this sequence number may be missing in the read state, or the settings, that are installed
+    /// next.
+    pub(in crate::engine) fn note_changes_from(&self, seq: Seq) {
+        self.changes_from.fetch_max(seq.0, Ordering::Release);
+    }
+
+    /// From where on changes are known in a read state and in settings, which were loaded before.
+    pub(in crate::engine) fn changes_from(&self) -> Seq {
+        Seq(self.changes_from.load(Ordering::Acquire))
+    }
+
+    /// Whether what had not ended by then may be missing in a read state, which was loaded before.
+    pub(in crate::engine) fn has_purged_after(&self, moment: Timestamp) -> bool {
+        self.purged.load(Ordering::Acquire) > moment.0
+    }
+
+    #[inline]
+    pub(in crate::engine) fn check(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::ContainerDropped {
+                name: self.name.clone(),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Reads of many keys, in groups. For each group memtables are searched one key after the other, and runs in the steps of
+//! [`Lookup`], for all keys side by side.
+//!
+//! A group has one read state, one sequence number and one reading of the clock, taken in the order of read.rs. A version that
+//! is live by a later reading of the clock is an answer by 3 there; a key that is not found, by 2. The others are read again,
+//! one by one, as single reads.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::hash::hash_key;
+use crate::base::{Result, Seq};
+use crate::catalog::Run;
+use crate::engine::Engine;
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::read::point::{Hit, Reader, in_memory};
+use crate::table::{Found, Lookup, Table};
+
+/// Keys of a group: about as many cache lines as a core can load at once.
+const GROUP: usize = 16;
+
+/// A key and the version found.
+struct Wanted<'a> {
+    key: &'a [u8],
+    hash: u64,
+    hit: Option<Hit<'a>>,
+}
+
+impl Wanted<'_> {
+    /// Whether a run may have a newer version than the one found. No run has one newer than a memtable's.
+    fn may_be_in(&self, run: &Run) -> bool {
+        match &self.hit {
+            None => true,
+            Some(Hit::Memory(_)) => false,
+            Some(Hit::Disk(found)) => found.header.seq < run.census.seq_max,
+        }
+    }
+
+    fn take(&mut self, found: Found) {
+        let is_newer = |hit: &Hit<'_>| hit.header().seq < found.header.seq;
+        if self.hit.as_ref().is_none_or(is_newer) {
+            self.hit = Some(Hit::Disk(found));
+        }
+    }
+}
+
+/// Finds the newest versions up to `max`, dead or not, of those keys that no range delete covers.
+fn newest_of(read_state: &ReadState, wanted: &mut [Wanted<'_>], max: Seq) -> Result<()> {
+    let mut asked = Vec::with_capacity(wanted.len());
+    for run in &read_state.version.runs {
+        if run.census.seq_min <= max {
+            look_up(run, wanted, max, &mut asked)?;
+        }
+    }
+    for wanted in wanted {
+        let covered = |hit: &mut Hit<'_>| read_state.covers(wanted.key, hit.header().seq, max);
+        wanted.hit.take_if(covered);
+    }
+    Ok(())
+}
+
+/// Looks up in a run the keys that it may have; `asked` is room for which of them and in which table.
+fn look_up<'a>(
+    run: &'a Run,
+    wanted: &mut [Wanted<'_>],
+    max: Seq,
+    asked: &mut Vec<(usize, &'a Arc<Table>)>,
+) -> Result<()> {
+    asked.clear();
+    for (number, wanted) in wanted.iter().enumerate() {
+        if wanted.may_be_in(run)
+            && let Some(table) = run.table_for(wanted.key)
+        {
+            Lookup::announce(table, wanted.hash)?;
+            asked.push((number, table));
+        }
+    }
+    let mut lookups = vec![];
+    for &mut (number, table) in asked {
+        let Wanted { key, hash, .. } = wanted[number];
+        if let Some(lookup) = Lookup::start(table, hash, key)? {
+            lookups.push((number, lookup));
+        }
+    }
+    for (_, lookup) in &mut lookups {
+        lookup.find_entry()?;
+    }
+    for (number, lookup) in lookups {
+        if let Some(found) = lookup.finish(max)? {
+            wanted[number].take(found);
+        }
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// The values of live items, in the order of the keys: each as [`Engine::get`] would find it.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        reader: &Reader<'_>,
+        keys: &[K],
+    ) -> Result<Vec<Option<Bytes>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        for group in keys.chunks(GROUP) {
+            self.get_group(reader, group, &mut values)?;
+        }
+        Ok(values)
+    }
+
+    fn get_group<K: AsRef<[u8]>>(
+        &self,
+        reader: &Reader<'_>,
+        keys: &[K],
+        values: &mut Vec<Option<Bytes>>,
+    ) -> Result<()> {
+        self.check_open(reader.state)?;
+        let (read_state, max) = self.sight_of(reader);
+        let mut wanted: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let (key, hash) = (key.as_ref(), hash_key(key.as_ref()));
+                let hit = in_memory(&read_state, hash, key, max);
+                Wanted { key, hash, hit }
+            })
+            .collect();
+        newest_of(&read_state, &mut wanted, max)?;
+        let later = self.later_view(reader.state);
+        let is_of_its_time = reader.snapshot.is_some() || !reader.state.may_be_newer_than(max);
+        let is_certain = is_of_its_time && self.clock.leads() == 0;
+        for Wanted { key, hit, .. } in wanted {
+            values.push(match hit {
+                None => None,
+                Some(hit) if is_certain && !later.dead(&hit.header()) => Some(hit.value()?),
+                Some(_) => self.get(reader, key)?,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! Reads: of one key, of many, of one at random, of a range.
+
+pub mod point;
+pub mod random;
+pub mod scan;
+pub mod many;

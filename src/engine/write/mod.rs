@@ -1,0 +1,13 @@
+//! Writes: admission, preparation, the commit with its conditions, transactions, changes of settings, bulk loads, quotas.
+
+pub mod admit;
+pub mod writes;
+pub mod prepared;
+pub mod commit;
+pub mod conditional;
+pub mod read_set;
+pub mod create;
+#[cfg(feature = "tokio")]
+pub mod at_once;
+pub mod quota;
+pub mod bulk;

@@ -1,0 +1,484 @@
+//! Quotas: a write is charged before it takes the commit lock, so nothing that this file does happens under it.
+//!
+//! ```text
+//! charge ── from the slack ─────────────────────────────────────────────────────────> write
+//!    └ used up: estimate live bytes ── they fit, as if nothing was replaced: slack ──> write
+//!                 └ read what is replaced ── what is added fits ────────────────────> write
+//!                      └ Refuse, or nothing with an end is left ──> Error::QuotaFull
+//!                        ExpireSoonest ── expire_before(T) ── once more
+//! ```
+//!
+//! T is the earliest end of an item for which some 3 % of the limit become free, by the same estimates. The command
+//! takes its sequence number before the write does, so the write is above it.
+//!
+//! A bulk load is charged once its tables are written, before they are named; what it replaces is found by an estimate
+//! with these tables.
+//!
+//! An estimate costs up to some milliseconds, and is made anew only when it can have changed: something was written, or
+//! an item has ended. One who replaces items of a full container by others of their size would have one made for each
+//! write; so after an estimate below the limit a 64th of the limit may be written at least.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "tokio")]
+use crate::base::{AtOnce, NotNow};
+use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp, WhenFull};
+use crate::catalog::{Change, Run};
+use crate::data::batch::{Op, Ops};
+use crate::engine::Engine;
+use crate::engine::inspect::due::ends;
+use crate::engine::inspect::report::estimate;
+use crate::engine::jobs::install::next_version;
+use crate::engine::parts::allowance::{Allowance, Charge, Known};
+use crate::engine::parts::commit_log::Basis;
+use crate::engine::parts::read_state::ReadState;
+use crate::engine::parts::state::ContainerState;
+use crate::engine::read::point::Reader;
+use crate::env::sleep;
+use crate::expiry::{Expire, ExpiryView, SettingsChange};
+
+/// What a quota is of.
+#[derive(Clone, Copy)]
+enum Limited<'a> {
+    Container(&'a Arc<ContainerState>),
+    Database,
+}
+
+impl Limited<'_> {
+    /// Whether a write to this container counts.
+    fn holds(self, container: ContainerId) -> bool {
+        match self {
+            Limited::Container(state) => state.id() == container,
+            Limited::Database => true,
+        }
+    }
+
+    /// How many bytes are added, if nothing is replaced.
+    fn weight(self, coming: &Coming<'_>) -> u64 {
+        match coming {
+            Coming::Ops(ops) => {
+                let own = ops.iter().filter(|op| self.holds(op.container()));
+                own.map(weight).sum()
+            }
+            Coming::Load { state, weight, .. } if self.holds(state.id()) => *weight,
+            Coming::Load { .. } => 0,
+        }
+    }
+}
+
+/// What is to be written.
+enum Coming<'a> {
+    /// Writes of one call.
+    Ops(&'a [Op<'a>]),
+    /// A bulk load.
+    Load {
+        state: &'a Arc<ContainerState>,
+        /// Of all its records.
+        weight: u64,
+        /// Not installed yet.
+        runs: &'a [Arc<Run>],
+    },
+}
+
+/// By how much writes would make live bytes grow.
+struct Growth {
+    weight: u64,
+    /// When what they replace would have ended, and its bytes.
+    replaces: Vec<(Timestamp, u64)>,
+}
+
+impl Growth {
+    fn bytes(&self) -> u64 {
+        self.bytes_after(Timestamp(0))
+    }
+
+    /// The same where all has ended that ends by then, so that nothing of it is replaced.
+    fn bytes_after(&self, end: Timestamp) -> u64 {
+        let stays = self.replaces.iter().filter(|(of, _)| *of > end);
+        let replaced: u64 = stays.map(|(_, bytes)| bytes).sum();
+        self.weight.saturating_sub(replaced)
+    }
+}
+
+/// As `RecordRef::weight` counts; only puts are live.
+fn weight(op: &Op<'_>) -> u64 {
+    match op {
+        Op::Put { key, value, .. } => weight_of(key, value),
+        _ => 0,
+    }
+}
+
+/// Of an item.
+pub(in crate::engine) fn weight_of(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len() + 16) as u64
+}
+
+impl Engine {
+    /// Charges one write to the quotas it counts for, and makes room for it.
+    #[inline(always)]
+    pub(in crate::engine) fn charge_one<'a>(
+        &'a self,
+        state: &'a Arc<ContainerState>,
+        op: &Op<'_>,
+    ) -> Result<Charge<'a>> {
+        if !self.is_limited(state) {
+            return Ok(Charge::NONE);
+        }
+        let states = std::slice::from_ref(state);
+        let ops = Coming::Ops(std::slice::from_ref(op));
+        self.charge(states, &ops, Engine::make_room)
+    }
+
+    /// Charges a batch, as the log will hold it.
+    pub(in crate::engine) fn charge_all<'a>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        payload: &[u8],
+    ) -> Result<Charge<'a>> {
+        if !states.iter().any(|state| self.is_limited(state)) {
+            return Ok(Charge::NONE);
+        }
+        let ops: Vec<_> = Ops::new(payload).flatten().collect();
+        self.charge(states, &Coming::Ops(&ops), Engine::make_room)
+    }
+
+    /// Charges a bulk load with these runs, whose records weigh so much.
+    pub(in crate::engine) fn charge_load<'a>(
+        &'a self,
+        state: &'a Arc<ContainerState>,
+        weight: u64,
+        runs: &[Arc<Run>],
+    ) -> Result<Charge<'a>> {
+        let load = Coming::Load {
+            state,
+            weight,
+            runs,
+        };
+        self.charge(std::slice::from_ref(state), &load, Engine::make_room)
+    }
+
+    /// The same from slack alone.
+    #[cfg(feature = "tokio")]
+    pub(in crate::engine) fn charge_at_once<'a>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        ops: &[Op<'_>],
+    ) -> AtOnce<Charge<'a>> {
+        self.charge(states, &Coming::Ops(ops), |_, _, _, _| Err(NotNow::Waits))
+    }
+
+    /// Whether writes to the container are charged.
+    #[inline(always)]
+    pub(in crate::engine) fn is_limited(&self, state: &ContainerState) -> bool {
+        state.allowance().is_limited() || self.allowance.is_limited()
+    }
+
+    #[cold]
+    fn charge<'a, E>(
+        &'a self,
+        states: &'a [Arc<ContainerState>],
+        coming: &Coming<'_>,
+        make_room: impl Fn(&Engine, Limited<'_>, &Coming<'_>, u64) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<Charge<'a>, E> {
+        let mut charge = Charge::default();
+        // All in one order: who waits for what is in flight holds only charges that nobody before it waits for.
+        let mut ordered: Vec<_> = states.iter().collect();
+        ordered.sort_unstable_by_key(|state| state.id());
+        let containers = ordered.into_iter().map(Limited::Container);
+        for of in containers.chain([Limited::Database]) {
+            let (allowance, bytes) = (self.allowance_of(of), of.weight(coming));
+            if allowance.is_limited() && bytes > 0 {
+                let bytes = match allowance.take(bytes) {
+                    true => bytes,
+                    false => make_room(self, of, coming, bytes)?,
+                };
+                charge.add(allowance, bytes);
+            }
+        }
+        Ok(charge)
+    }
+
+    fn allowance_of<'a>(&'a self, of: Limited<'a>) -> &'a Allowance {
+        match of {
+            Limited::Container(state) => state.allowance(),
+            Limited::Database => &self.allowance,
+        }
+    }
+
+    fn states_of(&self, of: Limited<'_>) -> Vec<Arc<ContainerState>> {
+        match of {
+            Limited::Container(state) => vec![state.clone()],
+            Limited::Database => self.containers.all(),
+        }
+    }
+
+    /// Charges writes for which there is no slack: how many bytes.
+    fn make_room(&self, of: Limited<'_>, coming: &Coming<'_>, bytes: u64) -> Result<u64> {
+        let allowance = self.allowance_of(of);
+        let mut known = allowance.known();
+        // Others write meanwhile.
+        let mut tries = 3;
+        loop {
+            let Some(quota) = allowance.quota() else {
+                allowance.open(0, 0);
+                return Ok(0);
+            };
+            let (limit, in_flight) = (quota.max_live_bytes, allowance.close());
+            let live = self.live_bytes(of, &mut known);
+            let left = limit.saturating_sub(live + in_flight);
+            if bytes <= left {
+                allowance.open(bytes, left.max(limit / 64).saturating_sub(bytes));
+                return Ok(bytes);
+            }
+            let growth = match coming {
+                Coming::Ops(ops) => self.growth(of, ops)?,
+                Coming::Load { state, runs, .. } => Growth {
+                    weight: self.added_by_load(state, runs),
+                    replaces: vec![],
+                },
+            };
+            let added = growth.bytes();
+            if added <= left {
+                allowance.open(added, 0);
+                return Ok(added);
+            }
+            // Some of what is in flight may be counted twice.
+            if in_flight > 0 && live + added <= limit {
+                sleep(Duration::from_micros(50));
+                continue;
+            }
+            let may_expire = quota.when_full == WhenFull::ExpireSoonest && tries > 0;
+            if !may_expire || !self.expire_soonest(of, limit, &growth)? {
+                return Err(self.quota_full(of, limit, live));
+            }
+            tries -= 1;
+        }
+    }
+
+    /// An estimate of live bytes at this moment.
+    fn live_bytes(&self, of: Limited<'_>, known: &mut Option<Known>) -> u64 {
+        let (mark, at) = (self.mark_of(of), self.now());
+        let stands = |known: &Known| known.mark == mark && (known.at..known.until).contains(&at);
+        if let Some(known) = known.filter(stands) {
+            return known.live;
+        }
+        let seen = self.look_at(of);
+        let live = seen.iter().map(Sight::live_bytes).sum();
+        let until = next_end(&seen, at).unwrap_or(Timestamp::MAX);
+        *known = Some(Known {
+            live,
+            mark,
+            at,
+            until,
+        });
+        live
+    }
+
+    /// Rises with each write, and differs after each change of settings.
+    fn mark_of(&self, of: Limited<'_>) -> (Seq, u64) {
+        let settings = |states: &[Arc<ContainerState>]| {
+            states.iter().map(|state| state.settings_version()).sum()
+        };
+        match of {
+            Limited::Container(state) => (state.last_write(), state.settings_version()),
+            Limited::Database => (self.commit_log.latest(), settings(&self.containers.all())),
+        }
+    }
+
+    fn look_at(&self, of: Limited<'_>) -> Vec<Sight> {
+        let states = self.states_of(of).into_iter();
+        let sights = states.map(|state| Sight {
+            read_state: state.pin(),
+            view: self.expiry_view(&state),
+            state,
+        });
+        sights.collect()
+    }
+
+    /// The last write to a key counts, less what is live there now. A range delete of the same batch is left out.
+    fn growth(&self, of: Limited<'_>, ops: &[Op<'_>]) -> Result<Growth> {
+        let (states, mut after) = (self.states_of(of), HashMap::new());
+        for op in ops.iter().filter(|op| of.holds(op.container())) {
+            if let Op::Put { key, .. } | Op::Delete { key, .. } = *op {
+                after.insert((op.container(), key), weight(op));
+            }
+        }
+        let mut growth = Growth {
+            weight: 0,
+            replaces: vec![],
+        };
+        for ((container, key), weight) in after {
+            let state = states.iter().find(|state| state.id() == container);
+            // A dropped container fails later.
+            let Some(state) = state else { continue };
+            let reader = Reader {
+                state,
+                snapshot: None,
+            };
+            growth.weight += weight;
+            if let Some(item) = self.item(&reader, key)? {
+                let end = item.expires_at();
+                let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
+                let bytes = weight_of(item.key(), item.value());
+                growth.replaces.push((end, bytes));
+            }
+        }
+        Ok(growth)
+    }
+
+    /// The same of a bulk load, by estimates.
+    fn added_by_load(&self, state: &Arc<ContainerState>, runs: &[Arc<Run>]) -> u64 {
+        let (read_state, view) = (state.pin(), self.expiry_view(state));
+        let with_load = ReadState {
+            active: read_state.active.clone(),
+            sealed: read_state.sealed.clone(),
+            version: Arc::new(next_version(&read_state.version, &[], runs, None)),
+        };
+        let live = |read_state| estimate(read_state, &view).live.bytes;
+        live(&with_load).saturating_sub(live(&read_state))
+    }
+
+    /// Expires what ends soonest, until so many bytes more fit with some to spare. False: not even all that has an end
+    /// would do, and nothing was expired.
+    fn expire_soonest(&self, of: Limited<'_>, limit: u64, growth: &Growth) -> Result<bool> {
+        let (seen, now) = (self.look_at(of), self.now());
+        let mut ends: Vec<Timestamp> = seen.iter().flat_map(Sight::ends).collect();
+        ends.retain(|end| (now.after(1)..Timestamp::MAX).contains(end));
+        ends.sort_unstable();
+        ends.dedup();
+        let live_after = |end: &Timestamp| {
+            let after = seen.iter().map(|sight| sight.live_bytes_after(*end));
+            after.sum::<u64>() + growth.bytes_after(*end)
+        };
+        let target = limit - limit / 100 * 3;
+        let enough = ends.partition_point(|end| live_after(end) > target);
+        let Some(end) = ends.get(enough).or(ends.last()) else {
+            return Ok(false);
+        };
+        if live_after(end) > limit {
+            return Ok(false);
+        }
+        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
+        let ends_some = |sight: &&Sight| sight.live_bytes_after(*end) < sight.live_bytes();
+        let concerned: Vec<_> = seen.iter().filter(ends_some).collect();
+        // Nothing is expired for a write that is refused: where one of several would take no command, none gets one.
+        if self.clock.read().unsettled || concerned.iter().any(|sight| !self.takes(sight, command))
+        {
+            return Ok(false);
+        }
+        for sight in concerned {
+            match self.change_settings(&sight.state, command) {
+                Err(Error::ContainerDropped { .. }) => {}
+                Err(Error::TooManyCommands { .. } | Error::ClockUnsettled { .. }) => {
+                    return Ok(false);
+                }
+                changed => changed?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a container has room for a command more.
+    fn takes(&self, sight: &Sight, command: SettingsChange) -> bool {
+        let settings = sight.state.whole_settings();
+        let after = settings.after(command, sight.view.now, Seq::MAX);
+        let oldest = self.snapshots.oldest();
+        let after = sight.state.needed_of(&after, oldest);
+        sight.state.check_standing(&command, &after).is_ok()
+    }
+
+    #[cold]
+    fn quota_full(&self, of: Limited<'_>, limit: u64, live: u64) -> Error {
+        let name = match of {
+            Limited::Container(state) => Some(state.name().to_owned()),
+            Limited::Database => None,
+        };
+        let frees_at = frees_at(&self.look_at(of), self.now());
+        Error::QuotaFull {
+            container: name,
+            limit,
+            live,
+            frees_at: frees_at.map(Timestamp::to_system_time),
+        }
+    }
+
+    /// Sets the quota of a container: durable when this returns.
+    pub fn set_quota(&self, state: &ContainerState, quota: Option<Quota>) -> Result<()> {
+        quota.iter().try_for_each(Quota::check)?;
+        self.check_writable()?;
+        let known = state.allowance().known();
+        let commit = self.commit_log.lock();
+        self.check_writable()?;
+        state.check()?;
+        let changes = vec![Change::Quota(state.id(), quota)];
+        self.edit(
+            &mut self.catalog.edit(),
+            Basis::TABLES,
+            changes,
+            Timestamp(0),
+        )?;
+        drop(commit);
+        state.allowance().set(quota);
+        drop(known);
+        Ok(())
+    }
+
+    /// The quota of a container.
+    pub fn quota(&self, state: &ContainerState) -> Option<Quota> {
+        state.allowance().quota()
+    }
+}
+
+/// A container as it is.
+struct Sight {
+    state: Arc<ContainerState>,
+    read_state: Arc<ReadState>,
+    view: ExpiryView,
+}
+
+impl Sight {
+    fn live_bytes(&self) -> u64 {
+        estimate(&self.read_state, &self.view).live.bytes
+    }
+
+    /// The same at a later moment, if nobody writes and the settings stay.
+    fn live_bytes_at(&self, moment: Timestamp) -> u64 {
+        let view = ExpiryView::at(moment, || self.view.settings.clone());
+        estimate(&self.read_state, &view).live.bytes
+    }
+
+    /// The same if all was expired that ends at or before this moment.
+    fn live_bytes_after(&self, end: Timestamp) -> u64 {
+        let command = SettingsChange::Expire(Expire::Before(end.after(1)));
+        let settings = &self.view.settings;
+        let settings = settings.after(command, self.view.now, Seq::MAX);
+        let view = ExpiryView::at(self.view.now, || settings);
+        estimate(&self.read_state, &view).live.bytes
+    }
+
+    fn ends(&self) -> impl Iterator<Item = Timestamp> {
+        let ends = ends(&self.read_state, &self.view.settings).into_iter();
+        ends.map(|(end, _)| end)
+    }
+}
+
+/// When live bytes become fewer next. Not all that has an end in histograms is live: some is hidden, some has ended on
+/// command.
+fn frees_at(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
+    let mut ends: Vec<_> = seen.iter().flat_map(Sight::ends).collect();
+    ends.retain(|end| *end > now && *end < Timestamp::MAX);
+    ends.sort_unstable();
+    let live_at =
+        |moment: Timestamp| -> u64 { seen.iter().map(|sight| sight.live_bytes_at(moment)).sum() };
+    let live = live_at(now);
+    let none_less = ends.partition_point(|end| live_at(*end) >= live);
+    ends.get(none_less).copied()
+}
+
+/// When the next item may end, by histograms.
+fn next_end(seen: &[Sight], now: Timestamp) -> Option<Timestamp> {
+    let ends = seen.iter().flat_map(Sight::ends);
+    ends.filter(|end| *end > now && *end < Timestamp::MAX).min()
+}
