@@ -173,7 +173,7 @@ impl Default for Era {
 }
 
 impl Era {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, record: &RecordRef<'_>, hash: u64, inserted: Inserted) {
         let (header, weight) = (record.header, record.weight());
         self.census.add(record);
