@@ -25,6 +25,6 @@ pub use at_once::{AtOnce, NotNow};
 pub use choices::{Compression, Quota, Reads, WhenFull};
 pub use error::{Error, Result};
 pub use ids::{ContainerId, HIGHEST_NUMBER, Seq, TableId};
-pub use prefetch::{prefetch, prefetch_lines};
+pub use prefetch::{prefetch, prefetch_first, prefetch_last, prefetch_lines};
 pub use time::{Timestamp, millis_up};
 pub use ttl::{DefaultTtl, ItemTtl, MAX_TTL_MILLIS, Ttl};

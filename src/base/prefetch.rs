@@ -17,6 +17,23 @@ pub fn prefetch<T>(at: &T) {
     let _ = at;
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Prefetches the cache lines of so many first bytes.
+#[inline(always)]
+pub fn prefetch_first(bytes: &[u8], most: usize) {
+    let lines = bytes.chunks(LINE).take(most / LINE);
+    lines.for_each(|line| prefetch(&line[0]));
+}
+
+/// Prefetches the cache lines of so many last bytes.
+#[inline(always)]
+pub fn prefetch_last(bytes: &[u8], most: usize) {
+    let lines = bytes.rchunks(LINE).take(most / LINE);
+    lines.for_each(|line| prefetch(&line[line.len() - 1]));
+}
+
 /// Prefetches the two cache lines that begin at this place in the bytes, if they have both.
 #[inline(always)]
 pub fn prefetch_lines(bytes: &[u8], at: usize) {

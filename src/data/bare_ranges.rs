@@ -75,8 +75,16 @@ impl Default for BareRanges {
 
 impl BareRanges {
     /// Notes a write that no reader sees yet. The caller holds the lock under which `watch` is called.
-    #[inline]
+    #[inline(always)]
     pub fn note(&self, header: &Header, key: &[u8]) {
+        // Mostly there are none, and every write asks.
+        if !self.is_empty() {
+            self.note_one(header, key);
+        }
+    }
+
+    #[inline(never)]
+    fn note_one(&self, header: &Header, key: &[u8]) {
         if self.may_hold(key_prefix(key)) && !header.is_tombstone() {
             self.take_out(key);
         }

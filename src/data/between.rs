@@ -46,6 +46,8 @@ enum Near {
 pub struct Between {
     near: Near,
     asked_at: usize,
+    /// What comes next is told if so many were passed or more: the first item and the end in any case.
+    told_at: usize,
     found: Option<Box<Bare>>,
     /// What was passed in all, where it was many at a time.
     passed: usize,
@@ -58,6 +60,7 @@ impl Default for Between {
         Between {
             near: Near::Start,
             asked_at: ASKED_AFTER,
+            told_at: 0,
             found: None,
             passed: 0,
             stops: 0,
@@ -80,17 +83,17 @@ impl Between {
         }
     }
 
-    /// Whether the walk has had no item yet.
+    /// Whether an item that comes now is to be told: mostly nothing was passed before it, and nothing changes.
     #[inline(always)]
-    pub fn is_at_start(&self) -> bool {
-        matches!(self.near, Near::Start)
+    pub fn is_told(&self, passed: usize) -> bool {
+        passed >= self.told_at
     }
 
     /// An item follows what was passed, or a record that is dead and not for good.
     #[inline(always)]
     pub fn begin_anew(&mut self) {
         self.near = Near::Unknown;
-        self.asked_at = ASKED_AFTER;
+        (self.asked_at, self.told_at) = (ASKED_AFTER, 1);
     }
 
     /// The walk has come to an item, or to the end of its range, with this key; none: there are no more records.

@@ -121,8 +121,7 @@ impl<C: Cursor> Walk<C> {
     /// Called where an item or the end of the range comes, with this key; none: there are no more records.
     #[inline(always)]
     fn end_between(&mut self, key: Option<&[u8]>) {
-        // Mostly nothing was passed, and nothing changes.
-        if self.merge.passed() > 0 || self.between.is_at_start() {
+        if self.between.is_told(self.merge.passed()) {
             self.end_passed(key);
         }
     }

@@ -114,7 +114,7 @@ impl Summary {
                 inserted = Inserted::Alone;
             }
         }
-        self.newest.add(record, hash, inserted);
+        self.newest.add(record, hash, &inserted);
     }
 
     /// A range delete or a command follows: records inserted from now on are newer.
@@ -173,8 +173,8 @@ impl Default for Era {
 }
 
 impl Era {
-    #[inline]
-    fn add(&mut self, record: &RecordRef<'_>, hash: u64, inserted: Inserted) {
+    #[inline(always)]
+    fn add(&mut self, record: &RecordRef<'_>, hash: u64, inserted: &Inserted) {
         let (header, weight) = (record.header, record.weight());
         self.census.add(record);
         self.histograms.add(&header, weight);
@@ -183,8 +183,8 @@ impl Era {
         match inserted {
             Inserted::Under => return self.hidden.add(&header, weight),
             Inserted::Over(older, weight) => {
-                self.hidden.add(&older, weight);
-                must_sample |= may_be_oversized(weight);
+                self.hidden.add(older, *weight);
+                must_sample |= may_be_oversized(*weight);
             }
             Inserted::Alone => {}
         }

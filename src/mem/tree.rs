@@ -164,6 +164,7 @@ impl Writer {
 
     /// Inserts a record and returns how it relates to other versions; `None` if one with its key and sequence number
     /// exists, which stays. If it is refused, it is not there, and the tree is unchanged for readers.
+    #[inline(always)]
     pub fn insert(
         &mut self,
         header: &Header,

@@ -395,7 +395,7 @@ impl Page {
     }
 
     /// Where in the range of row `number` the place of a seek is, if its keys are evenly spread.
-    #[inline]
+    #[inline(always)]
     pub fn share(&self, number: usize, to: Seek<'_>) -> Share {
         let (Seek::AtOrAfter(key) | Seek::After(key) | Seek::AtOrBefore(key) | Seek::Before(key)) =
             to

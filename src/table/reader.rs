@@ -13,9 +13,8 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::base::coding::Malformed;
-use crate::base::prefetch;
 use crate::base::record::Header;
-use crate::base::{ContainerId, Error, Result, Seq, TableId};
+use crate::base::{ContainerId, Error, Result, Seq, TableId, prefetch_first, prefetch_last};
 use crate::data::batch::KeyRange;
 use crate::data::cursor::Seek;
 use crate::env::{memory_is_short, will_need};
@@ -371,8 +370,8 @@ impl Table {
             && let Ok(place) = place()
             && let Some(block) = map.get(place.start as usize..place.end as usize)
         {
-            let (begin, end) = (block.iter().take(512), block.iter().rev().take(END));
-            begin.step_by(64).chain(end.step_by(64)).for_each(prefetch);
+            prefetch_first(block, BEGIN);
+            prefetch_last(block, END);
             if let Some(range) = read_ahead.step(&place, forward, self.footer.filter_at) {
                 will_need(&map[range.start as usize..range.end as usize]);
             }
@@ -395,7 +394,7 @@ impl Table {
                 let range = read_ahead.begin(place, forward, self.footer.filter_at);
                 will_need(&map[range.start as usize..range.end as usize]);
             }
-            block.iter().rev().take(END).step_by(64).for_each(prefetch);
+            prefetch_last(block, END);
         }
     }
 
@@ -544,6 +543,9 @@ impl Table {
 /// The index is read in pieces of this size. A large value of at least this size is requested as a whole at each read,
 /// in case it is not in memory any more: that is cheap compared with reading it.
 const READ_AT_ONCE: usize = 64 << 10;
+
+/// Bytes of a block's beginning that are prefetched.
+const BEGIN: usize = 512;
 
 /// Bytes of a block's end that are prefetched: five lines, for the 256 that [`touch_end`] reads mostly lie in so many.
 const END: usize = 320;

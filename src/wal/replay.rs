@@ -144,6 +144,7 @@ struct Walk<'a> {
 }
 
 /// The frame at a position; notes whether it is only in the ring.
+#[inline(always)]
 pub fn frame_at<'a>(
     segment: &'a Loaded,
     ring: &'a Ring,
