@@ -98,14 +98,12 @@ fn scans_pay_for_the_merge_of_deletes() {
     assert_eq!(c.iter().count(), 18_000);
 }
 
-// Few bytes of a container that nobody writes to are in the oldest segment of the log.
-#[test]
-fn the_log_beside_a_quiet_container_stays_short() {
+/// The most bytes of log while a container is written in which all records of another, of so many bytes each, lie in the
+/// log's oldest segment; and how many tables the other one got.
+fn log_beside(quiet_len: usize) -> (u64, u64) {
     let (db, c) = open(&clock());
     let quiet = db.container("quiet").unwrap();
-    for n in 0..100_u32 {
-        quiet.put(n.to_be_bytes(), b"v").unwrap();
-    }
+    fill(&quiet, 80, quiet_len);
     let mut most = 0;
     for n in 0..20_000_u32 {
         c.put(n.wrapping_mul(0x9e37_79b9).to_be_bytes(), [b'v'; 200])
@@ -116,6 +114,17 @@ fn the_log_beside_a_quiet_container_stays_short() {
             db.step().unwrap();
         }
     }
-    assert!(most <= 2 * MEMTABLE as u64 + (512 << 10), "{most}");
-    assert_eq!(quiet.iter().count(), 100);
+    assert_eq!(quiet.iter().count(), 80);
+    assert!(db.stats().flushes >= 4);
+    (most, quiet.stats().tables)
+}
+
+// What is small goes to the log's end, what is larger to a table, each with the flush whose log it would keep.
+#[test]
+fn the_log_beside_a_quiet_container_stays_short() {
+    for (quiet_len, tables) in [(1, 0), (900, 1)] {
+        let (most, given) = log_beside(quiet_len);
+        assert!(most <= 2 * MEMTABLE as u64, "{quiet_len}: {most}");
+        assert_eq!(given, tables, "{quiet_len}");
+    }
 }

@@ -97,7 +97,9 @@ impl Engine {
             let state: &Arc<ContainerState> = state;
             Some((state, state.read_state().sealed.last()?.clone()))
         };
-        let sealed: Vec<_> = states.iter().filter_map(oldest).collect();
+        // Where this fails, as on a full disk, the flush is all the more needed.
+        let along = self.clear_log_of(states).unwrap_or_default();
+        let sealed: Vec<_> = states.iter().chain(&along).filter_map(oldest).collect();
         if sealed.is_empty() {
             return Ok(false);
         }

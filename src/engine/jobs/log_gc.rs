@@ -12,6 +12,10 @@
 //! quarter of `reclaim_within`, the memtables that need the old segments are moved: small ones are relogged, large ones
 //! flushed. Where the log is too long, that goes before other flushes.
 //!
+//! Mostly it does not come to that: where all memtables that keep the frames of what a flush is about to write are small
+//! beside these, together an eighth at most, the flush moves them first. So its edit lets go of the frames. A large one is
+//! flushed along, but only for half a memtable's worth of log, so that no small tables pile up.
+//!
 //! **In time.** An item that expires in memory is flushed when half of its deadline is over, so its frames are stale by
 //! then at the latest, and removed when three quarters are over. One that expires after its flush has no frame left by
 //! then, or one that is removed a quarter later. Each leaves time for one failed try.
@@ -30,6 +34,9 @@ use crate::wal::{FrameKind, SegmentInfo};
 
 /// Stale frames are removed after this fraction (1/4) of `reclaim_within`.
 const STALE_SHARE: u64 = 4;
+
+/// A flush moves the memtables that keep its log if they are at most this fraction (1/8) of the log that goes then.
+const MOVED_SHARE: u64 = 8;
 
 impl Engine {
     /// The first log segment that is still needed once `flushed` are in tables except for their `rests`. The current
@@ -153,10 +160,21 @@ impl Engine {
 
     /// Makes the container's active memtable need only a later segment of the log, or none.
     fn move_on(&self, state: &Arc<ContainerState>) -> Result<bool> {
-        if state.read_state().active.memtable.bytes() > self.options.relog_bytes() {
-            self.seal_one(state);
-            return self.flush_one(state);
+        match self.is_small(state) {
+            true => self.relog_one(state).map(|()| true),
+            false => {
+                self.seal_one(state);
+                self.flush_one(state)
+            }
         }
+    }
+
+    /// Whether the active memtable is one to be relogged, not flushed.
+    fn is_small(&self, state: &ContainerState) -> bool {
+        state.read_state().active.memtable.bytes() <= self.options.relog_bytes()
+    }
+
+    fn relog_one(&self, state: &ContainerState) -> Result<()> {
         let mut commit = self.commit_log.lock();
         let last = self.commit_log.latest();
         let header = self.frame_header(FrameKind::Relog, last, last);
@@ -167,7 +185,57 @@ impl Engine {
         self.commit_log
             .log()?
             .mark_stale(before, self.clock.read().settled);
-        Ok(true)
+        Ok(())
+    }
+
+    /// Before the oldest sealed memtables of these containers are flushed: sees to it that their log goes with them. Active
+    /// memtables that would keep it are moved if they are small beside it: relogged, or sealed and returned, to be flushed
+    /// along. The flush syncs the log anyway, and its edit names the first segment that is needed.
+    pub(in crate::engine) fn clear_log_of(
+        &self,
+        flushing: &[Arc<ContainerState>],
+    ) -> Result<Vec<Arc<ContainerState>>> {
+        let (log, states) = (self.commit_log.log()?, self.containers.all());
+        let Some(end) = self.leaves_up_to(flushing, &states) else {
+            return Ok(vec![]);
+        };
+        let segments = log.segments();
+        let begins = segments.iter().find(|segment| segment.number == end);
+        let goes = begins.map_or(0, |next| next.start.0 - segments[0].start.0);
+        let keeps = |state: &Arc<ContainerState>| {
+            let first = state.read_state().active.segment();
+            first.is_some_and(|first| first < end)
+        };
+        let keeping: Vec<_> = states.into_iter().filter(keeps).collect();
+        let size = |state: &Arc<ContainerState>| state.read_state().active.counted() as u64;
+        let is_dear = MOVED_SHARE * keeping.iter().map(size).sum::<u64>() > goes;
+        let (small, large): (Vec<_>, Vec<_>) =
+            keeping.into_iter().partition(|state| self.is_small(state));
+        let too_often = !large.is_empty() && goes < self.options.memtable_bytes as u64 / 2;
+        if is_dear || too_often || log.is_refused() {
+            return Ok(vec![]);
+        }
+        small.iter().try_for_each(|state| self.relog_one(state))?;
+        large.iter().for_each(|state| self.seal_one(state));
+        Ok(large)
+    }
+
+    /// The first segment that would be needed if no active memtable were, once the oldest sealed memtables of `flushing`
+    /// are in tables; `None` if there are none.
+    fn leaves_up_to(
+        &self,
+        flushing: &[Arc<ContainerState>],
+        states: &[Arc<ContainerState>],
+    ) -> Option<u64> {
+        let oldest = |state: &Arc<ContainerState>| state.read_state().sealed.last().cloned();
+        let leaving: Vec<Arc<Flushable>> = flushing.iter().filter_map(oldest).collect();
+        let last = leaving.iter().map(|one| *one.segments().end()).max()?;
+        let sealed = states
+            .iter()
+            .flat_map(|state| state.read_state().sealed.clone());
+        let waiting = sealed.filter(|other| !leaving.iter().any(|one| Arc::ptr_eq(one, other)));
+        let needed = waiting.filter_map(|other| other.segment()).min();
+        Some(needed.map_or(last + 1, |needed| needed.min(last + 1)))
     }
 
     /// Names the first segment that is needed, and removes those before it; false when that is still `oldest`.
