@@ -15,7 +15,8 @@ use crate::engine::Engine;
 use crate::engine::jobs::left_out::{ends_dropped, forgotten_ranges, forgotten_tables};
 use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::events::Event;
-use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::read_state::{Flushable, ReadState};
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::{Census, ExpiryView, Settings};
 use crate::mem::RangeDeletes;
@@ -218,9 +219,8 @@ impl Engine {
             self.edit(&mut manifest, basis, some, judged_at)?;
         }
         self.edit(&mut manifest, basis, plan.changes, judged_at)?;
-        for (one, version) in installations.iter().zip(&plan.versions) {
-            one.state.note_changes_from(one.forgotten_with(version));
-            self.replace_read_state(one, version);
+        for (one, (version, missing)) in installations.iter().zip(&plan.versions) {
+            self.replace_read_state(one, version, *missing);
         }
         drop(manifest);
         for one in &installations {
@@ -252,7 +252,6 @@ impl Engine {
             changes.extend(removed.map(|run| Change::RemoveRun(id, run.id)));
             let added = one.added.iter();
             changes.extend(added.map(|run| Change::AddRun(id, run.record())));
-            changes.extend(one.ends_dropped().map(|end| Change::EndsDropped(id, end)));
             let mut of_ranges = range_changes(id, &current.version, &next);
             changes.extend(of_ranges.pop().unwrap_or_default());
             early.extend(of_ranges);
@@ -261,18 +260,11 @@ impl Engine {
                     basis.covers(flush.up_to),
                     "what is flushed is durable in the log"
                 );
-                changes.push(Change::Flushed(id, flush.up_to));
             }
-            if let Some(loaded) = &one.loaded {
-                changes.push(Change::Flushed(id, loaded.seq));
-                changes.extend(loaded.change_of(id));
-            }
-            // In memory that may be ahead: a command can leave out another, and no edit has to say so.
-            let forgotten = one.forgotten_with(&next).max(one.state.changes_from());
-            if forgotten > records[&id].changes_from {
-                changes.push(Change::ChangesFrom(id, forgotten));
-            }
-            versions.push(Arc::new(next));
+            let missing = one.missing(&next);
+            changes.extend(missing.told_to(&records[&id]));
+            changes.extend(one.loaded.as_ref().and_then(|loaded| loaded.change_of(id)));
+            versions.push((Arc::new(next), missing));
         }
         let flushed: Vec<&Flushed<'_>> =
             installations.iter().filter_map(|one| one.flushed).collect();
@@ -296,22 +288,11 @@ impl Engine {
     }
 
     /// Makes the installed version visible to readers.
-    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>) {
-        let flushed = one.flushed.map(|flush| flush.up_to);
-        let leaves = Leaves {
-            // After a load, too, who has read anything of the container looks again in its runs.
-            flushed: one.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
-            purged: one.may_purge().then_some(one.view.now),
-        };
+    fn replace_read_state(&self, one: &Installation<'_>, version: &Arc<Version>, missing: Missing) {
         if one.loaded.is_some() {
             one.state.bare().clear();
         }
-        if let Some(end) = one.ends_dropped() {
-            one.state
-                .feeds()
-                .note_dropped(end, one.view.settings.last_change_seq());
-        }
-        one.state.install(leaves, |read_state| {
+        one.state.install(missing, |read_state| {
             let mut sealed = read_state.sealed.clone();
             if let Some(flush) = one.flushed {
                 sealed.retain(|other| !Arc::ptr_eq(other, &flush.leaves));
@@ -529,6 +510,21 @@ impl Loaded {
 }
 
 impl Installation<'_> {
+    /// What the read state is without once this version is installed.
+    fn missing(&self, next: &Version) -> Missing {
+        let flushed = self.flushed.map(|flush| flush.up_to);
+        let ends = self.ends_dropped();
+        // In memory that may be ahead of the catalogue: a command can leave out another, and no edit has to say so.
+        let noted = self.state.changes_low_water();
+        Missing {
+            // After a load, too, who has read anything of the container looks again in its runs.
+            flushed: self.loaded.as_ref().map(|loaded| loaded.seq).or(flushed),
+            purged: self.may_purge().then_some(self.view.now),
+            changes: self.forgotten_with(next).max(noted),
+            ends: ends.map(|end| (end, self.view.settings.last_change_seq())),
+        }
+    }
+
     /// The highest sequence number of a delete, of a key or of a range, or an end that is not stored any more once this
     /// version is installed.
     fn forgotten_with(&self, next: &Version) -> Seq {
@@ -572,8 +568,8 @@ struct Plan {
     early: Vec<Vec<Change>>,
     /// The edit that counts.
     changes: Vec<Change>,
-    /// The new version of each container.
-    versions: Vec<Arc<Version>>,
+    /// The new version of each container, and what its read state is without then.
+    versions: Vec<(Arc<Version>, Missing)>,
     /// The first log segment still needed then, if it changed.
     first_segment: Option<u64>,
 }

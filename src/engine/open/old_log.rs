@@ -33,8 +33,10 @@ use crate::catalog::{Change, Version};
 use crate::data::range_delete::RangeDelete;
 use crate::engine::Engine;
 use crate::engine::jobs::install::{Flushed, next_version, range_changes};
+use crate::engine::jobs::left_out::ends_without;
 use crate::engine::parts::commit_log::OldLog;
-use crate::engine::parts::read_state::{Flushable, Leaves, ReadState};
+use crate::engine::parts::read_state::{Flushable, ReadState};
+use crate::engine::parts::read_states::Missing;
 use crate::engine::parts::state::ContainerState;
 use crate::expiry::ExpiryView;
 use crate::wal::{LogStart, drain_ring, remove_before, remove_rings};
@@ -57,13 +59,16 @@ struct Shortened<'a> {
 }
 
 impl Shortened<'_> {
-    /// What its container's read state lacks without those records.
-    fn leaves(&self) -> Leaves {
+    /// What its container's read state is without then.
+    fn missing(&self, version: &Version) -> Missing {
         let census = self.before.memtable.census();
         let has_dead = census.oldest_dead(Seq(0), &self.view).is_some();
-        Leaves {
+        Missing {
             flushed: Some(self.up_to),
             purged: has_dead.then_some(self.view.now),
+            // What was not needed was left out unseen.
+            changes: self.before.memtable.seq_max(),
+            ends: ends_without(version, &self.before, &self.view),
         }
     }
 }
@@ -217,22 +222,23 @@ impl Engine {
         for cut in cuts.iter().copied() {
             let is_as_judged = Arc::ptr_eq(&cut.state.read_state().active, &cut.before);
             assert!(is_as_judged, "one thread at a time lets go of the old log");
-            let (next, of_cut) = self.version_after(cut)?;
+            let current = cut.state.pin().version.clone();
+            let missing = cut.missing(&current);
+            let (next, of_cut) = self.version_after(cut, current)?;
             changes.extend(of_cut);
-            changes.extend(self.note_ends_dropped(cut.state, &cut.before, &cut.view));
-            versions.push(next);
+            changes.extend(missing.told_to(&catalogue.containers[&cut.state.id()]));
+            versions.push((next, missing));
         }
         changes.extend([Change::Log(rest), Change::used(self.commit_log.latest())]);
         let basis = self.commit_log.all_before(&commit)?;
         self.edit(&mut manifest, basis, changes, judged_at)?;
-        for (cut, version) in cuts.into_iter().zip(versions) {
-            cut.state.note_changes_from(cut.before.memtable.seq_max());
+        for (cut, (version, missing)) in cuts.into_iter().zip(versions) {
             commit.remove_active(cut.before.counted());
             self.throttle.remove_unflushed(cut.before.counted());
             let stays = cut.rest.count_growth();
             commit.add_active(stays);
             self.throttle.add_unflushed(&commit, stays);
-            cut.state.install(cut.leaves(), |read_state| ReadState {
+            cut.state.install(missing, |read_state| ReadState {
                 active: cut.rest.clone(),
                 sealed: read_state.sealed.clone(),
                 version,
@@ -248,14 +254,15 @@ impl Engine {
     }
 
     /// The container's version after the cut, and the changes that lead there.
-    fn version_after(&self, cut: &Shortened<'_>) -> Result<(Arc<Version>, Vec<Change>)> {
-        let (id, current) = (cut.state.id(), cut.state.pin().version.clone());
-        // What was not needed was left out unseen.
-        let from = Change::ChangesFrom(id, cut.before.memtable.seq_max());
-        let flushed = Change::Flushed(id, cut.up_to);
+    fn version_after(
+        &self,
+        cut: &Shortened<'_>,
+        current: Arc<Version>,
+    ) -> Result<(Arc<Version>, Vec<Change>)> {
         let Some(flush) = &cut.flushed else {
-            return Ok((current, vec![from, flushed]));
+            return Ok((current, vec![]));
         };
+        let id = cut.state.id();
         let added = self.open_outputs(&flush.job, &flush.outputs, file_name::table)?;
         let own = (&flush.flushable, &*flush.job.snapshots);
         let next = next_version(&current, &[], &added, Some(own));
@@ -264,7 +271,6 @@ impl Engine {
             .map(|run| Change::AddRun(id, run.record()))
             .collect();
         changes.extend(range_changes(id, &current, &next).into_iter().flatten());
-        changes.extend([from, flushed]);
         Ok((Arc::new(next), changes))
     }
 

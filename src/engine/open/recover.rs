@@ -165,7 +165,7 @@ impl Recovered {
             let record = self.catalogue.containers.get_mut(id);
             if let Some(record) = record.filter(|_| stands != *settings) {
                 record.settings = stands.clone();
-                record.changes_from = record.changes_from.max(state.changes_from());
+                record.changes_from = record.changes_from.max(state.changes_low_water());
                 state.begin_change().change_to(stands, record.settings_seq);
             }
         }
