@@ -15,7 +15,7 @@
 //!   may hold a needed record. When no record is needed, the whole chain is removed, the manifest names no log, and the
 //!   memtables are freed.
 //! * **The ring is removed** once its frames are in segments, whose blocks are allocated already.
-//! * **Live records of the front are flushed** (jobs/front.rs), as many as there is room for. The edit that names the
+//! * **Live records of the front are flushed** (jobs/partial_flush.rs), as many as there is room for. The edit that names the
 //!   table also records up to which sequence number its container is flushed, and names the first segment that is left.
 //!
 //! **Why segments may be removed from the front.** Removed segments have sequence numbers below `cut`, the lowest that
@@ -128,13 +128,17 @@ impl Engine {
 
     /// Takes from each of these containers' memory what lies up to a sequence number, after writing what is needed of
     /// it to a table, and from the log what lies before `needed_from`, or all of it. If that frees no segment, changes
-    /// nothing and returns false.
+    /// nothing; false if no file goes either.
     fn take_fronts(
         &self,
         old: &OldLog,
         fronts: &[(&Arc<ContainerState>, Seq)],
         needed_from: Option<Seq>,
     ) -> Result<bool> {
+        let start = self.catalog.edit().catalogue()?.log;
+        if old.without(start, needed_from) == start {
+            return Ok(self.remove_old_segments(old, start) > 0);
+        }
         let mut flushed = vec![];
         let written = fronts.iter().try_for_each(|(state, up_to)| {
             let active = state.read_state().active.clone();
@@ -161,19 +165,14 @@ impl Engine {
     ) -> Result<bool> {
         let mut commit = self.commit_log.lock();
         let manifest = self.catalog.edit();
-        let start = manifest.catalogue()?.log;
+        let catalogue = manifest.catalogue()?;
         if self.commit_log.begun().is_some() {
             return Ok(false);
         }
-        let rest = start.zip(needed_from).map(|(start, from)| {
-            let first = old.holding(from).unwrap_or(start.oldest());
-            start.needed_from(first)
-        });
-        if rest == start {
-            drop(manifest);
-            return Ok(self.remove_old_segments(old, start) > 0);
-        }
-        let installations = fronts.iter().map(|front| {
+        let rest = old.without(catalogue.log, needed_from);
+        let is_known = |front: &&Flushed<'_>| catalogue.containers.contains_key(&front.state.id());
+        let (fronts, dropped): (Vec<_>, Vec<_>) = fronts.iter().partition(is_known);
+        let installations = fronts.iter().copied().map(|front| {
             let is_as_judged = Arc::ptr_eq(&front.state.read_state().active, &front.leaves);
             assert!(is_as_judged, "one thread at a time lets go of the old log");
             let added = self.open_outputs(&front.job, &front.outputs, file_name::table)?;
@@ -182,13 +181,11 @@ impl Engine {
         let installations: Vec<_> = installations.collect::<Result<_>>()?;
         let basis = self.commit_log.all_before(&commit)?;
         let names = vec![Change::Log(rest), Change::used(self.commit_log.latest())];
-        let installed = self.install_by(manifest, installations, (basis, names))?;
+        self.install_by(manifest, installations, (basis, names))?;
+        for front in dropped {
+            self.clear_away(false, &front.outputs);
+        }
         for front in fronts {
-            if !installed.contains(&front.state.id()) {
-                // It was dropped meanwhile.
-                self.clear_away(false, &front.outputs);
-                continue;
-            }
             commit.remove_active(front.leaves.counted());
             commit.add_active(front.rest.as_ref().map_or(0, |rest| rest.counted()));
         }

@@ -16,7 +16,7 @@
 //! its manifest may be there, because one that was killed leaves it.
 //!
 //! On a full disk there is no room for a new chain: the old chain stays, and edits go on in the old manifest, in the
-//! room reserved behind it. Such a database answers reads and reclaims; begin.rs says how its log begins.
+//! room reserved behind it. Such a database answers reads and reclaims; new_log.rs says how its log begins.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
