@@ -440,7 +440,7 @@ impl<'a> Installation<'a> {
 }
 
 impl Installation<'_> {
-    /// What the read state is without once this version is installed.
+    /// Notes of what the read state is without once this version is installed.
     fn missing(&self, next: &Version) -> Missing {
         let flushed = self.flushed.map(|flush| flush.up_to);
         let ends = self.ends_dropped();

@@ -293,7 +293,7 @@ impl Engine {
         let view = self.settled_view(state);
         let (front, rest) = self.divide(state, flushable, view.clone(), up_to)?;
         let (mut flush, lag) = self.write_flush(state, front)?;
-        // What is not needed was judged before.
+        // Records that are not needed were judged before.
         if view.now > flush.job.view.now {
             flush.job.view = view;
         }
@@ -301,7 +301,7 @@ impl Engine {
             leaves: flushable.clone(),
             rest: Some(rest),
             up_to,
-            // What was not needed of it was left out unseen.
+            // Records of it that were not needed were left out unseen.
             forgotten: flushable.memtable.seq_max(),
             ..flush
         };

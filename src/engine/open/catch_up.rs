@@ -361,7 +361,7 @@ impl Engine {
                 continue;
             };
             let (old, new) = (state.pin(), fresh.pin());
-            // Whoever relies on more here pins read states: nothing leaves these.
+            // Transactions and scans here pin read states, which nothing leaves.
             let missing = Missing {
                 flushed: Some(fresh.flushed()),
                 changes: fresh.changes_low_water(),

@@ -132,7 +132,7 @@ impl Engine {
                 judged_at = judged_at.max(view.now);
                 // Of the log alone: memory keeps what is not needed, and its flush notes that.
                 let without = Missing {
-                    // What is not needed is left out unseen.
+                    // Records that are not needed are left out unseen.
                     changes: read_state.active.memtable.seq_max(),
                     ends: ends_without(&read_state.version, &read_state.active, &view),
                     ..Missing::NOTHING

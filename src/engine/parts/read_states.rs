@@ -32,12 +32,12 @@ use crate::engine::parts::feeds::Feeds;
 use crate::engine::parts::read_state::ReadState;
 use crate::expiry::Settings;
 
-/// What a read state is without that the one before it had.
+/// Notes of the records that a read state is without, and that the one before it had.
 #[derive(Clone, Copy)]
 pub(in crate::engine) struct Missing {
     /// Records up to this sequence number are in tables, not in memory.
     pub flushed: Option<Seq>,
-    /// What had ended by this moment may be missing.
+    /// Items that had ended by this moment may be missing.
     pub purged: Option<Timestamp>,
     /// Deletes and ends up to this sequence number may be missing.
     pub changes: Seq,
@@ -53,7 +53,7 @@ impl Missing {
         ends: None,
     };
 
-    /// What the edit says that makes it durable.
+    /// The changes by which an edit makes them durable.
     pub fn told_to(&self, record: &ContainerRecord) -> impl Iterator<Item = Change> {
         let (id, known) = (record.id, record.changes_from);
         let changes = Some(self.changes).filter(|changes| *changes > known);
@@ -101,7 +101,7 @@ impl ReadStates {
         self.newest.load_full()
     }
 
-    /// Notes what the next read state is without, then replaces the newest by what `change` makes of it.
+    /// Replaces the newest by the result of `change`, after noting what that is without.
     pub fn install(
         &self,
         missing: Missing,
@@ -139,7 +139,7 @@ impl ReadStates {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// What is missing in the memory of a read state that was loaded before has a sequence number up to this one.
+    /// Records above this sequence number are in the memtables of a read state that was loaded before.
     pub fn flushed(&self) -> Seq {
         Seq(self.flushed.load(Ordering::Acquire))
     }

@@ -60,7 +60,7 @@ impl World {
             });
     }
 
-    /// Whoever misses the memtable and asks is told, whichever it asks for.
+    /// A reader that misses the memtable, and asks, is told.
     fn expect_told(&self, has_left: impl Fn(&World) -> bool) {
         let read_state = self.states.load();
         if read_state.sealed.is_empty() {

@@ -14,7 +14,7 @@ pub(super) fn empty(pool: &Arc<Pool>) -> ReadState {
     }
 }
 
-// What leaves nothing takes nothing back; nor does a job that judged by an earlier moment.
+// An install that leaves nothing out takes nothing back; nor does one of a job that judged by an earlier moment.
 #[test]
 fn what_has_left_stays_noted() {
     let (pool, feeds) = (Arc::new(Pool::new(1 << 20)), Feeds::default());
@@ -60,7 +60,7 @@ fn a_command_stays_while_an_earlier_read_state_needs_it() {
     states.install(Missing::NOTHING, &feeds, |_| empty(&pool));
     assert_eq!(states.as_needed(told.clone(), Seq::MAX), told);
     drop(earlier);
-    // Whoever reads the changes since 2 is told of it.
+    // A reader of the changes since 2 is told of it.
     assert_eq!(states.as_needed(told.clone(), Seq(2)), told);
     // Settings that are only thought of leave nothing out.
     assert!(states.needed_of(&told, Seq::MAX).commands.is_empty());
