@@ -266,7 +266,7 @@ impl Engine {
                 );
             }
             let missing = one.missing(&next);
-            changes.extend(missing.told_to(&records[&id]));
+            changes.extend(missing.durable_changes(&records[&id]));
             changes.extend(one.loaded.as_ref().and_then(|loaded| loaded.change_of(id)));
             versions.push((Arc::new(next), missing));
         }

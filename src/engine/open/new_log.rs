@@ -138,7 +138,11 @@ impl Engine {
                     ..Missing::NOTHING
                 };
                 let record = catalogue.containers.get(&state.id());
-                named.extend(record.iter().flat_map(|record| without.told_to(record)));
+                named.extend(
+                    record
+                        .iter()
+                        .flat_map(|record| without.durable_changes(record)),
+                );
                 relog_with(&state, &header, appender, |log| {
                     self.needed(&state, &read_state.active, view.clone(), log)
                 })?;

@@ -54,7 +54,7 @@ impl Missing {
     };
 
     /// The changes by which an edit makes them durable.
-    pub fn told_to(&self, record: &ContainerRecord) -> impl Iterator<Item = Change> {
+    pub fn durable_changes(&self, record: &ContainerRecord) -> impl Iterator<Item = Change> {
         let (id, known) = (record.id, record.changes_from);
         let changes = Some(self.changes).filter(|changes| *changes > known);
         let all = [
