@@ -22,9 +22,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "tokio")]
-use crate::base::{AtOnce, NotNow};
-use crate::base::{ContainerId, Error, Quota, Result, Seq, Timestamp, WhenFull};
+use crate::base::{
+    Attempt, ContainerId, Error, Quota, Result, Seq, Timestamp, Unready, Wait, WhenFull,
+};
 use crate::catalog::{Change, Run};
 use crate::data::batch::{Op, Ops};
 use crate::engine::Engine;
@@ -35,7 +35,7 @@ use crate::engine::parts::allowance::{Allowance, Charge, Known};
 use crate::engine::parts::commit_log::Basis;
 use crate::engine::parts::read_state::ReadState;
 use crate::engine::parts::state::ContainerState;
-use crate::engine::read::point::Reader;
+use crate::engine::read::point::ReadPoint;
 use crate::env::sleep;
 use crate::expiry::{Expire, ExpiryView, SettingsChange};
 
@@ -160,13 +160,14 @@ impl Engine {
     }
 
     /// The same from slack alone.
-    #[cfg(feature = "tokio")]
     pub(in crate::engine) fn charge_at_once<'a>(
         &'a self,
         states: &'a [Arc<ContainerState>],
         ops: &[Op<'_>],
-    ) -> AtOnce<Charge<'a>> {
-        self.charge(states, &Coming::Ops(ops), |_, _, _, _| Err(NotNow::Waits))
+    ) -> Attempt<Charge<'a>> {
+        self.charge(states, &Coming::Ops(ops), |_, _, _, _| {
+            Err(Unready::WouldWait)
+        })
     }
 
     /// Whether writes to the container are charged.
@@ -313,12 +314,8 @@ impl Engine {
             let state = states.iter().find(|state| state.id() == container);
             // A dropped container fails later.
             let Some(state) = state else { continue };
-            let reader = Reader {
-                state,
-                snapshot: None,
-            };
             growth.weight += weight;
-            if let Some(item) = self.item(&reader, key)? {
+            if let Some(item) = ReadPoint::<Wait>::new(self, state, None)?.item(key)? {
                 let end = item.expires_at();
                 let end = end.map_or(Timestamp::MAX, Timestamp::from_system_time_up);
                 let bytes = weight_of(item.key(), item.value());
