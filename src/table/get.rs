@@ -16,7 +16,7 @@ use crate::table::page::Page;
 use crate::table::reader::{Keep, Table};
 use crate::table::ready::Residency;
 
-/// What a get looks for: the key's hash, the key, and the highest sequence number that it may see.
+/// The aim of a get: the key's hash, the key, and the highest sequence number that it may see.
 pub(super) type Wanted<'a> = (u64, &'a [u8], Seq);
 
 /// A record that a get found. Its value is read only on request. Small, because a get moves it some times.
@@ -68,7 +68,9 @@ impl Table {
         key: &[u8],
         max: Seq,
     ) -> Result<Option<Found>, P::Failure> {
-        P::require(|| self.filter_is_ready(hash))?;
+        if !P::WAITS && !self.filter_is_ready(hash) {
+            return self.get_recorded::<P>((hash, key, max));
+        }
         if !self.may_contain(hash)? {
             return Ok(None);
         }

@@ -255,7 +255,18 @@ impl Table {
         Ok(found)
     }
 
-    /// What a get may show of a cached record, without a look at the table.
+    /// Gets a cached record or nothing.
+    #[cold]
+    pub(super) fn get_recorded<P: Patience>(
+        &self,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Found>, P::Failure> {
+        let found = self.cached_record(wanted);
+        P::require(|| found.is_some())?;
+        Ok(found)
+    }
+
+    /// The cached record of a key, if the get may show it.
     #[cold]
     pub(super) fn cached_record(&self, (hash, key, max): Wanted<'_>) -> Option<Found> {
         let record = self.cache.as_ref()?.record(hash, key)?;

@@ -1,4 +1,4 @@
-//! What of a table can be read without waiting for a device.
+//! The parts of a table that can be read without waiting for a device.
 //!
 //! ```text
 //! filter and index     were opened
@@ -8,7 +8,7 @@
 //! large value          mapped, checked, used as it lies in the file
 //! ```
 //!
-//! What is mapped is taken to be in memory, unless this thread had to wait for a device of late: then pages were evicted, and
+//! Mapped bytes are taken to be in memory, unless this thread had to wait for a device of late: then pages were evicted, and
 //! for a while the system is asked about each part that is touched, filter and index, too. So where memory is short, a
 //! caller that must not wait does so for a page now and then, and notices. It is not asked about all that is mapped at all
 //! times, because that costs as much as the rest of a get.
@@ -41,7 +41,7 @@ impl Residency {
 }
 
 impl Table {
-    /// What this thread takes to be in memory now.
+    /// Whether this thread takes mapped bytes to be in memory now.
     #[inline(always)]
     pub(super) fn residency<P: Patience>(&self) -> Residency {
         self.residency_if::<P>(memory_was_short)

@@ -134,7 +134,7 @@ impl ItemStream {
                 cursor.begin(is_backwards);
             }
             let judge = cursor.judge();
-            // What cannot be judged is found out by the next read.
+            // A failure to judge is met again by the read that follows.
             found.retain(|item| matches!(judge.is_live::<Wait>(item), Ok(true)));
             let mut has_ended = false;
             if found.is_empty() {

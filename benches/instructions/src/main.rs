@@ -233,7 +233,7 @@ const OPERATIONS: [Operation; 20] = [
     }),
     ("try-get", Holds::Runs(1), |folder| {
         let (world, keys) = (World::open(folder)?, any_of(ITEMS, FEW));
-        // What was never read is not read by those who do not wait.
+        // A block that was never read is one to wait for.
         world.get(&keys, true);
         counted_once_warm(&mut || world.try_get(&keys));
         Ok(FEW)

@@ -77,12 +77,12 @@ pub struct ReadPoint<'a, P> {
     patience: PhantomData<P>,
 }
 
-/// What one look at clock and settings says about what was found.
+/// One look at clock and settings, by which versions that were found are judged.
 pub(super) struct Glance {
     view: ExpiryView,
-    /// What is live by the view is an answer.
+    /// A version that is live by the view is an answer.
     is_live_certain: bool,
-    /// So is what is dead.
+    /// So is one that is dead.
     is_dead_certain: bool,
 }
 

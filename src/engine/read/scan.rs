@@ -81,7 +81,7 @@ impl Engine {
     }
 }
 
-/// What a scan at `max` sees of a read state.
+/// A scan at `max` sees this of a read state.
 fn horizon_of(read_state: &ReadState, max: Seq, bare: Option<Arc<BareRanges>>) -> Horizon {
     let ranges = read_state.range_deletes();
     let tombstones = RangeTombstones::new(ranges.flat_map(|ranges| ranges.as_of(max)));

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 
 use crate::base::hash::hash_key;
 use crate::base::record::{Header, Kind, RecordRef};
-use crate::base::{Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp};
+use crate::base::{
+    Compression, ContainerId, Error, ItemTtl, Result, Seq, TableId, Timestamp, Wait,
+};
 use crate::env::File;
 use crate::expiry::{DefaultMillis, Settings};
 use crate::table::TableOptions;
